@@ -1,0 +1,133 @@
+"""Column files: one-dimensional ``.npy`` arrays, written in place and read memory-mapped.
+
+``.npy`` because it is documented, describes itself, and ``numpy.load`` reads it without hpcd.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.errors import FormatError, StorageError
+
+Array = npt.NDArray[Any]
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    """The one line a user sees when writing ``path`` failed."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(f"{path}: no space left on the disk")
+    return StorageError(f"{path}: {error.strerror or error}")
+
+
+def create_column(path: Path, dtype: npt.DTypeLike, rows: int) -> None:
+    """Make a column of ``rows`` zeros, its blocks reserved.
+
+    Reserved, so that a full disk is an error here and not a lost merge later. Raises
+    :class:`StorageError`.
+    """
+    kind = np.dtype(dtype)
+    try:
+        with path.open("xb") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": kind.str, "fortran_order": False, "shape": (rows,)}
+            )
+            if rows:
+                os.posix_fallocate(file.fileno(), file.tell(), rows * kind.itemsize)
+    except OSError as error:
+        raise storage_error(path, error) from None
+
+
+def save_column(path: Path, values: Array) -> None:
+    """Write a whole column. Raises :class:`StorageError`."""
+    try:
+        with path.open("xb") as file:
+            np.save(file, np.ascontiguousarray(values), allow_pickle=False)
+    except OSError as error:
+        raise storage_error(path, error) from None
+
+
+class ColumnWriter:
+    """Writes rows of an existing column at any position, from any number of processes.
+
+    ``pwrite``, not a writable mapping: mapped pages count as this process's memory, and a write
+    the disk refuses is an error here where it would be a fatal signal there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise storage_error(path, error) from None
+        with os.fdopen(os.dup(self._fd), "rb") as file:
+            shape, self.dtype = _read_header(file, path)
+            self._data = file.tell()
+        self.rows = shape
+
+    def __enter__(self) -> ColumnWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def write(self, row: int, values: Array) -> None:
+        """Put ``values`` from ``row`` on."""
+        data = memoryview(np.ascontiguousarray(values, dtype=self.dtype)).cast("B")
+        at = self._data + row * self.dtype.itemsize
+        try:
+            while data:
+                done = os.pwrite(self._fd, data, at)
+                data, at = data[done:], at + done
+        except OSError as error:
+            raise storage_error(self._path, error) from None
+
+    def read(self, row: int, rows: int) -> Array:
+        """A copy of ``rows`` rows from ``row`` on."""
+        size = rows * self.dtype.itemsize
+        data = os.pread(self._fd, size, self._data + row * self.dtype.itemsize)
+        if len(data) != size:
+            raise FormatError(f"{self._path}: column is shorter than it says")
+        return np.frombuffer(bytearray(data), self.dtype)
+
+
+def open_column(path: Path, dtype: npt.DTypeLike, rows: int | None = None) -> Array:
+    """Map a column read-only. Raises :class:`FormatError` unless it has this type and length."""
+    try:
+        with path.open("rb") as file:
+            found, kind = _read_header(file, path)
+            offset = file.tell()
+            size = file.seek(0, os.SEEK_END) - offset
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from None
+    if kind != np.dtype(dtype):
+        raise FormatError(f"{path}: column of {kind}, expected {np.dtype(dtype)}")
+    if size != found * kind.itemsize or (rows is not None and found != rows):
+        raise FormatError(f"{path}: column has another length than it should")
+    if found == 0:
+        # An empty file part cannot be mapped.
+        return np.zeros(0, kind)
+    return np.memmap(path, kind, "r", offset, (found,))
+
+
+def _read_header(file: Any, path: Path) -> tuple[int, np.dtype[Any]]:
+    try:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise FormatError(f"{path}: not a column of this format's version")
+        shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
+    except (ValueError, TypeError, SyntaxError, RecursionError) as error:
+        raise FormatError(f"{path}: not a column: {error}") from None
+    if len(shape) != 1 or fortran or kind.hasobject or kind.itemsize == 0:
+        raise FormatError(f"{path}: not a column")
+    return int(shape[0]), kind

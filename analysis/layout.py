@@ -1,0 +1,107 @@
+"""Where everything lies in a database directory, and the manifest that vouches for it.
+
+The promise: a database exists whole or not at all (it is written beside its place and renamed),
+nothing in it is changed afterwards, and its bytes depend on the measurements alone. See
+``docs/database.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpcd.analysis.columns import storage_error
+from hpcd.errors import FormatError, NotFoundError
+
+FORMAT = "hpcd-database"
+VERSION = 1
+MANIFEST = "manifest.json"
+SQLITE = "hpcd.sqlite"
+
+# A checksum per block says where a big column is damaged, and blocks are checked in parallel.
+BLOCK_BYTES = 16 << 20
+_MANIFEST_LIMIT = 64 << 20
+
+FOLDERS = ("cct", "lines", "trace", "metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file the manifest vouches for: its size and the CRC-32 of each 16 MiB block."""
+
+    bytes: int
+    crc32: tuple[int, ...]
+
+
+def block_checksums(path: Path) -> FileEntry:
+    """Read ``path`` through. Raises :class:`FormatError` when it cannot be read."""
+    sums = []
+    size = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                size += len(block)
+                sums.append(zlib.crc32(block))
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from None
+    return FileEntry(size, tuple(sums))
+
+
+def write_manifest(root: Path, facts: dict[str, Any], files: dict[str, FileEntry]) -> None:
+    """Write the manifest, last of all files. Raises :class:`StorageError`."""
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        **facts,
+        "block_bytes": BLOCK_BYTES,
+        "files": {
+            name: {"bytes": entry.bytes, "crc32": entry.crc32}
+            for name, entry in sorted(files.items())
+        },
+    }
+    text = json.dumps(content, indent=1, sort_keys=False) + "\n"
+    try:
+        (root / MANIFEST).write_text(text)
+    except OSError as error:
+        raise storage_error(root / MANIFEST, error) from None
+
+
+def read_manifest(root: Path) -> dict[str, Any]:
+    """The manifest of the database ``root``.
+
+    Raises :class:`NotFoundError` when there is nothing, :class:`FormatError` when it is not a
+    database or of another version.
+    """
+    if not root.exists():
+        raise NotFoundError(f"{root}: no such database")
+    path = root / MANIFEST
+    try:
+        if not root.is_dir() or not path.is_file():
+            raise FormatError(f"{root}: not an hpcd database")
+        if path.stat().st_size > _MANIFEST_LIMIT:
+            raise FormatError(f"{path}: too big to be a manifest")
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise NotFoundError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        raise FormatError(f"{path}: damaged") from None
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise FormatError(f"{root}: not an hpcd database")
+    if content.get("version") != VERSION:
+        found = content.get("version")
+        raise FormatError(f"{root}: database version {found}, this hpcd reads {VERSION}")
+    return content
+
+
+def manifest_files(root: Path, manifest: dict[str, Any]) -> dict[str, FileEntry]:
+    """The files a manifest vouches for. Raises :class:`FormatError` when it is malformed."""
+    try:
+        return {
+            str(name): FileEntry(int(entry["bytes"]), tuple(int(n) for n in entry["crc32"]))
+            for name, entry in manifest["files"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FormatError(f"{root / MANIFEST}: damaged") from None

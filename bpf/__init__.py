@@ -1,0 +1,1 @@
+"""The kernel's side: eBPF programs, their maps and rings, and what loads and attaches them."""

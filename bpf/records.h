@@ -1,0 +1,58 @@
+/* What the programs send to user space; hpcd/bpf/records.py has the same as numpy dtypes.
+ *
+ * Two rings. Samples have one size, so that a reader takes thousands with one numpy view. Whatever
+ * a sample refers to (its stack, its thread) is announced in the other ring before the sample is
+ * submitted: a reader that empties the sample ring first and then the event ring always finds the
+ * announcement.
+ */
+#ifndef HPCD_RECORDS_H
+#define HPCD_RECORDS_H
+
+struct sample {
+	u64 time;   /* CLOCK_MONOTONIC ns */
+	u64 value;  /* of the event: its period */
+	u32 thread; /* number given to the thread when first seen, never reused */
+	u32 stack;  /* slot of this CPU's stack cache and its generation */
+	u16 cpu;
+	u16 event;
+	u32 pad;
+};
+
+enum event_kind {
+	EVENT_STACK = 1,   /* struct walk from .time on: frames innermost first, kernel then user */
+	EVENT_THREAD = 2,
+	EVENT_EXIT = 3,
+	EVENT_FORK = 4,
+	EVENT_EXEC = 5,
+	EVENT_REFRESH = 6, /* a sampled address lies in no known mapping */
+};
+
+struct thread_event {
+	u64 time;
+	u32 kind, tgid;
+	u32 tid, thread;
+	u64 start;   /* task's start_time, monotonic ns */
+	u64 runtime; /* se.sum_exec_runtime, ns: at first sight, or at exit */
+	u32 other;   /* fork: the parent's tgid; exit: 1 when the whole process is gone */
+	u32 pad;
+	char comm[16];
+};
+
+enum drop {
+	DROP_SAMPLE_RING = 0, /* sample ring full */
+	DROP_EVENT_RING = 1,  /* event ring full: the stack or thread could not be announced */
+	DROP_THREAD_TABLE = 2,
+	DROP_EXITING = 3,     /* fired in a thread that has reported its exit */
+	DROPS = 8,
+};
+
+struct counters {
+	u64 taken;
+	u64 recorded;
+	u64 duplicates; /* fired by an inherited event beside the thread's own: not a sample */
+	u64 kernel_mode;
+	u64 dropped[DROPS];
+	u64 ending[16];
+};
+
+#endif

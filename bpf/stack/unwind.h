@@ -1,0 +1,359 @@
+/* The unwind step: from one frame to its caller.
+ *
+ * The same code runs in the kernel and in user space. The includer defines
+ *   BLOCK_AT(address)          struct block * of the block that holds a word address, or 0
+ *   RULE_AT(index)             struct rule *, or 0
+ *   READ_USER(dst, size, src)  0 on success
+ * and the integer types u8..u64, s16..s64.
+ *
+ * Cost: one comparison when the caller lies in the same module as the callee, else a binary search
+ * of the process' mappings; then a directory word, a group of about 16 rows, a rule, and one or
+ * two reads of the stack.
+ */
+#ifndef HPCD_STACK_UNWIND_H
+#define HPCD_STACK_UNWIND_H
+
+#include "stack/rules.h"
+#include "stack/table.h"
+
+/* hpcd.model.ending.Ending */
+enum ending {
+	END_COMPLETE = 0,
+	END_KERNEL_ONLY = 1,
+	END_NO_MAPPING = 2,
+	END_NO_TABLE = 3,
+	END_NO_ROWS = 4,
+	END_UNSUPPORTED_RULE = 5,
+	END_READ_FAULT = 6,
+	END_DEPTH_LIMIT = 7,
+	END_BAD_ADDRESS = 8,
+	END_NO_PROGRESS = 9,
+	END_TABLE_DAMAGED = 10,
+	END_REGISTER_LOST = 11,
+	END_NO_PROCESS = 12,
+	END_BROKEN_CHAIN = 13,
+	END_WALKER_FAILED = 14,
+};
+
+/* hpcd.model.frame */
+#define FRAME_MODULE_SHIFT 40
+#define FRAME_OFFSET_MASK ((1ULL << FRAME_MODULE_SHIFT) - 1)
+#define FRAME_RAW (1ULL << 62)
+#define FRAME_RAW_MASK ((1ULL << 57) - 1)
+
+#define MAX_KERNEL_FRAMES 127 /* kernel.perf_event_max_stack's default, the limit of bpf_get_stack */
+#define MAX_USER_FRAMES 1024
+#define MAX_FRAMES (MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
+
+/* User addresses of 4- and 5-level paging lie below this. */
+#define USER_END (1ULL << 56)
+
+/* A signal handler's return address points at the kernel's trampoline, behind no call. */
+#define SIGNAL_NO (0)
+
+#define NOUNROLL _Pragma("clang loop unroll(disable)")
+
+struct registers { /* x86-64 struct pt_regs, without orig_ax and what follows sp */
+	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	u64 orig_ax, ip, cs, flags, sp, ss;
+};
+
+struct walk {
+	u64 ip, sp, bp;
+	u64 spill;
+	u64 bx_at;       /* where the caller's rbx was saved; 0: still regs.bx */
+	u64 hash;
+	u32 frames;      /* used of frame[] */
+	u32 caller;      /* 1: ip is a return address, 0: ip is where execution stands */
+	u32 depth;       /* user frames so far */
+	u32 ending;
+	struct space space;
+	struct mapping mapping; /* of the previous frame */
+	struct registers regs;
+	/* From here on the walk is also the event sent to user space; see struct stack_event. */
+	u64 time;
+	u32 kind, tgid;
+	u32 stack, thread;
+	u16 kernel_frames, user_frames, end_reason, cpu;
+	u64 frame[MAX_FRAMES + 1];
+};
+
+/* The verifier follows every number it can bound, so each turn of a search would be a state of its
+ * own: 131,000 instructions verified for one frame. It knows nothing of a number that has been in
+ * a map, and paths that differ only in such numbers are one: see the figures in tests. */
+#define FORGET(w, value)                                  \
+	({                                                \
+		*(volatile u64 *)&(w)->spill = (value);   \
+		*(volatile u64 *)&(w)->spill;             \
+	})
+
+static __always_inline u64 hash_mix(u64 hash, u64 value)
+{
+	hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL; /* 2^64 / golden ratio */
+	return hash ^ (hash >> 29);
+}
+
+static __always_inline u32 stop(struct walk *w, u32 ending)
+{
+	w->ending = ending;
+	return 1;
+}
+
+/* Finds the mapping that holds address; 0 when there is none. */
+static __always_inline int find_mapping(struct walk *w, u64 address)
+{
+	u32 low = 0, high = (w->space.count + MAPPINGS_PER_BLOCK - 1) / MAPPINGS_PER_BLOCK;
+	struct mapping_block *block;
+
+	if (high > MAX_SPACE_BLOCKS || high == 0)
+		return 0;
+	NOUNROLL
+	for (int i = 0; i < 6; i++) { /* log2(MAX_SPACE_BLOCKS) + 1 */
+		low = FORGET(w, low);
+		high = FORGET(w, high);
+		if (low + 1 >= high)
+			break;
+		u32 middle = (low + high) >> 1;
+		block = (struct mapping_block *)BLOCK_AT(w->space.address + (middle << BLOCK_SHIFT));
+		if (!block)
+			return 0;
+		if (block->mapping[0].start <= address)
+			low = middle;
+		else
+			high = middle;
+	}
+	low = FORGET(w, low);
+	block = (struct mapping_block *)BLOCK_AT(w->space.address + (low << BLOCK_SHIFT));
+	if (!block)
+		return 0;
+	u32 count = w->space.count - low * MAPPINGS_PER_BLOCK;
+	if (count > MAPPINGS_PER_BLOCK)
+		count = MAPPINGS_PER_BLOCK;
+	low = 0;
+	high = count;
+	NOUNROLL
+	for (int i = 0; i < 8; i++) { /* log2(MAPPINGS_PER_BLOCK) + 1 */
+		low = FORGET(w, low);
+		high = FORGET(w, high);
+		if (low + 1 >= high)
+			break;
+		u32 middle = (low + high) >> 1;
+		if (block->mapping[middle & (MAPPINGS_PER_BLOCK - 1)].start <= address)
+			low = middle;
+		else
+			high = middle;
+	}
+	low = FORGET(w, low);
+	w->mapping = block->mapping[low & (MAPPINGS_PER_BLOCK - 1)];
+	return address >= w->mapping.start &&
+	       address - w->mapping.start < ((u64)w->mapping.pages << 12);
+}
+
+/* Index of the rule for ELF virtual address vaddr of the current mapping; -1: damaged. */
+static __always_inline int find_rule(struct walk *w, u64 vaddr)
+{
+	u64 pc = vaddr - ((u64)w->mapping.base << 12);
+	u32 entry = w->mapping.dir + (u32)(pc >> PAGE_BITS);
+	u32 within = pc & ((1 << PAGE_BITS) - 1);
+	struct block *block = BLOCK_AT(entry);
+
+	if (!block)
+		return -1;
+	u32 group = block->word[entry & (BLOCK_WORDS - 1)];
+	block = BLOCK_AT(group);
+	if (!block)
+		return -1;
+	group &= BLOCK_WORDS - 1;
+	u32 first = block->word[group];
+	u32 low = 0, high = first & 0xffff;
+	NOUNROLL
+	for (int i = 0; i < 11; i++) { /* log2(BLOCK_WORDS) + 1 */
+		low = FORGET(w, low);
+		high = FORGET(w, high);
+		if (low + 1 >= high)
+			break;
+		u32 middle = (low + high) >> 1;
+		if ((block->word[(group + middle) & (BLOCK_WORDS - 1)] & 0xffff) <= within)
+			low = middle;
+		else
+			high = middle;
+	}
+	low = FORGET(w, low);
+	return block->word[(group + low) & (BLOCK_WORDS - 1)] >> 16;
+}
+
+/* The value of a DWARF register for CFA_REG; only rbx is known beyond the innermost frame. */
+static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
+{
+	if (dwarf == 3 && w->bx_at)
+		return READ_USER(value, 8, w->bx_at);
+	if (dwarf == 3) {
+		*value = w->regs.bx;
+		return 0;
+	}
+	if (w->depth != 1)
+		return -1;
+	switch (dwarf) {
+	case 0: *value = w->regs.ax; return 0;
+	case 1: *value = w->regs.dx; return 0;
+	case 2: *value = w->regs.cx; return 0;
+	case 4: *value = w->regs.si; return 0;
+	case 5: *value = w->regs.di; return 0;
+	case 8: *value = w->regs.r8; return 0;
+	case 9: *value = w->regs.r9; return 0;
+	case 10: *value = w->regs.r10; return 0;
+	case 11: *value = w->regs.r11; return 0;
+	case 12: *value = w->regs.r12; return 0;
+	case 13: *value = w->regs.r13; return 0;
+	case 14: *value = w->regs.r14; return 0;
+	case 15: *value = w->regs.r15; return 0;
+	}
+	return -1;
+}
+
+/* x86-64 struct rt_sigframe as the restorer sees it: sp points at its ucontext, whose gregs begin
+ * at 40 (arch/x86/include/uapi/asm/sigcontext.h: r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip). */
+#define SIGFRAME_BP 120
+#define SIGFRAME_BX 128
+#define SIGFRAME_SP 160
+
+/* One step. Records the current frame; returns 0 with the caller's registers in place, or 1 with
+ * w->ending set. */
+static __always_inline u32 unwind_step(struct walk *w)
+{
+	u64 address = w->ip - w->caller;
+	u64 pair[2];
+	u64 cfa, frame;
+	u32 n = w->frames;
+
+	if (w->depth >= MAX_USER_FRAMES || n >= MAX_FRAMES)
+		return stop(w, END_DEPTH_LIMIT);
+	w->depth++;
+	w->frames = n + 1;
+	if (address - w->mapping.start >= ((u64)w->mapping.pages << 12) &&
+	    !find_mapping(w, address)) {
+		w->mapping.pages = 0;
+		frame = FRAME_RAW | (address & FRAME_RAW_MASK);
+		w->frame[n] = frame;
+		w->hash = hash_mix(w->hash, frame);
+		return stop(w, END_NO_MAPPING);
+	}
+	if (!(w->mapping.module & MODULE_MASK)) { /* mapped, but not analysed yet */
+		frame = FRAME_RAW | (address & FRAME_RAW_MASK);
+		w->frame[n] = frame;
+		w->hash = hash_mix(w->hash, frame);
+		return stop(w, END_NO_TABLE);
+	}
+	u64 vaddr = address - w->mapping.bias;
+	frame = (u64)(w->mapping.module & MODULE_MASK) << FRAME_MODULE_SHIFT |
+		(vaddr & FRAME_OFFSET_MASK);
+	w->frame[n] = frame;
+	w->hash = hash_mix(w->hash, frame);
+
+	if (w->mapping.module & MAPPING_FRAME_POINTER) {
+		if (w->bp == 0)
+			return stop(w, END_COMPLETE);
+		if (w->bp < w->sp)
+			return stop(w, END_BROKEN_CHAIN);
+		if (READ_USER(pair, 16, w->bp))
+			return stop(w, END_READ_FAULT);
+		w->sp = w->bp + 16;
+		w->bp = pair[0];
+		w->ip = pair[1];
+		goto check;
+	}
+	if (!w->mapping.dir)
+		return stop(w, END_NO_TABLE);
+	int index = find_rule(w, vaddr);
+	if (index < 0)
+		return stop(w, END_TABLE_DAMAGED);
+	struct rule *rule = RULE_AT(index);
+	if (!rule)
+		return stop(w, END_TABLE_DAMAGED);
+	s64 off = rule->cfa_off;
+
+	switch (rule->cfa_kind) {
+	case CFA_SP:
+		cfa = w->sp + off;
+		break;
+	case CFA_FP:
+		cfa = w->bp + off;
+		break;
+	case CFA_END:
+		return stop(w, END_COMPLETE);
+	case CFA_PLT:
+		cfa = w->sp + 8 + ((w->ip & 15) >= (u64)off ? 8 : 0);
+		break;
+	case CFA_SIGNAL:
+		if (READ_USER(pair, 16, w->sp + SIGFRAME_BP))
+			return stop(w, END_READ_FAULT);
+		w->bp = pair[0];
+		w->bx_at = w->sp + SIGFRAME_BX;
+		if (READ_USER(pair, 16, w->sp + SIGFRAME_SP))
+			return stop(w, END_READ_FAULT);
+		w->sp = pair[0];
+		w->ip = pair[1];
+		w->caller = 0;
+		if (w->ip >= USER_END)
+			return stop(w, END_BAD_ADDRESS);
+		return 0;
+	case CFA_FP_DEREF:
+		if (READ_USER(&cfa, 8, w->bp + off))
+			return stop(w, END_READ_FAULT);
+		cfa += rule->cfa_reg;
+		break;
+	case CFA_SP_DEREF:
+		if (READ_USER(&cfa, 8, w->sp + off))
+			return stop(w, END_READ_FAULT);
+		cfa += rule->cfa_reg;
+		break;
+	case CFA_REG:
+		if (register_value(w, rule->cfa_reg, &cfa))
+			return stop(w, END_REGISTER_LOST);
+		cfa += off;
+		break;
+	case CFA_FRAME_POINTER:
+		cfa = w->bp + 16;
+		break;
+	case CFA_NONE:
+		return stop(w, END_NO_ROWS);
+	default:
+		return stop(w, END_UNSUPPORTED_RULE);
+	}
+	cfa = FORGET(w, cfa);
+	if (cfa <= w->sp)
+		return stop(w, END_NO_PROGRESS);
+	if (rule->bx_off)
+		w->bx_at = cfa + rule->bx_off;
+
+	if (rule->fp_kind == FP_AT_CFA && rule->fp_off == -16) {
+		/* Saved just below the return address: one read gets both. */
+		if (READ_USER(pair, 16, cfa - 16))
+			return stop(w, END_READ_FAULT);
+		w->bp = pair[0];
+		w->ip = pair[1];
+	} else {
+		if (rule->fp_kind == FP_AT_CFA) {
+			if (READ_USER(&pair[0], 8, cfa + rule->fp_off))
+				return stop(w, END_READ_FAULT);
+			w->bp = pair[0];
+		} else if (rule->fp_kind == FP_AT_FP) {
+			if (READ_USER(&pair[0], 8, w->bp + rule->fp_off))
+				return stop(w, END_READ_FAULT);
+			w->bp = pair[0];
+		} else if (rule->fp_kind == FP_UNDEFINED) {
+			w->bp = 0; /* a rule that needs it will end as "no progress" */
+		}
+		if (READ_USER(&pair[0], 8, cfa + rule->ra_off))
+			return stop(w, END_READ_FAULT);
+		w->ip = pair[0];
+	}
+	w->sp = cfa;
+check:
+	w->caller = 1;
+	if (w->ip >= USER_END || w->ip < 4096)
+		return stop(w, END_BAD_ADDRESS);
+	return 0;
+}
+
+#endif

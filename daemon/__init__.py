@@ -1,0 +1,1 @@
+"""The recorder: targets, their processes and modules, and the collector that writes it all down."""

@@ -1,0 +1,255 @@
+"""The collector: from what the kernel sends to what the measurement holds.
+
+Each round empties the sample ring in one numpy view, then the event ring, so that whatever a sample
+refers to is known. Work per sample is a handful of gathers over the whole batch; Python runs once
+per new stack, thread or process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.records import (
+    CACHE_SET_BITS,
+    EVENT_HEADER,
+    SLOT_BITS,
+    STACK_EVENT,
+    THREAD_EVENT,
+    EventKind,
+)
+from hpcd.bpf.sampler import Sampler
+from hpcd.daemon.cct import CCTBuilder
+from hpcd.daemon.kernel_symbols import KernelSymbols, kernel_build_id
+from hpcd.daemon.modules import Modules
+from hpcd.daemon.targets import Targets
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model import frame as frames
+from hpcd.model.ending import Ending
+from hpcd.model.identity import Thread
+
+U64 = npt.NDArray[np.uint64]
+
+# Generations of a cache slot told apart within one round. A slot replaced more often than that
+# between two rounds makes its older samples "forgotten": counted, never attributed wrongly.
+_PLANE_BITS = 2
+_PLANES = 1 << _PLANE_BITS
+_SLOTS = 1 << SLOT_BITS
+_SLOT_MASK = np.uint32(_SLOTS - 1)
+_WHOLE = (Ending.COMPLETE, Ending.KERNEL_ONLY)
+
+assert SLOT_BITS == CACHE_SET_BITS + 1
+
+
+class Collector:
+    """Moves samples from the rings into a measurement.
+
+    ``runtime`` sums the CPU seconds of threads that have ended, by tid, as the kernel counted them.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        targets: Targets,
+        modules: Modules,
+        writer: MeasurementWriter,
+        cpus: int,
+        period_ns: int,
+    ) -> None:
+        self._sampler = sampler
+        self._targets = targets
+        self._modules = modules
+        self._writer = writer
+        self._period = np.uint64(period_ns)
+        self.cct = CCTBuilder()
+        self._written_nodes = 1
+        self._node = np.zeros((cpus, _PLANES, _SLOTS), dtype=np.uint32)
+        self._generation = np.zeros((cpus, _PLANES, _SLOTS), dtype=np.uint16)
+        self._line: dict[int, int] = {}
+        self._threads: dict[int, Thread] = {}
+        self._lines = 0
+        self._kernel: KernelSymbols | None = None
+        self._kernel_ids: list[int] = []
+        self._kernel_named: set[tuple[int, int]] = set()
+        self.recorded = 0
+        self.dropped: Counter[str] = Counter()
+        self.ended_runtime: list[tuple[int, int, float]] = []
+        self.refresh: set[int] = set()
+        self.on_exit: Callable[[int], None] | None = None
+
+    def drain(self) -> int:
+        """One round; returns the samples taken."""
+        samples = self._sampler.take_samples()
+        stacks: list[bytes] = []
+        for raw in self._sampler.take_events():
+            kind = raw[8]  # EVENT_HEADER.kind, little endian
+            if kind == EventKind.STACK:
+                stacks.append(raw)
+            else:
+                self._lifecycle(kind, np.frombuffer(raw, THREAD_EVENT, 1)[0])
+        if stacks:
+            self._add_stacks(stacks)
+        if len(samples):
+            self._record(samples)
+        for pid in self.refresh:
+            self._targets.refresh(pid)
+        self.refresh.clear()
+        self._targets.settle()
+        return len(samples)
+
+    # --- threads and processes ---
+
+    def _lifecycle(self, kind: int, event: np.void) -> None:
+        pid = int(event["tgid"])
+        if kind == EventKind.THREAD:
+            self._new_thread(event)
+        elif kind == EventKind.EXIT:
+            number = int(event["thread"])
+            thread = self._threads.pop(number, None)
+            if thread:
+                self._writer.add_thread(
+                    Thread(
+                        thread.line,
+                        thread.process,
+                        thread.tid,
+                        _text(event["comm"]),
+                        thread.start_ns,
+                        int(event["time"]),
+                    )
+                )
+            self.ended_runtime.append((pid, int(event["tid"]), int(event["runtime"]) / 1e9))
+            if event["other"]:
+                self._targets.gone(pid)
+        elif kind == EventKind.FORK:
+            self._targets.forked(int(event["other"]), pid)
+        elif kind == EventKind.EXEC:
+            self._targets.executed(pid)
+        elif kind == EventKind.REFRESH:
+            self.refresh.add(pid)
+
+    def _new_thread(self, event: np.void) -> None:
+        process = self._targets.target(int(event["tgid"])).process
+        line = self._lines
+        self._lines += 1
+        thread = Thread(
+            line, process.id, int(event["tid"]), _text(event["comm"]), int(event["start"])
+        )
+        self._line[int(event["thread"])] = line
+        self._threads[int(event["thread"])] = thread
+        self._writer.add_thread(thread)
+
+    @property
+    def lines(self) -> int:
+        """Trace lines so far."""
+        return self._lines
+
+    # --- stacks ---
+
+    def _add_stacks(self, raw: list[bytes]) -> None:
+        size = STACK_EVENT.itemsize
+        head = np.frombuffer(b"".join(each[:size] for each in raw), STACK_EVENT)
+        body = np.frombuffer(b"".join(each[size:] for each in raw), np.uint64)
+        kernel = head["kernel_frames"].astype(np.int64)
+        count = kernel + head["user_frames"]
+        ends = np.cumsum(count)
+        starts = ends - count
+
+        # In the ring the innermost frame comes first; a path begins with the outermost.
+        within = np.arange(len(body)) - np.repeat(starts, count)
+        reverse = np.repeat(ends, count) - 1 - within
+        path = self._stored_frames(body, within)[reverse]
+
+        whole = np.isin(head["ending"], _WHOLE)
+        marked = (~whole).astype(np.int64)
+        lengths = count + marked
+        place = np.cumsum(lengths) - lengths
+        framed = np.empty(int(lengths.sum()), dtype=np.uint64)
+        framed[np.repeat(place + marked, count) + within] = path
+        framed[place[~whole]] = np.uint64(frames.MARKER) | head["ending"][~whole]
+
+        leaf = self.cct.insert(framed, lengths)
+        generation = head["stack"] >> np.uint32(SLOT_BITS)
+        at = (head["cpu"], generation & np.uint32(_PLANES - 1), head["stack"] & _SLOT_MASK)
+        self._node[at] = leaf
+        self._generation[at] = generation
+
+    def _stored_frames(self, body: U64, within: npt.NDArray[np.int64]) -> U64:
+        """Ring frames as measurement frames: kernel addresses become module frames."""
+        kernel = np.flatnonzero(frames.is_kernel(body))
+        if not len(kernel):
+            return body
+        if self._kernel is None:
+            self._kernel = KernelSymbols()
+            build_id = kernel_build_id()
+            self._kernel_ids = [
+                self._modules.kernel(name, build_id if i == 0 else "")
+                for i, name in enumerate(self._kernel.modules)
+            ]
+        # Callers are return addresses; the interrupted instruction itself is not.
+        address = body[kernel] - (within[kernel] > 0).astype(np.uint64)
+        owner, offset = self._kernel.locate(address)
+        module = np.array(self._kernel_ids, dtype=np.uint64)[owner]
+        result = body.copy()
+        result[kernel] = module << np.uint64(frames.MODULE_SHIFT) | (
+            offset & np.uint64(frames.OFFSET_MASK)
+        )
+        self._name_kernel_frames(owner, offset)
+        return result
+
+    def _name_kernel_frames(self, owner: npt.NDArray[np.uint32], offset: U64) -> None:
+        assert self._kernel is not None
+        pairs = set(zip(owner.tolist(), offset.tolist(), strict=True)) - self._kernel_named
+        named: dict[int, list[tuple[int, int, str]]] = {}
+        for module, where in pairs:
+            symbol = self._kernel.symbol(module, where)
+            if symbol and (module, -1 - symbol[0]) not in self._kernel_named:
+                self._kernel_named.add((module, -1 - symbol[0]))
+                named.setdefault(module, []).append(symbol)
+        self._kernel_named |= pairs
+        for module, symbols in named.items():
+            self._writer.add_symbols(self._kernel_ids[module], symbols)
+
+    # --- samples ---
+
+    def _record(self, samples: npt.NDArray[np.void]) -> None:
+        generation = samples["stack"] >> np.uint32(SLOT_BITS)
+        at = (
+            samples["cpu"],
+            generation & np.uint32(_PLANES - 1),
+            samples["stack"] & _SLOT_MASK,
+        )
+        node = self._node[at]
+        known = self._generation[at] == generation
+        if not known.all():
+            self.dropped["stack forgotten"] += int((~known).sum())
+            samples, node = samples[known], node[known]
+        numbers, place = np.unique(samples["thread"], return_inverse=True)
+        line = np.array([self._line[number] for number in numbers.tolist()], dtype=np.uint32)[place]
+        value = samples["value"]
+        single = bool((value == self._period).all())
+        self.cct.count_samples(node)
+        self._write_nodes()
+        self._writer.add_records(
+            line,
+            samples["time"],
+            node,
+            0,
+            None if single else np.maximum(value // self._period, np.uint64(1)),
+        )
+        self.recorded += len(samples)
+
+    def _write_nodes(self) -> None:
+        if self.cct.count > self._written_nodes:
+            fresh = slice(self._written_nodes, self.cct.count)
+            self._writer.add_nodes(self.cct.parent[fresh], self.cct.frame[fresh])
+            self._written_nodes = self.cct.count
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+assert EVENT_HEADER.itemsize == 16

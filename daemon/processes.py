@@ -1,0 +1,179 @@
+"""What /proc tells of a process. All of it is under the process' control, so it is bounded text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from hpcd.errors import TargetError
+from hpcd.model.identity import Process
+
+_MAX_TEXT = 1 << 20  # the kernel's own limit on an argument list is 128 KiB a string
+_MAX_COMMAND = 64
+_MAX_ARGUMENT = 1024
+_PF_KTHREAD = 0x00200000
+
+# The MPI's own variables first: under mpirun inside sbatch SLURM_PROCID is 0 in every rank.
+_RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID", "SLURM_PROCID")
+_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS")
+_JOB = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PMIX_NAMESPACE")
+
+
+def _read(path: str) -> bytes:
+    """Bounded contents of a /proc file, empty when the process is gone or hides it."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(_MAX_TEXT)
+    except OSError:
+        return b""
+
+
+def stat_fields(pid: int, tid: int | None = None) -> list[str]:
+    """/proc/PID/stat from the state on (field 3); empty when it is gone.
+
+    The name before it may hold anything, parentheses and newlines included.
+    """
+    path = f"/proc/{pid}/stat" if tid is None else f"/proc/{pid}/task/{tid}/stat"
+    text = _read(path).decode(errors="replace")
+    return text[text.rfind(")") + 2 :].split()
+
+
+def require_target(pid: int) -> None:
+    """Raise :class:`TargetError` in one line unless ``pid`` is a process that can be recorded."""
+    fields = stat_fields(pid) if pid > 0 else []
+    if len(fields) < 20:
+        raise TargetError(f"no process {pid}")
+    if fields[0] in "ZX":
+        raise TargetError(f"process {pid} is a zombie: it has ended and only awaits its parent")
+    if int(fields[6]) & _PF_KTHREAD:
+        raise TargetError(f"process {pid} is a kernel thread; it has no program to record")
+    if pid == os.getpid():
+        raise TargetError("hpcd cannot record itself")
+    if not (Path("/proc") / str(pid) / "task" / str(pid)).exists():
+        raise TargetError(f"no process {pid}")
+
+
+def thread_ids(pid: int) -> list[int]:
+    """Threads of ``pid``, none when it is gone."""
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes that come from ``pid`` at this moment, itself left out."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def cpu_seconds(pid: int, tid: int) -> float | None:
+    """CPU time of one thread so far, to the nanosecond; None when it is gone."""
+    fields = _read(f"/proc/{pid}/task/{tid}/schedstat").split()
+    return int(fields[0]) / 1e9 if fields else None
+
+
+def rank_of(environment: Mapping[str, str]) -> tuple[str, int | None, int | None]:
+    """(job, rank, number of ranks) as the MPI or the batch system wrote them."""
+
+    def number(names: tuple[str, ...]) -> int | None:
+        for name in names:
+            text = environment.get(name, "")
+            if text.isascii() and text.isdigit() and len(text) < 10:
+                return int(text)
+        return None
+
+    job = next((environment[name] for name in _JOB if environment.get(name)), "")
+    return job[:256], number(_RANK), number(_SIZE)
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment ``pid`` was started with."""
+    pairs = (item.partition(b"=") for item in _read(f"/proc/{pid}/environ").split(b"\0"))
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+
+
+def identify(pid: int, number: int) -> Process:
+    """Who ``pid`` is, as process ``number`` of a measurement. Unknown parts stay empty."""
+    fields = stat_fields(pid)
+    try:
+        exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
+    except OSError:
+        exe = ""
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+    except OSError:
+        uid = -1
+    command = tuple(
+        part.decode(errors="replace")[:_MAX_ARGUMENT]
+        for part in _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1][:_MAX_COMMAND]
+    )
+    job, rank, size = rank_of(environment_of(pid))
+    ticks = os.sysconf("SC_CLK_TCK")
+    return Process(
+        id=number,
+        pid=pid,
+        parent_pid=int(fields[1]) if len(fields) > 1 else 0,
+        name=_read(f"/proc/{pid}/comm").decode(errors="replace").strip(),
+        exe=exe,
+        command=command,
+        uid=uid,
+        start_ns=int(fields[19]) * (1_000_000_000 // ticks) if len(fields) > 19 else 0,
+        job=job,
+        rank=rank,
+        size=size,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One executable mapping of a process, a line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    offset: int
+    device: str
+    inode: int
+    path: str
+
+    @property
+    def file_backed(self) -> bool:
+        """Whether a file is behind it, as opposed to anonymous memory or the kernel's pages."""
+        return self.inode != 0
+
+
+def executable_regions(pid: int) -> Iterator[Region]:
+    """The executable mappings of ``pid`` in address order; none when it is gone."""
+    for line in _read_maps(pid).splitlines():
+        parts = line.split(None, 5)
+        if len(parts) < 5 or "x" not in parts[1]:
+            continue
+        try:
+            start, _, end = parts[0].partition("-")
+            region = Region(
+                int(start, 16),
+                int(end, 16),
+                int(parts[2], 16),
+                parts[3],
+                int(parts[4]),
+                parts[5].strip() if len(parts) > 5 else "",
+            )
+        except ValueError:
+            continue
+        if region.start < 1 << 56:  # [vsyscall] lies in the kernel's half
+            yield region
+
+
+def _read_maps(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:  # noqa: PTH123
+            # 65,530 mappings (vm.max_map_count) of about 120 bytes
+            return file.read(16 << 20).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,90 @@
+"""Unwind tables kept on disk, one file per module.
+
+A file's name begins with the uid that owns the module: an ELF file may claim any build-id, and so
+can at worst mislead the unwinding of its owner's own programs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from hpcd.daemon.unwind.table import ModuleTable, pack_table, unpack_table
+from hpcd.errors import FormatError
+
+_MAX_FILE = 1 << 30
+
+
+def cache_directory() -> Path:
+    """/var/cache/hpcd for root, else the user's cache directory; HPCD_CACHE overrides."""
+    override = os.environ.get("HPCD_CACHE")
+    if override:
+        return Path(override)
+    if os.geteuid() == 0:
+        return Path("/var/cache/hpcd")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpcd"
+
+
+class TableCache:
+    """The cache; it never fails: what cannot be read is made again, what cannot be kept is not.
+
+    ``damaged`` counts files that had to be made again.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.damaged = 0
+        self._directory: Path | None = (directory or cache_directory()) / "unwind"
+        try:
+            self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            status = self._directory.lstat()
+            # Others who can write here could have root unwind by their rows.
+            if (
+                not stat.S_ISDIR(status.st_mode)
+                or status.st_uid != os.geteuid()
+                or status.st_mode & 0o022
+            ):
+                self._directory = None
+        except OSError:
+            self._directory = None
+
+    def _path(self, owner: int, build_id: str) -> Path | None:
+        # Build-ids come from the target: nothing but letters and digits gets into a path.
+        if self._directory is None or not build_id.replace("-", "").isalnum():
+            return None
+        return self._directory / f"{owner}-{build_id}.rows"
+
+    def load(self, owner: int, build_id: str) -> ModuleTable | None:
+        """The table of a module, None when it is not there or not sound."""
+        path = self._path(owner, build_id)
+        if path is None:
+            return None
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with os.fdopen(fd, "rb") as file:
+            if os.fstat(fd).st_size > _MAX_FILE:
+                return None
+            data = file.read()
+        try:
+            table = unpack_table(data)
+        except FormatError:
+            self.damaged += 1
+            return None
+        return table if table.build_id == build_id else None
+
+    def store(self, owner: int, table: ModuleTable) -> None:
+        """Keep a table; a full disk or the like only means it is not kept."""
+        path = self._path(owner, table.build_id)
+        if path is None:
+            return
+        part = path.with_suffix(f".{secrets.token_hex(4)}")
+        try:
+            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            with os.fdopen(fd, "wb") as file:
+                file.write(pack_table(table))
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)

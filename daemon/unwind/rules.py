@@ -1,0 +1,108 @@
+"""Unwind rules; the layout and the numbers are those of ``bpf/stack/rules.h``."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+RULE_DTYPE = np.dtype(
+    [
+        ("cfa_kind", "u1"),
+        ("fp_kind", "u1"),
+        ("ra_kind", "u1"),
+        ("cfa_reg", "u1"),
+        ("cfa_off", "<i4"),
+        ("fp_off", "<i2"),
+        ("ra_off", "<i2"),
+        ("bx_off", "<i2"),
+        ("pad", "<u2"),
+    ]
+)
+"""One rule, 16 bytes. Offsets are bytes; ``fp_off``, ``ra_off``, ``bx_off`` are from the CFA."""
+
+MAX_RULES = 65535
+
+
+class CfaKind(IntEnum):
+    """How the canonical frame address (CFA) is found."""
+
+    NONE = 0
+    END = 1
+    SP = 2
+    FP = 3
+    PLT = 4
+    SIGNAL = 5
+    FP_DEREF = 6
+    REG = 7
+    UNSUPPORTED = 8
+    FRAME_POINTER = 9
+    SP_DEREF = 10
+
+
+class FpKind(IntEnum):
+    """Where the caller's frame pointer is."""
+
+    SAME = 0
+    AT_CFA = 1
+    UNDEFINED = 2
+    AT_FP = 3
+
+
+class RaKind(IntEnum):
+    """Where the return address is."""
+
+    AT_CFA = 0
+    IN_LINK = 1
+
+
+Rule = tuple[int, int, int, int, int, int, int, int]
+"""A rule as a tuple, in RULE_DTYPE's order without the padding."""
+
+
+def rule(
+    cfa: CfaKind,
+    off: int = 0,
+    *,
+    reg: int = 0,
+    fp: FpKind = FpKind.SAME,
+    fp_off: int = 0,
+    ra: RaKind = RaKind.AT_CFA,
+    ra_off: int = -8,
+    bx_off: int = 0,
+) -> Rule:
+    """A rule tuple; one that does not fit its fields becomes "unsupported"."""
+    if cfa in (CfaKind.NONE, CfaKind.END, CfaKind.SIGNAL, CfaKind.UNSUPPORTED):
+        return (int(cfa), 0, 0, 0, 0, 0, 0, 0)
+    fits = -(1 << 31) <= off < 1 << 31 and all(
+        -(1 << 15) <= each < 1 << 15 for each in (fp_off, ra_off, bx_off)
+    )
+    if not fits:
+        return (int(CfaKind.UNSUPPORTED), 0, 0, 0, 0, 0, 0, 0)
+    return (int(cfa), int(fp), int(ra), reg, off, fp_off, ra_off, bx_off)
+
+
+NONE: Rule = rule(CfaKind.NONE)
+END: Rule = rule(CfaKind.END)
+UNSUPPORTED: Rule = rule(CfaKind.UNSUPPORTED)
+
+
+class RuleSet:
+    """Rules of one module, each given a number once."""
+
+    def __init__(self) -> None:
+        self._number: dict[Rule, int] = {}
+
+    def number(self, each: Rule) -> int:
+        """The number of a rule. Beyond 65,535 distinct ones, that of "unsupported"."""
+        found = self._number.get(each)
+        if found is None:
+            if len(self._number) >= MAX_RULES - 1:
+                each = UNSUPPORTED
+            found = self._number.setdefault(each, len(self._number))
+        return found
+
+    def array(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+        """All rules so far, by number."""
+        rows = [(*each, 0) for each in self._number]
+        return np.array(rows, dtype=RULE_DTYPE)

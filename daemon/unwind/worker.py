@@ -1,0 +1,85 @@
+"""The process that reads targets' files: unprivileged, bounded, expendable.
+
+Started by :mod:`hpcd.daemon.unwind.decoder` with one end of a socket. A request is a byte and a file
+descriptor: ``i`` asks for the module's build-id, ``t`` for its table. A reply is a status byte, the
+length of what follows, and that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+import socket
+import struct
+import sys
+
+from hpcd.daemon.unwind.elf import ElfView
+from hpcd.daemon.unwind.table import build_table, pack_table
+from hpcd.errors import FormatError
+
+REPLY = struct.Struct("<BQ")
+OK, FAILED = 0, 1
+_NOBODY = 65534
+# A whole libLLVM takes 160 MB.
+_MEMORY = 1 << 30
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+
+
+def confine() -> None:
+    """Give up everything decoding does not need. Nothing is opened from here on."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def answer(request: int, fd: int) -> bytes:
+    """The reply's contents; :class:`FormatError` for a file that is none of ours."""
+    size = os.fstat(fd).st_size
+    if not size:
+        raise FormatError("file is empty")
+    with mmap.mmap(fd, size, prot=mmap.PROT_READ) as image:
+        view = memoryview(image)
+        try:
+            if request == ord("i"):
+                return ElfView(view).build_id().encode()
+            return pack_table(build_table(view))
+        finally:
+            # numpy views of the file may still be referenced from a traceback.
+            try:
+                view.release()
+            except BufferError:
+                pass
+
+
+def serve(channel: socket.socket) -> None:
+    """Answer requests until the other side closes."""
+    while True:
+        message, fds, _, _ = socket.recv_fds(channel, 1, 1)
+        if not message or not fds:
+            return
+        try:
+            status, data = OK, answer(message[0], fds[0])
+        except FormatError as error:
+            status, data = FAILED, str(error).encode()
+        except (OSError, ValueError, MemoryError, IndexError, OverflowError, struct.error) as error:
+            status, data = FAILED, f"cannot be decoded: {type(error).__name__}".encode()
+        finally:
+            os.close(fds[0])
+        channel.sendall(REPLY.pack(status, len(data)))
+        channel.sendall(data)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as _channel:
+        confine()
+        serve(_channel)

@@ -1,0 +1,56 @@
+"""Every error hpcd raises on purpose, and the exit code each one ends the command with.
+
+The command line catches :class:`HpcdError` once, prints it as one line and exits with its
+``exit_code``. A traceback shown to a user is therefore always a bug. The codes are documented
+in ``docs/exit-codes.md``; they start where the shell's own conventions leave room.
+"""
+
+from __future__ import annotations
+
+
+class HpcdError(Exception):
+    """Base of all errors a user can meet. ``str()`` of it is one clear line."""
+
+    exit_code = 1
+
+
+class UsageError(HpcdError):
+    """The command line makes no sense: an unknown option, a value out of range."""
+
+    exit_code = 2
+
+
+class TargetError(HpcdError):
+    """A target cannot be recorded: no such pid, a zombie, a kernel thread."""
+
+    exit_code = 3
+
+
+class PrivilegeError(HpcdError):
+    """The kernel refuses for lack of privilege."""
+
+    exit_code = 4
+
+
+class PlatformError(HpcdError):
+    """This machine lacks something: BTF, kernel headers, bcc, an event, a kernel feature."""
+
+    exit_code = 5
+
+
+class StorageError(HpcdError):
+    """Writing failed or cannot begin: disk full, unwritable directory, existing output."""
+
+    exit_code = 6
+
+
+class FormatError(HpcdError):
+    """A file is not what it should be: foreign, truncated, damaged, of another version."""
+
+    exit_code = 7
+
+
+class NotFoundError(HpcdError):
+    """A file or directory named on the command line does not exist or cannot be read."""
+
+    exit_code = 8

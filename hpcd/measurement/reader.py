@@ -1,0 +1,307 @@
+"""Reading a measurement, finished or not, trusting none of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.errors import FormatError, NotFoundError
+from hpcd.measurement import chunk, codec
+from hpcd.measurement.chunk import ChunkHeader, Kind
+from hpcd.measurement.codec import RecordChunk
+from hpcd.model.cct import CCT
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+_MAX_DAMAGE_LINES = 100
+_Row = TypeVar("_Row", Event, Process, Thread, Module, Node)
+
+
+def open_measurement(path: Path | str) -> Measurement:
+    """Open a measurement directory.
+
+    Raises :class:`NotFoundError` when there is none, :class:`FormatError` when it is something
+    else or nothing of it can be read.
+    """
+    return Measurement(Path(path))
+
+
+class Measurement:
+    """A measurement directory.
+
+    ``events``, ``processes``, ``threads`` (by line), ``modules`` map ids to the rows of
+    :mod:`hpcd.model.identity`; ``symbols`` maps module ids to (start, size, name) rows;
+    ``clock_pairs`` is ``int64[n, 2]`` (monotonic ns, realtime ns); ``damage`` says in words what
+    had to be skipped. ``closed`` is False when its writer died or still writes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise NotFoundError(f"{path}: no such measurement")
+        if not path.is_dir():
+            raise FormatError(f"{path}: not a measurement directory")
+        self.path = path
+        self.node = Node("", "", "", "", 0)
+        self.options: dict[str, object] = {}
+        self.events: dict[int, Event] = {}
+        self.processes: dict[int, Process] = {}
+        self.threads: dict[int, Thread] = {}
+        self.modules: dict[int, Module] = {}
+        self.symbols: dict[int, list[tuple[int, int, str]]] = {}
+        self.summary: dict[str, Any] | None = None
+        self.index: dict[str, Any] | None = None
+        self.damage: list[str] = []
+        self.id: int | None = None
+        self._clock: list[tuple[int, int]] = []
+        self._parent: list[U32] = [np.zeros(1, np.uint32)]
+        self._frame: list[U64] = [np.zeros(1, np.uint64)]
+        self._nodes = 1
+        self._cct: CCT | None = None
+        self._files: list[BinaryIO] = []
+        self._end: list[int] = []
+        # Each records chunk with the nodes known when it was written: it may refer to no others.
+        self._records: list[tuple[int, ChunkHeader, int]] = []
+        self._sequence = 0
+        try:
+            self.refresh()
+            if not self._files:
+                raise FormatError(f"{path}: not a measurement directory (it has no segments)")
+            if self.id is None:
+                raise FormatError(self.damage[0] if self.damage else f"{path}: nothing readable")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Measurement:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the segment files."""
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+    # --- contents ---
+
+    @property
+    def closed(self) -> bool:
+        """Whether the writer finished properly."""
+        return self.index is not None
+
+    @property
+    def being_written(self) -> bool:
+        """Whether a living writer holds the last segment."""
+        try:
+            fcntl.flock(self._files[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(self._files[-1], fcntl.LOCK_UN)
+        return False
+
+    @property
+    def clock_pairs(self) -> npt.NDArray[np.int64]:
+        """``int64[n, 2]``: (monotonic ns, realtime ns), in order of time."""
+        return np.array(sorted(self._clock), dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def cct(self) -> CCT:
+        """The node table of all threads' calling context trees."""
+        if self._cct is None or len(self._cct) != self._nodes:
+            self._cct = CCT(np.concatenate(self._parent), np.concatenate(self._frame))
+            self._parent, self._frame = [self._cct.parent], [self._cct.frame]
+        return self._cct
+
+    def record_chunks(self) -> Iterator[RecordChunk]:
+        """All records, a chunk at a time, each decoded when it is asked for.
+
+        Damaged chunks are left out and named in ``damage``.
+        """
+        for number, header, nodes in self._records:
+            try:
+                data = chunk.read_payload(self._files[number], header)
+                records = codec.decode_records(data)
+                if len(records) and int(records.node.max()) >= nodes:
+                    raise FormatError("records refer to nodes that do not exist")
+                if len(records) and int(records.line.max()) not in self.threads:
+                    raise FormatError("records refer to lines that do not exist")
+            except FormatError as error:
+                self._damaged(number, header.offset, str(error))
+                continue
+            yield records
+
+    def thread_nodes(self, line: int) -> U32:
+        """The calling context tree of one thread: the nodes its records reach, in order."""
+        used = np.zeros(self._nodes, dtype=bool)
+        for records in self.record_chunks():
+            at = np.flatnonzero(records.line == line)
+            for place in at.tolist():
+                used[records.node[records.start[place] : records.start[place + 1]]] = True
+        parent = self.cct.parent
+        reached = np.flatnonzero(used)
+        while len(reached):
+            used[reached] = True
+            above = np.unique(parent[reached])
+            reached = above[~used[above]]
+        return np.flatnonzero(used).astype(np.uint32)
+
+    # --- scanning ---
+
+    def refresh(self) -> bool:
+        """Take in what was appended since; True when there was anything."""
+        before = self._sequence
+        while True:
+            if self._files:
+                self._scan(len(self._files) - 1)
+            path = self.path / f"segment-{len(self._files):06d}.hpcd"
+            if not path.is_file() or path.is_symlink():
+                break
+            self._open_segment(path)
+        return self._sequence > before
+
+    def _open_segment(self, path: Path) -> None:
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise NotFoundError(f"{path}: {error.strerror}") from None
+        self._files.append(file)
+        self._end.append(chunk.SEGMENT_HEADER_BYTES)
+        try:
+            sequence, measurement = chunk.read_segment_header(
+                file.read(chunk.SEGMENT_HEADER_BYTES), str(path)
+            )
+            if sequence != len(self._files) - 1 or self.id not in (None, measurement):
+                raise FormatError(f"{path}: belongs to another measurement")
+        except FormatError as error:
+            self._say(str(error))
+            self._end[-1] = -1
+            return
+        self.id = measurement
+
+    def _scan(self, number: int) -> None:
+        file = self._files[number]
+        if self._end[number] < 0:
+            return
+        size = file.seek(0, 2)
+        for header in chunk.scan(file, size, self._end[number]):
+            if header.sequence != self._sequence:
+                self._damaged(number, header.offset, f"chunk {self._sequence} is missing")
+            self._sequence = header.sequence + 1
+            self._end[number] = header.end
+            if header.kind == Kind.RECORDS:
+                self._records.append((number, header, self._nodes))
+                continue
+            try:
+                self._take(header, file)
+            except FormatError as error:
+                self._damaged(number, header.offset, str(error))
+        last = not (self.path / f"segment-{number + 1:06d}.hpcd").exists()
+        if self._end[number] < size and not (last and self.being_written):
+            self._damaged(
+                number, self._end[number], f"{size - self._end[number]} bytes of a torn chunk"
+            )
+            self._end[number] = -1
+
+    def _take(self, header: ChunkHeader, file: BinaryIO) -> None:
+        takers: dict[int, Callable[[Any], None]] = {
+            Kind.META: self._meta,
+            Kind.EVENT: lambda rows: self._take_rows(rows, Event, self.events, "id"),
+            Kind.PROCESS: lambda rows: self._take_rows(rows, Process, self.processes, "id"),
+            Kind.THREAD: lambda rows: self._take_rows(rows, Thread, self.threads, "line"),
+            Kind.MODULE: lambda rows: self._take_rows(rows, Module, self.modules, "id"),
+            Kind.SYMBOLS: self._take_symbols,
+            Kind.CLOCK: lambda rows: self._clock.extend((int(a), int(b)) for a, b in rows),
+            Kind.SUMMARY: self._take_summary,
+            Kind.INDEX: self._take_index,
+        }
+        if header.kind == Kind.CCT:
+            self._take_nodes(chunk.read_payload(file, header))
+        elif header.kind in takers:
+            try:
+                takers[header.kind](json.loads(chunk.read_payload(file, header)))
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                raise FormatError(f"chunk of kind {header.kind} is malformed: {error}") from None
+            except RecursionError:
+                raise FormatError(f"chunk of kind {header.kind} is malformed") from None
+
+    def _take_nodes(self, data: bytes) -> None:
+        first, parent, frame = codec.decode_nodes(data)
+        if first != self._nodes:
+            raise FormatError(f"calling context tree goes on at node {first}, not {self._nodes}")
+        self._parent.append(parent)
+        self._frame.append(frame)
+        self._nodes += len(parent)
+
+    def _meta(self, value: dict[str, Any]) -> None:
+        self.node = _row(Node, value["node"])
+        self.options = dict(value["options"])
+
+    def _take_rows(
+        self, rows: list[dict[str, Any]], kind: type[_Row], table: dict[int, _Row], key: str
+    ) -> None:
+        for values in rows:
+            row = _row(kind, values)
+            number = getattr(row, key)
+            if not 0 <= number < 1 << 32:
+                raise FormatError(f"{key} {number} is out of range")
+            table[number] = row
+
+    def _take_symbols(self, value: dict[str, list[tuple[int, int, str]]]) -> None:
+        for module, rows in value.items():
+            self.symbols.setdefault(int(module), []).extend(
+                (int(start), int(size), str(name)) for start, size, name in rows
+            )
+
+    def _take_summary(self, value: dict[str, Any]) -> None:
+        self.summary = dict(value)
+
+    def _take_index(self, value: dict[str, Any]) -> None:
+        self.index = dict(value)
+
+    def _damaged(self, number: int, offset: int, what: str) -> None:
+        self._say(f"{self.path}/segment-{number:06d}.hpcd at byte {offset}: {what}")
+
+    def _say(self, line: str) -> None:
+        if line not in self.damage and len(self.damage) < _MAX_DAMAGE_LINES:
+            self.damage.append(line)
+
+
+def _row(kind: type[_Row], values: dict[str, Any]) -> _Row:
+    """A row from JSON: unknown keys are a later version's, wrong types are damage."""
+    known = {}
+    for field in fields(kind):
+        if field.name not in values:
+            continue
+        value = values[field.name]
+        expected = str(field.type)
+        if expected == "int" and type(value) is not int:
+            raise TypeError(f"{field.name} is not a number")
+        if expected == "str" and not isinstance(value, str):
+            raise TypeError(f"{field.name} is not text")
+        if expected.startswith("int |") and value is not None and type(value) is not int:
+            raise TypeError(f"{field.name} is not a number")
+        if expected.startswith("tuple"):
+            value = tuple(str(part) for part in value)
+        if expected == "ModuleKind":
+            value = ModuleKind(value)
+        if expected == "float":
+            value = float(value)
+        known[field.name] = value
+    return kind(**known)

@@ -1,0 +1,312 @@
+"""Writing a measurement.
+
+Promises: nothing written is changed; a chunk is written whole or not at all; what a record refers to
+is written before it. So a writer killed at any moment loses what it had not flushed and nothing
+else, and a reader may follow along.
+
+No fsync per flush: the promise is against the writer's death, which the page cache survives, and a
+disk's latency must not reach the collector. A segment is synced once when it is full or closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.errors import StorageError
+from hpcd.measurement import codec
+from hpcd.measurement.chunk import Kind, encode_chunk, segment_header
+from hpcd.model.identity import Event, Module, Node, Process, Thread
+
+U16 = npt.NDArray[np.uint16]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+_RECORDS_PER_CHUNK = 1 << 18
+_NODES_PER_CHUNK = 1 << 18
+_ROWS_PER_CHUNK = 4096
+# What is kept in memory while the disk takes nothing: 16 M records are 350 MB.
+_KEEP_RECORDS = 4 << 20
+DEFAULT_SEGMENT_BYTES = 256 << 20
+
+
+class MeasurementWriter:
+    """Writes one measurement directory (mode 0700).
+
+    Raises :class:`StorageError` in one line when the directory exists or cannot be made, and from
+    :meth:`flush` and :meth:`close` when the disk is full or fails; what was flushed before stays
+    sound, what was not is kept (up to a bound, then counted in ``dropped_storage``) and the next
+    flush tries again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        node: Node,
+        *,
+        options: dict[str, object],
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        owner: tuple[int, int] | None = None,
+    ) -> None:
+        self.path = path
+        self.bytes_written: Counter[str] = Counter()
+        self.dropped_storage = 0
+        self.records_written = 0
+        self._segment_bytes = segment_bytes
+        self._owner = owner
+        self._id = secrets.randbits(64)
+        self._sequence = 0
+        self._segments = 0
+        self._fd = -1
+        self._size = 0
+        self._nodes = 1
+        self._rows: dict[Kind, dict[object, object]] = {}
+        self._symbols: dict[int, list[tuple[int, int, str]]] = {}
+        self._clock: list[tuple[int, int]] = []
+        self._pending_nodes: list[tuple[U32, U64]] = []
+        self._pending: list[tuple[U32, U64, U32, U16, U64]] = []
+        self._pending_count = 0
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            raise StorageError(f"{path} exists already; choose another with -o") from None
+        except OSError as error:
+            raise StorageError(f"cannot make {path}: {error.strerror}") from None
+        self._own(path)
+        try:
+            self._next_segment()
+            meta = {"node": asdict(node), "options": options, "version": 1}
+            self._append(Kind.META, _json(meta))
+        except StorageError:
+            self._abandon()
+            raise
+
+    # --- what to write ---
+
+    def add_event(self, event: Event) -> None:
+        """Announce an event; like all rows, a later one with the same id replaces it."""
+        self._rows.setdefault(Kind.EVENT, {})[event.id] = asdict(event)
+
+    def add_process(self, process: Process) -> None:
+        """Announce a process."""
+        self._rows.setdefault(Kind.PROCESS, {})[process.id] = asdict(process)
+
+    def add_thread(self, thread: Thread) -> None:
+        """Announce a trace line, or its end."""
+        self._rows.setdefault(Kind.THREAD, {})[thread.line] = asdict(thread)
+
+    def add_module(self, module: Module) -> None:
+        """Announce a load module."""
+        self._rows.setdefault(Kind.MODULE, {})[module.id] = asdict(module)
+
+    def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
+        """Symbols of a module nobody else can name: (start offset, size, name)."""
+        self._symbols.setdefault(module, []).extend(rows)
+
+    def add_clock_pair(self, monotonic_ns: int, realtime_ns: int) -> None:
+        """Readings of both clocks at one moment."""
+        self._clock.append((monotonic_ns, realtime_ns))
+
+    def add_nodes(self, parent: U32, frame: U64) -> int:
+        """Append CCT nodes (``uint32[n]``, ``uint64[n]``); returns the first one's id."""
+        first = self._nodes
+        if len(parent):
+            self._pending_nodes.append((parent.copy(), frame.copy()))
+            self._nodes += len(parent)
+        return first
+
+    def add_records(
+        self,
+        line: U32,
+        time_ns: U64,
+        node: U32,
+        event: U16 | int,
+        value: U64 | None = None,
+    ) -> None:
+        """Add records in any order; ``value`` None means 1 each."""
+        n = len(line)
+        events = np.full(n, event, np.uint16) if isinstance(event, int) else event
+        values = np.ones(n, np.uint64) if value is None else value
+        self._pending.append((line, time_ns, node, events, values))
+        self._pending_count += n
+        if self._pending_count > _KEEP_RECORDS:
+            self.flush()
+
+    # --- writing ---
+
+    def flush(self, summary: dict[str, object] | None = None) -> None:
+        """Write everything pending: who, then CCT, then records."""
+        try:
+            self._flush_identities()
+            self._flush_nodes()
+            self._flush_records()
+            if summary is not None:
+                self._append(Kind.SUMMARY, _json({**summary, "closed": False}))
+        except StorageError:
+            self._bound_pending()
+            raise
+
+    def close(self, summary: dict[str, object]) -> None:
+        """Flush, write the closing summary and the index. Closing again does nothing."""
+        if self._fd < 0:
+            return
+        try:
+            self.flush()
+            self._append(Kind.SUMMARY, _json({**summary, "closed": summary.get("closed", True)}))
+            index = {"records": self.records_written, "nodes": self._nodes}
+            self._append(Kind.INDEX, _json({**index, "chunks": self._sequence + 1}))
+        finally:
+            self._close_segment()
+
+    def _flush_identities(self) -> None:
+        for kind in (Kind.EVENT, Kind.PROCESS, Kind.MODULE, Kind.THREAD):
+            rows = self._rows.get(kind, {})
+            while rows:
+                keys = list(rows)[:_ROWS_PER_CHUNK]
+                self._append(kind, _json([rows[key] for key in keys]))
+                for key in keys:
+                    del rows[key]
+        if self._symbols:
+            self._append(Kind.SYMBOLS, _json({str(k): v for k, v in self._symbols.items()}))
+            self._symbols = {}
+        if self._clock:
+            self._append(Kind.CLOCK, _json(self._clock))
+            self._clock = []
+
+    def _flush_nodes(self) -> None:
+        if not self._pending_nodes:
+            return
+        parent = np.concatenate([nodes[0] for nodes in self._pending_nodes])
+        frame = np.concatenate([nodes[1] for nodes in self._pending_nodes])
+        first = self._nodes - len(parent)
+        for at in range(0, len(parent), _NODES_PER_CHUNK):
+            part = slice(at, at + _NODES_PER_CHUNK)
+            # What is written is no longer pending, should the next part fail.
+            self._append(Kind.CCT, codec.encode_nodes(first + at, parent[part], frame[part]))
+            rest = slice(at + _NODES_PER_CHUNK, None)
+            self._pending_nodes = [(parent[rest], frame[rest])] if len(parent[rest]) else []
+
+    def _flush_records(self) -> None:
+        if not self._pending:
+            return
+        line, time_ns, node, event, value = (
+            np.concatenate([part[column] for part in self._pending]) for column in range(5)
+        )
+        order = _by_line_and_time(line, time_ns)
+        columns = tuple(each[order] for each in (line, time_ns, node, event, value))
+        self._pending = [columns]
+        while self._pending_count:
+            columns = self._pending[0]
+            part = tuple(each[:_RECORDS_PER_CHUNK] for each in columns)
+            self._append(Kind.RECORDS, codec.encode_records(*part))
+            self.records_written += len(part[0])
+            self._pending_count -= len(part[0])
+            self._pending = [tuple(each[_RECORDS_PER_CHUNK:] for each in columns)]
+        self._pending = []
+
+    def _bound_pending(self) -> None:
+        while self._pending_count > _KEEP_RECORDS and self._pending:
+            lost = len(self._pending.pop(0)[0])
+            self._pending_count -= lost
+            self.dropped_storage += lost
+
+    # --- segments ---
+
+    def _append(self, kind: Kind, payload: bytes) -> None:
+        data = encode_chunk(kind, payload, self._sequence)
+        if self._size + len(data) > self._segment_bytes and self._size > 32:
+            self._next_segment()
+        self._write(data)
+        self._sequence += 1
+        self.bytes_written[kind.name.lower()] += len(data)
+
+    def _write(self, data: bytes) -> None:
+        """All of ``data`` or nothing: a part that got through is cut off again."""
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._fd, memoryview(data)[done:])
+        except OSError as error:
+            self._cut_back()
+            raise self._failure(error) from None
+        self._size += len(data)
+
+    def _cut_back(self) -> None:
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError:
+            pass  # a torn chunk at the end is skipped by every reader
+
+    def _failure(self, error: OSError) -> StorageError:
+        reason = "no space left" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+        return StorageError(f"writing {self.path} failed: {reason}; what was recorded before is safe")
+
+    def _next_segment(self) -> None:
+        self._close_segment()
+        path = self.path / f"segment-{self._segments:06d}.hpcd"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._fd = os.open(path, flags, 0o600)
+            # Readers tell a living writer from a dead one by this lock.
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise self._failure(error) from None
+        self._own(path)
+        self._size = 0
+        self._write(segment_header(self._segments, self._id))
+        self._segments += 1
+
+    def _close_segment(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                os.fdatasync(fd)
+            except OSError as error:
+                raise self._failure(error) from None
+            finally:
+                os.close(fd)
+
+    def _abandon(self) -> None:
+        """A measurement that could not even begin leaves nothing behind."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        for segment in self.path.glob("segment-*.hpcd"):
+            segment.unlink()
+        self.path.rmdir()
+
+    def _own(self, path: Path) -> None:
+        if self._owner:
+            os.chown(path, *self._owner, follow_symlinks=False)
+
+
+def _by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
+    """Sort order by (line, time). Lines below 65,536 sort by radix, in linear time."""
+    narrow = line.astype(np.uint16) if int(line.max(initial=0)) < 1 << 16 else line
+    order = np.argsort(narrow, kind="stable")
+    sorted_line, sorted_time = line[order], time_ns[order]
+    backwards = (sorted_line[1:] == sorted_line[:-1]) & (sorted_time[1:] < sorted_time[:-1])
+    if bool(backwards.any()):
+        return np.lexsort((time_ns, line))
+    return order
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(type(value).__name__)
+
+

@@ -1,0 +1,1 @@
+"""Plain data both sides of every format share: frames, calling context trees, identities."""

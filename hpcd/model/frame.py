@@ -1,0 +1,77 @@
+"""The 64-bit frame: where one procedure frame of a call path stands.
+
+=========================  ====================================================================
+bits 63..62                meaning
+=========================  ====================================================================
+``00``                     module frame: bits 61..40 module id (from 1), bits 39..0 the ELF
+                           virtual address inside the module (pc minus load bias)
+``01``, bit 61 clear       raw user address (bits 56..0) that lay in no known mapping
+``01``, bit 61 set         marker: bits 7..0 an :class:`hpcd.model.ending.Ending`
+``10``, ``11``             raw kernel address; only between kernel and collector, never stored
+=========================  ====================================================================
+
+The address points *inside* the instruction it is attributed to: the sampled one in a leaf, the
+call in a caller (return address minus one). Symbol look-up never has to adjust it again.
+
+All functions take and return ``uint64`` arrays (or scalars) and cost one pass each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+
+MODULE_SHIFT = 40
+OFFSET_MASK = (1 << MODULE_SHIFT) - 1
+MODULE_MAX = (1 << 22) - 1
+SPECIAL = 1 << 62
+MARKER = SPECIAL | 1 << 61
+KERNEL = 1 << 63
+RAW_MASK = (1 << 57) - 1
+
+ROOT_FRAME = 0
+"""Frame of CCT node 0; module id 0 is given to no module, so nothing else has it."""
+
+
+def module_frame(module: int, offset: int) -> int:
+    """The frame of ``offset`` (ELF virtual address) in ``module``."""
+    return module << MODULE_SHIFT | (offset & OFFSET_MASK)
+
+
+def marker_frame(ending: int) -> int:
+    """The marker frame that stands above a path which ended for the reason ``ending``."""
+    return MARKER | int(ending)
+
+
+def is_module(frames: U64) -> npt.NDArray[np.bool_]:
+    """True where a frame lies in a load module."""
+    return (frames >> np.uint64(62) == 0) & (frames != 0)
+
+
+def is_marker(frames: U64) -> npt.NDArray[np.bool_]:
+    """True where a frame is a marker rather than a place in a program."""
+    return frames >> np.uint64(61) == 3
+
+
+def is_raw(frames: U64) -> npt.NDArray[np.bool_]:
+    """True where a frame is a user address outside every known mapping."""
+    return frames >> np.uint64(61) == 2
+
+
+def is_kernel(frames: U64) -> npt.NDArray[np.bool_]:
+    """True where a frame is a raw kernel address (never in a stored measurement)."""
+    return frames >> np.uint64(63) == 1
+
+
+def module_of(frames: U64) -> npt.NDArray[np.uint32]:
+    """Module id of each frame; 0 where it is not a module frame."""
+    ids = (frames >> np.uint64(MODULE_SHIFT)).astype(np.uint32)
+    return np.where(is_module(frames), ids, np.uint32(0))
+
+
+def offset_of(frames: U64) -> U64:
+    """ELF virtual address of module frames, address of raw ones, code of markers."""
+    offsets = frames & np.uint64(OFFSET_MASK)
+    return np.where(is_raw(frames), frames & np.uint64(RAW_MASK), offsets)

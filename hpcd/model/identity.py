@@ -1,0 +1,103 @@
+"""Who was measured: node, process, thread (one trace line each), load module, event.
+
+Identifiers are small integers that a measurement never reuses, unlike pids, so a recycled pid or
+tid is a new process or line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The machine a measurement was taken on.
+
+    ``clock_pairs`` are (monotonic ns, realtime ns) readings; a reader turns record times into
+    wall-clock time with the nearest pair.
+    """
+
+    hostname: str
+    boot_id: str
+    kernel: str
+    machine: str
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process image owner (thread group). ``id`` is unique in its measurement."""
+
+    id: int
+    pid: int
+    parent_pid: int
+    name: str
+    exe: str
+    command: tuple[str, ...]
+    uid: int
+    start_ns: int
+    job: str = ""
+    rank: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One trace line. ``line`` is unique in its measurement; times are monotonic ns."""
+
+    line: int
+    process: int
+    tid: int
+    name: str
+    start_ns: int
+    end_ns: int | None = None
+
+
+class ModuleKind(StrEnum):
+    """What kind of thing a load module is, which decides how its symbols are found."""
+
+    ELF = "elf"
+    VDSO = "vdso"
+    JIT = "jit"
+    KERNEL = "kernel"
+    KERNEL_MODULE = "kernel-module"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A load module. ``base`` is the run-time start of a JIT region, else 0."""
+
+    id: int
+    kind: ModuleKind
+    path: str
+    build_id: str = ""
+    base: int = 0
+    process: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a record's ``event`` column refers to.
+
+    A record stands for ``value * scale`` of ``unit``: for cpu-clock samples, value counts sampling
+    periods and scale is the period in nanoseconds.
+    """
+
+    id: int
+    name: str
+    unit: str
+    scale: float
+    metric: str
+    frequency: int = 0
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a measurement knew when it was closed; also written while it runs."""
+
+    samples: dict[str, object] = field(default_factory=dict)
+    unwind: dict[str, object] = field(default_factory=dict)
+    overhead: dict[str, float] = field(default_factory=dict)
+    duration_s: float = 0.0
+    closed: bool = False
