@@ -118,7 +118,8 @@ def open_column(path: Path, dtype: npt.DTypeLike, rows: int | None = None) -> Ar
     if found == 0:
         # An empty file part cannot be mapped.
         return np.zeros(0, kind)
-    return np.memmap(path, kind, "r", offset, (found,))
+    # A plain view: slicing a memmap object costs several times as much.
+    return np.asarray(np.memmap(path, kind, "r", offset, (found,)))
 
 
 def _read_header(file: Any, path: Path) -> tuple[int, np.dtype[Any]]:

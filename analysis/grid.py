@@ -21,12 +21,23 @@ I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 
 
-def choose_lines(lines: npt.NDArray[np.int64], height: int) -> I64:
-    """At most ``height`` of ``lines``, evenly spread: the middle one of each of equal parts."""
-    count = len(lines)
+def choose_lines(
+    lines: Sequence[int] | npt.NDArray[np.integer] | None, height: int, total: int
+) -> I64:
+    """At most ``height`` of ``lines`` (None: all ``total``), evenly spread.
+
+    Of each of ``height`` equal parts the middle line. Raises :class:`UsageError` for a line that
+    does not exist or a height below 1.
+    """
+    wanted = np.arange(total, dtype=np.int64) if lines is None else np.asarray(lines, np.int64)
+    if height < 1:
+        raise UsageError("a picture needs a height")
+    count = len(wanted)
+    if count and (int(wanted.min()) < 0 or int(wanted.max()) >= total):
+        raise UsageError(f"there are {total} trace lines, numbered from 0")
     if count <= height:
-        return lines
-    return lines[(2 * np.arange(height) + 1) * count // (2 * height)]
+        return wanted
+    return wanted[(2 * np.arange(height) + 1) * count // (2 * height)]
 
 
 def pixel_times(t0: int, t1: int, width: int) -> I64:
@@ -43,23 +54,16 @@ def sample_grid(
     t1: int,
     height: int,
     width: int,
-) -> tuple[I64, U32]:
-    """The chosen lines ``int64[h]`` and their nodes ``uint32[h, width]``, ``h <= height``.
+) -> U32:
+    """Nodes ``uint32[h, width]`` of the lines :func:`choose_lines` gives, ``h <= height``.
 
     ``lines`` None means all; times are ns since the origin. NO_NODE where a line did not exist,
     was not watched, or has no records. Raises :class:`UsageError` for an empty picture or
     interval, or a line that does not exist.
     """
-    total = len(columns.start)
-    if lines is None:
-        wanted = np.arange(total, dtype=np.int64)
-    else:
-        wanted = np.asarray(lines, np.int64)
-    if height < 1 or width < 1 or t1 <= t0:
-        raise UsageError("a picture needs a width, a height and a time interval")
-    if len(wanted) and (int(wanted.min()) < 0 or int(wanted.max()) >= total):
-        raise UsageError(f"there are {total} trace lines, numbered from 0")
-    chosen = choose_lines(wanted, height)
+    if width < 1 or t1 <= t0:
+        raise UsageError("a picture needs a width and a time interval")
+    chosen = choose_lines(lines, height, len(columns.start))
     times = pixel_times(t0, t1, width)
     nodes = np.full((len(chosen), width), NO_NODE, np.uint32)
     starts, ends = columns.start[chosen], columns.end[chosen]
@@ -69,4 +73,4 @@ def sample_grid(
         begin, end = first[row], last[row]
         if begin < end:
             nodes[row, begin:end] = trace.nearest(line, times[begin:end])
-    return chosen, nodes
+    return nodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -149,11 +149,11 @@ class Lines:
         self,
         columns: LineColumns,
         process_rows: Sequence[tuple[str, str, str]],
-        thread_names: Sequence[str],
+        thread_names: Callable[[], list[str]],
     ) -> None:
         self._columns = columns
         self._processes = process_rows
-        self._threads = thread_names
+        self._read_thread_names = thread_names
         self.start, self.end, self.rank = columns.start, columns.end, columns.rank
         self.pid, self.tid, self.process = columns.pid, columns.tid, columns.process
         self.records: npt.NDArray[np.int64] = np.diff(columns.first)
@@ -182,6 +182,11 @@ class Lines:
             end=int(self.end[number]),
             records=int(self.records[number]),
         )
+
+    @cached_property
+    def _threads(self) -> list[str]:
+        # Read when first needed: a picture of a million lines needs none of them.
+        return self._read_thread_names()
 
     @cached_property
     def job(self) -> list[str]:

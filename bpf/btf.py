@@ -11,7 +11,7 @@ from functools import cache
 
 from hpcd.errors import PlatformError
 
-_STRUCT, _UNION = 4, 5
+_ARRAY, _STRUCT, _UNION = 3, 4, 5
 
 
 class _Type(ctypes.Structure):
@@ -61,6 +61,18 @@ class KernelTypes:
             total += offset
         return total
 
+    def array_length(self, struct: str, member: str) -> int:
+        """Elements of an array member, 1 when it is no array."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
+        found = self._member(type_id, member) if type_id > 0 else None
+        if found is None:
+            raise PlatformError(f"this kernel's {struct} has no member {member}")
+        address = self._lib.btf__type_by_id(self._btf, found[0])
+        if _Type.from_address(address).info >> 24 & 31 != _ARRAY:
+            return 1
+        # struct btf_array follows: type, index_type, nelems
+        return ctypes.c_uint32.from_address(address + ctypes.sizeof(_Type) + 8).value
+
     def _member(self, type_id: int, name: str) -> tuple[int, int] | None:
         address = self._lib.btf__type_by_id(self._btf, type_id)
         kind = _Type.from_address(address)
@@ -93,6 +105,10 @@ def task_offsets() -> dict[str, int]:
             "OFFSET_TASK_START_TIME": types.offset("task_struct", "start_time"),
             "OFFSET_TASK_RUNTIME": types.offset("task_struct", "se", "sum_exec_runtime"),
             "OFFSET_TASK_SIGNAL": types.offset("task_struct", "signal"),
+            # Two contexts, for hardware and software events, became one in 6.2.
+            "OFFSET_TASK_PERF_CONTEXT": types.offset("task_struct", "perf_event_ctxp"),
+            "PERF_CONTEXTS": types.array_length("task_struct", "perf_event_ctxp"),
+            "OFFSET_PERF_CONTEXT_EVENTS": types.offset("perf_event_context", "nr_events"),
             "OFFSET_SIGNAL_LIVE": types.offset("signal_struct", "live"),
         }
     finally:

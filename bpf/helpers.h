@@ -15,7 +15,6 @@ static long (*map_update)(unsigned long map, const void *key, const void *value,
 static long (*map_delete)(unsigned long map, const void *key) = (void *)3;
 static long (*tail_call)(void *ctx, unsigned long map, u32 index) = (void *)12;
 static long (*ring_output)(unsigned long map, void *data, u64 size, u64 flags) = (void *)130;
-static u64 (*attach_cookie)(void *ctx) = (void *)174;
 static u64 (*this_task)(void) = (void *)35;
 static u64 (*this_task_btf)(void) = (void *)158;
 static u64 (*task_registers)(u64 task) = (void *)175;

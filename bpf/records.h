@@ -49,7 +49,6 @@ enum drop {
 struct counters {
 	u64 taken;
 	u64 recorded;
-	u64 duplicates; /* fired by an inherited event beside the thread's own: not a sample */
 	u64 kernel_mode;
 	u64 dropped[DROPS];
 	u64 ending[16];

@@ -75,7 +75,6 @@ COUNTERS = np.dtype(
     [
         ("taken", "<u8"),
         ("recorded", "<u8"),
-        ("duplicates", "<u8"),
         ("kernel_mode", "<u8"),
         ("dropped", "<u8", 8),
         ("ending", "<u8", 16),

@@ -62,7 +62,7 @@ struct process {
 
 struct thread {
 	u32 number;
-	u32 source; /* 1: sampled by the event opened for it, 2: by an inherited one */
+	u32 pad;
 };
 
 static __always_inline struct counters *counters(void)
@@ -94,14 +94,14 @@ static __always_inline u32 new_thread_number(u32 cpu)
 	return *next << 10 | (cpu & 1023);
 }
 
-static __always_inline struct thread *know_thread(u32 tid, u32 source, struct counters *count)
+static __always_inline struct thread *know_thread(u32 tid, struct counters *count)
 {
 	struct thread *known = map_lookup(MAP(THREADS), &tid);
 	if (known)
 		return known;
 	struct thread fresh;
 	fresh.number = new_thread_number(bpf_get_smp_processor_id());
-	fresh.source = source;
+	fresh.pad = 0;
 	if (map_update(MAP(THREADS), &tid, &fresh, 0)) {
 		count->dropped[DROP_THREAD_TABLE]++;
 		return 0;
@@ -228,13 +228,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	struct walk *w = map_lookup(MAP(SCRATCH), &zero);
 	if (!w)
 		return 0;
-	/* Children inherit the event but not its cookie. */
-	u32 source = attach_cookie(ctx) ? 1 : 2;
 	struct thread *thread = map_lookup(MAP(THREADS), &tid);
-	if (thread && thread->source != source) {
-		count->duplicates++;
-		return 0;
-	}
 	count->taken++;
 	u32 flags = 0;
 	read_kernel(&flags, 4, this_task() + OFFSET_TASK_FLAGS);
@@ -244,7 +238,7 @@ int sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	if (!thread)
-		thread = know_thread(tid, source, count);
+		thread = know_thread(tid, count);
 	if (!thread)
 		return 0;
 
@@ -310,6 +304,22 @@ int sample(struct bpf_perf_event_data *ctx)
 /* Lifecycle of targets, by the scheduler's raw tracepoints. A process is a target while it has an
  * entry in PROCESSES. */
 
+/* How many perf events a task has. */
+static __always_inline u32 perf_events(u64 task)
+{
+	u32 total = 0;
+
+	for (int i = 0; i < PERF_CONTEXTS; i++) {
+		u64 context = 0;
+		u32 number = 0;
+		read_kernel(&context, 8, task + OFFSET_TASK_PERF_CONTEXT + 8 * i);
+		if (context)
+			read_kernel(&number, 4, context + OFFSET_PERF_CONTEXT_EVENTS);
+		total += number;
+	}
+	return total;
+}
+
 int on_fork(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
@@ -320,6 +330,11 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	if (!process)
 		return 0;
 	fill_thread_event(&event, EVENT_FORK, ctx->args[1]);
+	/* A child born while hpcd attaches may or may not have inherited the event, depending on
+	 * which came first. It has if it has all its parent has. */
+	u32 events = perf_events(ctx->args[1]);
+	u32 inherited = events && events == perf_events(ctx->args[0]);
+	map_update(MAP(BORN), &event.tid, &inherited, 0);
 	if (event.tgid == parent || !FOLLOW_CHILDREN)
 		return 0;
 	/* The child has the parent's memory: it can be unwound from its first instruction. */
@@ -356,6 +371,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 	u32 live = 1;
 
 	fill_thread_event(&event, EVENT_EXIT, task);
+	map_delete(MAP(BORN), &event.tid);
 	struct thread *thread = map_lookup(MAP(THREADS), &event.tid);
 	if (thread) {
 		event.thread = thread->number;

@@ -61,6 +61,7 @@ class Sampler:
             "processes", maps.HASH, 4, 16, MAX_PROCESSES, flags=maps.NO_PREALLOC
         )
         self._threads = maps.Map("threads", maps.HASH, 4, 8, MAX_THREADS, flags=maps.NO_PREALLOC)
+        self._born = maps.Map("born", maps.HASH, 4, 4, MAX_THREADS, flags=maps.NO_PREALLOC)
         self._counters = maps.Map("counters", maps.PERCPU_ARRAY, 4, COUNTERS.itemsize, 1)
         self._next_thread = maps.Map("next_thread", maps.PERCPU_ARRAY, 4, 4, 1)
         self._scratch = maps.Map("scratch", maps.PERCPU_ARRAY, 4, _WALK_BYTES, 1)
@@ -73,6 +74,7 @@ class Sampler:
             "FD_RULES": self._rules.fd,
             "FD_PROCESSES": self._processes.fd,
             "FD_THREADS": self._threads.fd,
+            "FD_BORN": self._born.fd,
             "FD_COUNTERS": self._counters.fd,
             "FD_NEXT_THREAD": self._next_thread.fd,
             "FD_SCRATCH": self._scratch.fd,
@@ -96,14 +98,14 @@ class Sampler:
                 ("sched_process_exit", "on_exit"),
             )
         ]
-        self._links: dict[int, int] = {}
+        self._attached: dict[int, int] = {}
         self._inherit = syscalls.INHERIT | (0 if follow_children else syscalls.INHERIT_THREAD)
 
     # --- targets ---
 
     def attach_thread(self, tid: int, event: syscalls.PerfEvent) -> bool:
         """Sample ``tid`` and the threads and children it will have; False when it is gone."""
-        if tid in self._links:
+        if tid in self._attached:
             return True
         flags = event.flags | self._inherit | syscalls.DISABLED
         opened = syscalls.PerfEvent(
@@ -113,17 +115,20 @@ class Sampler:
             fd = syscalls.perf_event_open(opened, tid, -1)
         except TargetError:
             return False
-        try:
-            self._links[tid] = syscalls.link_perf_event(self._programs.fds["sample"], fd, tid)
-            syscalls.perf_enable(fd)
-        finally:
-            os.close(fd)  # the link keeps the event
+        self._attached[tid] = fd
+        syscalls.perf_attach(fd, self._programs.fds["sample"])
+        syscalls.perf_enable(fd)
         return True
+
+    def inherited(self, tid: int) -> bool:
+        """Whether ``tid`` was born with the event of a thread attached to before."""
+        value = self._born.lookup(struct.pack("<I", tid))
+        return value is not None and value != bytes(4)
 
     @property
     def attached(self) -> int:
         """Threads events were opened for; those they start inherit them."""
-        return len(self._links)
+        return len(self._attached)
 
     def set_process(self, pid: int, entry: bytes) -> None:
         """Point process ``pid`` at its address space (:attr:`hpcd.bpf.tables.Space.entry`)."""
@@ -166,9 +171,9 @@ class Sampler:
 
     def stop(self) -> None:
         """Detach from every thread. What is in the rings can still be taken."""
-        for link in self._links.values():
-            os.close(link)
-        self._links.clear()
+        for fd in self._attached.values():
+            os.close(fd)
+        self._attached.clear()
         for fd in self._raw:
             os.close(fd)
         self._raw.clear()
@@ -185,6 +190,7 @@ class Sampler:
             self._rules,
             self._processes,
             self._threads,
+            self._born,
             self._counters,
             self._next_thread,
             self._scratch,

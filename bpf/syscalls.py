@@ -24,15 +24,13 @@ MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, MAP_DELETE = 0, 1, 2, 3
 OBJECT_INFO = 15
 RAW_TRACEPOINT_OPEN = 17
 MAP_UPDATE_BATCH = 26
-LINK_CREATE = 28
 ENABLE_STATS = 32
 
-ATTACH_PERF_EVENT = 41
 _ATTR_BYTES = 144
 
 PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT = 0, 1, 2
 SW_CPU_CLOCK, SW_TASK_CLOCK, SW_DUMMY = 0, 1, 9
-_IOC_ENABLE = 0x2400
+_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
 _FLAG_CLOEXEC = 8
 
 # Bits of struct perf_event_attr's flag word.
@@ -137,13 +135,12 @@ def perf_enable(fd: int) -> None:
     fcntl.ioctl(fd, _IOC_ENABLE, 0)
 
 
-def link_perf_event(program: int, event: int, cookie: int) -> int:
-    """Run ``program`` when ``event`` fires; returns a link, which alone keeps both alive.
-
-    The cookie is the event's own: events inherited from it have none (kernel 5.15 and later).
-    """
-    attr = struct.pack("<IIIIQ", program, event, ATTACH_PERF_EVENT, 0, cookie)
-    return bpf(LINK_CREATE, attr, "attaching the sampler to a thread")
+def perf_attach(fd: int, program: int) -> None:
+    """Run ``program`` whenever the perf event ``fd`` fires, or one inherited from it."""
+    try:
+        fcntl.ioctl(fd, _IOC_SET_BPF, program)
+    except OSError as error:
+        raise KernelRefusedError("attaching the sampler to a thread", error.errno or 0) from None
 
 
 def raw_tracepoint(name: str, program: int) -> int:

@@ -8,7 +8,6 @@ per new stack, thread or process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +55,7 @@ class Collector:
         targets: Targets,
         modules: Modules,
         writer: MeasurementWriter,
+        kernel: KernelSymbols,
         cpus: int,
         period_ns: int,
     ) -> None:
@@ -71,14 +71,13 @@ class Collector:
         self._line: dict[int, int] = {}
         self._threads: dict[int, Thread] = {}
         self._lines = 0
-        self._kernel: KernelSymbols | None = None
+        self._kernel = kernel
         self._kernel_ids: list[int] = []
         self._kernel_named: set[tuple[int, int]] = set()
         self.recorded = 0
         self.dropped: Counter[str] = Counter()
         self.ended_runtime: list[tuple[int, int, float]] = []
         self.refresh: set[int] = set()
-        self.on_exit: Callable[[int], None] | None = None
 
     def drain(self) -> int:
         """One round; returns the samples taken."""
@@ -181,8 +180,7 @@ class Collector:
         kernel = np.flatnonzero(frames.is_kernel(body))
         if not len(kernel):
             return body
-        if self._kernel is None:
-            self._kernel = KernelSymbols()
+        if not self._kernel_ids:
             build_id = kernel_build_id()
             self._kernel_ids = [
                 self._modules.kernel(name, build_id if i == 0 else "")
@@ -200,7 +198,6 @@ class Collector:
         return result
 
     def _name_kernel_frames(self, owner: npt.NDArray[np.uint32], offset: U64) -> None:
-        assert self._kernel is not None
         pairs = set(zip(owner.tolist(), offset.tolist(), strict=True)) - self._kernel_named
         named: dict[int, list[tuple[int, int, str]]] = {}
         for module, where in pairs:

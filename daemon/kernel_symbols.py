@@ -18,7 +18,7 @@ KERNEL_NAME = "[kernel]"
 
 
 class KernelSymbols:
-    """Text symbols by address. About 0.3 s and 15 MB to read, so only when first needed.
+    """Text symbols by address. About 0.3 s and 15 MB to read.
 
     ``modules`` are the names modules are known by (:data:`KERNEL_NAME` first); ``available`` is
     False where the kernel hides its addresses (``kptr_restrict``): then everything is one module.

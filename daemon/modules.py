@@ -6,6 +6,7 @@ the kernel's table memory once, however many processes map it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import stat
@@ -80,6 +81,9 @@ class Modules:
         self._decoder = decoder
         self._announce = announce
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="decoder")
+        self._executor.submit(decoder.start)
+        self.news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        """Readable when a table has arrived that :meth:`install` has not taken yet."""
         self._by_key: dict[object, KnownModule] = {}
         self._by_id: dict[int, KnownModule] = {}
         self._pending: list[KnownModule] = []
@@ -163,8 +167,13 @@ class Modules:
                 os.close(fd)
 
         known.future = self._executor.submit(work)
+        known.future.add_done_callback(lambda _: self._signal())
         self._pending.append(known)
         return known
+
+    def _signal(self) -> None:
+        if self.news >= 0:
+            os.eventfd_write(self.news, 1)
 
     # --- tables ---
 
@@ -176,6 +185,8 @@ class Modules:
         self, tables: Tables, write_rules: Callable[[int, npt.NDArray[np.void]], None]
     ) -> bool:
         """Put finished tables into table memory; True when there were any."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.news)
         done = [known for known in self._pending if known.future and known.future.done()]
         for known in done:
             self._pending.remove(known)
@@ -222,6 +233,8 @@ class Modules:
         """Stop the decoder."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._decoder.close()
+        news, self.news = self.news, -1
+        os.close(news)
 
 
 def _pages(table: ModuleTable) -> int:

@@ -9,6 +9,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.tables import Tables
 from hpcd.daemon import processes
 from hpcd.daemon.collector import Collector
+from hpcd.daemon.kernel_symbols import KernelSymbols
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.targets import Targets
 from hpcd.daemon.unwind.decoder import Decoder
@@ -48,6 +50,8 @@ class Options:
     frequency: int = DEFAULT_FREQUENCY
     duration: float | None = None
     children: bool = True
+    waiting: bool = False
+    """The target has yet to exec what is to be recorded: its present code is of no interest."""
     extra: dict[str, object] = field(default_factory=dict)
 
 
@@ -117,16 +121,20 @@ class Recording:
         modules = Modules(Decoder(), writer.add_module)
         sampler: Sampler | None = None
         mmaps: MmapEvents | None = None
+        helper = ThreadPoolExecutor(1)
         try:
-            # The decoder works on the targets' modules while the programs are being compiled.
+            # The decoder works on the targets' modules, and the kernel's symbols are read, while
+            # the programs are being compiled.
+            symbols = helper.submit(KernelSymbols)
             pids = self._pids()
-            for number, pid in enumerate(pids, 1):
-                modules.mappings(pid, number)
+            if not options.waiting:
+                for number, pid in enumerate(pids, 1):
+                    modules.mappings(pid, number)
             sampler = Sampler(follow_children=options.children)
             tables = Tables(sampler.memory)
             targets = Targets(modules, tables, sampler, writer.add_process)
             collector = Collector(
-                sampler, targets, modules, writer, possible_cpus(), period
+                sampler, targets, modules, writer, symbols.result(), possible_cpus(), period
             )
             mmaps = MmapEvents(possible_cpus())
             modules.wait(_TABLE_WAIT_SECONDS)
@@ -149,6 +157,7 @@ class Recording:
             if sampler:
                 sampler.close()
             modules.close()
+            helper.shutdown()
 
     # --- attaching ---
 
@@ -162,31 +171,27 @@ class Recording:
     def _attach(self, sampler: Sampler, targets: Targets) -> None:
         """Attach to every thread there is, again and again until no new one turns up.
 
-        A thread started by one already attached has inherited its event. Where that is not certain
-        it gets its own all the same: the sampler takes only one of the two.
+        A thread started by one already attached inherits its event and must not get another.
         """
         event = syscalls.PerfEvent(
             syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, self._options.frequency
         )
         seen: set[int] = set()
-        complete_at: float | None = None
-        while True:
-            fresh = 0
+        fresh = True
+        while fresh:
+            fresh = False
             for pid in self._pids():
                 if pid not in targets:
                     targets.target(pid)
-                    targets.refresh(pid)
+                    if not self._options.waiting:
+                        targets.refresh(pid)
                 for tid in processes.thread_ids(pid):
-                    if tid in seen:
-                        continue
-                    seen.add(tid)
-                    if complete_at is not None and _started_after(pid, tid, complete_at):
-                        continue
-                    self._baseline[pid, tid] = processes.cpu_seconds(pid, tid) or 0.0
-                    fresh += sampler.attach_thread(tid, event)
-            if not fresh:
-                break
-            complete_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+                    if tid not in seen:
+                        seen.add(tid)
+                        fresh = True
+                        if not sampler.inherited(tid):
+                            self._baseline[pid, tid] = processes.cpu_seconds(pid, tid) or 0.0
+                            sampler.attach_thread(tid, event)
         if not sampler.attached:
             raise TargetError(
                 f"process {self._options.pids[0]} ended before hpcd could attach to it"
@@ -214,8 +219,9 @@ class Recording:
             if deadline is not None and now >= deadline:
                 break
             wait = DRAIN_SECONDS if deadline is None else min(DRAIN_SECONDS, deadline - now)
-            # New code wakes the loop at once: until it is known, stacks through it end there.
-            select.select(mmaps.descriptors, [], [], wait)
+            # New code wakes the loop at once, and so does its table: until then, stacks that
+            # lead through it end there.
+            select.select([*mmaps.descriptors, modules.news], [], [], wait)
             collector.refresh |= mmaps.take()
             collector.drain()
             if modules.install(tables, sampler.set_rules):
@@ -339,15 +345,6 @@ def _clock_pair() -> tuple[int, int]:
     real = time.time_ns()
     after = time.monotonic_ns()
     return (before + after) // 2, real
-
-
-def _started_after(pid: int, tid: int, moment: float) -> bool:
-    """Whether a thread certainly started after ``moment`` (seconds since boot)."""
-    fields = processes.stat_fields(pid, tid)
-    if len(fields) < 20:
-        return True  # gone
-    # starttime counts whole clock ticks, rounded down.
-    return int(fields[19]) / os.sysconf("SC_CLK_TCK") > moment
 
 
 def _raise_descriptor_limit() -> None:

@@ -62,7 +62,7 @@ class Decoder:
             self._process = None
 
     def _ask(self, request: bytes, fd: int, label: str) -> bytes:
-        channel = self._channel or self._start()
+        channel = self.start()
         try:
             socket.send_fds(channel, [request], [fd])
             status, size = REPLY.unpack(_receive(channel, REPLY.size))
@@ -79,7 +79,10 @@ class Decoder:
             raise DecodeError(f"{label}: {data.decode(errors='replace')}")
         return data
 
-    def _start(self) -> socket.socket:
+    def start(self) -> socket.socket:
+        """Start the worker unless it runs; it takes a fifth of a second to be ready."""
+        if self._channel:
+            return self._channel
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(

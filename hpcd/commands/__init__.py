@@ -1,0 +1,31 @@
+"""The verbs of the command line, loaded only when they are used."""
+
+from __future__ import annotations
+
+import importlib
+
+from hpcd.commands.base import Command
+from hpcd.errors import PlatformError
+
+VERBS = {
+    "attach": ("Attach", "record running processes"),
+    "run": ("Run", "start a command and record it"),
+    "merge": ("Merge", "merge measurements into a database"),
+    "report": ("Report", "print a database's call tree"),
+    "render": ("Render", "draw the trace view as a picture"),
+    "check": ("Check", "verify a measurement or database"),
+    "doctor": ("Doctor", "say what this machine can do, and why not the rest"),
+}
+"""Verb → (class in the module of the verb's name, what it does in a line)."""
+
+
+def load(verb: str) -> Command:
+    """The command of this name. A missing library costs only the verbs that need it."""
+    try:
+        module = importlib.import_module(f"hpcd.commands.{verb}")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("hpcd"):
+            raise
+        raise PlatformError(f"hpcd {verb} needs the Python library {error.name}") from error
+    command: Command = getattr(module, VERBS[verb][0])()
+    return command

@@ -41,6 +41,7 @@ class Run(Command):
         child = HeldChild(command)
         try:
             options = recording_options(args, [child.pid], args.output or default_output())
+            options.waiting = True
             options.extra["command"] = sys.argv[1:]
             recording = Recording(options)
             stop_on_signals(recording)

@@ -1,0 +1,256 @@
+"""Reading a database: ``hpcd.analysis.open(path)``.
+
+Opening maps the columns and reads the small tables; records are touched only where they are asked
+for. Arrays handed out may be read-only views of the files.
+
+    >>> db = hpcd.analysis.open("run.db")                                  # doctest: +SKIP
+    >>> hot = int(db.metrics.exclusive("cpu_time").argmax())               # doctest: +SKIP
+    >>> [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(hot)]  # doctest: +SKIP
+    >>> db.sample_grid(None, 0, db.duration_ns, height=600, width=800)     # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis import grid, layout
+from hpcd.analysis.columns import open_column
+from hpcd.analysis.lines import LineColumns, Lines
+from hpcd.analysis.metrics import Metrics
+from hpcd.analysis.schema import connect, read_rows
+from hpcd.analysis.trace import Records, TraceColumns
+from hpcd.errors import FormatError
+from hpcd.model.cct import CCT
+from hpcd.model.identity import ModuleKind
+
+I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+_KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+
+
+class ModuleRow(NamedTuple):
+    """A load module. ``symbols`` says in words where its names came from, or why it has none."""
+
+    id: int
+    kind: str
+    path: str
+    build_id: str
+    symbols: str
+
+
+class MeasurementRow(NamedTuple):
+    """A measurement the database was made of. Times are ns since the origin."""
+
+    id: int
+    uid: str
+    name: str
+    host: str
+    start_ns: int
+    end_ns: int
+    records: int
+    closed: bool
+    damage: list[str]
+    options: dict[str, Any]
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Procedures:
+    """The procedures of a database; index by procedure id.
+
+    ``name`` is demangled; ``module`` ``uint32[n]`` the module id or 0; ``address`` ``uint64[n]``
+    where it begins in the module; ``kernel`` ``bool[n]``; ``file`` and ``line`` are empty and 0
+    where they are not known.
+    """
+
+    name: list[str]
+    module: U32
+    address: U64
+    size: U64
+    kernel: npt.NDArray[np.bool_]
+    file: list[str]
+    line: npt.NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+class Database:
+    """One merged database, read-only.
+
+    ``cct`` is the canonical tree: ``parent`` never decreases, so the children of a node, and
+    each level, are contiguous. Times are ns since the origin; ``origin_ns`` is the origin's
+    realtime and ``duration_ns`` the end of the last line.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.manifest = layout.read_manifest(self.path)
+        try:
+            counts = {
+                name: int(self.manifest[name])
+                for name in ("lines", "records", "nodes", "procedures", "cells")
+            }
+            self.origin_ns = int(self.manifest["origin_ns"])
+            self.duration_ns = int(self.manifest["duration_ns"])
+        except (KeyError, TypeError, ValueError):
+            raise FormatError(f"{self.path / layout.MANIFEST}: damaged") from None
+        self._sqlite = self.path / layout.SQLITE
+        if not self._sqlite.is_file():
+            raise FormatError(f"{self._sqlite}: missing")
+        self._connection = connect(self._sqlite)
+        nodes = counts["nodes"]
+        folder = self.path / "cct"
+        self.cct = CCT(
+            open_column(folder / "parent.npy", np.uint32, nodes),
+            open_column(folder / "frame.npy", np.uint64, nodes),
+        )
+        self.procedure_of_node: U32 = open_column(folder / "procedure.npy", np.uint32, nodes)
+        self._columns = LineColumns.load(self.path / "lines", counts["lines"])
+        if len(self._columns.first) and int(self._columns.first[-1]) != counts["records"]:
+            raise FormatError(f"{self.path}: lines and records do not agree")
+        self.trace = TraceColumns(self.path / "trace", self._columns.first)
+        self.metrics = Metrics(
+            self.path / "metrics",
+            self.cct,
+            counts["lines"],
+            counts["cells"],
+            [(str(row[0]), str(row[1])) for row in self._rows(
+                "SELECT name, unit FROM metric ORDER BY id")],
+        )  # fmt: skip
+        self.lines = Lines(
+            self._columns,
+            self._rows(
+                "SELECT process.name, job, hostname FROM process JOIN node ON node.id = node"
+                " ORDER BY process.id"
+            ),
+            lambda: [str(row[0]) for row in self._rows("SELECT name FROM thread ORDER BY line")],
+        )
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the SQLite file. Arrays stay valid."""
+        self._connection.close()
+
+    def sql(self) -> sqlite3.Connection:
+        """A new read-only connection to the tables of ``docs/database.md``."""
+        return connect(self._sqlite)
+
+    # --- names ---
+
+    @cached_property
+    def procedures(self) -> Procedures:
+        """All procedures, by id."""
+        rows = self._rows(
+            "SELECT procedure.name, module, address, size, file, line, kind FROM procedure"
+            " LEFT JOIN module ON module.id = module ORDER BY procedure.id"
+        )
+        if len(rows) != self.manifest["procedures"]:
+            raise FormatError(f"{self._sqlite}: procedures are missing")
+        try:
+            return Procedures(
+                name=[str(row[0]) for row in rows],
+                module=np.array([row[1] or 0 for row in rows], np.uint32),
+                address=np.array([row[2] or 0 for row in rows], np.uint64),
+                size=np.array([row[3] or 0 for row in rows], np.uint64),
+                file=[row[4] or "" for row in rows],
+                line=np.array([row[5] or 0 for row in rows], np.uint32),
+                kernel=np.array([row[6] in _KERNEL_KINDS for row in rows], bool),
+            )
+        except (TypeError, ValueError, OverflowError):
+            raise FormatError(f"{self._sqlite}: procedure table is damaged") from None
+
+    @cached_property
+    def procedure_names(self) -> list[str]:
+        """Display names by procedure id: kernel procedures end in ``[k]``."""
+        kernel = self.procedures.kernel.tolist()
+        return [
+            f"{name} [k]" if inside else name
+            for name, inside in zip(self.procedures.name, kernel, strict=True)
+        ]
+
+    @cached_property
+    def modules(self) -> list[ModuleRow]:
+        """Load modules; the one with id ``m`` stands at ``m - 1``."""
+        return [
+            ModuleRow(*row)
+            for row in self._rows(
+                "SELECT id, kind, path, build_id, symbols FROM module ORDER BY id"
+            )
+        ]
+
+    @cached_property
+    def measurements(self) -> list[MeasurementRow]:
+        """The measurements it was made of."""
+        rows = self._rows(
+            "SELECT measurement.id, uid, name, hostname, start_ns, end_ns, records, closed, damage,"
+            " options, summary FROM measurement JOIN node ON node.id = node ORDER BY measurement.id"
+        )
+        try:
+            return [
+                MeasurementRow(
+                    *row[:7],
+                    closed=bool(row[7]),
+                    damage=json.loads(row[8]),
+                    options=json.loads(row[9]),
+                    summary=json.loads(row[10]) or {},
+                )
+                for row in rows
+            ]
+        except (ValueError, TypeError):
+            raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
+
+    # --- trace ---
+
+    def records(self, line: int, t0: int | None = None, t1: int | None = None) -> Records:
+        """Records of trace line ``line`` with ``t0 <= time < t1``."""
+        return self.trace.records(line, t0, t1)
+
+    def sample_lines(
+        self, lines: Sequence[int] | npt.NDArray[np.integer] | None, height: int
+    ) -> I64:
+        """The lines :meth:`sample_grid` shows, one per row: ``int64[h]``, ``h <= height``."""
+        return grid.choose_lines(lines, height, len(self.lines))
+
+    def sample_grid(
+        self,
+        lines: Sequence[int] | npt.NDArray[np.integer] | None,
+        t0: int,
+        t1: int,
+        height: int,
+        width: int,
+    ) -> U32:
+        """CCT nodes ``uint32[h, width]`` of a picture of ``lines`` (None: all) over [t0, t1).
+
+        ``h`` is ``min(height, len(lines))``; :meth:`sample_lines` names the rows' lines. NO_NODE
+        where a line did not exist or was not watched. O(h · w · log t).
+        """
+        return grid.sample_grid(self.trace, self._columns, lines, t0, t1, height, width)
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        return read_rows(self._connection, self._sqlite, query)
+
+
+def open(path: Path | str) -> Database:  # noqa: A001 -- reads as hpcd.analysis.open
+    """Open a database.
+
+    Raises :class:`NotFoundError` when there is none, :class:`FormatError` when it is not one,
+    damaged, or of another version.
+    """
+    return Database(path)

@@ -1,0 +1,100 @@
+"""The SQLite side of a database: tables for people who query.
+
+Written once, in one transaction, from the same data as the columns. Everything numeric that a
+program needs in bulk is in the columns; the tables are documented in ``docs/database.md``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hpcd.errors import FormatError, StorageError
+
+# Foreign keys are declared for readers and query planners; rows are written consistent.
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE node (
+    id INTEGER PRIMARY KEY, hostname TEXT, boot_id TEXT, kernel TEXT, machine TEXT, cpus INTEGER);
+CREATE TABLE measurement (
+    id INTEGER PRIMARY KEY, uid TEXT UNIQUE, name TEXT, node INTEGER REFERENCES node,
+    start_ns INTEGER, end_ns INTEGER, clock_offset_ns INTEGER, records INTEGER,
+    cct_nodes INTEGER, closed INTEGER, damage TEXT, options TEXT, summary TEXT);
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY, name TEXT, unit TEXT, scale REAL, metric TEXT, frequency INTEGER);
+CREATE TABLE process (
+    id INTEGER PRIMARY KEY, measurement INTEGER REFERENCES measurement,
+    node INTEGER REFERENCES node, pid INTEGER, parent_pid INTEGER, name TEXT, exe TEXT,
+    command TEXT, uid INTEGER, start_ns INTEGER, job TEXT, rank INTEGER, size INTEGER);
+CREATE TABLE thread (
+    line INTEGER PRIMARY KEY, process INTEGER REFERENCES process, tid INTEGER, name TEXT,
+    start_ns INTEGER, end_ns INTEGER, first_record INTEGER, records INTEGER,
+    source_line INTEGER);
+CREATE TABLE module (
+    id INTEGER PRIMARY KEY, kind TEXT, path TEXT, build_id TEXT, symbols TEXT);
+CREATE TABLE procedure (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, module INTEGER REFERENCES module,
+    address INTEGER, size INTEGER, file TEXT, line INTEGER, linkage_name TEXT);
+CREATE TABLE cct (
+    node INTEGER PRIMARY KEY, parent INTEGER, depth INTEGER,
+    procedure INTEGER REFERENCES procedure, module INTEGER, offset INTEGER);
+CREATE TABLE metric (id INTEGER PRIMARY KEY, name TEXT UNIQUE, unit TEXT);
+CREATE TABLE node_metric (
+    metric INTEGER REFERENCES metric, node INTEGER REFERENCES cct,
+    exclusive REAL, inclusive REAL, PRIMARY KEY (metric, node)) WITHOUT ROWID;
+CREATE TABLE line_metric (
+    metric INTEGER REFERENCES metric, line INTEGER REFERENCES thread,
+    total REAL, PRIMARY KEY (metric, line)) WITHOUT ROWID;
+"""
+
+# Small tables are searched by these; the bulky ones by their keys and the columns.
+INDEXES = """
+CREATE INDEX procedure_name ON procedure (name);
+CREATE INDEX cct_procedure ON cct (procedure);
+CREATE INDEX cct_parent ON cct (parent);
+CREATE INDEX process_rank ON process (job, rank);
+"""
+
+Row = Sequence[Any]
+
+
+def write_tables(path: Path, tables: Mapping[str, Iterable[Row]]) -> None:
+    """Create the SQLite file with ``tables`` (name to rows, all columns).
+
+    Raises :class:`StorageError`.
+    """
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            # The directory is renamed into place when all is written: no journal is needed.
+            connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
+            connection.executescript(SCHEMA)
+            connection.execute("BEGIN")
+            for name, rows in tables.items():
+                width = len(connection.execute(f"SELECT * FROM {name}").description)
+                marks = ", ".join("?" * width)
+                connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+            connection.execute("COMMIT")
+            connection.executescript(INDEXES)
+    except sqlite3.Error as error:
+        raise StorageError(f"{path}: {error}") from None
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the SQLite file read-only. Raises :class:`FormatError`."""
+    try:
+        uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+        return sqlite3.connect(uri, uri=True, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def read_rows(connection: sqlite3.Connection, path: Path, query: str) -> list[tuple[Any, ...]]:
+    """All rows of ``query``. Raises :class:`FormatError` naming ``path``."""
+    try:
+        return connection.execute(query).fetchall()
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: {error}") from None
