@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcd.bpf.headers import kernel_headers
+
 from hpcd.errors import PlatformError
 
 _SOURCES = Path(__file__).parent

@@ -9,7 +9,6 @@ import struct
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.bpf import syscalls
 
 HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY = 1, 2, 3, 6
@@ -95,9 +94,7 @@ class Map:
         if not count:
             return
         keys = np.arange(first, first + count, dtype=np.uint32)
-        attr = struct.pack(
-            "<QQQQIIQQ", 0, 0, _address(keys), _address(data), count, self.fd, 0, 0
-        )
+        attr = struct.pack("<QQQQIIQQ", 0, 0, _address(keys), _address(data), count, self.fd, 0, 0)
         syscalls.bpf(syscalls.MAP_UPDATE_BATCH, attr, f"filling BPF map {self.name}")
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.bpf.maps import RINGBUF, Map
+
 from hpcd.errors import PlatformError
 
 _BUSY = 1 << 31

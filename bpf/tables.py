@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.bpf.maps import ARRAY, ARRAY_OF_MAPS, Map
+
 from hpcd.errors import PlatformError
 
 BLOCK_WORDS = 1024
@@ -54,6 +54,7 @@ class ArrayMemory:
         self.words: U32 = np.zeros(BLOCK_WORDS, dtype=np.uint32)
 
     def write(self, block: int, words: U32) -> None:
+        """Store whole blocks, growing the array as needed."""
         end = block * BLOCK_WORDS + len(words)
         if end > len(self.words):
             self.words = np.concatenate(
@@ -63,13 +64,11 @@ class ArrayMemory:
 
 
 class KernelMemory:
-    """Table memory in the kernel: an array of maps, whose inner maps are made as they are needed."""
+    """Table memory in the kernel: an array of maps; inner ones are made as they are needed."""
 
     def __init__(self) -> None:
         self._segments: list[Map] = [self._segment(0)]
-        self.map = Map(
-            "memory", ARRAY_OF_MAPS, 4, 4, MAX_SEGMENTS, inner=self._segments[0].fd
-        )
+        self.map = Map("memory", ARRAY_OF_MAPS, 4, 4, MAX_SEGMENTS, inner=self._segments[0].fd)
         self._publish(0)
 
     @staticmethod
@@ -80,6 +79,7 @@ class KernelMemory:
         self.map.update(struct.pack("<I", number), struct.pack("<I", self._segments[number].fd))
 
     def write(self, block: int, words: U32) -> None:
+        """Store whole blocks, making segments as needed."""
         count = len(words) // BLOCK_WORDS
         done = 0
         while done < count:
@@ -101,6 +101,7 @@ class KernelMemory:
         return len(self._segments) * SEGMENT_BLOCKS * BLOCK_BYTES
 
     def close(self) -> None:
+        """Drop the maps."""
         for segment in self._segments:
             segment.close()
         self.map.close()

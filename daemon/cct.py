@@ -1,9 +1,9 @@
 """Building the calling context tree (CCT) while samples arrive.
 
 One node table serves the whole measurement; a thread's CCT is the part of it that the thread's
-records reach. Identical call paths of different threads and ranks are thus one path, which is what
-keeps the collector small on a node with many ranks (the papers' per-thread trees avoid locks between
-threads, and here one collector sees them all).
+records reach. Identical call paths of different threads and ranks are thus one path, which keeps
+the collector small on a node with many ranks. (The papers' threads build trees of their own to
+avoid locks between them; here one collector sees all threads.)
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ class CCTBuilder:
         marker = frames.is_marker(frame)
         self.ending[ids] = np.where(marker, frame & np.uint64(0xFF), self.ending[parent])
         below_marker = frames.is_marker(self.frame[parent])
-        self.ended_in[ids] = np.where(
-            below_marker, frames.module_of(frame), self.ended_in[parent]
-        )
+        self.ended_in[ids] = np.where(below_marker, frames.module_of(frame), self.ended_in[parent])
         self.count += len(ids)
 
     @staticmethod

@@ -11,7 +11,6 @@ from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.bpf.records import (
     CACHE_SET_BITS,
     EVENT_HEADER,
@@ -25,6 +24,7 @@ from hpcd.daemon.cct import CCTBuilder
 from hpcd.daemon.kernel_symbols import KernelSymbols, kernel_build_id
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.targets import Targets
+
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
 from hpcd.model.ending import Ending

@@ -1,7 +1,7 @@
 """Load modules: what is mapped executable, identified once and shared by all processes.
 
-A module's unwind table is made outside this process (:mod:`hpcd.daemon.unwind.decoder`) and put into
-the kernel's table memory once, however many processes map it.
+A module's unwind table is made outside this process (:mod:`hpcd.daemon.unwind.decoder`) and put
+into the kernel's table memory once, however many processes map it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.bpf.tables import FRAME_POINTER, MAPPING, MAX_RULES, PAGE_BITS, ModuleTables, Tables
 from hpcd.daemon.processes import Region, executable_regions
 from hpcd.daemon.unwind.decoder import Decoder
 from hpcd.daemon.unwind.rules import RULE_DTYPE, CfaKind
 from hpcd.daemon.unwind.table import ModuleTable
+
 from hpcd.errors import HpcdError
 from hpcd.model.frame import MODULE_MAX, MODULE_SHIFT
 from hpcd.model.identity import Module, ModuleKind
@@ -216,9 +216,7 @@ class Modules:
     @property
     def failures(self) -> dict[str, str]:
         """Modules that could not be analysed, and why."""
-        return {
-            known.module.path: known.failure for known in self._by_id.values() if known.failure
-        }
+        return {known.module.path: known.failure for known in self._by_id.values() if known.failure}
 
     def mappings(self, pid: int, process: int) -> npt.NDArray[np.void]:
         """The executable mappings of ``pid`` as the walker reads them (:data:`MAPPING` rows)."""

@@ -25,6 +25,7 @@ from hpcd.daemon.kernel_symbols import KernelSymbols
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.targets import Targets
 from hpcd.daemon.unwind.decoder import Decoder
+
 from hpcd.errors import TargetError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Event, Node
@@ -115,9 +116,7 @@ class Recording:
     ) -> dict[str, object]:
         options = self._options
         period = 1_000_000_000 // options.frequency
-        writer.add_event(
-            Event(0, "cpu-clock", "s", period / 1e9, "cpu_time", options.frequency)
-        )
+        writer.add_event(Event(0, "cpu-clock", "s", period / 1e9, "cpu_time", options.frequency))
         modules = Modules(Decoder(), writer.add_module)
         sampler: Sampler | None = None
         mmaps: MmapEvents | None = None
@@ -143,9 +142,7 @@ class Recording:
             self._start = time.monotonic()
             if attached:
                 attached()
-            self._loop(
-                sampler, targets, modules, tables, collector, writer, mmaps, progress
-            )
+            self._loop(sampler, targets, modules, tables, collector, writer, mmaps, progress)
             sampler.stop()
             collector.drain()
             summary = self._summary(sampler, targets, modules, collector, writer)
@@ -334,9 +331,7 @@ def _own_cpu() -> float:
 
 def _node() -> Node:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return Node(
-        platform.node(), boot, platform.release(), platform.machine(), os.cpu_count() or 1
-    )
+    return Node(platform.node(), boot, platform.release(), platform.machine(), os.cpu_count() or 1)
 
 
 def _clock_pair() -> tuple[int, int]:

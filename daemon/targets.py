@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.tables import Space, Tables
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.processes import identify
-from hpcd.model.identity import Process
 
+from hpcd.model.identity import Process
 
 
 @dataclass
@@ -110,11 +109,7 @@ class Targets:
         if not len(mappings):
             return  # it has just ended; its exit event is on its way
         found.complete = bool((mappings["module"] != 0).all())
-        if (
-            found.shared
-            and found.mappings is not None
-            and np.array_equal(found.mappings, mappings)
-        ):
+        if found.shared and found.mappings is not None and np.array_equal(found.mappings, mappings):
             self._sampler.set_process(pid, found.shared.space.entry)
             return
         space = self._tables.add_space(mappings)

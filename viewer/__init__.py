@@ -1,0 +1,1 @@
+"""Pictures of databases: the trace view and its kin."""

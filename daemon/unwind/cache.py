@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from hpcd.daemon.unwind.table import ModuleTable, pack_table, unpack_table
+
 from hpcd.errors import FormatError
 
 _MAX_FILE = 1 << 30

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.daemon.unwind.rules import (
     END,
     NONE,
@@ -211,9 +210,7 @@ class CfiDecoder:
         program = data[pos:end]
         what = (code_align, data_align, register, signal, program)
         key = self._cie_keys.setdefault(what, len(self._cie_keys))
-        return _Cie(
-            code_align, data_align, register, encoding, signal, augmented, program, key
-        )
+        return _Cie(code_align, data_align, register, encoding, signal, augmented, program, key)
 
     def _program(self, cie: _Cie, body: bytes) -> int:
         """Run a program; its rows' number."""
@@ -338,9 +335,7 @@ class CfiDecoder:
                     raise ValueError(f"unknown call frame instruction {op:#x}")
                 if advance and program is body:
                     delta.append(loc)
-                    rules.append(
-                        self._rule(cie, cfa_reg, cfa_off, cfa_expr, saved, sp, fp, ra, bx)
-                    )
+                    rules.append(self._rule(cie, cfa_reg, cfa_off, cfa_expr, saved, sp, fp, ra, bx))
                     loc += advance
                 if pos > size:
                     raise ValueError("program ends within an instruction")

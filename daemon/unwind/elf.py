@@ -1,7 +1,7 @@
 """A bounds-checked view of an ELF file: what unwinding needs of it and no more.
 
-The file belongs to whoever is being measured and may say anything. Every offset and count is checked
-against the file's length before use; whatever does not fit raises :class:`FormatError`.
+The file belongs to whoever is being measured and may say anything. Every offset and count is
+checked against the file's length before use; what does not fit raises :class:`FormatError`.
 (System V ABI, ELF-64.)
 """
 
@@ -122,9 +122,9 @@ class ElfView:
     def _read_sections(self, offset: int, count: int, names_at: int) -> None:
         # A stripped or cut file may name headers it does not have; segments suffice then.
         count = min(count, max(0, len(self.data) - offset) // _SECTION.itemsize)
-        headers = np.frombuffer(self.data, _SECTION, count, offset) if count else []
         if names_at >= count:
             return
+        headers = np.frombuffer(self.data, _SECTION, count, offset)
         names = self._bytes(int(headers[names_at]["offset"]), int(headers[names_at]["size"]))
         for header in headers:
             start = int(header["name"])
@@ -139,8 +139,8 @@ class ElfView:
                 int(header["link"]),
                 bool(header["flags"] & 4),
             )
-            present = (
-                header["type"] != _SHT_NOBITS and section.offset + section.size <= len(self.data)
+            present = header["type"] != _SHT_NOBITS and section.offset + section.size <= len(
+                self.data
             )
             self._by_index.append(section if present else None)
             if present and name and name not in self.sections:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import zstandard
-
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.code import code_rows
 from hpcd.daemon.unwind.elf import ElfView, Segment
 from hpcd.daemon.unwind.rules import END, NONE, RULE_DTYPE, RuleSet
+
 from hpcd.errors import FormatError
 
 I64 = npt.NDArray[np.int64]
@@ -162,9 +162,7 @@ def _end_at_entry(
     ended = np.array([entry, stop], np.int64)
     what = np.array([rules.number(END), resume], np.uint16)
     # Rows that begin exactly at the stop win over the resumed one.
-    return _sorted(
-        np.concatenate([ended, pc[keep]]), np.concatenate([what, rule[keep]])
-    )
+    return _sorted(np.concatenate([ended, pc[keep]]), np.concatenate([what, rule[keep]]))
 
 
 # --- as bytes: what the decoder sends and the cache keeps ---
@@ -234,9 +232,7 @@ def unpack_table(data: bytes) -> ModuleTable:
     if not base <= end <= base + MAX_SPAN or base & 4095:
         raise FormatError("unwind table covers an impossible range")
     if rows and (
-        int(rule.max()) >= rule_count
-        or bool((pc[1:] <= pc[:-1]).any())
-        or int(pc[-1]) >= MAX_SPAN
+        int(rule.max()) >= rule_count or bool((pc[1:] <= pc[:-1]).any()) or int(pc[-1]) >= MAX_SPAN
     ):
         raise FormatError("unwind table has rows out of order or out of range")
     build_id = body[at:].decode("ascii", errors="replace")

@@ -1,12 +1,13 @@
 """The process that reads targets' files: unprivileged, bounded, expendable.
 
-Started by :mod:`hpcd.daemon.unwind.decoder` with one end of a socket. A request is a byte and a file
-descriptor: ``i`` asks for the module's build-id, ``t`` for its table. A reply is a status byte, the
-length of what follows, and that.
+Started by :mod:`hpcd.daemon.unwind.decoder` with one end of a socket. A request is a byte and a
+file descriptor: ``i`` asks for the module's build-id, ``t`` for its table. A reply is a status
+byte, the length of what follows, and that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -17,6 +18,7 @@ import sys
 
 from hpcd.daemon.unwind.elf import ElfView
 from hpcd.daemon.unwind.table import build_table, pack_table
+
 from hpcd.errors import FormatError
 
 REPLY = struct.Struct("<BQ")
@@ -55,10 +57,8 @@ def answer(request: int, fd: int) -> bytes:
             return pack_table(build_table(view))
         finally:
             # numpy views of the file may still be referenced from a traceback.
-            try:
+            with contextlib.suppress(BufferError):
                 view.release()
-            except BufferError:
-                pass
 
 
 def serve(channel: socket.socket) -> None:

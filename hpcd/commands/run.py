@@ -107,4 +107,3 @@ def _become(command: list[str], hold: int, report_failure: int) -> None:
         os.write(report_failure, (error.strerror or str(error)).encode())
     finally:
         os._exit(127)
-

@@ -126,7 +126,8 @@ class _Cursor:
                 unique = np.cumsum(steps, dtype=np.uint64)
                 place = _unplanes(body[step_width * entries :], width, count)
                 if not len(place) or int(place.max()) < entries:
-                    return unique[place]
+                    chosen: npt.NDArray[np.unsignedinteger] = unique[place]
+                    return chosen
         raise FormatError("column has an unknown or inconsistent coding")
 
 

@@ -155,7 +155,7 @@ class Measurement:
             for place in at.tolist():
                 used[records.node[records.start[place] : records.start[place + 1]]] = True
         parent = self.cct.parent
-        reached = np.flatnonzero(used)
+        reached = np.flatnonzero(used).astype(np.uint32)
         while len(reached):
             used[reached] = True
             above = np.unique(parent[reached])

@@ -1,7 +1,7 @@
 """Writing a measurement.
 
-Promises: nothing written is changed; a chunk is written whole or not at all; what a record refers to
-is written before it. So a writer killed at any moment loses what it had not flushed and nothing
+Promises: nothing written is changed; a chunk is written whole or not at all; what a record refers
+to is written before it. So a writer killed at any moment loses what it had not flushed and nothing
 else, and a reader may follow along.
 
 No fsync per flush: the promise is against the writer's death, which the page cache survives, and a
@@ -10,6 +10,7 @@ disk's latency must not reach the collector. A segment is synced once when it is
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -37,6 +38,8 @@ _ROWS_PER_CHUNK = 4096
 # What is kept in memory while the disk takes nothing: 16 M records are 350 MB.
 _KEEP_RECORDS = 4 << 20
 DEFAULT_SEGMENT_BYTES = 256 << 20
+
+_Columns = tuple[U32, U64, U32, U16, U64]
 
 
 class MeasurementWriter:
@@ -73,7 +76,7 @@ class MeasurementWriter:
         self._symbols: dict[int, list[tuple[int, int, str]]] = {}
         self._clock: list[tuple[int, int]] = []
         self._pending_nodes: list[tuple[U32, U64]] = []
-        self._pending: list[tuple[U32, U64, U32, U16, U64]] = []
+        self._pending: list[_Columns] = []
         self._pending_count = 0
         try:
             path.mkdir(mode=0o700)
@@ -198,19 +201,17 @@ class MeasurementWriter:
     def _flush_records(self) -> None:
         if not self._pending:
             return
-        line, time_ns, node, event, value = (
+        rest: _Columns = tuple(  # type: ignore[assignment]
             np.concatenate([part[column] for part in self._pending]) for column in range(5)
         )
-        order = _by_line_and_time(line, time_ns)
-        columns = tuple(each[order] for each in (line, time_ns, node, event, value))
-        self._pending = [columns]
-        while self._pending_count:
-            columns = self._pending[0]
-            part = tuple(each[:_RECORDS_PER_CHUNK] for each in columns)
+        rest = _select(rest, _by_line_and_time(rest[0], rest[1]))
+        while len(rest[0]):
+            self._pending = [rest]
+            part = _select(rest, slice(0, _RECORDS_PER_CHUNK))
             self._append(Kind.RECORDS, codec.encode_records(*part))
             self.records_written += len(part[0])
             self._pending_count -= len(part[0])
-            self._pending = [tuple(each[_RECORDS_PER_CHUNK:] for each in columns)]
+            rest = _select(rest, slice(_RECORDS_PER_CHUNK, None))
         self._pending = []
 
     def _bound_pending(self) -> None:
@@ -241,14 +242,16 @@ class MeasurementWriter:
         self._size += len(data)
 
     def _cut_back(self) -> None:
-        try:
+        # Should this fail too: a torn chunk at the end is skipped by every reader.
+        with contextlib.suppress(OSError):
             os.ftruncate(self._fd, self._size)
-        except OSError:
-            pass  # a torn chunk at the end is skipped by every reader
 
     def _failure(self, error: OSError) -> StorageError:
-        reason = "no space left" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
-        return StorageError(f"writing {self.path} failed: {reason}; what was recorded before is safe")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "no space left" if full else error.strerror
+        return StorageError(
+            f"writing {self.path} failed: {reason}; what was recorded before is safe"
+        )
 
     def _next_segment(self) -> None:
         self._close_segment()
@@ -289,6 +292,11 @@ class MeasurementWriter:
             os.chown(path, *self._owner, follow_symlinks=False)
 
 
+def _select(columns: _Columns, which: slice | npt.NDArray[np.int64]) -> _Columns:
+    line, time_ns, node, event, value = columns
+    return line[which], time_ns[which], node[which], event[which], value[which]
+
+
 def _by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
     """Sort order by (line, time). Lines below 65,536 sort by radix, in linear time."""
     narrow = line.astype(np.uint16) if int(line.max(initial=0)) < 1 << 16 else line
@@ -308,5 +316,3 @@ def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(type(value).__name__)
-
-

@@ -40,7 +40,8 @@ class CCT:
 
     def depth(self) -> npt.NDArray[np.uint32]:
         """``uint32[n]``: frames from the root (0) to each node. O(n · log depth)."""
-        depth = (np.arange(len(self.parent)) != 0).astype(np.uint32)
+        depth = np.ones(len(self.parent), dtype=np.uint32)
+        depth[0] = 0
         jump = self.parent.copy()
         while bool(jump.any()):
             depth += depth[jump]

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
 
 MODULE_SHIFT = 40
 OFFSET_MASK = (1 << MODULE_SHIFT) - 1
@@ -45,24 +46,28 @@ def marker_frame(ending: int) -> int:
     return MARKER | int(ending)
 
 
-def is_module(frames: U64) -> npt.NDArray[np.bool_]:
+def is_module(frames: U64) -> Mask:
     """True where a frame lies in a load module."""
-    return (frames >> np.uint64(62) == 0) & (frames != 0)
+    mask: Mask = (frames >> np.uint64(62) == 0) & (frames != 0)
+    return mask
 
 
-def is_marker(frames: U64) -> npt.NDArray[np.bool_]:
+def is_marker(frames: U64) -> Mask:
     """True where a frame is a marker rather than a place in a program."""
-    return frames >> np.uint64(61) == 3
+    mask: Mask = frames >> np.uint64(61) == 3
+    return mask
 
 
-def is_raw(frames: U64) -> npt.NDArray[np.bool_]:
+def is_raw(frames: U64) -> Mask:
     """True where a frame is a user address outside every known mapping."""
-    return frames >> np.uint64(61) == 2
+    mask: Mask = frames >> np.uint64(61) == 2
+    return mask
 
 
-def is_kernel(frames: U64) -> npt.NDArray[np.bool_]:
+def is_kernel(frames: U64) -> Mask:
     """True where a frame is a raw kernel address (never in a stored measurement)."""
-    return frames >> np.uint64(63) == 1
+    mask: Mask = frames >> np.uint64(63) == 1
+    return mask
 
 
 def module_of(frames: U64) -> npt.NDArray[np.uint32]:

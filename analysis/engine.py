@@ -1,0 +1,70 @@
+"""Where a merge's tasks run: anything that is a ``concurrent.futures.Executor``.
+
+Tasks are module-level functions of small picklable arguments; bulk data goes through files that
+all workers can reach. That is all an engine has to offer, so processes on one machine, MPI and
+Dask serve alike.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import ParamSpec, TypeVar
+
+from hpcd.errors import HpcdError
+
+_Args = ParamSpec("_Args")
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+
+class InlineExecutor(Executor):
+    """Runs each task at once in this process: no start-up cost, and nothing to pickle."""
+
+    def submit(
+        self, fn: Callable[_Args, _Result], /, *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> Future[_Result]:
+        """Run ``fn`` now; its exception is kept in the future like any executor's."""
+        future: Future[_Result] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # an executor's duty: the caller decides, at result()
+            future.set_exception(error)
+        return future
+
+
+def local_executor(workers: int | None = None) -> Executor:
+    """Processes on this machine, ``workers`` of them (None: one per CPU we may use)."""
+    count = workers or len(os.sched_getaffinity(0))
+    if count <= 1:
+        return InlineExecutor()
+    # Forking a process with threads (the progress display) can deadlock the child.
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("forkserver"))
+
+
+def run_all(
+    executor: Executor,
+    function: Callable[[_Task], _Result],
+    tasks: Sequence[_Task],
+) -> Iterator[tuple[int, Future[_Result]]]:
+    """Run ``function`` on each task; (task number, finished future) as they finish.
+
+    Raises :class:`HpcdError` in one line when a worker died.
+    """
+    futures = {executor.submit(function, task): number for number, task in enumerate(tasks)}
+    try:
+        for future in as_completed(futures):
+            if isinstance(future.exception(), BrokenProcessPool):
+                raise worker_died()
+            yield futures[future], future
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def worker_died() -> HpcdError:
+    """The error for a worker that was killed under us."""
+    return HpcdError("a merge worker was killed (out of memory?); nothing was written, run it again")

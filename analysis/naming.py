@@ -1,0 +1,122 @@
+"""Names for every node of the canonical tree.
+
+Frames are grouped by load module and each module's addresses are asked for in bulk, in a worker.
+What is no place in a program (the root, markers, addresses in no mapping) gets a name in square
+brackets, which no procedure has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.engine import run_all
+from hpcd.analysis.modules import CanonicalModule
+from hpcd.analysis.symbols import Procedure, SymbolTask, symbolize
+from hpcd.model import frame
+from hpcd.model.cct import CCT
+from hpcd.model.ending import Ending
+
+I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+ROOT_NAME = "[all]"
+RAW_NAME = "[address in no mapping]"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTree:
+    """Procedures, and which one each node stands in.
+
+    ``procedure_of_node``, ``module_of_node`` ``uint32[n]``, ``offset_of_node`` ``uint64[n]``.
+    ``module_notes`` has one line per module: where its names came from or why it has none;
+    ``notes`` those a user should see.
+    """
+
+    procedures: list[Procedure]
+    procedure_of_node: U32
+    module_of_node: U32
+    offset_of_node: U64
+    module_notes: list[str]
+    notes: list[str]
+
+
+def name_tree(
+    executor: Executor,
+    modules: Sequence[CanonicalModule],
+    tables: Sequence[Path | None],
+    tree: CCT,
+    progress: Callable[[int, int], None],
+) -> NamedTree:
+    """Name all frames of ``tree``.
+
+    ``tables`` has, per module, the file of symbols its measurement brought along. Procedure ids
+    depend on the tree and the names alone: special ones first, then by module and address.
+    """
+    module_of = frame.module_of(tree.frame)
+    offset_of = frame.offset_of(tree.frame)
+    procedures, of_node = _special_names(tree.frame)
+    order = np.argsort(module_of, kind="stable")
+    bounds = np.searchsorted(module_of[order], np.arange(1, len(modules) + 2))
+    groups: list[tuple[I64, I64]] = []
+    tasks = []
+    for number, module in enumerate(modules):
+        nodes = order[bounds[number] : bounds[number + 1]]
+        offsets, place = np.unique(offset_of[nodes], return_inverse=True)
+        groups.append((nodes, place))
+        tasks.append(
+            SymbolTask(module.kind, module.path, module.build_id, tables[number], offsets)
+        )
+    answers = {}
+    for done, (number, future) in enumerate(run_all(executor, symbolize, tasks), start=1):
+        answers[number] = future.result()
+        progress(done, len(tasks))
+    notes = []
+    module_notes = []
+    for number, module in enumerate(modules):
+        answer = answers[number]
+        nodes, place = groups[number]
+        of_node[nodes] = len(procedures) + answer.index[place]
+        procedures += [replace(each, module=module.id) for each in answer.procedures]
+        module_notes.append(answer.note)
+        if answer.warning and len(nodes):
+            notes.append(f"{module.path}: {answer.note}")
+    return NamedTree(
+        procedures,
+        of_node.astype(np.uint32),
+        module_of,
+        offset_of,
+        module_notes,
+        notes,
+    )
+
+
+def _special_names(frames: U64) -> tuple[list[Procedure], I64]:
+    """Procedures of frames outside modules, and ``int64[n]``: each node's, 0 elsewhere."""
+    of_node = np.zeros(len(frames), np.int64)
+    procedures = [Procedure(ROOT_NAME)]
+    marker = np.flatnonzero(frame.is_marker(frames))
+    codes = (frames[marker] & np.uint64(0xFF)).astype(np.int64)
+    for code in np.unique(codes).tolist():
+        of_node[marker[codes == code]] = len(procedures)
+        procedures.append(Procedure(marker_name(code)))
+    other = ~frame.is_marker(frames) & ~frame.is_module(frames)
+    other[0] = False
+    if bool(other.any()):
+        of_node[other] = len(procedures)
+        procedures.append(Procedure(RAW_NAME))
+    return procedures, of_node
+
+
+def marker_name(code: int) -> str:
+    """What stands above a path that could not be unwound to its thread's start."""
+    try:
+        return f"[truncated: {Ending(code).label}]"
+    except ValueError:
+        return f"[truncated: reason {code}]"
