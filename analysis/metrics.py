@@ -130,6 +130,12 @@ class Metrics:
             self._inclusive[number] = self._cct.inclusive(self._total[number])
         return self._inclusive[number]
 
+    def node_sums(self, metric: str | int) -> F64:
+        """``float64[nodes]``: :meth:`exclusive` again, added up from the form by context."""
+        node = np.repeat(np.arange(len(self._cct)), np.diff(self._node_start))
+        sums: F64 = np.bincount(node, self._node_value[self.number(metric)], len(self._cct))
+        return sums
+
     def by_line(self, metric: str | int, line: int) -> tuple[U32, F64]:
         """Nodes with records on ``line``, ascending, and their exclusive cost there."""
         part = slice(int(self._line_start[line]), int(self._line_start[line + 1]))

@@ -1,0 +1,352 @@
+"""What ``hpcd report`` says: a database's summary, and a view as text or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.metrics import SAMPLES
+from hpcd.analysis.naming import marker_name
+from hpcd.analysis.views import View
+from hpcd.model import frame
+from hpcd.model.ending import Ending
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a report's header says. Counts are over all measurements."""
+
+    database: str
+    measurements: list[str]
+    hosts: list[str]
+    lines: int
+    processes: int
+    duration_s: float
+    contexts: int
+    expected: int | None
+    taken: int | None
+    recorded: int
+    dropped: Counter[str] = field(default_factory=Counter)
+    complete: int = 0
+    truncated: Counter[str] = field(default_factory=Counter)
+    damage: int = 0
+    unclosed: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The header as an object."""
+        return {
+            "database": self.database,
+            "measurements": self.measurements,
+            "hosts": self.hosts,
+            "lines": self.lines,
+            "processes": self.processes,
+            "duration_s": self.duration_s,
+            "contexts": self.contexts,
+            "samples": {
+                "expected": self.expected,
+                "taken": self.taken,
+                "recorded": self.recorded,
+                "dropped": dict(self.dropped),
+            },
+            "unwind": {"complete": self.complete, "truncated": dict(self.truncated)},
+            "damage": self.damage,
+            "unclosed": self.unclosed,
+        }
+
+    def as_text(self) -> list[str]:
+        """The header as lines."""
+        hosts = self.hosts[0] if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
+        lines = [
+            f"{self.database}: {_count(len(self.measurements), 'measurement')} on {hosts}, "
+            f"{_count(self.processes, 'process', 'processes')}, "
+            f"{_count(self.lines, 'trace line')}, {self.duration_s:.1f} s, "
+            f"{_count(self.contexts, 'calling context')}"
+        ]
+        samples = f"samples: {self.recorded:,} recorded"
+        if self.taken is not None:
+            samples = f"samples: {self.taken:,} taken"
+            if self.expected:
+                samples += f" ({self.expected:,} expected)"
+            samples += f", {self.recorded:,} recorded, {sum(self.dropped.values()):,} dropped"
+            samples += _causes(self.dropped)
+        lines.append(samples)
+        paths = self.complete + sum(self.truncated.values())
+        if paths:
+            lines.append(
+                f"call paths: {self.complete:,} complete ({100 * self.complete / paths:.2f} %), "
+                f"{sum(self.truncated.values()):,} truncated" + _causes(self.truncated)
+            )
+        if self.unclosed:
+            lines.append(f"{_count(self.unclosed, 'measurement')} ended without being closed")
+        if self.damage:
+            lines.append(f"damaged parts were left out in {self.damage} places: see hpcd check")
+        return lines
+
+
+def gather_facts(db: Database) -> Facts:
+    """The header of a report on ``db``."""
+    facts = Facts(
+        database=str(db.path),
+        measurements=[row.name for row in db.measurements],
+        hosts=sorted({row.host for row in db.measurements}),
+        lines=len(db.lines),
+        processes=len(np.unique(db.lines.process)),
+        duration_s=round(db.duration_ns / 1e9, 3),
+        contexts=len(db.cct) - 1,
+        expected=0,
+        taken=0,
+        recorded=int(db.metrics.exclusive(SAMPLES).sum()),
+    )
+    for row in db.measurements:
+        samples = row.summary.get("samples")
+        samples = samples if isinstance(samples, dict) else {}
+        # A recorder that was killed left counters older than its records, or none.
+        facts.expected = _plus(facts.expected, samples.get("expected"))
+        facts.taken = _plus(facts.taken, samples.get("taken"))
+        dropped = samples.get("dropped")
+        for cause, number in (dropped if isinstance(dropped, dict) else {}).items():
+            if isinstance(number, int):
+                facts.dropped[str(cause)] += number
+        facts.damage += len(row.damage)
+        facts.unclosed += not row.closed
+    marked = np.flatnonzero(frame.is_marker(db.cct.frame))
+    inclusive = db.metrics.inclusive(SAMPLES)
+    for node in marked[inclusive[marked] > 0].tolist():
+        code = int(db.cct.frame[node]) & 0xFF
+        facts.truncated[_reason(code)] += int(inclusive[node])
+    facts.complete = facts.recorded - sum(facts.truncated.values())
+    return facts
+
+
+def _reason(code: int) -> str:
+    try:
+        return Ending(code).label
+    except ValueError:
+        return marker_name(code)
+
+
+def _plus(total: int | None, more: object) -> int | None:
+    return total + more if isinstance(more, int) and total is not None else None
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _causes(counts: Counter[str]) -> str:
+    known = [f"{cause} {number:,}" for cause, number in counts.most_common() if number]
+    return f" ({', '.join(known)})" if known else ""
+
+
+# --- the tree ---
+
+
+class Outline:
+    """The nodes of a view that are shown, in the order they are shown.
+
+    A node is shown if its cost (inclusive top-down, exclusive otherwise) is at least ``share`` of
+    the whole, and its parent is shown, down to ``depth`` levels. Siblings come costliest first.
+    """
+
+    def __init__(
+        self, view: View, metric: int, *, share: float = 0.0, depth: int | None = None
+    ) -> None:
+        self.view = view
+        self.metric = metric
+        self.cost = (view.inclusive if view.kind == "top-down" else view.exclusive)[metric]
+        total = float(view.total[metric])
+        shown = self.cost >= share * total if share > 0 else np.ones(len(view), bool)
+        # Contexts without any cost carry no information, whatever the cut-off.
+        shown &= (view.inclusive > 0).any(axis=0)
+        shown[0] = True
+        nodes = np.flatnonzero(shown)
+        order = nodes[np.lexsort((nodes, -self.cost[nodes], view.parent[nodes]))]
+        order = order[order != 0]
+        owners, starts = np.unique(view.parent[order], return_index=True)
+        groups = np.split(order, starts[1:])
+        self._children = dict(zip(owners.tolist(), groups, strict=True)) if len(order) else {}
+        self._depth = depth
+
+    def children(self, node: int, level: int) -> list[int]:
+        """The shown children of ``node``, which stands at ``level`` (the root at 0)."""
+        if self._depth is not None and level >= self._depth:
+            return []
+        found = self._children.get(node)
+        return [] if found is None else found.tolist()
+
+    def __iter__(self) -> Iterator[tuple[int, int, str, str]]:
+        """(node, level, prefix, connector) of each shown node but the root, depth first.
+
+        A node that is all its parent shows continues its parent's column: long chains of calls
+        do not run out of the page.
+        """
+        stack: list[tuple[int, int, str, str, str]] = []
+        self._push(stack, 0, 0, "")
+        while stack:
+            node, level, prefix, connector, below = stack.pop()
+            yield node, level, prefix, connector
+            self._push(stack, node, level, below)
+
+    def _push(
+        self, stack: list[tuple[int, int, str, str, str]], node: int, level: int, below: str
+    ) -> None:
+        members = self.children(node, level)
+        if len(members) == 1:
+            stack.append((members[0], level + 1, below, "", below))
+            return
+        for place, member in enumerate(reversed(members)):
+            last = place == 0
+            stack.append(
+                (member, level + 1, below, "└ " if last else "├ ", below + ("  " if last else "│ "))
+            )
+
+
+def shorten(name: str, width: int) -> str:
+    """``name`` in at most ``width`` characters, cut in the middle: both ends tell most."""
+    if len(name) <= width:
+        return name
+    if width < 2:
+        return name[:width]
+    tail = (width - 1) * 2 // 5
+    return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+_COLUMNS = 38
+_MIN_NAME = 24
+
+
+def text_lines(
+    db: Database, outline: Outline, width: int
+) -> Iterator[tuple[float, str, str, str]]:
+    """(share of the cost, figures, tree lines, name) of each row, ``width`` wide together.
+
+    The first row is the heading.
+    """
+    view, metric = outline.view, outline.metric
+    unit = db.metrics.units[metric]
+    name_of_metric = db.metrics.names[metric]
+    yield -1.0, f"{'inclusive':>18} {'exclusive':>18} ", "", f"{name_of_metric}, {view.kind}"
+    inclusive, exclusive = view.inclusive[metric], view.exclusive[metric]
+    total = float(view.total[metric]) or 1.0
+    names = Names(db, view)
+    room = max(width - _COLUMNS, _MIN_NAME)
+    for node, _, prefix, connector in outline:
+        whole, own = float(inclusive[node]), float(exclusive[node])
+        figures = (
+            f"{100 * whole / total:6.2f}% {_amount(whole, unit):>10} "
+            f"{100 * own / total:6.2f}% {_amount(own, unit):>10} "
+        )
+        lines = prefix + connector
+        if len(lines) > room - _MIN_NAME:
+            # Deeper than the page is wide: the innermost levels tell the neighbours apart.
+            lines = "…" + lines[len(lines) - (room - _MIN_NAME) + 1 :]
+        cost = float(outline.cost[node]) / total
+        yield cost, figures, lines, shorten(names(node), room - len(lines))
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "s":
+        return f"{value:.3f} s" if value < 1000 else f"{value:,.0f} s"
+    if value >= 1e9:
+        return f"{value:.3e}"
+    return f"{value:,.0f}" + (f" {unit}" if unit else "")
+
+
+class Names:
+    """Display names of a view's nodes."""
+
+    def __init__(self, db: Database, view: View) -> None:
+        self._view = view
+        self._names = db.procedure_names
+        self._procedures = db.procedures
+        self._modules = [PurePath(module.path).name for module in db.modules]
+        self._paths = [module.path for module in db.modules]
+
+    def __call__(self, node: int) -> str:
+        """Procedure name, with its address in views of addresses."""
+        number = int(self._view.procedure[node])
+        name = self._names[number]
+        if self._view.frame is None:
+            return name
+        place = self._view.frame[node : node + 1]
+        if not bool(frame.is_marker(place)[0]):
+            name += f" {self._module(self._modules, number)}+0x{int(frame.offset_of(place)[0]):x}"
+        return name
+
+    def as_json(self, node: int) -> dict[str, Any]:
+        """The identifying fields of a node."""
+        number = int(self._view.procedure[node])
+        fields: dict[str, Any] = {
+            "name": self._names[number],
+            "procedure": number,
+            "module": self._module(self._paths, number),
+        }
+        if self._view.frame is not None:
+            place = self._view.frame[node : node + 1]
+            fields["address"] = int(frame.offset_of(place)[0])
+        return fields
+
+    def _module(self, table: list[str], procedure: int) -> str:
+        module = int(self._procedures.module[procedure])
+        return table[module - 1] if module else ""
+
+
+def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
+    """One JSON object, in parts: the facts, then ``tree``, nodes nested in ``children``.
+
+    Written without recursion, as call paths are deeper than a Python stack.
+    """
+    view = outline.view
+    head = {
+        **facts.as_json(),
+        "view": view.kind,
+        "metric": db.metrics.names[outline.metric],
+        "units": dict(zip(db.metrics.names, db.metrics.units, strict=True)),
+    }
+    yield json.dumps(head)[:-1] + ', "tree": '
+    names = Names(db, view)
+    metrics = db.metrics.names
+
+    def opening(node: int) -> str:
+        fields = names.as_json(node)
+        for kind, values in (("inclusive", view.inclusive), ("exclusive", view.exclusive)):
+            fields[kind] = dict(zip(metrics, values[:, node].tolist(), strict=True))
+        return json.dumps(fields)[:-1] + ', "children": ['
+
+    yield opening(0)
+    open_nodes: list[Iterator[int]] = [iter(outline.children(0, 0))]
+    first = True
+    while open_nodes:
+        node = next(open_nodes[-1], None)
+        if node is None:
+            open_nodes.pop()
+            yield "]}"
+            first = False
+            continue
+        yield ("" if first else ", ") + opening(node)
+        open_nodes.append(iter(outline.children(node, len(open_nodes))))
+        first = True
+    yield "}\n"
+
+
+def joined(parts: Iterable[str], size: int = 1 << 16) -> Iterator[str]:
+    """``parts`` in pieces of about ``size`` characters: fewer, larger writes."""
+    pending: list[str] = []
+    length = 0
+    for part in parts:
+        pending.append(part)
+        length += len(part)
+        if length >= size:
+            yield "".join(pending)
+            pending, length = [], 0
+    yield "".join(pending)

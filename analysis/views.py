@@ -1,0 +1,207 @@
+"""Profile views of a database: top-down, bottom-up, flat.
+
+The canonical tree has a node per address; views are about procedures. Calls from several lines of a
+procedure to one callee become one node, unless addresses are asked for. Each view is a tree in
+columns, built in bulk; nothing here walks nodes one by one.
+
+A procedure may be on a path several times. Its inclusive cost counts each record once: only the
+outermost of nested instances is added (Adhianto et al., HPCToolkit, CCPE 2010, section 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.union import collapse
+from hpcd.errors import UsageError
+from hpcd.model.cct import CCT
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+VIEWS = ("top-down", "bottom-up", "flat")
+
+
+@dataclass(frozen=True)
+class View:
+    """A profile as a tree; node 0 is the whole, parents precede children, siblings are adjacent.
+
+    ``parent``, ``procedure`` ``uint32[n]``; ``frame`` ``uint64[n]`` when nodes are addresses;
+    ``exclusive`` and ``inclusive`` ``float64[metrics, n]``. In bottom-up views a node's children
+    are its callers and its costs those of the procedure at the top when called that way.
+    ``omitted`` counts contexts left out because they were below the cut-off.
+    """
+
+    kind: str
+    parent: U32
+    procedure: U32
+    exclusive: F64
+    inclusive: F64
+    frame: U64 | None = None
+    omitted: int = 0
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @property
+    def total(self) -> F64:
+        """``float64[metrics]``: cost of everything."""
+        total: F64 = self.inclusive[:, 0]
+        return total
+
+
+def make_view(
+    db: Database,
+    kind: str,
+    *,
+    metric: int = 0,
+    share: float = 0.0,
+    depth: int | None = None,
+    addresses: bool = False,
+) -> View:
+    """The view named ``kind``, one of :data:`VIEWS`.
+
+    ``share`` (of the total of ``metric``) and ``depth`` spare views the work of what will not be
+    shown; only the bottom-up view has use for them. Raises :class:`UsageError`.
+    """
+    if kind == "top-down":
+        return top_down(db, addresses=addresses)
+    if kind == "flat":
+        return flat(db)
+    if kind == "bottom-up":
+        return bottom_up(db, metric=metric, share=share, depth=depth)
+    raise UsageError(f"no view {kind}; there are {', '.join(VIEWS)}")
+
+
+def top_down(db: Database, *, addresses: bool = False) -> View:
+    """Callers to callees, as the program ran. O(n · log n)."""
+    exclusive = np.stack([db.metrics.exclusive(k) for k in range(len(db.metrics.names))])
+    if addresses:
+        return View(
+            "top-down",
+            db.cct.parent,
+            db.procedure_of_node,
+            exclusive,
+            _inclusive(db.cct, exclusive),
+            frame=db.cct.frame,
+        )
+    tree, node_of = collapse(db.cct, db.procedure_of_node.astype(np.uint64))
+    own = np.stack([np.bincount(node_of, each, len(tree)) for each in exclusive])
+    return View(
+        "top-down", tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own)
+    )
+
+
+def flat(db: Database) -> View:
+    """All procedures side by side, whoever called them; children of the root."""
+    down = top_down(db)
+    return _by_caller(down, "flat", metric=0, share=0.0, depth=1)
+
+
+def bottom_up(
+    db: Database, *, metric: int = 0, share: float = 0.0, depth: int | None = None
+) -> View:
+    """Each procedure with its callers below it, and theirs below them.
+
+    Procedures and callers with less than ``share`` of the total exclusive cost in ``metric`` are
+    left out, as is what lies more than ``depth`` levels down. O(n · log n) for the first level,
+    then what is not left out.
+    """
+    return _by_caller(top_down(db), "bottom-up", metric=metric, share=share, depth=depth)
+
+
+def _inclusive(tree: CCT, exclusive: F64) -> F64:
+    return np.stack([tree.inclusive(each) for each in exclusive])
+
+
+def preorder(tree: CCT) -> tuple[I64, I64]:
+    """``int64[n]`` each: a node's place in a depth-first walk, and the end of its subtree's.
+
+    Node ``a`` is an ancestor of ``b`` (or is ``b``) where ``begin[a] <= begin[b] < end[a]``.
+    ``tree`` must be numbered by levels with siblings adjacent, as unions are.
+    """
+    size = tree.inclusive(np.ones(len(tree))).astype(np.int64)
+    before = np.cumsum(size) - size
+    # What the siblings before a node take: a running sum, less what came before the first.
+    first_child = np.searchsorted(tree.parent[1:], tree.parent) + 1
+    first_child[0] = 0
+    begin = before - before[first_child] + 1
+    begin[0] = 0
+    depth = tree.depth()
+    levels = np.searchsorted(depth, np.arange(int(depth.max(initial=0)) + 2))
+    for low, high in zip(levels[1:-1].tolist(), levels[2:].tolist(), strict=True):
+        begin[low:high] += begin[tree.parent[low:high]]
+    return begin, begin + size
+
+
+def outermost(group: I64, begin: I64, end: I64) -> npt.NDArray[np.bool_]:
+    """Which of the instances have no other of their group above them.
+
+    ``group``, ``begin``, ``end`` ``int64[n]`` sorted by group, then ``begin``. Subtrees nest or are
+    apart, so an instance lies within an earlier one of its group exactly if the furthest end so
+    far is beyond its beginning.
+    """
+    if not len(group):
+        return np.zeros(0, bool)
+    span = int(end.max()) + 1
+    furthest = np.maximum.accumulate(group * span + end)
+    alone = np.ones(len(group), bool)
+    alone[1:] = furthest[:-1] <= group[1:] * span + begin[1:]
+    return alone
+
+
+def _by_caller(down: View, kind: str, *, metric: int, share: float, depth: int | None) -> View:
+    """Group the nodes of ``down`` by procedure, then by caller, by caller's caller, and so on."""
+    tree = CCT(down.parent, down.procedure.astype(np.uint64))
+    begin, end = preorder(tree)
+    cut = share * float(down.total[metric])
+    # Instances in depth-first order; stable sorts keep it within groups.
+    walk = np.argsort(begin)[1:]
+    node = walk[down.inclusive[:, walk].any(axis=0)]
+    caller = node
+    above = np.zeros(len(node), np.int64)
+    parents = [np.zeros(1, np.int64)]
+    procedures = [np.zeros(1, np.uint32)]
+    own = [down.total[:, None] * 0]
+    whole = [down.total[:, None]]
+    total = 1
+    omitted = 0
+    level = 0
+    while len(node) and (depth is None or level < depth):
+        level += 1
+        key = above << np.int64(32) | down.procedure[caller]
+        order = np.argsort(key, kind="stable")
+        node, caller, key = node[order], caller[order], key[order]
+        first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+        group = np.repeat(np.arange(len(first)), np.diff(first, append=len(key)))
+        counted = outermost(group, begin[node], end[node])
+        exclusive = np.add.reduceat(down.exclusive[:, node], first, axis=1)
+        inclusive = np.stack(
+            [np.bincount(group[counted], each[node[counted]], len(first))
+             for each in down.inclusive]
+        )  # fmt: skip
+        shown = exclusive[metric] >= cut if cut > 0 else np.ones(len(first), bool)
+        omitted += int(len(first) - shown.sum())
+        number = np.cumsum(shown) - 1 + total
+        parents.append((key[first] >> np.int64(32))[shown])
+        procedures.append((key[first] & np.int64(0xFFFFFFFF)).astype(np.uint32)[shown])
+        own.append(exclusive[:, shown])
+        whole.append(inclusive[:, shown])
+        total += int(shown.sum())
+        goes_on = shown[group] & (down.parent[caller] != 0)
+        node, caller = node[goes_on], down.parent[caller[goes_on]].astype(np.int64)
+        above = number[group[goes_on]]
+    return View(
+        kind,
+        np.concatenate(parents).astype(np.uint32),
+        np.concatenate(procedures),
+        np.concatenate(own, axis=1),
+        np.concatenate(whole, axis=1),
+        omitted=omitted,
+    )
