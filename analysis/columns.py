@@ -84,7 +84,7 @@ class ColumnWriter:
 
     def write(self, row: int, values: Array) -> None:
         """Put ``values`` from ``row`` on."""
-        data = memoryview(np.ascontiguousarray(values, dtype=self.dtype)).cast("B")
+        data = np.ascontiguousarray(values, dtype=self.dtype).view(np.uint8).data
         at = self._data + row * self.dtype.itemsize
         try:
             while data:

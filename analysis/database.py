@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.analysis import grid, layout
 from hpcd.analysis.columns import open_column
 from hpcd.analysis.lines import LineColumns, Lines
 from hpcd.analysis.metrics import Metrics
 from hpcd.analysis.schema import connect, read_rows
 from hpcd.analysis.trace import Records, TraceColumns
+
 from hpcd.errors import FormatError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
@@ -204,12 +204,14 @@ class Database:
         )
         try:
             return [
-                MeasurementRow(
-                    *row[:7],
-                    closed=bool(row[7]),
-                    damage=json.loads(row[8]),
-                    options=json.loads(row[9]),
-                    summary=json.loads(row[10]) or {},
+                MeasurementRow._make(
+                    [
+                        *row[:7],
+                        bool(row[7]),
+                        json.loads(row[8]),
+                        json.loads(row[9]),
+                        json.loads(row[10]) or {},
+                    ]
                 )
                 for row in rows
             ]
@@ -247,7 +249,7 @@ class Database:
         return read_rows(self._connection, self._sqlite, query)
 
 
-def open(path: Path | str) -> Database:  # noqa: A001 -- reads as hpcd.analysis.open
+def open(path: Path | str) -> Database:
     """Open a database.
 
     Raises :class:`NotFoundError` when there is none, :class:`FormatError` when it is not one,

@@ -67,4 +67,6 @@ def run_all(
 
 def worker_died() -> HpcdError:
     """The error for a worker that was killed under us."""
-    return HpcdError("a merge worker was killed (out of memory?); nothing was written, run it again")
+    return HpcdError(
+        "a merge worker was killed (out of memory?); nothing was written, run it again"
+    )

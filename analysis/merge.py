@@ -14,21 +14,17 @@ it depends on the measurements alone: not on their order, the engine, or the num
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.analysis import layout
-from hpcd.analysis.clock import offsets_by_boot
 from hpcd.analysis.columns import save_column, storage_error
 from hpcd.analysis.engine import local_executor, run_all
 from hpcd.analysis.lines import (
@@ -38,20 +34,21 @@ from hpcd.analysis.lines import (
     order_lines,
     unknown_thread,
 )
-from hpcd.analysis.metrics import metric_table, write_metrics
+from hpcd.analysis.metrics import write_metrics
 from hpcd.analysis.modules import CanonicalModule, translate, unite_modules
 from hpcd.analysis.naming import NamedTree, name_tree
 from hpcd.analysis.relabel import RelabelTask, relabel
 from hpcd.analysis.scan import Scan, load_tree, save_tree, scan
 from hpcd.analysis.schema import write_tables
 from hpcd.analysis.sparse import Cells, add_cells
+from hpcd.analysis.tables import Contents, Timeline
 from hpcd.analysis.trace import create_trace
 from hpcd.analysis.union import union
+
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 
-F64 = npt.NDArray[np.float64]
 U16 = npt.NDArray[np.uint16]
 U32 = npt.NDArray[np.uint32]
 
@@ -148,7 +145,7 @@ class _Merge:
         )
         tree, tree_path = self._unite(scans, module_maps)
         events, event_maps = _unite_events(scans)
-        timeline = _Timeline.of(scans)
+        timeline = Timeline.of(scans)
         order, processes = order_lines(scans)
         columns = _line_columns(scans, order, processes, timeline)
         columns.save(self._root / "lines")
@@ -163,7 +160,7 @@ class _Merge:
             self._root / "metrics", cells, events, len(columns.start), len(tree)
         )
         self._progress("tables", 0, 1)
-        contents = _Contents(
+        contents = Contents(
             scans, modules, tree, named, events, timeline, order, processes, columns
         )
         write_tables(self._root / layout.SQLITE, contents.tables(node_totals, line_totals))
@@ -256,7 +253,7 @@ class _Merge:
         tree: Path,
         event_maps: Sequence[U16],
         events: int,
-        timeline: _Timeline,
+        timeline: Timeline,
         order: LineOrder,
         columns: LineColumns,
     ) -> Cells:
@@ -388,33 +385,11 @@ def _unite_events(scans: Sequence[Scan]) -> tuple[list[Event], list[U16]]:
     return events, maps
 
 
-@dataclass(frozen=True, slots=True)
-class _Timeline:
-    """Realtime of the origin, and per measurement what turns monotonic into realtime (ns)."""
-
-    origin_ns: int
-    offsets: list[int]
-
-    @staticmethod
-    def of(scans: Sequence[Scan]) -> _Timeline:
-        pairs: dict[str, list[npt.NDArray[np.int64]]] = {}
-        for each in scans:
-            pairs.setdefault(_boot(each), []).append(each.clock_pairs)
-        by_boot = offsets_by_boot(pairs)
-        offsets = [by_boot[_boot(each)] for each in scans]
-        starts = [each.window_ns[0] + at for each, at in zip(scans, offsets, strict=True)]
-        return _Timeline(min(starts, default=0), offsets)
-
-
-def _boot(each: Scan) -> str:
-    return f"{each.node.hostname}\0{each.node.boot_id}"
-
-
 def _line_columns(
     scans: Sequence[Scan],
     order: LineOrder,
     processes: Sequence[tuple[int, Process]],
-    timeline: _Timeline,
+    timeline: Timeline,
 ) -> LineColumns:
     count = len(order.source)
     start, end, records = (np.zeros(count, np.int64) for _ in range(3))
@@ -446,120 +421,6 @@ def _line_columns(
         pid=pids[order.process],
         tid=tid,
     )
-
-
-# --- the tables ---
-
-
-@dataclass(frozen=True, slots=True)
-class _Contents:
-    """Everything the SQLite tables are made of."""
-
-    scans: Sequence[Scan]
-    modules: Sequence[CanonicalModule]
-    tree: CCT
-    named: NamedTree
-    events: Sequence[Event]
-    timeline: _Timeline
-    order: LineOrder
-    processes: Sequence[tuple[int, Process]]
-    columns: LineColumns
-
-    def tables(
-        self, node_totals: Sequence[F64], line_totals: Sequence[F64]
-    ) -> dict[str, Iterator[tuple[Any, ...]]]:
-        """Rows of every table, by its name."""
-        hosts = sorted({_host(each) for each in self.scans})
-        metrics = metric_table(self.events)
-        return {
-            "meta": iter(
-                [("format", layout.FORMAT), ("origin_ns", str(self.timeline.origin_ns)),
-                 ("version", str(layout.VERSION))]
-            ),
-            "node": ((n, *map(text, host[:4]), host[4]) for n, host in enumerate(hosts)),
-            "measurement": self._measurements(hosts),
-            "event": ((e.id, text(e.name), text(e.unit), e.scale, text(e.metric), e.frequency)
-                      for e in self.events),
-            "process": self._processes(hosts),
-            "thread": self._threads(),
-            "module": (
-                (m.id, str(m.kind), text(m.path), text(m.build_id), note)
-                for m, note in zip(self.modules, self.named.module_notes, strict=True)
-            ),
-            "procedure": (
-                (n, text(p.name), p.module or None, p.address, p.size, text(p.file) or None,
-                 p.line or None, text(p.linkage_name) or None)
-                for n, p in enumerate(self.named.procedures)
-            ),
-            "cct": self._nodes(),
-            "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
-            "node_metric": self._node_metrics(node_totals),
-            "line_metric": ((k, line, value) for k, total in enumerate(line_totals)
-                            for line, value in enumerate(total.tolist())),
-        }  # fmt: skip
-
-    def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        for number, each in enumerate(self.scans):
-            shift = self.timeline.offsets[number] - self.timeline.origin_ns
-            opened, closed = each.window_ns
-            yield (
-                number, f"{each.id:016x}", text(each.path.name), hosts.index(_host(each)),
-                opened + shift, closed + shift, self.timeline.offsets[number], each.records,
-                each.nodes, each.closed, dumps(each.damage), dumps(each.options),
-                dumps(each.summary),
-            )  # fmt: skip
-
-    def _processes(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        host_of = [hosts.index(_host(each)) for each in self.scans]
-        for row, (number, p) in enumerate(self.processes):
-            shift = self.timeline.offsets[number] - self.timeline.origin_ns
-            yield (
-                row, number, host_of[number], p.pid, p.parent_pid, text(p.name), text(p.exe),
-                dumps(p.command), p.uid, p.start_ns + shift, text(p.job), p.rank, p.size,
-            )  # fmt: skip
-
-    def _threads(self) -> Iterator[tuple[Any, ...]]:
-        columns = self.columns
-        for line, (number, source, process, tid, start, end, first, stop) in enumerate(
-            zip(
-                self.order.measurement.tolist(), self.order.source.tolist(),
-                self.order.process.tolist(), columns.tid.tolist(), columns.start.tolist(),
-                columns.end.tolist(), columns.first[:-1].tolist(), columns.first[1:].tolist(),
-                strict=True,
-            )
-        ):  # fmt: skip
-            thread = self.scans[number].threads.get(source) or unknown_thread(source)
-            yield line, process, tid, text(thread.name), start, end, first, stop - first, source
-
-    def _nodes(self) -> Iterator[tuple[Any, ...]]:
-        columns = (
-            np.arange(len(self.tree)), self.tree.parent, self.tree.depth(),
-            self.named.procedure_of_node, self.named.module_of_node, self.named.offset_of_node,
-        )  # fmt: skip
-        return zip(*(column.tolist() for column in columns), strict=True)
-
-    def _node_metrics(self, totals: Sequence[F64]) -> Iterator[tuple[Any, ...]]:
-        for number, exclusive in enumerate(totals):
-            inclusive = self.tree.inclusive(exclusive)
-            nodes = np.flatnonzero(inclusive)
-            rows = (nodes.tolist(), exclusive[nodes].tolist(), inclusive[nodes].tolist())
-            for node, own, whole in zip(*rows, strict=True):
-                yield number, node, own, whole
-
-
-def _host(each: Scan) -> tuple[str, str, str, str, int]:
-    node = each.node
-    return (node.hostname, node.boot_id, node.kernel, node.machine, node.cpus)
-
-
-def text(value: str) -> str:
-    """``value`` as SQLite takes it: file names may hold bytes that are no characters."""
-    return value.encode("utf-8", "replace").decode()
-
-
-def dumps(value: object) -> str:
-    """JSON of plain data, the same for equal data."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 # --- the output's place ---

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.analysis.columns import open_column, save_column
-from hpcd.analysis.sparse import Cells
-from hpcd.errors import UsageError
+from hpcd.analysis.sparse import Cells, sum_by
+
+from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event
 
@@ -78,8 +78,8 @@ def write_metrics(
         value = np.add.reduceat(each, starts) if len(starts) else np.zeros(0)
         save_column(folder / f"line_value-{number}.npy", value)
         save_column(folder / f"node_value-{number}.npy", value[by_node])
-        node_totals.append(np.bincount(node, value, nodes))
-        line_totals.append(np.bincount(line, value, lines))
+        node_totals.append(sum_by(node, value, nodes))
+        line_totals.append(sum_by(line, value, lines))
         save_column(folder / f"total-{number}.npy", node_totals[-1])
     return len(starts), node_totals, line_totals
 
@@ -130,11 +130,16 @@ class Metrics:
             self._inclusive[number] = self._cct.inclusive(self._total[number])
         return self._inclusive[number]
 
+    def line_sums(self, metric: str | int) -> F64:
+        """``float64[nodes]``: :meth:`exclusive` again, added up from the form by line."""
+        if int(self._line_node.max(initial=0)) >= len(self._cct):
+            raise FormatError("metrics name nodes that do not exist")
+        return sum_by(self._line_node, self._line_value[self.number(metric)], len(self._cct))
+
     def node_sums(self, metric: str | int) -> F64:
         """``float64[nodes]``: :meth:`exclusive` again, added up from the form by context."""
         node = np.repeat(np.arange(len(self._cct)), np.diff(self._node_start))
-        sums: F64 = np.bincount(node, self._node_value[self.number(metric)], len(self._cct))
-        return sums
+        return sum_by(node, self._node_value[self.number(metric)], len(self._cct))
 
     def by_line(self, metric: str | int, line: int) -> tuple[U32, F64]:
         """Nodes with records on ``line``, ascending, and their exclusive cost there."""

@@ -86,8 +86,8 @@ def unite_modules(
         modules.append(
             CanonicalModule(number, same[0].kind, path, same[0].build_id, tuple(members))
         )
-        for measurement, module in members:
-            maps[measurement][module] = number
+        for measurement, source in members:
+            maps[measurement][source] = number
     return modules, maps
 
 

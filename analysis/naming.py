@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.analysis.engine import run_all
 from hpcd.analysis.modules import CanonicalModule
 from hpcd.analysis.symbols import Procedure, SymbolTask, symbolize
+
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.ending import Ending
@@ -70,9 +70,7 @@ def name_tree(
         nodes = order[bounds[number] : bounds[number + 1]]
         offsets, place = np.unique(offset_of[nodes], return_inverse=True)
         groups.append((nodes, place))
-        tasks.append(
-            SymbolTask(module.kind, module.path, module.build_id, tables[number], offsets)
-        )
+        tasks.append(SymbolTask(module.kind, module.path, module.build_id, tables[number], offsets))
     answers = {}
     for done, (number, future) in enumerate(run_all(executor, symbolize, tasks), start=1):
         answers[number] = future.result()

@@ -11,15 +11,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.analysis.columns import ColumnWriter, storage_error
 from hpcd.analysis.modules import translate
 from hpcd.analysis.scan import load_tree
 from hpcd.analysis.sparse import CellSum
 from hpcd.analysis.union import locate
+
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import open_measurement
 
@@ -112,9 +113,11 @@ class _Output:
         at = np.searchsorted(task.lines, part.line)
         time = part.time_ns.view(np.int64) + task.offset_ns
         node = node_map[part.node]
-        event = task.event_map[part.event] if task.has_event else None
-        value = part.value if task.has_value else None
-        columns = {"time": time, "node": node, "event": event, "value": value}
+        columns: dict[str, npt.NDArray[Any]] = {"time": time, "node": node}
+        if task.has_event:
+            columns["event"] = task.event_map[part.event]
+        if task.has_value:
+            columns["value"] = part.value
         self._check_order(at, part.start, time)
         room = self._end[at] - self._next[at]
         if bool((np.diff(part.start) > room).any()):
@@ -124,9 +127,11 @@ class _Output:
         for name, column in self._columns.items():
             values = columns[name]
             for row, begin, end in zip(rows, bounds[:-1], bounds[1:], strict=True):
-                column.write(row, values[begin:end])  # type: ignore[index]
+                column.write(row, values[begin:end])
         self._next[at] += np.diff(part.start)
-        self.sums.add(task.line_ids[at], part.start, node, event, value)
+        self.sums.add(
+            task.line_ids[at], part.start, node, columns.get("event"), columns.get("value")
+        )
         self.written += len(part)
 
     def _check_order(self, at: npt.NDArray[np.intp], start: I64, time: I64) -> None:
@@ -176,13 +181,8 @@ def _join(parts: list[RecordChunk]) -> RecordChunk:
     return RecordChunk(
         line[first],
         np.append(to[first], len(gather)),
-        *(
-            np.concatenate(column)[gather]
-            for column in (
-                [part.time_ns for part in parts],
-                [part.node for part in parts],
-                [part.event for part in parts],
-                [part.value for part in parts],
-            )
-        ),
+        np.concatenate([part.time_ns for part in parts])[gather],
+        np.concatenate([part.node for part in parts])[gather],
+        np.concatenate([part.event for part in parts])[gather],
+        np.concatenate([part.value for part in parts])[gather],
     )

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.analysis.database import Database
 from hpcd.analysis.metrics import SAMPLES
 from hpcd.analysis.naming import marker_name
 from hpcd.analysis.views import View
+
 from hpcd.model import frame
 from hpcd.model.ending import Ending
 
@@ -169,6 +169,8 @@ class Outline:
         # Contexts without any cost carry no information, whatever the cut-off.
         shown &= (view.inclusive > 0).any(axis=0)
         shown[0] = True
+        self.omitted = view.omitted + int(len(view) - shown.sum())
+        """Contexts left out because they cost too little."""
         nodes = np.flatnonzero(shown)
         order = nodes[np.lexsort((nodes, -self.cost[nodes], view.parent[nodes]))]
         order = order[order != 0]
@@ -225,9 +227,7 @@ _COLUMNS = 38
 _MIN_NAME = 24
 
 
-def text_lines(
-    db: Database, outline: Outline, width: int
-) -> Iterator[tuple[float, str, str, str]]:
+def text_lines(db: Database, outline: Outline, width: int) -> Iterator[tuple[float, str, str, str]]:
     """(share of the cost, figures, tree lines, name) of each row, ``width`` wide together.
 
     The first row is the heading.

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.analysis.columns import storage_error
+
 from hpcd.errors import FormatError
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.cct import CCT

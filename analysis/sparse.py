@@ -11,6 +11,7 @@ U16 = npt.NDArray[np.uint16]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
 
 # Sums waiting to be added up: 28 bytes each.
 _PENDING_LIMIT = 4 << 20
@@ -81,8 +82,9 @@ def _sum(line: U32, node: U32, value: U64 | None) -> tuple[U32, U32, U64, U64]:
     node_bits = int(node.max(initial=0)).bit_length()
     line_bits = int(line.max(initial=0)).bit_length()
     # numpy sorts 32-bit keys six times as fast as 64-bit ones.
+    kind: type[np.uint32] | type[np.uint64]
     kind = np.uint32 if node_bits + line_bits <= 32 else np.uint64
-    key = line.astype(kind) << kind(node_bits) | node
+    key: npt.NDArray[np.unsignedinteger] = np.left_shift(line, kind(node_bits), dtype=kind) | node
     sorted_key = np.sort(key)
     starts = _starts(sorted_key)
     distinct = sorted_key[starts]
@@ -101,6 +103,12 @@ def _sum(line: U32, node: U32, value: U64 | None) -> tuple[U32, U32, U64, U64]:
     mask = kind((1 << node_bits) - 1)
     lines = (distinct >> kind(node_bits)).astype(np.uint32)
     return lines, (distinct & mask).astype(np.uint32), records, sums
+
+
+def sum_by(index: npt.NDArray[np.integer], weights: F64, count: int) -> F64:
+    """``float64[count]``: the weights of each index added up."""
+    sums: F64 = np.bincount(index, weights, count).astype(np.float64, copy=False)
+    return sums
 
 
 def _starts(keys: npt.NDArray[np.unsignedinteger]) -> I64:

@@ -49,7 +49,7 @@ def union(trees: Sequence[CCT]) -> tuple[CCT, list[U32]]:
     )
     frames, rank = rank_frames(np.concatenate([tree.frame for tree in trees]))
     tree, ids = _number(parent, rank, depth, frames)
-    return tree, [ids[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    return tree, np.split(ids, starts[1:-1])
 
 
 def collapse(tree: CCT, label: U64) -> tuple[CCT, U32]:
@@ -108,9 +108,7 @@ def level_slices(depth: U32) -> list[npt.NDArray[np.int64]]:
     return np.split(order, bounds)
 
 
-def _number(
-    parent: npt.NDArray[np.int64], rank: U64, depth: U32, frames: U64
-) -> tuple[CCT, U32]:
+def _number(parent: npt.NDArray[np.int64], rank: U64, depth: U32, frames: U64) -> tuple[CCT, U32]:
     """Give equal paths equal ids, level by level, siblings in frame order."""
     ids = np.zeros(len(parent), np.uint32)
     parents = [np.zeros(1, np.uint32)]

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
 from hpcd.analysis.database import Database
+from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.union import collapse
+
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 
@@ -92,10 +93,8 @@ def top_down(db: Database, *, addresses: bool = False) -> View:
             frame=db.cct.frame,
         )
     tree, node_of = collapse(db.cct, db.procedure_of_node.astype(np.uint64))
-    own = np.stack([np.bincount(node_of, each, len(tree)) for each in exclusive])
-    return View(
-        "top-down", tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own)
-    )
+    own = np.stack([sum_by(node_of, each, len(tree)) for each in exclusive])
+    return View("top-down", tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own))
 
 
 def flat(db: Database) -> View:
@@ -183,7 +182,7 @@ def _by_caller(down: View, kind: str, *, metric: int, share: float, depth: int |
         counted = outermost(group, begin[node], end[node])
         exclusive = np.add.reduceat(down.exclusive[:, node], first, axis=1)
         inclusive = np.stack(
-            [np.bincount(group[counted], each[node[counted]], len(first))
+            [sum_by(group[counted], each[node[counted]], len(first))
              for each in down.inclusive]
         )  # fmt: skip
         shown = exclusive[metric] >= cut if cut > 0 else np.ones(len(first), bool)

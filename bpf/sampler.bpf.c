@@ -278,6 +278,9 @@ int sample(struct bpf_perf_event_data *ctx)
 		finish(ctx, w);
 		return 0;
 	}
+	/* In a system call ip stands behind the syscall instruction, which may be a function's last;
+	 * orig_ax is the call's number. After a fault or an interrupt it is negative, and ip exact. */
+	w->caller = (s64)w->regs.orig_ax >= 0;
 	w->ip = w->regs.ip;
 	w->sp = w->regs.sp;
 	w->bp = w->regs.bp;

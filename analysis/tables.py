@@ -1,0 +1,157 @@
+"""The rows of a database's SQLite tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hpcd.analysis import layout
+from hpcd.analysis.clock import offsets_by_boot
+from hpcd.analysis.lines import LineColumns, LineOrder, unknown_thread
+from hpcd.analysis.metrics import metric_table
+from hpcd.analysis.modules import CanonicalModule
+from hpcd.analysis.naming import NamedTree
+from hpcd.analysis.scan import Scan
+
+from hpcd.model.cct import CCT
+from hpcd.model.identity import Event, Process
+
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Realtime of the origin, and per measurement what turns monotonic into realtime (ns)."""
+
+    origin_ns: int
+    offsets: list[int]
+
+    @staticmethod
+    def of(scans: Sequence[Scan]) -> Timeline:
+        """The timeline the clocks of ``scans`` give."""
+        pairs: dict[str, list[npt.NDArray[np.int64]]] = {}
+        for each in scans:
+            pairs.setdefault(_boot(each), []).append(each.clock_pairs)
+        by_boot = offsets_by_boot(pairs)
+        offsets = [by_boot[_boot(each)] for each in scans]
+        starts = [each.window_ns[0] + at for each, at in zip(scans, offsets, strict=True)]
+        return Timeline(min(starts, default=0), offsets)
+
+
+def _boot(each: Scan) -> str:
+    return f"{each.node.hostname}\0{each.node.boot_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Everything the SQLite tables are made of."""
+
+    scans: Sequence[Scan]
+    modules: Sequence[CanonicalModule]
+    tree: CCT
+    named: NamedTree
+    events: Sequence[Event]
+    timeline: Timeline
+    order: LineOrder
+    processes: Sequence[tuple[int, Process]]
+    columns: LineColumns
+
+    def tables(
+        self, node_totals: Sequence[F64], line_totals: Sequence[F64]
+    ) -> dict[str, Iterator[tuple[Any, ...]]]:
+        """Rows of every table, by its name."""
+        hosts = sorted({_host(each) for each in self.scans})
+        metrics = metric_table(self.events)
+        return {
+            "meta": iter(
+                [("format", layout.FORMAT), ("origin_ns", str(self.timeline.origin_ns)),
+                 ("version", str(layout.VERSION))]
+            ),
+            "node": ((n, *map(text, host[:4]), host[4]) for n, host in enumerate(hosts)),
+            "measurement": self._measurements(hosts),
+            "event": ((e.id, text(e.name), text(e.unit), e.scale, text(e.metric), e.frequency)
+                      for e in self.events),
+            "process": self._processes(hosts),
+            "thread": self._threads(),
+            "module": (
+                (m.id, str(m.kind), text(m.path), text(m.build_id), note)
+                for m, note in zip(self.modules, self.named.module_notes, strict=True)
+            ),
+            "procedure": (
+                (n, text(p.name), p.module or None, p.address, p.size, text(p.file) or None,
+                 p.line or None, text(p.linkage_name) or None)
+                for n, p in enumerate(self.named.procedures)
+            ),
+            "cct": self._nodes(),
+            "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
+            "node_metric": self._node_metrics(node_totals),
+            "line_metric": ((k, line, value) for k, total in enumerate(line_totals)
+                            for line, value in enumerate(total.tolist())),
+        }  # fmt: skip
+
+    def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        for number, each in enumerate(self.scans):
+            shift = self.timeline.offsets[number] - self.timeline.origin_ns
+            opened, closed = each.window_ns
+            yield (
+                number, f"{each.id:016x}", text(each.path.name), hosts.index(_host(each)),
+                opened + shift, closed + shift, self.timeline.offsets[number], each.records,
+                each.nodes, each.closed, dumps(each.damage), dumps(each.options),
+                dumps(each.summary),
+            )  # fmt: skip
+
+    def _processes(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        host_of = [hosts.index(_host(each)) for each in self.scans]
+        for row, (number, p) in enumerate(self.processes):
+            shift = self.timeline.offsets[number] - self.timeline.origin_ns
+            yield (
+                row, number, host_of[number], p.pid, p.parent_pid, text(p.name), text(p.exe),
+                dumps(p.command), p.uid, p.start_ns + shift, text(p.job), p.rank, p.size,
+            )  # fmt: skip
+
+    def _threads(self) -> Iterator[tuple[Any, ...]]:
+        columns = self.columns
+        for line, (number, source, process, tid, start, end, first, stop) in enumerate(
+            zip(
+                self.order.measurement.tolist(), self.order.source.tolist(),
+                self.order.process.tolist(), columns.tid.tolist(), columns.start.tolist(),
+                columns.end.tolist(), columns.first[:-1].tolist(), columns.first[1:].tolist(),
+                strict=True,
+            )
+        ):  # fmt: skip
+            thread = self.scans[number].threads.get(source) or unknown_thread(source)
+            yield line, process, tid, text(thread.name), start, end, first, stop - first, source
+
+    def _nodes(self) -> Iterator[tuple[Any, ...]]:
+        columns = (
+            np.arange(len(self.tree)), self.tree.parent, self.tree.depth(),
+            self.named.procedure_of_node, self.named.module_of_node, self.named.offset_of_node,
+        )  # fmt: skip
+        return zip(*(column.tolist() for column in columns), strict=True)
+
+    def _node_metrics(self, totals: Sequence[F64]) -> Iterator[tuple[Any, ...]]:
+        for number, exclusive in enumerate(totals):
+            inclusive = self.tree.inclusive(exclusive)
+            nodes = np.flatnonzero(inclusive)
+            rows = (nodes.tolist(), exclusive[nodes].tolist(), inclusive[nodes].tolist())
+            for node, own, whole in zip(*rows, strict=True):
+                yield number, node, own, whole
+
+
+def _host(each: Scan) -> tuple[str, str, str, str, int]:
+    node = each.node
+    return (node.hostname, node.boot_id, node.kernel, node.machine, node.cpus)
+
+
+def text(value: str) -> str:
+    """``value`` as SQLite takes it: file names may hold bytes that are no characters."""
+    return value.encode("utf-8", "replace").decode()
+
+
+def dumps(value: object) -> str:
+    """JSON of plain data, the same for equal data."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,132 @@
+"""``hpcd report``: where the time went, as text."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.report import (
+    Facts,
+    Outline,
+    gather_facts,
+    joined,
+    json_parts,
+    text_lines,
+)
+from hpcd.analysis.views import VIEWS, make_view
+from hpcd.commands.base import Command
+from hpcd.errors import UsageError
+
+# Wider than most terminals, narrow enough for a page: what a pipe or file gets.
+_DEFAULT_WIDTH = 120
+# Rows beyond this are printed without colour: styling them would take longer than making them.
+_STYLED_ROWS = 5000
+
+
+class Report(Command):
+    """Print where the time went.
+
+    top-down shows callers above what they call, bottom-up each procedure above its callers, flat
+    all procedures side by side. A context that is all its caller shows stands in its caller's
+    column. [k] marks the kernel; what hangs below [truncated: ...] was called by something that
+    could not be unwound.
+    """
+
+    name = "report"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd report``."""
+        parser.add_argument("database", type=Path, metavar="DB")
+        parser.add_argument("--view", choices=VIEWS, default="top-down", help="default: top-down")
+        parser.add_argument(
+            "--metric", metavar="NAME", help="what to sort and cut by (default: CPU time)"
+        )
+        parser.add_argument(
+            "--percent",
+            type=float,
+            default=0.5,
+            metavar="P",
+            help="leave out contexts below this share of the whole (default: %(default)s)",
+        )
+        parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
+        parser.add_argument(
+            "--width", type=int, metavar="N", help="columns (default: the terminal's)"
+        )
+        parser.add_argument(
+            "--addresses",
+            action="store_true",
+            help="keep calls from different addresses of a procedure apart (top-down)",
+        )
+        parser.add_argument(
+            "--json", action="store_true", help="print one JSON object, children nested"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the report."""
+        if not 0 <= args.percent <= 100:
+            raise UsageError("--percent is between 0 and 100")
+        if args.depth is not None and args.depth < 1:
+            raise UsageError("--depth is at least 1")
+        if args.addresses and args.view != "top-down":
+            raise UsageError("--addresses goes with --view top-down")
+        with open_database(args.database) as db:
+            metric = db.metrics.number(args.metric) if args.metric else default_metric(db)
+            share = args.percent / 100
+            view = make_view(
+                db,
+                args.view,
+                metric=metric,
+                share=share,
+                depth=args.depth,
+                addresses=args.addresses,
+            )
+            outline = Outline(view, metric, share=share, depth=args.depth)
+            facts = gather_facts(db)
+            if args.json:
+                for part in joined(json_parts(db, facts, outline)):
+                    sys.stdout.write(part)
+            else:
+                _print_text(db, facts, outline, args.width)
+        return 0
+
+
+def default_metric(db: Database) -> int:
+    """The first measured quantity; samples where there is none."""
+    return min(1, len(db.metrics.names) - 1)
+
+
+def _print_text(db: Database, facts: Facts, outline: Outline, width: int | None) -> None:
+    on_terminal = sys.stdout.isatty()
+    if width is None:
+        width = shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH
+    for line in facts.as_text():
+        print(line)
+    print()
+    console = Console(width=width, soft_wrap=True) if on_terminal else None
+
+    def plain(row: tuple[float, str, str, str]) -> str:
+        return "".join(row[1:]).rstrip() + "\n"
+
+    rows = text_lines(db, outline, width)
+    if console is not None:
+        for _, row in zip(range(_STYLED_ROWS), rows, strict=False):
+            console.print(_styled(row), highlight=False)
+    for part in joined(map(plain, rows)):
+        sys.stdout.write(part)
+    if outline.omitted:
+        print(f"({outline.omitted:,} contexts below the cut-off are not shown)")
+
+
+def _styled(row: tuple[float, str, str, str]) -> Text:
+    cost, figures, lines, name = row
+    if cost < 0:
+        return Text(figures + lines + name, style="bold")
+    style = "bold red" if cost >= 0.5 else "bold" if cost >= 0.1 else ""
+    return Text.assemble(figures, (lines, "dim"), (name, style))

@@ -1,0 +1,73 @@
+/* The kernel's unwind step, compiled for user space: walks saved stacks. */
+#include <stdint.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int16_t s16;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+
+#include "stack/rules.h"
+#include "stack/table.h"
+
+static struct block *blocks;
+static u32 block_count;
+static struct rule *rules;
+static u32 rule_count;
+static const u8 *stack;
+static u64 stack_start, stack_size;
+
+static struct block *block_at(u32 address)
+{
+	u32 block = address >> BLOCK_SHIFT;
+	return block < block_count ? &blocks[block] : 0;
+}
+
+static int read_stack(void *to, u64 size, u64 from)
+{
+	if (from < stack_start || from - stack_start > stack_size ||
+	    stack_size - (from - stack_start) < size)
+		return -14;
+	memcpy(to, stack + (from - stack_start), size);
+	return 0;
+}
+
+#define BLOCK_AT(address) block_at(address)
+#define RULE_AT(index) ((u32)(index) < rule_count ? &rules[index] : 0)
+#define READ_USER(to, size, from) read_stack(to, size, from)
+
+#include "stack/unwind.h"
+
+/* Walks one stack; returns the number of frames, innermost first in frames[]. */
+u32 replay(void *words, u32 word_blocks, void *rule_rows, u32 rule_rows_count, u32 space_address,
+	   u32 space_count, const u64 *registers, u64 start, const u8 *bytes, u64 size,
+	   u64 *frames, u32 *ending)
+{
+	static struct walk w;
+
+	blocks = words;
+	block_count = word_blocks;
+	rules = rule_rows;
+	rule_count = rule_rows_count;
+	stack = bytes;
+	stack_start = start;
+	stack_size = size;
+	memset(&w, 0, sizeof w);
+	memcpy(&w.regs, registers, sizeof w.regs);
+	w.ip = w.regs.ip;
+	w.sp = w.regs.sp;
+	w.bp = w.regs.bp;
+	w.space.address = space_address;
+	w.space.count = space_count;
+	while (!unwind_step(&w))
+		;
+	*ending = w.ending;
+	memcpy(frames, w.frame, w.frames * sizeof(u64));
+	return w.frames;
+}

@@ -1,0 +1,118 @@
+"""Saved stacks, walked by the kernel's own unwind step compiled for user space."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.tables import MAPPING, ArrayMemory, Tables
+from hpcd.daemon.modules import Rules
+from hpcd.daemon.unwind.rules import RULE_DTYPE
+from hpcd.model.ending import Ending
+
+ROOT = Path(__file__).parents[2]
+MAX_FRAMES = 1152
+
+
+@dataclass
+class SavedStack:
+    """One stopped thread: registers, stack memory, mappings, tables, and its true frames.
+
+    ``registers`` uint64[21] in the order of struct registers; ``mappings`` MAPPING rows whose
+    ``dir`` is an index into ``tables``; ``frames`` uint64[n] the program counters an independent
+    unwinder found, innermost first.
+    """
+
+    name: str
+    registers: npt.NDArray[np.uint64]
+    stack_start: int
+    stack: bytes
+    mappings: npt.NDArray[np.void]
+    tables: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16], npt.NDArray[np.void], int]]
+    frames: npt.NDArray[np.uint64]
+
+    def save(self, path: Path) -> None:
+        """Write an .npz file."""
+        columns: dict[str, npt.NDArray[np.generic]] = {
+            "registers": self.registers,
+            "stack_start": np.array([self.stack_start], np.uint64),
+            "stack": np.frombuffer(self.stack, np.uint8),
+            "mappings": self.mappings,
+            "frames": self.frames,
+            "pages": np.array([table[3] for table in self.tables], np.uint32),
+        }
+        for i, (pc, rule, rules, _) in enumerate(self.tables):
+            columns |= {f"pc{i}": pc, f"rule{i}": rule, f"rules{i}": rules}
+        np.savez_compressed(path, **columns)
+
+    @classmethod
+    def load(cls, path: Path) -> SavedStack:
+        """Read what :meth:`save` wrote."""
+        with np.load(path) as file:
+            tables = [
+                (file[f"pc{i}"], file[f"rule{i}"], file[f"rules{i}"], int(pages))
+                for i, pages in enumerate(file["pages"])
+            ]
+            return cls(
+                path.stem,
+                file["registers"],
+                int(file["stack_start"][0]),
+                file["stack"].tobytes(),
+                file["mappings"],
+                tables,
+                file["frames"],
+            )
+
+
+class Replay:
+    """The compiled walker."""
+
+    def __init__(self, directory: Path) -> None:
+        library = directory / "replay.so"
+        subprocess.run(
+            ["gcc", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
+             "-Wno-unknown-pragmas", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
+             f"-I{ROOT / 'bpf'}", "-o", str(library), str(Path(__file__).with_name("replay.c"))],
+            check=True,
+        )  # fmt: skip
+        self._walk = ctypes.CDLL(str(library)).replay
+
+    def walk(self, saved: SavedStack) -> tuple[npt.NDArray[np.uint64], Ending]:
+        """(frames as :mod:`hpcd.model.frame` has them, innermost first; how the path ended)."""
+        memory = ArrayMemory()
+        tables = Tables(memory)
+        interned = Rules()
+        placed = []
+        for pc, rule, rules, pages in saved.tables:
+            numbers = interned.intern(rules)[rule]
+            placed.append(tables.add_module(pc, numbers, pages).directory)
+        mappings = saved.mappings.astype(MAPPING)
+        mappings["dir"] = [placed[i] for i in mappings["dir"]]
+        space = tables.add_space(mappings)
+        rows: list[npt.NDArray[np.void]] = []
+        interned.store(lambda _, each: rows.append(each))
+        rule_rows = np.concatenate(rows).astype(RULE_DTYPE)
+        frames = np.zeros(MAX_FRAMES, np.uint64)
+        ending = ctypes.c_uint32()
+        stack = np.frombuffer(saved.stack, np.uint8)
+        registers = np.ascontiguousarray(saved.registers, np.uint64)
+        count = self._walk(
+            ctypes.c_void_p(memory.words.ctypes.data),
+            len(memory.words) // 1024,
+            ctypes.c_void_p(rule_rows.ctypes.data),
+            len(rule_rows),
+            space.start * 1024,
+            space.count,
+            ctypes.c_void_p(registers.ctypes.data),
+            ctypes.c_uint64(saved.stack_start),
+            ctypes.c_void_p(stack.ctypes.data),
+            ctypes.c_uint64(len(stack)),
+            ctypes.c_void_p(frames.ctypes.data),
+            ctypes.byref(ending),
+        )
+        return frames[:count], Ending(ending.value)

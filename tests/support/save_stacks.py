@@ -1,0 +1,173 @@
+"""Makes the saved stacks in tests/data/stacks from real programs.
+
+    python tests/support/save_stacks.py [NAME ...]
+
+Each program is stopped by gdb at a few moments; registers, stack memory and gdb's own backtrace
+are saved with just the unwind rows the backtrace touches. Needs gdb, and ptrace permission.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from hpcd.bpf.tables import MAPPING, PAGE_BITS
+from hpcd.daemon.modules import Modules, _pages
+from hpcd.daemon.processes import executable_regions
+from hpcd.daemon.unwind.cache import TableCache
+from hpcd.daemon.unwind.decoder import Decoder
+from hpcd.daemon.unwind.table import ModuleTable
+from tests.support.replay import ROOT, SavedStack
+
+DATA = ROOT / "tests/data/stacks"
+PROGRAMS = ROOT / "tests/programs"
+STACK_BYTES = 192 << 10
+
+# Runs inside gdb.
+SCRIPT = r"""
+import gdb, json
+gdb.execute("set pagination off")
+gdb.execute("set backtrace past-main on")
+gdb.execute("set backtrace past-entry on")
+names = "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi".split()
+threads = []
+for thread in gdb.selected_inferior().threads():
+    thread.switch()
+    frame = gdb.newest_frame()
+    value = lambda name: int(frame.read_register(name)) & (2**64 - 1)
+    registers = [value(name) for name in names]
+    sp = value("rsp")
+    registers += [2**64 - 1, value("rip"), 0x33, 0, sp, 0x2b]
+    pcs = []
+    each = frame
+    while each is not None and len(pcs) < 1100:
+        if each.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
+            pcs.append(each.pc())
+        each = each.older()
+    low, size, stack = sp - 256, STACK_BYTES, b""
+    while size >= 4096:
+        try:
+            stack = bytes(gdb.selected_inferior().read_memory(low, size)); break
+        except gdb.MemoryError:
+            size -= 4096
+    threads.append({"registers": registers, "pcs": pcs, "low": low, "stack": stack.hex()})
+open(OUTPUT, "w").write(json.dumps(threads))
+"""
+
+
+def stop_and_look(pid: int) -> list[dict[str, object]]:
+    """What gdb sees of every thread of ``pid``."""
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "threads.json"
+        script = Path(directory) / "look.py"
+        script.write_text(f"OUTPUT={str(output)!r}\nSTACK_BYTES={STACK_BYTES}\n{SCRIPT}")
+        subprocess.run(
+            ["gdb", "-batch", "-nx", "-p", str(pid), "-x", str(script)],
+            capture_output=True,
+            check=True,
+        )
+        threads: list[dict[str, object]] = json.loads(output.read_text())
+        return threads
+
+
+def save(name: str, pid: int, thread: dict[str, object], modules: Modules) -> None:
+    """One thread as a file: only mappings and rows its frames lie in."""
+    pcs = np.array(thread["pcs"], np.uint64)
+    rows, tables, seen = [], [], {}
+    for region in executable_regions(pid):
+        inside = pcs[(pcs >= region.start) & (pcs <= region.end)]
+        known = modules.find(pid, 1, region)
+        if known is None or not len(inside):
+            continue
+        modules.wait(30)
+        table = known.future.result() if known.future else known.table
+        assert table is not None
+        for start, bias, pages, base in place(region, table):
+            if table.build_id not in seen:
+                seen[table.build_id] = len(tables)
+                tables.append(cut(table, inside - np.uint64(bias & (1 << 64) - 1)))
+            rows.append((start, bias & (1 << 64) - 1, pages, base, seen[table.build_id], known.module.id))
+    SavedStack(
+        name,
+        np.array(thread["registers"], np.uint64),
+        int(str(thread["low"])),
+        bytes.fromhex(str(thread["stack"])),
+        np.array(rows, dtype=MAPPING),
+        tables,
+        pcs,
+    ).save(DATA / f"{name}.npz")
+
+
+def place(region, table: ModuleTable):  # type: ignore[no-untyped-def]
+    """(start, bias, pages, base) of the table's segments in ``region``."""
+    for segment in table.segments:
+        low = max(region.offset, segment.offset & ~4095)
+        high = min(region.offset + region.end - region.start,
+                   segment.offset + segment.filesz + 4095 & ~4095)  # fmt: skip
+        if segment.executable and low < high:
+            start = region.start + low - region.offset
+            yield start, start - low + segment.offset - segment.vaddr, (high - low) >> 12, \
+                table.base >> 12  # fmt: skip
+
+
+def cut(table: ModuleTable, vaddrs):  # type: ignore[no-untyped-def]
+    """The rows of the KiB pages ``vaddrs`` lie in (and each page's opening row)."""
+    pages = np.unique((vaddrs - np.uint64(table.base) - np.uint64(1)) >> np.uint64(PAGE_BITS))
+    pages = np.unique(np.concatenate([pages, pages + np.uint64(1)])).astype(np.int64)
+    keep = np.isin(table.pc >> PAGE_BITS, pages)
+    opening = np.searchsorted(table.pc, pages << PAGE_BITS, "right") - 1
+    keep[opening[opening >= 0]] = True
+    used, rule = np.unique(table.rule[keep], return_inverse=True)
+    return table.pc[keep], rule.astype(np.uint16), table.rules[used], _pages(table)
+
+
+def programs() -> dict[str, tuple[list[str], int]]:
+    """Name → (command, how often to stop it)."""
+    build = Path(tempfile.mkdtemp())
+    for source in ("paths.c", "deep.c"):
+        subprocess.run(["gcc", "-O2", "-fomit-frame-pointer", "-pthread", "-o",
+                        str(build / Path(source).stem), str(PROGRAMS / source)], check=True)  # fmt: skip
+    subprocess.run(["g++", "-O2", "-fomit-frame-pointer", "-o", str(build / "templates"),
+                    str(PROGRAMS / "templates.cpp")], check=True)  # fmt: skip
+    numpy = "import numpy as n\na=n.random.rand(300,300)\nwhile 1: n.linalg.svd(a@a); sorted(range(9999))"
+    return {
+        "paths": ([str(build / "paths"), "30", "1"], 12),
+        "deep": ([str(build / "deep"), "30"], 2),
+        "templates": ([str(build / "templates"), "30"], 4),
+        "python-numpy": (["/usr/bin/python3", "-c", numpy], 6),
+        "xz": (["sh", "-c", "exec xz -T2 -9 < /dev/urandom > /dev/null"], 2),
+    }
+
+
+def main() -> None:
+    """Make the files named on the command line, or all."""
+    DATA.mkdir(parents=True, exist_ok=True)
+    wanted = sys.argv[1:]
+    for name, (command, stops) in programs().items():
+        if wanted and name not in wanted:
+            continue
+        modules = Modules(Decoder(TableCache(Path(tempfile.mkdtemp()))), lambda module: None)
+        process = subprocess.Popen(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+        try:
+            for stop in range(stops):
+                time.sleep(0.7)
+                for number, thread in enumerate(stop_and_look(process.pid)):
+                    save(f"{name}-{stop}-{number}", process.pid, thread, modules)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            modules.close()
+
+
+if __name__ == "__main__":
+    main()
