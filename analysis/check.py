@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis import layout
 from hpcd.analysis.database import Database
 from hpcd.analysis.schema import read_rows
-
 from hpcd.errors import FormatError
 from hpcd.measurement.check import Finding
 from hpcd.model.cct import CCT

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis import grid, layout
 from hpcd.analysis.columns import open_column
 from hpcd.analysis.lines import LineColumns, Lines
 from hpcd.analysis.metrics import Metrics
 from hpcd.analysis.schema import connect, read_rows
 from hpcd.analysis.trace import Records, TraceColumns
-
 from hpcd.errors import FormatError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -41,8 +42,14 @@ def local_executor(workers: int | None = None) -> Executor:
     count = workers or len(os.sched_getaffinity(0))
     if count <= 1:
         return InlineExecutor()
-    # Forking a process with threads (the progress display) can deadlock the child.
-    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("forkserver"))
+    # Forking a process with threads (the progress display) can deadlock the child. Ctrl-C reaches
+    # the workers too: they end silently, and the merge says so once.
+    return ProcessPoolExecutor(
+        count,
+        mp_context=multiprocessing.get_context("forkserver"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def run_all(

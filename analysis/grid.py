@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis.lines import LineColumns
 from hpcd.analysis.trace import TraceColumns
-
 from hpcd.errors import UsageError
 from hpcd.model.cct import NO_NODE
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from hpcd.analysis.columns import storage_error
-
 from hpcd.errors import FormatError, NotFoundError
 
 FORMAT = "hpcd-database"

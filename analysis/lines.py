@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis.columns import open_column, save_column
 from hpcd.analysis.scan import Scan
-
 from hpcd.model.identity import Process, Thread
 
 NO_RANK = -1

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis import layout
 from hpcd.analysis.columns import save_column, storage_error
 from hpcd.analysis.engine import local_executor, run_all
@@ -44,8 +45,7 @@ from hpcd.analysis.sparse import Cells, add_cells
 from hpcd.analysis.tables import Contents, Timeline
 from hpcd.analysis.trace import create_trace
 from hpcd.analysis.union import union
-
-from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError
+from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 
@@ -98,6 +98,8 @@ def merge(
     Raises :class:`StorageError` when ``out`` exists (unless ``force``: then a database there is
     replaced at the end) or cannot be written, :class:`FormatError` when nothing is left to merge.
     """
+    if not paths:
+        raise UsageError("nothing to merge")
     _check_output(out, force=force)
     report = progress or (lambda stage, done, total: None)
     try:
@@ -194,12 +196,13 @@ class _Merge:
         tasks = [(path, self._work / f"scan-{number}") for number, path in enumerate(paths)]
         found: list[tuple[int, Scan]] = []
         refused: list[tuple[int, str]] = []
+        errors: list[HpcdError] = []
         for done, (number, future) in enumerate(run_all(self._executor, _scan_task, tasks), 1):
             try:
                 found.append((number, future.result()))
             except (FormatError, NotFoundError) as error:
                 refused.append((number, str(error)))
-                self._single_error = error
+                errors.append(error)
             self._progress("scan", done, len(tasks))
         found.sort(key=lambda item: _measurement_key(item[1]))
         scans: list[Scan] = []
@@ -211,12 +214,10 @@ class _Merge:
         self._result.refused = [(str(paths[number]), why) for number, why in sorted(refused)]
         if not scans:
             if len(refused) == 1:
-                raise self._single_error
+                raise errors[0]
             raise FormatError(
-                f"nothing to merge: none of {len(paths)} inputs is a measurement; the first: "
-                + refused[0][1]
-                if refused
-                else "nothing to merge"
+                f"none of {len(paths)} inputs is a measurement: "
+                + "; ".join(str(error) for error in errors)
             )
         for each in scans:
             self._result.damaged += [(str(each.path), what) for what in each.damage]
@@ -329,7 +330,10 @@ class _Leaf:
 
 
 def _scan_task(task: tuple[Path, Path]) -> Scan:
-    return scan(*task)
+    try:
+        return scan(*task)
+    except OSError as error:
+        raise NotFoundError(f"{task[0]}: {error.strerror or error}") from None
 
 
 def _unite_task(task: tuple[Sequence[_Leaf], Path]) -> None:
@@ -377,7 +381,7 @@ def _unite_events(scans: Sequence[Scan]) -> tuple[list[Event], list[U16]]:
         events.append(Event(len(events), "unknown", "", 0.0, ""))
     maps = []
     for each in scans:
-        codes = max([*each.events, *each.events_used], default=0)
+        codes = max([*each.events, *each.events_used], default=0)  # at most 16 bits, as scanned
         table = np.full(codes + 1, max(len(events) - 1, 0), np.uint16)
         for e in each.events.values():
             table[e.id] = ids[e.metric, e.name, e.unit, e.scale, e.frequency]
@@ -443,18 +447,26 @@ def _check_output(out: Path, *, force: bool) -> None:
 def _put_in_place(made: Path, out: Path) -> None:
     """Make the finished database appear under its name, at once."""
     try:
-        # mkdtemp made its parent private; the database follows the user's umask like any file.
-        umask = os.umask(0)
-        os.umask(umask)
-        made.chmod(0o777 & ~umask)
+        # As private as the measurements: command lines and paths are in it.
+        made.chmod(0o700)
         for path in made.rglob("*"):
             with path.open("rb") if path.is_file() else contextlib.nullcontext() as file:
                 if file is not None:
                     os.fsync(file.fileno())
+        retired = made.parent / "replaced"
         if out.exists():
-            retired = made.parent / "replaced"
             out.rename(retired)
-        made.rename(out)
+        try:
+            made.rename(out)
+        except OSError:
+            if retired.exists():
+                retired.rename(out)
+            raise
+        folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise storage_error(out, error) from None
 

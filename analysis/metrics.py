@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis.columns import open_column, save_column
 from hpcd.analysis.sparse import Cells, sum_by
-
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event

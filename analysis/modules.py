@@ -72,11 +72,14 @@ def unite_modules(
     sources: dict[ModuleKey, list[tuple[int, int]]] = {}
     for number, (table, node, identity) in enumerate(zip(tables, nodes, ids, strict=True)):
         for module in table.values():
-            key = module_key(module, node, identity)
-            sources.setdefault(key, []).append((number, module.id))
+            if 0 < module.id <= frame.MODULE_MAX:
+                key = module_key(module, node, identity)
+                sources.setdefault(key, []).append((number, module.id))
     if len(sources) > frame.MODULE_MAX:
         raise FormatError(f"{len(sources)} load modules, at most {frame.MODULE_MAX} are possible")
-    maps = [np.zeros(max(table, default=0) + 1, np.uint32) for table in tables]
+    # Frames cannot name larger ids, whatever a damaged table says.
+    sizes = [min(max(table, default=0), frame.MODULE_MAX) + 1 for table in tables]
+    maps = [np.zeros(size, np.uint32) for size in sizes]
     modules = []
     for number, key in enumerate(sorted(sources), start=1):
         members = sorted(sources[key])

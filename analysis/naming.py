@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis.engine import run_all
 from hpcd.analysis.modules import CanonicalModule
 from hpcd.analysis.symbols import Procedure, SymbolTask, symbolize
-
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.ending import Ending

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis.columns import ColumnWriter, storage_error
 from hpcd.analysis.modules import translate
 from hpcd.analysis.scan import load_tree
 from hpcd.analysis.sparse import CellSum
 from hpcd.analysis.union import locate
-
+from hpcd.errors import FormatError
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import open_measurement
 
@@ -68,6 +69,8 @@ def relabel(task: RelabelTask) -> int:
         output = _Output(task, stack)
         for batch in _batches(islice(measurement.record_chunks(), task.chunks)):
             output.put(_join(batch), node_map)
+        if output.written != int(task.counts.sum()):
+            raise _changed(task.path)
         output.sort_unsorted()
     sums = output.sums.result()
     try:
@@ -83,6 +86,10 @@ def relabel(task: RelabelTask) -> int:
     except OSError as error:
         raise storage_error(task.cells, error) from None
     return output.written
+
+
+def _changed(path: Path) -> FormatError:
+    return FormatError(f"{path}: changed while it was being merged")
 
 
 class _Output:
@@ -121,7 +128,7 @@ class _Output:
         self._check_order(at, part.start, time)
         room = self._end[at] - self._next[at]
         if bool((np.diff(part.start) > room).any()):
-            raise AssertionError("the measurement grew between two passes over the same chunks")
+            raise _changed(task.path)
         rows = self._next[at].tolist()
         bounds = part.start.tolist()
         for name, column in self._columns.items():

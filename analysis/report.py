@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis.database import Database
 from hpcd.analysis.metrics import SAMPLES
 from hpcd.analysis.naming import marker_name
 from hpcd.analysis.views import View
-
 from hpcd.model import frame
 from hpcd.model.ending import Ending
 

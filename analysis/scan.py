@@ -6,15 +6,16 @@ go to files of the merge's work directory and only their place travels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from hpcd.analysis.columns import storage_error
 
+from hpcd.analysis.columns import storage_error
+from hpcd.analysis.union import DEPTH_LIMIT
 from hpcd.errors import FormatError
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.cct import CCT
@@ -23,7 +24,12 @@ from hpcd.model.identity import Event, Module, Node, Process, Thread
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
-SymbolRows = Sequence[tuple[int, int, str]]
+# 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
+_MONOTONIC_LIMIT = 1 << 60
+_REALTIME_LIMIT = 1 << 62
+_RANK_LIMIT = (1 << 31) - 1
+
+_Row = TypeVar("_Row", Node, Event, Process, Thread, Module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +83,15 @@ class Scan:
 def scan(path: Path, work: Path) -> Scan:
     """Read ``path`` once; leave its tree and symbols in the directory ``work``.
 
-    Raises :class:`FormatError` or :class:`NotFoundError` when it is no measurement.
+    Raises :class:`FormatError` or :class:`NotFoundError` when it is no measurement, or says what
+    cannot be: what gets past here is in range.
     """
     with open_measurement(path) as measurement:
         extent = _Extent(measurement)
         measurement.cct.validate(str(path))
+        if int(measurement.cct.depth().max()) >= DEPTH_LIMIT:
+            raise FormatError(f"{path}: calling context tree is deeper than {DEPTH_LIMIT} frames")
+        clock_pairs = _checked_clock(measurement, path)
         tree = work / "tree.npz"
         try:
             work.mkdir()
@@ -92,17 +102,19 @@ def scan(path: Path, work: Path) -> Scan:
         if measurement.id is None:
             raise FormatError(f"{path}: nothing readable")
         lines, counts, first, last = extent.by_line(measurement.threads)
+        if len(first) and not 0 <= int(first.min()) <= int(last.max()) < _MONOTONIC_LIMIT:
+            raise FormatError(f"{path}: record times are out of range")
         return Scan(
             path=path,
             id=measurement.id,
-            node=measurement.node,
+            node=_bounded(measurement.node),
             options=measurement.options,
-            events=measurement.events,
-            processes=measurement.processes,
-            threads=measurement.threads,
-            modules=measurement.modules,
+            events={n: _bounded(e) for n, e in measurement.events.items() if n < 1 << 16},
+            processes={n: _bounded(p) for n, p in measurement.processes.items()},
+            threads={n: _bounded(t) for n, t in measurement.threads.items()},
+            modules={n: _bounded(m) for n, m in measurement.modules.items()},
             symbols=symbols,
-            clock_pairs=measurement.clock_pairs,
+            clock_pairs=clock_pairs,
             summary=measurement.summary,
             closed=measurement.closed,
             damage=tuple(measurement.damage),
@@ -117,6 +129,33 @@ def scan(path: Path, work: Path) -> Scan:
             value_max=extent.value_max,
             value_min=extent.value_min,
         )
+
+
+def _checked_clock(measurement: Measurement, path: Path) -> I64:
+    try:
+        pairs = measurement.clock_pairs
+    except OverflowError:
+        pairs = np.full((1, 2), -1)
+    if len(pairs) and not (
+        int(pairs.min()) >= 0
+        and int(pairs[:, 0].max()) < _MONOTONIC_LIMIT
+        and int(pairs[:, 1].max()) < _REALTIME_LIMIT
+    ):
+        raise FormatError(f"{path}: clock readings are out of range")
+    return pairs
+
+
+def _bounded(row: _Row) -> _Row:
+    """``row`` with its numbers cut to what columns and SQLite hold; JSON knows no bounds."""
+    changes: dict[str, Any] = {}
+    for each in fields(row):
+        value = getattr(row, each.name)
+        limit = _RANK_LIMIT if each.name in ("rank", "size") else _MONOTONIC_LIMIT
+        if isinstance(value, int) and not -limit < value < limit:
+            changes[each.name] = max(-limit, min(value, limit))
+        elif isinstance(value, float) and not math.isfinite(value):
+            changes[each.name] = 0.0
+    return replace(row, **changes) if changes else row
 
 
 class _Extent:

@@ -21,11 +21,11 @@ from pathlib import Path
 import cxxfilt
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis import symboltable
 from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.scan import load_symbols
 from hpcd.analysis.symboltable import Symbol, SymbolTable
-
 from hpcd.errors import FormatError
 from hpcd.model.frame import OFFSET_MASK
 from hpcd.model.identity import ModuleKind

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from hpcd.analysis.elf import AARCH64, RELOCATION, SYMBOL, X86_64, ElfFile, Section, string_at
 
+from hpcd.analysis.elf import AARCH64, RELOCATION, SYMBOL, X86_64, ElfFile, Section, string_at
 from hpcd.errors import FormatError
 
 I64 = npt.NDArray[np.int64]

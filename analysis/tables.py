@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis import layout
 from hpcd.analysis.clock import offsets_by_boot
 from hpcd.analysis.lines import LineColumns, LineOrder, unknown_thread
@@ -16,7 +18,6 @@ from hpcd.analysis.metrics import metric_table
 from hpcd.analysis.modules import CanonicalModule
 from hpcd.analysis.naming import NamedTree
 from hpcd.analysis.scan import Scan
-
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 
@@ -147,9 +148,13 @@ def _host(each: Scan) -> tuple[str, str, str, str, int]:
     return (node.hostname, node.boot_id, node.kernel, node.machine, node.cpus)
 
 
+# Names come from what was measured: none may steer a terminal they are printed on.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
 def text(value: str) -> str:
-    """``value`` as SQLite takes it: file names may hold bytes that are no characters."""
-    return value.encode("utf-8", "replace").decode()
+    """``value`` without control characters, nor bytes of file names that are no characters."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
 
 
 def dumps(value: object) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from hpcd.analysis.columns import create_column, open_column
 
+from hpcd.analysis.columns import create_column, open_column
 from hpcd.model.cct import NO_NODE
 
 I64 = npt.NDArray[np.int64]

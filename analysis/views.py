@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.analysis.database import Database
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.union import collapse
-
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 

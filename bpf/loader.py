@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from hpcd.bpf.headers import kernel_headers
-
 from hpcd.errors import PlatformError
 
 _SOURCES = Path(__file__).parent

@@ -9,6 +9,7 @@ import struct
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.bpf import syscalls
 
 HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY = 1, 2, 3, 6

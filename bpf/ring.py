@@ -12,17 +12,21 @@ interpreter's own work between the two loads makes a reorder implausible but not
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from hpcd.bpf.maps import RINGBUF, Map
 
+from hpcd.bpf.maps import RINGBUF, Map
 from hpcd.errors import PlatformError
 
 _BUSY = 1 << 31
 _DISCARD = 1 << 30
 _HEADER = 8
+# Turns of waiting for a writer; each is at least a system call, so that even a CPU taken away by a
+# hypervisor for milliseconds is waited for, and a dead writer does not hang the reader.
+_PATIENCE = 100_000
 
 
 class Ring:
@@ -71,21 +75,29 @@ class Ring:
         return taken
 
     def take_any(self) -> Iterator[bytes]:
-        """All finished records of a ring with records of any size. One Python step a record."""
-        start = int(self._consumed[0])
+        """All records of a ring with records of any size. One Python step a record.
+
+        Everything reserved before the call is taken: a record another CPU is still writing is
+        waited for (it takes microseconds), because what comes after it may already be needed.
+        """
         end = int(self._produced[0])
-        at = start & self._mask
-        raw = self._data[at : at + end - start].tobytes()
-        offset = 0
-        while offset + _HEADER <= len(raw):
-            length = int.from_bytes(raw[offset : offset + 4], "little")
-            if length & _BUSY:
-                break
-            size = length & ~_DISCARD
-            if not length & _DISCARD:
-                yield raw[offset + _HEADER : offset + _HEADER + size]
-            offset += (size + _HEADER + 7) & ~7
-        self._consumed[0] = start + offset
+        patience = _PATIENCE
+        while int(self._consumed[0]) < end and patience:
+            start = int(self._consumed[0])
+            at = start & self._mask
+            raw = self._data[at : at + end - start].tobytes()
+            offset = 0
+            while offset + _HEADER <= len(raw):
+                length = int.from_bytes(raw[offset : offset + 4], "little")
+                if length & _BUSY:
+                    patience -= 1
+                    os.sched_yield()
+                    break
+                size = length & ~_DISCARD
+                if not length & _DISCARD:
+                    yield raw[offset + _HEADER : offset + _HEADER + size]
+                offset += (size + _HEADER + 7) & ~7
+            self._consumed[0] = start + offset
 
     def close(self) -> None:
         """Unmap and drop the map."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.bpf import maps, syscalls
 from hpcd.bpf.btf import task_offsets
 from hpcd.bpf.loader import Programs
 from hpcd.bpf.records import CACHE_SET_BITS, COUNTERS, SAMPLE
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.tables import MAX_RULES, KernelMemory
-
 from hpcd.errors import TargetError
 
 # 100,000 samples: a second of 100 CPUs at 997 Hz, should the reader be held up.

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from hpcd.bpf.maps import ARRAY, ARRAY_OF_MAPS, Map
 
+from hpcd.bpf.maps import ARRAY, ARRAY_OF_MAPS, Map
 from hpcd.errors import PlatformError
 
 BLOCK_WORDS = 1024

@@ -11,6 +11,7 @@ from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.bpf.records import (
     CACHE_SET_BITS,
     EVENT_HEADER,
@@ -24,7 +25,6 @@ from hpcd.daemon.cct import CCTBuilder
 from hpcd.daemon.kernel_symbols import KernelSymbols, kernel_build_id
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.targets import Targets
-
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
 from hpcd.model.ending import Ending
@@ -32,10 +32,6 @@ from hpcd.model.identity import Thread
 
 U64 = npt.NDArray[np.uint64]
 
-# Generations of a cache slot told apart within one round. A slot replaced more often than that
-# between two rounds makes its older samples "forgotten": counted, never attributed wrongly.
-_PLANE_BITS = 2
-_PLANES = 1 << _PLANE_BITS
 _SLOTS = 1 << SLOT_BITS
 _SLOT_MASK = np.uint32(_SLOTS - 1)
 _WHOLE = (Ending.COMPLETE, Ending.KERNEL_ONLY)
@@ -66,8 +62,12 @@ class Collector:
         self._period = np.uint64(period_ns)
         self.cct = CCTBuilder()
         self._written_nodes = 1
-        self._node = np.zeros((cpus, _PLANES, _SLOTS), dtype=np.uint32)
-        self._generation = np.zeros((cpus, _PLANES, _SLOTS), dtype=np.uint16)
+        # What each slot of each CPU's stack cache held at the end of the last round, and the
+        # stacks announced in the last round and in this one. A sample's stack is among them: it
+        # was in the cache when the sample was taken, which is after the samples of the last round.
+        self._node = np.zeros((cpus, _SLOTS), dtype=np.uint32)
+        self._generation = np.zeros((cpus, _SLOTS), dtype=np.uint16)
+        self._last = _Announced()
         self._line: dict[int, int] = {}
         self._threads: dict[int, Thread] = {}
         self._lines = 0
@@ -89,10 +89,12 @@ class Collector:
                 stacks.append(raw)
             else:
                 self._lifecycle(kind, np.frombuffer(raw, THREAD_EVENT, 1)[0])
-        if stacks:
-            self._add_stacks(stacks)
+        announced = self._add_stacks(stacks) if stacks else _Announced()
         if len(samples):
-            self._record(samples)
+            self._record(samples, announced)
+        self._node[announced.cpu, announced.slot] = announced.node
+        self._generation[announced.cpu, announced.slot] = announced.generation
+        self._last = announced
         for pid in self.refresh:
             self._targets.refresh(pid)
         self.refresh.clear()
@@ -147,7 +149,7 @@ class Collector:
 
     # --- stacks ---
 
-    def _add_stacks(self, raw: list[bytes]) -> None:
+    def _add_stacks(self, raw: list[bytes]) -> _Announced:
         size = STACK_EVENT.itemsize
         head = np.frombuffer(b"".join(each[:size] for each in raw), STACK_EVENT)
         body = np.frombuffer(b"".join(each[size:] for each in raw), np.uint64)
@@ -169,11 +171,7 @@ class Collector:
         framed[np.repeat(place + marked, count) + within] = path
         framed[place[~whole]] = np.uint64(frames.MARKER) | head["ending"][~whole]
 
-        leaf = self.cct.insert(framed, lengths)
-        generation = head["stack"] >> np.uint32(SLOT_BITS)
-        at = (head["cpu"], generation & np.uint32(_PLANES - 1), head["stack"] & _SLOT_MASK)
-        self._node[at] = leaf
-        self._generation[at] = generation
+        return _Announced(head["cpu"], head["stack"], self.cct.insert(framed, lengths))
 
     def _stored_frames(self, body: U64, within: npt.NDArray[np.int64]) -> U64:
         """Ring frames as measurement frames: kernel addresses become module frames."""
@@ -211,18 +209,22 @@ class Collector:
 
     # --- samples ---
 
-    def _record(self, samples: npt.NDArray[np.void]) -> None:
-        generation = samples["stack"] >> np.uint32(SLOT_BITS)
-        at = (
-            samples["cpu"],
-            generation & np.uint32(_PLANES - 1),
-            samples["stack"] & _SLOT_MASK,
-        )
-        node = self._node[at]
-        known = self._generation[at] == generation
+    def _record(self, samples: npt.NDArray[np.void], announced: _Announced) -> None:
+        cpu, stack = samples["cpu"], samples["stack"]
+        slot = stack & _SLOT_MASK
+        node = self._node[cpu, slot]
+        known = self._generation[cpu, slot] == stack >> np.uint32(SLOT_BITS)
         if not known.all():
-            self.dropped["stack forgotten"] += int((~known).sum())
-            samples, node = samples[known], node[known]
+            rest = np.flatnonzero(~known)
+            for each in (announced, self._last):
+                found, at = each.find(cpu[rest], stack[rest])
+                node[rest[found]] = each.node[at[found]]
+                rest = rest[~found]
+            if len(rest):  # cannot happen; if it does it is counted, not attributed to another
+                self.dropped["stack forgotten"] += len(rest)
+                keep = np.ones(len(samples), bool)
+                keep[rest] = False
+                samples, node = samples[keep], node[keep]
         numbers, place = np.unique(samples["thread"], return_inverse=True)
         line = np.array([self._line[number] for number in numbers.tolist()], dtype=np.uint32)[place]
         value = samples["value"]
@@ -243,6 +245,40 @@ class Collector:
             fresh = slice(self._written_nodes, self.cct.count)
             self._writer.add_nodes(self.cct.parent[fresh], self.cct.frame[fresh])
             self._written_nodes = self.cct.count
+
+
+class _Announced:
+    """Stacks announced in one round: which cache slot each took, and the CCT node it is."""
+
+    def __init__(
+        self,
+        cpu: npt.NDArray[np.uint16] | None = None,
+        stack: npt.NDArray[np.uint32] | None = None,
+        node: npt.NDArray[np.uint32] | None = None,
+    ) -> None:
+        empty = np.zeros(0, np.uint32)
+        self.cpu = empty if cpu is None else cpu
+        stack = empty if stack is None else stack
+        self.node = empty if node is None else node
+        self.slot = stack & _SLOT_MASK
+        self.generation = stack >> np.uint32(SLOT_BITS)
+        keys = _key(self.cpu, stack)
+        self._order = np.argsort(keys)
+        self._keys = keys[self._order]
+
+    def find(
+        self, cpu: npt.NDArray[np.uint16], stack: npt.NDArray[np.uint32]
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """(whether each of these was announced, where)."""
+        if not len(self._keys):
+            return np.zeros(len(cpu), bool), np.zeros(len(cpu), np.int64)
+        keys = _key(cpu, stack)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return self._keys[at] == keys, self._order[at]
+
+
+def _key(cpu: npt.NDArray[np.unsignedinteger], stack: npt.NDArray[np.unsignedinteger]) -> U64:
+    return cpu.astype(np.uint64) << np.uint64(32) | stack
 
 
 def _text(value: bytes) -> str:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.bpf.tables import FRAME_POINTER, MAPPING, MAX_RULES, PAGE_BITS, ModuleTables, Tables
 from hpcd.daemon.processes import Region, executable_regions
 from hpcd.daemon.unwind.decoder import Decoder
 from hpcd.daemon.unwind.rules import RULE_DTYPE, CfaKind
 from hpcd.daemon.unwind.table import ModuleTable
-
 from hpcd.errors import HpcdError
 from hpcd.model.frame import MODULE_MAX, MODULE_SHIFT
 from hpcd.model.identity import Module, ModuleKind

@@ -25,7 +25,6 @@ from hpcd.daemon.kernel_symbols import KernelSymbols
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.targets import Targets
 from hpcd.daemon.unwind.decoder import Decoder
-
 from hpcd.errors import TargetError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Event, Node

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.tables import Space, Tables
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.processes import identify
-
 from hpcd.model.identity import Process
 
 

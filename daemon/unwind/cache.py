@@ -12,7 +12,6 @@ import stat
 from pathlib import Path
 
 from hpcd.daemon.unwind.table import ModuleTable, pack_table, unpack_table
-
 from hpcd.errors import FormatError
 
 _MAX_FILE = 1 << 30

@@ -8,10 +8,12 @@ for x86-64 and aarch64 for register numbers.)
 from __future__ import annotations
 
 import struct
+from array import array
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+
 from hpcd.daemon.unwind.rules import (
     END,
     NONE,
@@ -51,20 +53,32 @@ REGISTERS = {
     "aarch64": Registers(sp=31, fp=29, ra=30, bx=-1, cfa_offset=0),
 }
 
-# How a register's value in the caller is found.
-_Saved = tuple[str, int] | None  # ("off", n), ("expr", breg offset), ("undef", 0), ("odd", 0)
+# Where a register's value in the caller is: unchanged, at CFA + int, at fp + offset ("expr"),
+# nowhere ("undef"), or somewhere the walker has no form for ("odd").
+_Saved = int | tuple[str, int] | None
+_UNDEFINED: _Saved = ("undef", 0)
+_ODD: _Saved = ("odd", 0)
+
+_Expression = tuple[CfaKind, int, int]
+# What a program has said so far: CFA register, offset and expression, then where the caller's
+# fp, ra, bx and sp are. Other registers are not followed, so a state has a fixed size and costs
+# nothing to remember, whatever a hostile program says.
+_State = tuple[int, int, _Expression | None, _Saved, _Saved, _Saved, _Saved]
+
+_MAX_NESTING = 256
+_MAX_ADDRESS = 1 << 47
 
 
 @dataclass(slots=True)
 class _Cie:
     code_align: int
     data_align: int
-    return_register: int
     encoding: int
     signal: bool
     augmented: bool
-    program: bytes
     key: int
+    state: _State
+    """After the CIE's own program, which is run once."""
 
 
 @dataclass(slots=True)
@@ -87,15 +101,21 @@ class CfiDecoder:
         self._registers = REGISTERS[machine]
         self._rules = rules
         self._programs: dict[tuple[int, bytes], int] = {}
-        self._delta: list[list[int]] = []
-        self._number: list[list[int]] = []
-        self._unsupported: int | None = None
+        # Rows of all programs, one after another; a program's begin at its number in _first.
+        self._delta = array("q")
+        self._number = array("H")
+        self._first = array("q")
+        self._malformed: set[int] = set()
+        self._states: tuple[dict[_State, int], dict[_State, int]] = ({}, {})
+        self._positional = False
         self.functions = Functions()
         self._cie_keys: dict[tuple[object, ...], int] = {}
 
     def add_section(self, data: bytes, address: int, *, debug: bool = False) -> None:
         """Take in the functions of a section. A malformed one loses itself only."""
         cies: dict[int, _Cie | None] = {}
+        if debug:  # where a CIE may follow the functions that name it
+            self._collect_cies(data, address, cies)
         functions = self.functions
         unpack_u32 = struct.Struct("<I").unpack_from
         unpack_pair = struct.Struct("<iI").unpack_from
@@ -129,13 +149,14 @@ class CfiDecoder:
                 continue
             ident = int.from_bytes(data[start : start + id_size], "little")
             if ident == (0 if not debug else (1 << 8 * id_size) - 1):
-                cies[where] = None
+                if not debug:
+                    cies[where] = self._try_cie(data, where, address, debug)
                 continue
             cie_at = ident if debug else start - ident
             try:
                 cie = cies.get(cie_at)
                 if cie is None:
-                    cie = cies[cie_at] = self._cie(data, cie_at, address, debug)
+                    raise ValueError("no CIE there")
                 pos = start + id_size
                 if cie.encoding == 0x1B:  # pc-relative, signed 4 bytes: all but a few
                     pc, span = unpack_pair(data, pos)
@@ -150,12 +171,14 @@ class CfiDecoder:
                     if skip > 127:
                         skip, pos = _uleb(data, pos - 1)
                     pos += skip
-                if not span or not 0 <= pc < 1 << 47 or span > 1 << 32:
+                if not span or not 0 <= pc < _MAX_ADDRESS or span > 1 << 32:
                     continue  # the linker blanks out functions it has dropped
                 key = (cie.key, data[pos:end])
                 number = programs.get(key)
                 if number is None:
-                    number = programs[key] = self._program(cie, key[1])
+                    number = self._program(cie, key, address + pos, pc)
+                if number in self._malformed:
+                    functions.bad += 1
             except (IndexError, struct.error, ValueError, OverflowError, RecursionError):
                 functions.bad += 1
                 continue
@@ -164,6 +187,27 @@ class CfiDecoder:
             functions.program.append(number)
 
     # --- entries ---
+
+    def _collect_cies(self, data: bytes, address: int, cies: dict[int, _Cie | None]) -> None:
+        at = 0
+        while at + 12 <= len(data):
+            (length,) = struct.unpack_from("<I", data, at)
+            start, id_size = at + 4, 4
+            if length == 0xFFFFFFFF:
+                (length,) = struct.unpack_from("<Q", data, at + 4)
+                start, id_size = at + 12, 8
+            if not length or start + length > len(data):
+                return
+            if data[start : start + id_size] == b"\xff" * id_size:
+                cies[at] = self._try_cie(data, at, address, True)
+            at = start + length
+
+    def _try_cie(self, data: bytes, at: int, address: int, debug: bool) -> _Cie | None:
+        """The CIE, None when it is malformed: its functions are then lost one by one."""
+        try:
+            return self._cie(data, at, address, debug)
+        except (IndexError, struct.error, ValueError, OverflowError):
+            return None
 
     def _cie(self, data: bytes, at: int, address: int, debug: bool) -> _Cie:
         if not 0 <= at <= len(data) - 8:
@@ -207,179 +251,216 @@ class CfiDecoder:
                 elif letter == 0x4C:  # L
                     body += 1
             pos += size
-        program = data[pos:end]
-        what = (code_align, data_align, register, signal, program)
-        key = self._cie_keys.setdefault(what, len(self._cie_keys))
-        return _Cie(code_align, data_align, register, encoding, signal, augmented, program, key)
-
-    def _program(self, cie: _Cie, body: bytes) -> int:
-        """Run a program; its rows' number."""
-        try:
-            delta, rules = self._run(cie, body)
-        except (IndexError, struct.error, ValueError):
-            self.functions.bad += 1
-            delta, rules = [0], [UNSUPPORTED]
-        self._delta.append(delta)
-        self._number.append([self._rules.number(each) for each in rules])
-        return len(self._delta) - 1
-
-    def _run(self, cie: _Cie, body: bytes) -> tuple[list[int], list[Rule]]:
+        if pos > end:
+            raise ValueError("CIE ends within its augmentation")
         registers = self._registers
-        sp, fp, ra, bx = registers.sp, registers.fp, registers.ra, registers.bx
-        if cie.return_register != ra:
+        if register != registers.ra:
             raise ValueError("unusual return address register")
+        program = data[pos:end]
+        what = (code_align, data_align, encoding, signal, program)
+        key = self._cie_keys.setdefault(what, len(self._cie_keys))
+        state: _State = (registers.sp, registers.cfa_offset, None, None, None, None, None)
+        cie = _Cie(code_align, data_align, encoding, signal, augmented, key, state)
+        cie.state = self._run(cie, program, None)
+        return cie
+
+    def _program(self, cie: _Cie, key: tuple[int, bytes], address: int, pc: int) -> int:
+        """Run a function's program, found at ``address``; its rows' number."""
+        number = len(self._first)
+        mark = len(self._delta)
+        self._first.append(mark)
+        self._positional = False
+        try:
+            self._run(cie, key[1], (address, pc))
+        except (IndexError, struct.error, ValueError, OverflowError):
+            del self._delta[mark:]
+            del self._number[mark:]
+            self._delta.append(0)
+            self._number.append(self._rules.number(UNSUPPORTED))
+            self._malformed.add(number)
+        if not self._positional:
+            self._programs[key] = number
+        return number
+
+    def _run(self, cie: _Cie, program: bytes, function: tuple[int, int] | None) -> _State:
+        """Run a program, from the state its CIE leaves; the state at its end.
+
+        Rows are kept when it is a ``function``'s: (address of the program, address of the
+        function).
+        """
+        registers = self._registers
         code_align, data_align = cie.code_align, cie.data_align
-        cfa_reg, cfa_off, cfa_expr = sp, registers.cfa_offset, b""
-        saved: dict[int, _Saved] = {}
-        initial: dict[int, _Saved] = {}
-        stack: list[tuple[int, int, bytes, dict[int, _Saved]]] = []
-        delta: list[int] = []
-        rules: list[Rule] = []
+        cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = cie.state
+        slots = {registers.fp: 0, registers.ra: 1, registers.bx: 2, registers.sp: 3}
+        numbers = self._states[cie.signal]
+        stack: list[_State] = []
+        delta, number = self._delta, self._number
+        last = -1
         loc = 0
-        for program in (cie.program, body):
-            pos, size = 0, len(program)
-            if program is body:
-                initial = dict(saved)
-            while pos < size:
-                op = program[pos]
+        pos, size = 0, len(program)
+        state: _State
+        while pos < size:
+            op = program[pos]
+            pos += 1
+            high = op & 0xC0
+            if op == 0x0E:  # def_cfa_offset
+                cfa_off = program[pos]
                 pos += 1
-                high = op & 0xC0
-                advance = 0
+                if cfa_off > 127:
+                    cfa_off, pos = _uleb(program, pos - 1)
+                continue
+            if high == 0x80:
+                offset = program[pos]
+                pos += 1
+                if offset > 127:
+                    offset, pos = _uleb(program, pos - 1)
+                slot = slots.get(op & 63, -1)
+                saved: _Saved = offset * data_align
+            elif high == 0x40 or 0x01 <= op <= 0x04:
                 if high == 0x40:
                     advance = (op & 63) * code_align
-                elif high == 0x80:
-                    offset, pos = _uleb(program, pos)
-                    saved[op & 63] = ("off", offset * data_align)
-                elif high == 0xC0:
-                    _restore(saved, initial, op & 63)
-                elif op == 0x0E:  # def_cfa_offset
-                    cfa_off, pos = _uleb(program, pos)
-                elif op == 0x00 or op == 0x2D:  # nop, AARCH64_negate_ra_state
-                    pass
-                elif op == 0x02:
-                    advance = program[pos] * code_align
-                    pos += 1
-                elif op == 0x03:
-                    advance = int.from_bytes(program[pos : pos + 2], "little") * code_align
-                    pos += 2
-                elif op == 0x04:
-                    advance = int.from_bytes(program[pos : pos + 4], "little") * code_align
-                    pos += 4
-                elif op == 0x0A:
-                    if len(stack) > 256:
-                        raise ValueError("states nest too deep")
-                    stack.append((cfa_reg, cfa_off, cfa_expr, dict(saved)))
-                elif op == 0x0B:
-                    if not stack:
-                        raise ValueError("restore without remember")
-                    cfa_reg, cfa_off, cfa_expr, saved = stack.pop()
-                    saved = dict(saved)
-                elif op == 0x0C:
-                    cfa_reg, pos = _uleb(program, pos)
-                    cfa_off, pos = _uleb(program, pos)
-                    cfa_expr = b""
-                elif op == 0x0D:
-                    cfa_reg, pos = _uleb(program, pos)
-                    cfa_expr = b""
-                elif op == 0x12:  # def_cfa_sf
-                    cfa_reg, pos = _uleb(program, pos)
-                    offset, pos = _sleb(program, pos)
-                    cfa_off, cfa_expr = offset * data_align, b""
-                elif op == 0x13:
-                    offset, pos = _sleb(program, pos)
-                    cfa_off = offset * data_align
-                elif op == 0x0F:
-                    length, pos = _uleb(program, pos)
-                    cfa_expr = program[pos : pos + length]
-                    pos += length
-                elif op == 0x05:
+                elif op == 0x01:  # set_loc
+                    if function is None:
+                        raise ValueError("a CIE sets a location")
+                    self._positional = True
+                    target, pos = _pointer(program, pos, function[0], cie.encoding)
+                    advance = target - function[1] - loc
+                    if advance < 0:
+                        raise ValueError("locations go backwards")
+                else:
+                    width = 1 << (op - 2)
+                    advance = int.from_bytes(program[pos : pos + width], "little") * code_align
+                    pos += width
+                if advance and function:
+                    state = (cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp)
+                    here = numbers.get(state)
+                    if here is None:
+                        here = numbers[state] = self._rules.number(self._rule(cie, state))
+                    if here != last:
+                        delta.append(loc)
+                        number.append(here)
+                        last = here
+                    loc += advance
+                continue
+            elif high == 0xC0 or op == 0x06:
+                register = op & 63
+                if op == 0x06:
                     register, pos = _uleb(program, pos)
+                slot = slots.get(register, -1)
+                saved = cie.state[3 + slot] if slot >= 0 else None
+            elif op == 0x0A:
+                if len(stack) > _MAX_NESTING:
+                    raise ValueError("states nest too deep")
+                stack.append((cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp))
+                continue
+            elif op == 0x0B:
+                if not stack:
+                    raise ValueError("restore without remember")
+                cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = stack.pop()
+                continue
+            elif op == 0x0C:
+                cfa_reg, pos = _uleb(program, pos)
+                cfa_off, pos = _uleb(program, pos)
+                cfa_expr = None
+                continue
+            elif op == 0x0D:
+                cfa_reg, pos = _uleb(program, pos)
+                cfa_expr = None
+                continue
+            elif op == 0x12:  # def_cfa_sf
+                cfa_reg, pos = _uleb(program, pos)
+                offset, pos = _sleb(program, pos)
+                cfa_off, cfa_expr = offset * data_align, None
+                continue
+            elif op == 0x13:
+                offset, pos = _sleb(program, pos)
+                cfa_off = offset * data_align
+                continue
+            elif op == 0x0F:
+                length, pos = _uleb(program, pos)
+                cfa_expr = _cfa_expression(program[pos : pos + length], registers.sp, registers.fp)
+                pos += length
+                continue
+            elif op in (0x00, 0x2C, 0x2D):  # nop, AARCH64_negate_ra_state with and without pc
+                continue
+            elif op == 0x2E:  # GNU_args_size
+                _, pos = _uleb(program, pos)
+                continue
+            else:
+                register, pos = _uleb(program, pos)
+                slot = slots.get(register, -1)
+                if op in (0x05, 0x2F):  # offset_extended, GNU_negative_offset_extended
                     offset, pos = _uleb(program, pos)
-                    saved[register] = ("off", offset * data_align)
+                    saved = offset * (data_align if op == 0x05 else -data_align)
                 elif op == 0x11:
-                    register, pos = _uleb(program, pos)
                     offset, pos = _sleb(program, pos)
-                    saved[register] = ("off", offset * data_align)
-                elif op == 0x2F:  # GNU_negative_offset_extended
-                    register, pos = _uleb(program, pos)
-                    offset, pos = _uleb(program, pos)
-                    saved[register] = ("off", -offset * data_align)
-                elif op == 0x06:
-                    register, pos = _uleb(program, pos)
-                    _restore(saved, initial, register)
+                    saved = offset * data_align
                 elif op == 0x07:
-                    register, pos = _uleb(program, pos)
-                    saved[register] = ("undef", 0)
+                    saved = _UNDEFINED
                 elif op == 0x08:
-                    register, pos = _uleb(program, pos)
-                    saved.pop(register, None)
+                    saved = None
                 elif op == 0x09:
-                    register, pos = _uleb(program, pos)
                     other, pos = _uleb(program, pos)
-                    saved[register] = None if other == register else ("odd", 0)
+                    saved = None if other == register else _ODD
                 elif op in (0x10, 0x16):
-                    register, pos = _uleb(program, pos)
                     length, pos = _uleb(program, pos)
-                    expression = program[pos : pos + length]
+                    saved = _ODD
+                    if op == 0x10:
+                        saved = _saved_expression(program[pos : pos + length], registers.fp)
                     pos += length
-                    saved[register] = (
-                        _saved_expression(expression, fp) if op == 0x10 else ("odd", 0)
-                    )
-                elif op in (0x14, 0x15):
-                    register, pos = _uleb(program, pos)
-                    _, pos = (_uleb if op == 0x14 else _sleb)(program, pos)
-                    saved[register] = ("odd", 0)
-                elif op == 0x2E:  # GNU_args_size
-                    _, pos = _uleb(program, pos)
+                elif op in (0x14, 0x15):  # val_offset: the stack pointer's is the CFA anyway
+                    offset, pos = (_uleb if op == 0x14 else _sleb)(program, pos)
+                    saved = None if slot == 3 and not offset else _ODD
                 else:
                     raise ValueError(f"unknown call frame instruction {op:#x}")
-                if advance and program is body:
-                    delta.append(loc)
-                    rules.append(self._rule(cie, cfa_reg, cfa_off, cfa_expr, saved, sp, fp, ra, bx))
-                    loc += advance
-                if pos > size:
-                    raise ValueError("program ends within an instruction")
-        delta.append(loc)
-        rules.append(self._rule(cie, cfa_reg, cfa_off, cfa_expr, saved, sp, fp, ra, bx))
-        return delta, rules
+            if slot == 0:
+                fp = saved
+            elif slot == 1:
+                ra = saved
+            elif slot == 2:
+                bx = saved
+            elif slot == 3:
+                sp = saved
+        if pos > size or loc >= _MAX_ADDRESS:
+            raise ValueError("program ends within an instruction or beyond the address space")
+        state = (cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp)
+        if function:
+            here = numbers.get(state)
+            if here is None:
+                here = numbers[state] = self._rules.number(self._rule(cie, state))
+            if here != last:
+                delta.append(loc)
+                number.append(here)
+        return state
 
-    def _rule(
-        self,
-        cie: _Cie,
-        cfa_reg: int,
-        cfa_off: int,
-        cfa_expr: bytes,
-        saved: dict[int, _Saved],
-        sp: int,
-        fp: int,
-        ra: int,
-        bx: int,
-    ) -> Rule:
+    def _rule(self, cie: _Cie, state: _State) -> Rule:
+        registers = self._registers
+        cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = state
         if cie.signal:
             return rule(CfaKind.SIGNAL)
-        return_saved = saved.get(ra)
-        if return_saved == ("undef", 0):
+        if ra == _UNDEFINED:
             return END
+        if sp is not None:  # setcontext: the caller's stack is another one
+            return UNSUPPORTED
         ra_kind, ra_off = RaKind.AT_CFA, 0
-        if return_saved is None:
+        if isinstance(ra, int):
+            ra_off = ra
+        elif ra is None and registers is REGISTERS["aarch64"]:
             ra_kind = RaKind.IN_LINK
-            if ra == 16:
-                return UNSUPPORTED
-        elif return_saved[0] == "off":
-            ra_off = return_saved[1]
         else:
             return UNSUPPORTED
-        fp_kind, fp_off = _fp(saved.get(fp))
-        bx_saved = saved.get(bx)
-        bx_off = bx_saved[1] if bx_saved and bx_saved[0] == "off" else 0
+        fp_kind, fp_off = _fp(fp)
+        bx_off = bx if isinstance(bx, int) else 0
         if cfa_expr:
-            kind, off, reg = _cfa_expression(cfa_expr, sp, fp)
-        elif cfa_reg == sp:
+            kind, off, reg = cfa_expr
+        elif cfa_reg == registers.sp:
             kind, off, reg = CfaKind.SP, cfa_off, 0
-        elif cfa_reg == fp:
+        elif cfa_reg == registers.fp:
             kind, off, reg = CfaKind.FP, cfa_off, 0
+        elif cfa_reg < 256:
+            kind, off, reg = CfaKind.REG, cfa_off, cfa_reg
         else:
-            kind, off, reg = CfaKind.REG, cfa_off, cfa_reg & 255
+            return UNSUPPORTED
         return rule(
             kind, off, reg=reg, fp=fp_kind, fp_off=fp_off, ra=ra_kind, ra_off=ra_off, bx_off=bx_off
         )
@@ -406,14 +487,10 @@ class CfiDecoder:
         start, end, program = start[last], end[last], program[last]
         following = np.append(start[1:], np.int64(1 << 62))
 
-        lengths = np.array([len(each) for each in self._delta], np.int64)
-        first = np.cumsum(lengths) - lengths
-        delta = np.fromiter(
-            (value for each in self._delta for value in each), np.int64, int(lengths.sum())
-        )
-        number = np.fromiter(
-            (value for each in self._number for value in each), np.int64, int(lengths.sum())
-        )
+        first = np.array(self._first, np.int64)
+        delta = np.array(self._delta, np.int64)
+        number = np.array(self._number, np.int64)
+        lengths = np.diff(first, append=len(delta))
         count = lengths[program]
         owner = np.repeat(np.arange(len(start)), count)
         within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
@@ -430,18 +507,11 @@ class CfiDecoder:
         return pc[order], rules[order].astype(np.uint16), start, np.minimum(end, following)
 
 
-def _restore(saved: dict[int, _Saved], initial: dict[int, _Saved], register: int) -> None:
-    if register in initial:
-        saved[register] = initial[register]
-    else:
-        saved.pop(register, None)
-
-
 def _fp(saved: _Saved) -> tuple[FpKind, int]:
     if saved is None:
         return FpKind.SAME, 0
-    if saved[0] == "off":
-        return FpKind.AT_CFA, saved[1]
+    if isinstance(saved, int):
+        return FpKind.AT_CFA, saved
     if saved[0] == "expr":
         return FpKind.AT_FP, saved[1]
     return FpKind.UNDEFINED, 0
@@ -453,10 +523,10 @@ def _saved_expression(expression: bytes, fp: int) -> _Saved:
         offset, pos = _sleb(expression, 1)
         if pos == len(expression):
             return ("expr", offset)
-    return ("odd", 0)
+    return _ODD
 
 
-def _cfa_expression(expression: bytes, sp: int, fp: int) -> tuple[CfaKind, int, int]:
+def _cfa_expression(expression: bytes, sp: int, fp: int) -> _Expression:
     """The forms compilers and hand-written assembly use: (kind, offset, addend)."""
     entry = _PLT.get(expression)
     if entry is not None:

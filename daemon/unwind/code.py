@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-from hpcd.daemon.unwind.rules import NONE, RULE_DTYPE, CfaKind, FpKind, Rule, rule
 from iced_x86 import Code, Decoder, FlowControl, Instruction, OpKind, Register
+
+from hpcd.daemon.unwind.rules import NONE, RULE_DTYPE, CfaKind, FpKind, Rule, rule
 
 # An analysis longer than this is no gap between functions; the rest keeps "no information".
 MAX_INSTRUCTIONS = 8_000_000

@@ -14,7 +14,6 @@ import sys
 from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.table import ModuleTable, unpack_table
 from hpcd.daemon.unwind.worker import OK, REPLY
-
 from hpcd.errors import FormatError
 
 _TIMEOUT_SECONDS = 20.0

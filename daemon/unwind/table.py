@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import zstandard
+
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.code import code_rows
 from hpcd.daemon.unwind.elf import ElfView, Segment
 from hpcd.daemon.unwind.rules import END, NONE, RULE_DTYPE, RuleSet
-
 from hpcd.errors import FormatError
 
 I64 = npt.NDArray[np.int64]

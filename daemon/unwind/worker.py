@@ -18,7 +18,6 @@ import sys
 
 from hpcd.daemon.unwind.elf import ElfView
 from hpcd.daemon.unwind.table import build_table, pack_table
-
 from hpcd.errors import FormatError
 
 REPLY = struct.Struct("<BQ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ class Merge(Command):
 
     def run(self, args: argparse.Namespace) -> int:
         """Merge, and say what came of it."""
+        # Ended from outside, it cleans up as after Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         with _Bar() as bar:
             result = merge(
                 args.measurements,

@@ -96,7 +96,9 @@ def save(name: str, pid: int, thread: dict[str, object], modules: Modules) -> No
             if table.build_id not in seen:
                 seen[table.build_id] = len(tables)
                 tables.append(cut(table, inside - np.uint64(bias & (1 << 64) - 1)))
-            rows.append((start, bias & (1 << 64) - 1, pages, base, seen[table.build_id], known.module.id))
+            rows.append(
+                (start, bias & (1 << 64) - 1, pages, base, seen[table.build_id], known.module.id)
+            )
     SavedStack(
         name,
         np.array(thread["registers"], np.uint64),

@@ -1,0 +1,41 @@
+"""Shared by all tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked root are skipped, with the remedy, for anybody else."""
+    if os.geteuid() == 0:
+        return
+    skip = pytest.mark.skip(reason="needs root to load BPF programs: sudo make test")
+    for item in items:
+        if item.get_closest_marker("root"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles tests/programs/NAME once; returns the executable."""
+    directory = tmp_path_factory.mktemp("programs")
+    built: dict[tuple[str, ...], Path] = {}
+
+    def compile_program(name: str, *flags: str) -> Path:
+        key = (name, *flags)
+        if key not in built:
+            target = directory / f"{Path(name).stem}-{len(built)}"
+            compiler = "g++" if name.endswith(".cpp") else "gcc"
+            command = [compiler, "-O2", "-fomit-frame-pointer", "-pthread", *flags]
+            subprocess.run([*command, "-o", str(target), str(PROGRAMS / name)], check=True)
+            built[key] = target
+        return built[key]
+
+    return compile_program

@@ -1,0 +1,294 @@
+"""The database directory: what is promised of it, and what happens when it is broken."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis import layout
+from hpcd.analysis.check import check_database
+from hpcd.analysis.columns import ColumnWriter, create_column, open_column, save_column
+from hpcd.analysis.database import Database
+from hpcd.analysis.grid import choose_lines, pixel_times
+from hpcd.analysis.merge import merge
+from hpcd.analysis.trace import TraceColumns, create_trace
+from hpcd.errors import FormatError, NotFoundError, UsageError
+from hpcd.model.cct import NO_NODE
+from tests.unit.test_merge import write_measurement
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("database")
+    write_measurement(folder / "a", ranks=(0, 1), threads=2, events=2, weighted=True)
+    write_measurement(folder / "b", seed=1, host="node1", ranks=(2, 3), events=2, weighted=True)
+    merge([folder / "a", folder / "b"], folder / "db")
+    return folder / "db"
+
+
+@pytest.fixture
+def db(database: Path) -> Iterator[Database]:
+    with hpcd.analysis.open(database) as opened:
+        yield opened
+
+
+# --- columns ---
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=40), st.integers(0, 40))
+@settings(deadline=None)
+def test_columns_come_back(
+    tmp_path_factory: pytest.TempPathFactory, values: list[int], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("column") / "c.npy"
+    array = np.array(values, np.uint32)
+    create_column(path, np.uint32, len(array))
+    with ColumnWriter(path) as column:
+        column.write(cut, array[cut:])
+        column.write(0, array[:cut])
+        assert column.read(0, len(array)).tolist() == values
+    assert open_column(path, np.uint32, len(array)).tolist() == values
+    assert np.load(path).tolist() == values
+
+
+def test_a_column_of_another_kind_or_length_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.npy"
+    save_column(path, np.arange(5, dtype=np.uint32))
+    with pytest.raises(FormatError, match="column of uint32"):
+        open_column(path, np.uint64)
+    with pytest.raises(FormatError, match="length"):
+        open_column(path, np.uint32, 6)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(FormatError, match="length"):
+        open_column(path, np.uint32)
+
+
+@given(st.binary(max_size=200))
+@settings(deadline=None)
+def test_no_bytes_make_a_column_reader_fail_otherwise(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("column") / "c.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + data)
+    with pytest.raises(FormatError):
+        open_column(path, np.uint32, 1 << 40)
+
+
+# --- the tables ---
+
+
+def test_tables_agree_with_columns(db: Database) -> None:
+    with db.sql() as tables:
+        rows = tables.execute(
+            "SELECT line, start_ns, end_ns, first_record, records FROM thread ORDER BY line"
+        ).fetchall()
+        assert [row[1] for row in rows] == db.lines.start.tolist()
+        assert [row[2] for row in rows] == db.lines.end.tolist()
+        assert [row[4] for row in rows] == db.lines.records.tolist()
+        inclusive = dict(
+            tables.execute(
+                "SELECT node, inclusive FROM node_metric JOIN metric ON metric.id = metric"
+                " WHERE name = 'cpu_time'"
+            )
+        )
+        for node, value in inclusive.items():
+            assert value == db.metrics.inclusive("cpu_time")[node]
+        assert len(inclusive) == np.count_nonzero(db.metrics.inclusive("cpu_time"))
+        depths = [row[0] for row in tables.execute("SELECT depth FROM cct ORDER BY node")]
+        assert depths == db.cct.depth().tolist()
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            tables.execute("DELETE FROM thread")
+
+
+def test_lines_are_in_order_of_rank_and_labelled(db: Database) -> None:
+    labels = ["rank 0", "rank 0 · t1 1100", "rank 1", "rank 1 · t1 1101", "rank 2", "rank 3"]
+    assert db.lines.label == labels
+    assert db.lines[-1].host == "node1"
+    assert db.lines.rank.tolist() == [0, 0, 1, 1, 2, 3]
+    assert len(list(db.lines)) == len(db.lines) == 6
+
+
+# --- the grid ---
+
+
+def by_hand(
+    db: Database, lines: npt.NDArray[np.int64], times: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint32]:
+    nodes = np.full((len(lines), len(times)), NO_NODE, np.uint32)
+    for row, line in enumerate(lines.tolist()):
+        records = db.records(line)
+        for column, time in enumerate(times.tolist()):
+            if db.lines.start[line] <= time <= db.lines.end[line]:
+                nodes[row, column] = records.node[np.abs(records.time - time).argmin()]
+    return nodes
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_grid_shows_the_closest_record(database: Path, data: st.DataObject) -> None:
+    with hpcd.analysis.open(database) as db:
+        t0 = data.draw(st.integers(-100_000, db.duration_ns))
+        t1 = t0 + data.draw(st.sampled_from([1, 1000, 100_000, db.duration_ns, 2**40]))
+        height = data.draw(st.integers(1, 8))
+        width = data.draw(st.sampled_from([1, 3, 50, 700]))
+        grid = db.sample_grid(None, t0, t1, height, width)
+        lines = db.sample_lines(None, height)
+        assert grid.shape == (min(height, 6), width)
+        expected = by_hand(db, lines, pixel_times(t0, t1, width))
+        assert grid.tolist() == expected.tolist()
+
+
+def test_grid_of_chosen_lines(db: Database) -> None:
+    grid = db.sample_grid([4, 1], 0, db.duration_ns, 5, 9)
+    both = db.sample_grid(None, 0, db.duration_ns, 6, 9)
+    assert grid.tolist() == both[[4, 1]].tolist()
+    for lines, size in (([6], (1, 1)), ([0], (0, 1)), ([0], (1, 0))):
+        with pytest.raises(UsageError):
+            db.sample_grid(lines, 0, 1, *size)
+    with pytest.raises(UsageError):
+        db.sample_grid([0], 5, 5, 1, 1)
+
+
+def test_lines_are_chosen_systematically() -> None:
+    assert choose_lines(None, 3, 3).tolist() == [0, 1, 2]
+    assert choose_lines(None, 3, 9).tolist() == [1, 4, 7]
+    assert choose_lines([5, 3, 1, 0], 2, 9).tolist() == [3, 0]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_nearest_records_of_any_line(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    moments = sorted(data.draw(st.lists(st.integers(0, 60), max_size=30)))
+    asked = sorted(data.draw(st.lists(st.integers(-5, 65), min_size=1, max_size=200)))
+    folder = tmp_path_factory.mktemp("trace")
+    create_trace(folder, len(moments), has_event=False, has_value=False)
+    with ColumnWriter(folder / "time.npy") as time, ColumnWriter(folder / "node.npy") as node:
+        time.write(0, np.array(moments, np.int64))
+        node.write(0, np.arange(len(moments)))
+    trace = TraceColumns(folder, np.array([0, len(moments)]))
+    found = trace.nearest(0, np.array(asked, np.int64)).tolist()
+    for moment, index in zip(asked, found, strict=True):
+        if not moments:
+            assert index == NO_NODE
+            continue
+        best = min(abs(each - moment) for each in moments)
+        assert abs(moments[index] - moment) == best
+        # Of two as close, the earlier.
+        assert moments[index] <= moment or moment - best not in moments
+
+
+# --- what is broken is found ---
+
+
+def test_a_sound_database_has_no_findings(database: Path) -> None:
+    assert check_database(database) == []
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_changed_byte_is_found(
+    database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    names = sorted(layout.manifest_files(database, layout.read_manifest(database)))
+    name = data.draw(st.sampled_from(names))
+    copy = tmp_path_factory.mktemp("broken") / "db"
+    shutil.copytree(database, copy)
+    path = copy / name
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    findings = check_database(copy)
+    assert any(name in finding.where and finding.fatal for finding in findings)
+    # Reading on regardless may give wrong answers or a clear refusal, nothing else.
+    try:
+        with hpcd.analysis.open(copy) as db:
+            db.sample_grid(None, 0, 10**9, 4, 4)
+            assert db.procedure_names is not None
+            assert db.measurements is not None
+    except FormatError:
+        pass
+
+
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_any_missing_or_short_file_is_found(
+    database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    names = sorted(layout.manifest_files(database, layout.read_manifest(database)))
+    name = data.draw(st.sampled_from(names))
+    copy = tmp_path_factory.mktemp("broken") / "db"
+    shutil.copytree(database, copy)
+    path = copy / name
+    if data.draw(st.booleans()):
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: -data.draw(st.integers(1, 64))])
+    assert any(name in finding.where for finding in check_database(copy))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "damaged"),
+        ("[]", "not an hpcd database"),
+        ('{"format": "other"}', "not an hpcd database"),
+        ('{"format": "hpcd-database", "version": 99}', "version 99"),
+        ('{"format": "hpcd-database", "version": 1}', "damaged"),
+        ("[" * 100_000, "damaged"),
+    ],
+)
+def test_a_manifest_that_is_none(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(FormatError, match=message):
+        hpcd.analysis.open(tmp_path)
+
+
+def test_what_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        hpcd.analysis.open(tmp_path / "absent")
+    with pytest.raises(FormatError):
+        hpcd.analysis.open(tmp_path)
+
+
+def test_check_command(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(database), str(database.parent / "a")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{database}: database, sound",
+        f"{database.parent / 'a'}: measurement, sound",
+    ]
+    copy = tmp_path / "db"
+    shutil.copytree(database, copy)
+    (copy / "cct" / "parent.npy").unlink()
+    assert main(["check", "--json", str(copy), str(tmp_path)]) == 7
+    report = json.loads(capsys.readouterr().out)
+    assert report["sound"] is False
+    assert [path["kind"] for path in report["paths"]] == ["database", ""]
+    assert main(["check", str(tmp_path / "absent")]) == 8
+    assert "no such file" in capsys.readouterr().out
+
+
+def test_merge_command(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = str(database.parent / "a")
+    assert main(["merge", source, "-o", str(tmp_path / "db"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["lines"], result["records"], result["refused"]) == (4, 800, [])
+    assert main(["merge", source, "-o", str(tmp_path / "db")]) == 6
+    assert main(["merge", source, str(tmp_path), "-o", str(tmp_path / "x")]) == 7
+    output = capsys.readouterr()
+    assert "not a measurement directory" in output.err
+    assert "4 trace lines" in output.out
+    assert main(["merge", str(tmp_path / "absent"), "-o", str(tmp_path / "y")]) == 8

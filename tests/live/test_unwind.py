@@ -1,0 +1,127 @@
+"""Call paths of real programs without frame pointers, taken by the real sampler."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.recorded import call_paths, record
+
+pytestmark = pytest.mark.root
+
+# Every call tests/programs/paths.c makes. A signal handler may interrupt any of them.
+EDGES = {
+    ("_start", "main"),
+    ("main", "work"),
+    ("thread", "work"),
+    ("work", "chain1"),
+    ("chain1", "chain2"),
+    ("chain2", "chain3"),
+    ("chain3", "chain4"),
+    ("chain4", "leaf"),
+    ("work", "recursion"),
+    ("recursion", "recursion"),
+    ("recursion", "leaf"),
+    ("work", "with_alloca"),
+    ("with_alloca", "chain4"),
+    ("work", "with_alignment"),
+    ("with_alignment", "chain4"),
+    ("work", "sorting"),
+    ("sorting", "compare"),
+    ("compare", "leaf"),
+    ("work", "reading"),
+    ("handler", "leaf"),
+    # nm has no names for the linkage table, which follows _init
+    ("work", "_init"),
+    ("reading", "_init"),
+    ("sorting", "_init"),
+}
+
+
+def possible(path: tuple[str, ...]) -> bool:
+    """Whether the program can be in this state. Names in brackets are other modules."""
+    own = [name for name in path if not name.startswith("[")]
+    if own and own[0] not in ("_start", "thread"):
+        return False
+    steps = zip(own, own[1:], strict=False)
+    return own.count("recursion") <= 51 and all(
+        step in EDGES or step[1] == "handler" for step in steps
+    )
+
+
+def split(paths: Counter[tuple[str, ...]]) -> tuple[int, int, list[tuple[str, ...]]]:
+    """(samples, of them truncated, impossible paths among the whole ones)."""
+    truncated = sum(n for path, n in paths.items() if path[0].startswith("!"))
+    wrong = [path for path in paths if not path[0].startswith("!") and not possible(path)]
+    return sum(paths.values()), truncated, wrong
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory, build: Callable[..., Path]):  # type: ignore[no-untyped-def]
+    """A recording of the program with known call paths: (summary, paths)."""
+    executable = build("paths.c")
+    output = tmp_path_factory.mktemp("known") / "measurement"
+    summary = record(output, [executable, 8, 2], "-F", 10_000)
+    return summary, call_paths(output, executable)
+
+
+def test_no_path_that_cannot_occur(known) -> None:  # type: ignore[no-untyped-def]
+    """Chains, recursion, alloca, realigned frames, callbacks, system calls and signal handlers."""
+    samples, _, wrong = split(known[1])
+    assert samples > 20_000
+    assert wrong == []
+    assert known[0]["samples"]["dropped"] == {}
+
+
+def test_nearly_every_path_is_whole(known) -> None:  # type: ignore[no-untyped-def]
+    """But for the first moments after exec, when the new program's code is not yet known."""
+    samples, truncated, _ = split(known[1])
+    assert truncated < samples * 0.01
+    early = ("module not yet analysed", "process not yet known", "address in no mapping")
+    late = {
+        reason: number
+        for reason, number in known[0]["unwind"]["truncated"].items()
+        if reason not in early
+    }
+    assert sum(late.values()) <= samples * 0.0001, late
+
+
+def test_every_kind_of_frame_was_seen(known) -> None:  # type: ignore[no-untyped-def]
+    seen = {name for path in known[1] for name in path}
+    functions = {name for edge in EDGES for name in edge}
+    assert functions - {"_init"} <= seen
+    assert any("handler" in path and "recursion" in path for path in known[1])
+    assert any("[k]" in path and "reading" in path for path in known[1])
+    assert any("compare" in path and "[libc.so.6]" in path for path in known[1])
+
+
+def test_deep_recursion_is_whole(tmp_path: Path, build: Callable[..., Path]) -> None:
+    executable = build("deep.c")
+    record(tmp_path / "m", [executable, 2])
+    paths = call_paths(tmp_path / "m", executable)
+    deepest = max(path.count("down") for path in paths)
+    assert deepest == 891
+
+
+def test_frame_limit_is_said(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """Deeper than 1024 frames: marked, never passed off as whole."""
+    source = tmp_path / "deeper.c"
+    text = (Path(__file__).parents[1] / "programs/deep.c").read_text()
+    source.write_text(text.replace("890", "2000"))
+    executable = tmp_path / "deeper"
+    subprocess.run(["gcc", "-O2", "-o", str(executable), str(source)], check=True)
+    summary = record(tmp_path / "m", [executable, 2])
+    assert summary["unwind"]["truncated"]["deeper than the frame limit"] > 100
+    paths = call_paths(tmp_path / "m", executable)
+    limited = [path for path in paths if path[0] == "!7"]
+    assert limited and all(path.count("down") <= 1024 for path in limited)
+
+
+def test_exceptions_and_templates_are_whole(tmp_path: Path, build: Callable[..., Path]) -> None:
+    summary = record(tmp_path / "m", [build("templates.cpp"), 3])
+    unwind = summary["unwind"]
+    assert unwind["complete"] >= 0.98 * summary["samples"]["recorded"], unwind

@@ -1,0 +1,417 @@
+"""Merging: the union of trees, and measurements into a database."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hpcd.analysis
+from hpcd.analysis.clock import offsets_by_boot
+from hpcd.analysis.engine import InlineExecutor, run_all
+from hpcd.analysis.merge import merge
+from hpcd.analysis.sparse import CellSum
+from hpcd.analysis.union import DEPTH_LIMIT, collapse, locate, union
+from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model import frame
+from hpcd.model.cct import CCT
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+
+REALTIME = 1_700_000_000 * 10**9
+START = 5 * 10**12
+
+Path_ = tuple[int, ...]
+
+
+def paths_of(tree: CCT) -> list[Path_]:
+    """The call path of every node, as frames."""
+    paths: list[Path_] = [()]
+    for node in range(1, len(tree)):
+        paths.append((*paths[tree.parent[node]], int(tree.frame[node])))
+    return paths
+
+
+def write_measurement(
+    path: Path,
+    *,
+    seed: int = 0,
+    host: str = "node0",
+    boot: str = "",
+    ranks: Sequence[int] = (0, 1),
+    threads: int = 1,
+    records: int = 200,
+    shift_ns: int = 0,
+    modules: Sequence[str] = ("/lib/a.so", "/lib/b.so"),
+    events: int = 1,
+    weighted: bool = False,
+    backwards: bool = False,
+    close: bool = True,
+) -> list[tuple[str, list[tuple[int, Path_]]]]:
+    """A small random measurement; returns, per line, its label and its (time, path) records.
+
+    Paths are of (module path, offset) pairs flattened to frames of 1-based positions in the sorted
+    module list, so that they mean the same in every measurement.
+    """
+    random = np.random.default_rng(seed)
+    writer = MeasurementWriter(path, Node(host, boot or host, "6.1", "x86_64", 2), options={})
+    for number in range(events):
+        unit, metric = (("ns", "cpu_time"), ("", "misses"))[number]
+        writer.add_event(Event(number, f"event{number}", unit, 1e6, metric, 997))
+    order = random.permutation(len(modules)) + 1
+    for name, number in zip(modules, order.tolist(), strict=True):
+        writer.add_module(Module(number, ModuleKind.ELF, name, build_id=f"{hash_of(name):040x}"))
+    writer.add_clock_pair(START, START + REALTIME + shift_ns)
+    count = 60
+    parent = np.array([random.integers(0, i + 1) for i in range(count)], np.uint32)
+    which = random.integers(0, len(modules), count)
+    offset = random.integers(0, 4, count)
+    own = [frame.module_frame(int(order[m]), int(o)) for m, o in zip(which, offset, strict=True)]
+    # Siblings with equal frames are one node in a real collector; here they exercise the union.
+    writer.add_nodes(parent, np.array(own, np.uint64))
+    shared = sorted(modules, key=hash_of)
+    paths: list[Path_] = [()]
+    for node in range(count):
+        place = frame.module_frame(shared.index(modules[which[node]]) + 1, int(offset[node]))
+        paths.append((*paths[parent[node]], place))
+    expected = []
+    line = 0
+    for rank in ranks:
+        pid = 100 + rank
+        writer.add_process(
+            Process(rank, pid, 1, "prog", "/prog", ("prog",), 0, START, "job", rank, len(ranks))
+        )
+        for thread in range(threads):
+            writer.add_thread(Thread(line, rank, pid + 1000 * thread, f"t{thread}", START))
+            time = START + np.cumsum(random.integers(1, 2000, records)) * 1000
+            nodes = random.integers(1, count + 1, records).astype(np.uint32)
+            event = random.integers(0, events, records).astype(np.uint16)
+            value = random.integers(0, 4, records).astype(np.uint64) if weighted else None
+            halves = [slice(0, records // 2), slice(records // 2, records)]
+            for part in reversed(halves) if backwards else halves:
+                writer.add_records(
+                    np.full(len(nodes[part]), line, np.uint32),
+                    time[part].astype(np.uint64),
+                    nodes[part],
+                    event[part],
+                    None if value is None else value[part],
+                )
+                writer.flush()
+            rows = [
+                (int(t) + shift_ns, paths[n]) for t, n in zip(time, nodes.tolist(), strict=True)
+            ]
+            expected.append((f"{rank}.{thread}", rows))
+            line += 1
+    if close:
+        writer.close({"samples": {"taken": line * records, "expected": None, "dropped": {}}})
+    return expected
+
+
+def hash_of(name: str) -> int:
+    """A build id's worth of a name, the same in every process."""
+    return int.from_bytes(name.encode()[-8:], "big")
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """All files of a directory."""
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+    }
+
+
+@st.composite
+def trees(draw: st.DrawFn, size: int = 25) -> CCT:
+    count = draw(st.integers(0, size))
+    parent = [0] + [draw(st.integers(0, i)) for i in range(count)]
+    frames = [0] + [draw(st.integers(1, 5)) for _ in range(count)]
+    return CCT(np.array(parent, np.uint32), np.array(frames, np.uint64))
+
+
+@given(st.lists(trees(), min_size=1, max_size=4))
+@settings(deadline=None)
+def test_union_holds_each_path_once_and_maps_every_node(forest: list[CCT]) -> None:
+    tree, maps = union(forest)
+    tree.validate("union")
+    paths = paths_of(tree)
+    assert len(set(paths)) == len(paths)
+    assert set(paths) == {path for each in forest for path in paths_of(each)}
+    for each, ids in zip(forest, maps, strict=True):
+        assert [paths[node] for node in ids] == paths_of(each)
+        assert locate(tree, each).tolist() == ids.tolist()
+
+
+@given(st.lists(trees(), min_size=2, max_size=5), st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_union_depends_on_neither_order_nor_grouping(forest: list[CCT], random: object) -> None:
+    whole = union(forest)[0]
+    shuffled = forest[::-1]
+    pairwise = union([union(shuffled[:2])[0], *shuffled[2:], whole])[0]
+    for other in (union(shuffled)[0], pairwise):
+        assert other.parent.tolist() == whole.parent.tolist()
+        assert other.frame.tolist() == whole.frame.tolist()
+
+
+@given(trees(60))
+@settings(deadline=None)
+def test_canonical_trees_have_adjacent_siblings_in_frame_order(tree: CCT) -> None:
+    canonical = union([tree])[0]
+    keys = list(zip(canonical.parent[1:].tolist(), canonical.frame[1:].tolist(), strict=True))
+    assert keys == sorted(set(keys))
+
+
+def test_union_of_nothing_is_a_root() -> None:
+    tree, maps = union([])
+    assert len(tree) == 1
+    assert maps == []
+
+
+def test_locate_refuses_a_path_that_is_not_there() -> None:
+    small = union([CCT(np.array([0, 0], np.uint32), np.array([0, 7], np.uint64))])[0]
+    with pytest.raises(FormatError):
+        locate(small, CCT(np.array([0, 0], np.uint32), np.array([0, 8], np.uint64)))
+
+
+def test_collapse_joins_siblings_with_equal_labels() -> None:
+    tree = CCT(np.array([0, 0, 0, 1, 2], np.uint32), np.array([0, 1, 2, 3, 4], np.uint64))
+    smaller, ids = collapse(tree, np.array([9, 5, 5, 6, 6], np.uint64))
+    assert smaller.parent.tolist() == [0, 0, 1]
+    assert smaller.frame.tolist() == [0, 5, 6]
+    assert ids.tolist() == [0, 1, 1, 2, 2]
+
+
+def test_a_tree_deeper_than_the_limit_is_refused() -> None:
+    count = DEPTH_LIMIT + 1
+    chain = CCT(
+        np.maximum(np.arange(count, dtype=np.int64) - 1, 0).astype(np.uint32),
+        np.minimum(np.arange(count), 1).astype(np.uint64),
+    )
+    with pytest.raises(FormatError):
+        union([chain])
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 1), st.integers(0, 3)),
+            max_size=30,
+        ),
+        max_size=4,
+    )
+)
+@settings(deadline=None)
+def test_sums_of_cells(batches: list[list[tuple[int, int, int, int]]]) -> None:
+    sums = CellSum()
+    expected: dict[tuple[int, int, int], tuple[int, int]] = {}
+    for batch in batches:
+        rows = sorted(batch, key=lambda row: row[0])
+        for line, node, event, value in rows:
+            old = expected.get((line, node, event), (0, 0))
+            expected[line, node, event] = (old[0] + 1, old[1] + value)
+        lines = sorted({row[0] for row in rows})
+        run = np.searchsorted([row[0] for row in rows], [*lines, 99])
+        sums.add(
+            np.array(lines, np.uint32),
+            run.astype(np.int64),
+            np.array([row[1] for row in rows], np.uint32),
+            np.array([row[2] for row in rows], np.uint16),
+            np.array([row[3] for row in rows], np.uint64),
+        )
+    cells = sums.result()
+    found = {
+        (line, node, event): (records, value)
+        for line, node, event, records, value in zip(
+            cells.line.tolist(),
+            cells.node.tolist(),
+            cells.event.tolist(),
+            cells.records.tolist(),
+            cells.value.tolist(),
+            strict=True,
+        )
+    }
+    assert found == expected
+    assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_every_record_arrives_with_its_path(tmp_path: Path, backwards: bool) -> None:
+    first = write_measurement(tmp_path / "a", ranks=(0, 2), threads=2, backwards=backwards)
+    second = write_measurement(
+        tmp_path / "b", seed=1, host="node1", ranks=(1, 3), threads=2, shift_ns=7_000
+    )
+    result = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "db")
+    assert (result.measurements, result.lines, result.records) == (2, 8, 1600)
+    expected = dict(first + second)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert db.origin_ns == START + REALTIME
+        paths = paths_of(db.cct)
+        assert len(set(paths)) == len(paths)
+        for line in db.lines:
+            rows = expected[f"{line.rank}.{(line.tid - line.pid) // 1000}"]
+            records = db.records(line.number)
+            assert (records.time + START).tolist() == [time for time, _ in rows]
+            assert [paths[node] for node in records.node] == [path for _, path in rows]
+            assert line.start <= records.time[0]
+            assert records.time[-1] <= line.end
+        assert [line.rank for line in db.lines] == [0, 0, 1, 1, 2, 2, 3, 3]
+        used = {path[:n] for _, rows in expected.items() for _, path in rows for n in (len(path),)}
+        assert used <= set(paths)
+
+
+def test_metrics_add_up(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "a", events=2, weighted=True)
+    merge([tmp_path / "a"], tmp_path / "db")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert db.metrics.names == ["samples", "cpu_time", "misses"]
+        assert db.metrics.units == ["", "s", ""]
+        scale = {0: ("cpu_time", 1e6 * 1e-9), 1: ("misses", 1e6)}
+        with db.sql() as tables:
+            events = dict(tables.execute("SELECT id, metric FROM event").fetchall())
+        for line in range(len(db.lines)):
+            records = db.records(line)
+            sums = {name: np.zeros(len(db.cct)) for name in db.metrics.names}
+            np.add.at(sums["samples"], records.node, 1)
+            for event, metric in events.items():
+                mine = records.event == event
+                weight = next(factor for name, factor in scale.values() if name == metric)
+                np.add.at(sums[metric], records.node[mine], records.value[mine] * weight)
+            for name, expected in sums.items():
+                nodes, values = db.metrics.by_line(name, line)
+                dense = np.zeros(len(db.cct))
+                dense[nodes] = values
+                np.testing.assert_allclose(dense, expected)
+        for name in db.metrics.names:
+            lines = [db.metrics.by_line(name, line) for line in range(len(db.lines))]
+            total = np.zeros(len(db.cct))
+            for nodes, values in lines:
+                total[nodes] += values
+            np.testing.assert_allclose(db.metrics.exclusive(name), total)
+            np.testing.assert_allclose(db.metrics.inclusive(name)[0], total.sum())
+            for node in range(len(db.cct)):
+                members, values = db.metrics.by_node(name, node)
+                np.testing.assert_allclose(values.sum(), total[node])
+                assert np.all(np.diff(members.astype(int)) > 0)
+
+
+def test_the_database_depends_on_neither_order_nor_engine(tmp_path: Path) -> None:
+    names = []
+    for number in range(6):
+        name = tmp_path / f"m{number}"
+        write_measurement(
+            name,
+            seed=number,
+            host=f"node{number % 3}",
+            ranks=(2 * number, 2 * number + 1),
+            modules=("/lib/b.so", "/lib/a.so", f"/lib/only{number}.so"),
+        )
+        names.append(name)
+    merge(names, tmp_path / "one", executor=InlineExecutor())
+    with ProcessPoolExecutor(2) as pool:
+        merge(names[::-1], tmp_path / "two", executor=pool)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_the_same_file_is_one_module(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "a", modules=("/lib/a.so", "/lib/b.so"))
+    write_measurement(tmp_path / "b", seed=1, host="n", modules=("/lib/b.so", "/lib/c.so"))
+    merge([tmp_path / "a", tmp_path / "b"], tmp_path / "db")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert sorted(row.path for row in db.modules) == ["/lib/a.so", "/lib/b.so", "/lib/c.so"]
+
+
+def test_clocks_of_one_boot_share_one_offset() -> None:
+    early = np.array([[10, 1010], [20, 1020]])
+    stepped = np.array([[30, 9030]])
+    assert offsets_by_boot({"x": [early, stepped], "y": [np.zeros((0, 2), np.int64)]}) == {
+        "x": 1000,
+        "y": 0,
+    }
+
+
+def test_an_open_measurement_is_merged_as_far_as_it_goes(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "a", close=False)
+    result = merge([tmp_path / "a"], tmp_path / "db")
+    assert result.records == 400
+    assert len(result.notes) >= 1
+    assert "not closed" in result.notes[0]
+
+
+def test_a_measurement_without_records_gives_an_empty_database(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "a", records=0)
+    result = merge([tmp_path / "a"], tmp_path / "db")
+    assert (result.records, result.lines) == (0, 2)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert len(db.records(0)) == 0
+
+
+def test_bad_inputs_are_named_and_the_rest_is_merged(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "good")
+    shutil.copytree(tmp_path / "good", tmp_path / "again")
+    write_measurement(tmp_path / "torn", seed=1, ranks=(5,))
+    segment = tmp_path / "torn" / "segment-000000.hpcd"
+    segment.write_bytes(segment.read_bytes()[:-400])
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "file").write_text("hello")
+    names = ["again", "good", "torn", "foreign", "file", "absent"]
+    result = merge([tmp_path / name for name in names], tmp_path / "db")
+    assert result.measurements == 2
+    refused = {Path(path).name: why for path, why in result.refused}
+    assert set(refused) == {"good", "foreign", "file", "absent"}
+    assert "same measurement" in refused["good"]
+    assert {Path(path).name for path, _ in result.damaged} == {"torn"}
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert [row.name for row in db.measurements if row.damage] == ["torn"]
+
+
+def test_nothing_to_merge(tmp_path: Path) -> None:
+    (tmp_path / "foreign").mkdir()
+    with pytest.raises(UsageError):
+        merge([], tmp_path / "db")
+    with pytest.raises(NotFoundError):
+        merge([tmp_path / "absent"], tmp_path / "db")
+    with pytest.raises(FormatError, match="foreign"):
+        merge([tmp_path / "foreign"], tmp_path / "db")
+    assert [path.name for path in tmp_path.iterdir()] == ["foreign"]
+
+
+def test_an_existing_output_is_kept_unless_forced(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "a")
+    write_measurement(tmp_path / "b", seed=1)
+    merge([tmp_path / "a"], tmp_path / "db")
+    before = contents(tmp_path / "db")
+    with pytest.raises(StorageError, match="exists"):
+        merge([tmp_path / "b"], tmp_path / "db")
+    assert contents(tmp_path / "db") == before
+    merge([tmp_path / "b"], tmp_path / "db", force=True)
+    assert contents(tmp_path / "db") != before
+    with pytest.raises(StorageError, match="not an hpcd database"):
+        merge([tmp_path / "b"], tmp_path / "a", force=True)
+    with pytest.raises(StorageError, match="no such directory"):
+        merge([tmp_path / "b"], tmp_path / "none" / "db")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "db"]
+
+
+def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "a", records=5000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, limits[1]))
+    try:
+        with pytest.raises(StorageError):
+            merge([tmp_path / "a"], tmp_path / "db")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_killed_worker_is_one_clear_error() -> None:
+    with ProcessPoolExecutor(1) as pool, pytest.raises(HpcdError, match="killed"):
+        list(run_all(pool, os._exit, [1]))
