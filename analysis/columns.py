@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -122,13 +123,31 @@ def open_column(path: Path, dtype: npt.DTypeLike, rows: int | None = None) -> Ar
     return np.asarray(np.memmap(path, kind, "r", offset, (found,)))
 
 
-def _read_header(file: Any, path: Path) -> tuple[int, np.dtype[Any]]:
-    try:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise FormatError(f"{path}: not a column of this format's version")
-        shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
-    except (ValueError, TypeError, SyntaxError, RecursionError) as error:
-        raise FormatError(f"{path}: not a column: {error}") from None
-    if len(shape) != 1 or fortran or kind.hasobject or kind.itemsize == 0:
+def open_bounds(path: Path, rows: int, total: int) -> npt.NDArray[np.int64]:
+    """Map an ``int64[rows + 1]`` column that cuts ``total`` entries into ``rows`` ranges.
+
+    Raises :class:`FormatError` unless the ranges follow one another and cover them all.
+    """
+    bounds = open_column(path, np.int64, rows + 1)
+    if bounds[0] != 0 or bounds[-1] != total or bool((bounds[1:] < bounds[:-1]).any()):
+        raise FormatError(f"{path}: not the ranges of {total} entries")
+    return bounds
+
+
+# Exactly the header numpy writes for such arrays. numpy's own parser of it evaluates Python syntax
+# and lets through whatever exceptions that may raise.
+_HEADER = re.compile(
+    rb"\{'descr': '([<|][iuf][1248])', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
+)
+_MAGIC = b"\x93NUMPY\x01\x00"
+
+
+def _read_header(file: BinaryIO, path: Path) -> tuple[int, np.dtype[Any]]:
+    """Rows and type of a column, the file left at its data. Raises :class:`FormatError`."""
+    start = file.read(len(_MAGIC) + 2)
+    if len(start) != len(_MAGIC) + 2 or not start.startswith(_MAGIC):
         raise FormatError(f"{path}: not a column")
-    return int(shape[0]), kind
+    match = _HEADER.fullmatch(file.read(int.from_bytes(start[-2:], "little")))
+    if match is None:
+        raise FormatError(f"{path}: not a column")
+    return int(match[2]), np.dtype(match[1].decode())

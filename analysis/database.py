@@ -117,9 +117,11 @@ class Database:
             open_column(folder / "frame.npy", np.uint64, nodes),
         )
         self.procedure_of_node: U32 = open_column(folder / "procedure.npy", np.uint32, nodes)
-        self._columns = LineColumns.load(self.path / "lines", counts["lines"])
-        if len(self._columns.first) and int(self._columns.first[-1]) != counts["records"]:
-            raise FormatError(f"{self.path}: lines and records do not agree")
+        # What everything else indexes by is checked here; `hpcd check` looks at the rest.
+        self.cct.validate(str(self.path))
+        if int(self.procedure_of_node.max(initial=0)) >= max(counts["procedures"], 1):
+            raise FormatError(f"{self.path}: a node's procedure does not exist")
+        self._columns = LineColumns.load(self.path / "lines", counts["lines"], counts["records"])
         self.trace = TraceColumns(self.path / "trace", self._columns.first)
         self.metrics = Metrics(
             self.path / "metrics",

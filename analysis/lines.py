@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.columns import open_column, save_column
+from hpcd.analysis.columns import open_bounds, open_column, save_column
 from hpcd.analysis.scan import Scan
+from hpcd.errors import FormatError
 from hpcd.model.identity import Process, Thread
 
 NO_RANK = -1
@@ -122,18 +123,20 @@ class LineColumns:
             save_column(folder / f"{field.name}.npy", getattr(self, field.name))
 
     @staticmethod
-    def load(folder: Path, lines: int) -> LineColumns:
+    def load(folder: Path, lines: int, records: int) -> LineColumns:
         """Map what :meth:`save` wrote. Raises :class:`FormatError`."""
-        kinds: dict[str, Any] = {"rank": np.int32, "process": np.uint32}
+
+        def column(name: str, kind: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+            return open_column(folder / f"{name}.npy", kind, lines)
+
         return LineColumns(
-            **{
-                field.name: open_column(
-                    folder / f"{field.name}.npy",
-                    kinds.get(field.name, np.int64),
-                    lines + (field.name == "first"),
-                )
-                for field in fields(LineColumns)
-            }
+            start=column("start"),
+            end=column("end"),
+            first=open_bounds(folder / "first.npy", lines, records),
+            rank=column("rank", np.int32),
+            process=column("process", np.uint32),
+            pid=column("pid"),
+            tid=column("tid"),
         )
 
 
@@ -151,6 +154,8 @@ class Lines:
         process_rows: Sequence[tuple[str, str, str]],
         thread_names: Callable[[], list[str]],
     ) -> None:
+        if int(columns.process.max(initial=0)) >= max(len(process_rows), 1):
+            raise FormatError("a trace line's process does not exist")
         self._columns = columns
         self._processes = process_rows
         self._read_thread_names = thread_names
@@ -186,7 +191,10 @@ class Lines:
     @cached_property
     def _threads(self) -> list[str]:
         # Read when first needed: a picture of a million lines needs none of them.
-        return self._read_thread_names()
+        names = self._read_thread_names()
+        if len(names) != len(self):
+            raise FormatError("threads and trace lines do not agree")
+        return names
 
     @cached_property
     def job(self) -> list[str]:

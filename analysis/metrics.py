@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.columns import open_column, save_column
+from hpcd.analysis.columns import open_bounds, open_column, save_column
 from hpcd.analysis.sparse import Cells, sum_by
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
@@ -97,9 +97,9 @@ class Metrics:
         self.units = [unit for _, unit in table]
         self._cct = cct
         nodes = len(cct)
-        self._line_start = open_column(folder / "line_start.npy", np.int64, lines + 1)
+        self._line_start = open_bounds(folder / "line_start.npy", lines, cells)
         self._line_node = open_column(folder / "line_node.npy", np.uint32, cells)
-        self._node_start = open_column(folder / "node_start.npy", np.int64, nodes + 1)
+        self._node_start = open_bounds(folder / "node_start.npy", nodes, cells)
         self._node_line = open_column(folder / "node_line.npy", np.uint32, cells)
         count = range(len(table))
         self._line_value = [

@@ -62,8 +62,8 @@ class Decoder:
             self._process = None
 
     def _ask(self, request: bytes, fd: int, label: str) -> bytes:
-        channel = self.start()
         try:
+            channel = self.start()
             socket.send_fds(channel, [request], [fd])
             status, size = REPLY.unpack(_receive(channel, REPLY.size))
             if size > _MAX_REPLY:

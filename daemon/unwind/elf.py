@@ -159,7 +159,8 @@ class ElfView:
         if len(data) < 24:
             return b""
         kind, _, size, _ = struct.unpack_from("<IIQQ", data)
-        if kind != 1 or size > _MAX_SECTION:
+        # A limit of 0 would mean none to zlib.
+        if kind != 1 or not 0 < size <= _MAX_SECTION:
             return b""
         try:
             return zlib.decompressobj().decompress(data[24:], size)

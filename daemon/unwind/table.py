@@ -22,7 +22,8 @@ I64 = npt.NDArray[np.int64]
 MAX_SPAN = 1 << 30
 # Shorter stretches between functions are padding.
 _MIN_GAP = 16
-VERSION = 1
+# Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
+VERSION = 2
 _MAGIC = b"HPCDUNW\n"
 _HEAD = struct.Struct("<8sIIQIIIIIIII")
 _SEGMENT = struct.Struct("<QQQQ")
@@ -113,14 +114,15 @@ def _add_code(
     pc: I64,
     rule: npt.NDArray[np.uint16],
 ) -> tuple[I64, npt.NDArray[np.uint16]]:
-    functions = [(int(a), int(n)) for a, n in elf.functions().tolist()]
+    functions = elf.functions()
     parts_pc, parts_rule = [pc], [rule]
     for section in elf.code_sections():
         low, high = section.addr, section.addr + section.size
         mine = [gap for gap in gaps if low <= gap[0] < high]
         if not mine:
             continue
-        known = [each for each in functions if low <= each[0] < high]
+        inside = (functions[:, 0] >= low) & (functions[:, 0] < high)
+        known = [(address, size) for address, size in functions[inside].tolist()]
         code_pc, code = code_rows(elf.contents(section), low, mine, known, elf.machine)
         numbers = [rules.number(tuple(row.tolist()[:8])) for row in code]
         parts_pc.append(code_pc.astype(np.int64))
@@ -154,8 +156,9 @@ def _end_at_entry(
         stop = int(ends[at])
     else:
         following = int(starts[at + 1]) if at + 1 < len(starts) else elf.end
-        sizes = {int(a): int(n) for a, n in elf.functions().tolist()}
-        stop = min(following, entry + (sizes.get(entry) or 64))
+        functions = elf.functions()
+        sizes = functions[functions[:, 0] == entry, 1].tolist()
+        stop = min(following, entry + (max(sizes, default=0) or 64))
     keep = (pc < entry) | (pc >= stop)
     after = int(np.searchsorted(pc, stop, "right")) - 1
     resume = int(rule[after]) if after >= 0 else rules.number(NONE)
@@ -213,8 +216,12 @@ def unpack_table(data: bytes) -> ModuleTable:
     if zlib.crc32(memoryview(data)[_HEAD.size :]) != crc or machine >= len(_MACHINES):
         raise FormatError("unwind table is damaged")
     size = 6 * rows + RULE_DTYPE.itemsize * rule_count + _SEGMENT.size * segment_count + id_size
+    packed = data[_HEAD.size :]
     try:
-        body = zstandard.ZstdDecompressor().decompress(data[_HEAD.size :], max_output_size=size)
+        # The frame names its own size, and zstd allocates that whatever the limit given.
+        if zstandard.frame_content_size(packed) != size:
+            raise FormatError("unwind table has another length than it says")
+        body = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
     except zstandard.ZstdError:
         raise FormatError("unwind table does not decompress") from None
     if len(body) != size:

@@ -1,0 +1,324 @@
+"""Names for addresses, compared with what the binutils say of the same files."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcd.analysis import symbols, symboltable
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.scan import load_symbols, scan
+from hpcd.analysis.symbols import SymbolAnswer, SymbolTask, demangle, symbolize
+from hpcd.analysis.symboltable import SymbolTable
+from hpcd.errors import FormatError
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.identity import Module, ModuleKind, Node
+
+SOURCE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+namespace numbers {
+template <typename T> struct Box { T value; __attribute__((noinline)) T twice(T more); };
+template <typename T> T Box<T>::twice(T more) { return value + value + more; }
+}
+extern "C" __attribute__((noinline)) int plain(int x) { return x * 3 + rand(); }
+extern "C" int alias_of_plain(int x) __attribute__((alias("plain")));
+extern "C" int _hidden_alias(int x) __attribute__((alias("plain")));
+static __attribute__((noinline)) int local_one(int x) { return x ^ (int)time(NULL); }
+int main(int argc, char **argv) {
+    numbers::Box<int> box{argc};
+    printf("%d\\n", box.twice(plain(argc)) + local_one(argc));
+    puts(argv[0]);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("symbols")
+    (folder / "program.cpp").write_text(SOURCE)
+    flags = ["-O1", "-g", "-fno-inline", "-rdynamic", "-Wl,--build-id", "-Wl,-z,lazy"]
+    target = folder / "program"
+    subprocess.run(["g++", *flags, "-o", target, folder / "program.cpp"], check=True)
+    return target
+
+
+def stripped(program: Path, target: Path, *options: str) -> Path:
+    subprocess.run(["strip", *options, "-o", target, program], check=True)
+    return target
+
+
+def build_id(path: Path) -> str:
+    with ElfFile.open(path) as elf:
+        return elf.build_id()
+
+
+def name_all(path: Path, offsets: Sequence[int], identity: str | None = None) -> SymbolAnswer:
+    wanted = build_id(path) if identity is None else identity
+    addresses = np.array(sorted(offsets), np.uint64)
+    return symbolize(SymbolTask(ModuleKind.ELF, str(path), wanted, None, addresses))
+
+
+def names_at(path: Path, offsets: Sequence[int]) -> list[str]:
+    answer = name_all(path, offsets)
+    return [answer.procedures[place].name for place in answer.index]
+
+
+def nm(path: Path, *options: str) -> dict[str, int]:
+    """Functions by name, from the binutils."""
+    output = subprocess.run(["nm", *options, path], check=True, capture_output=True, text=True)
+    rows = (line.split(maxsplit=2) for line in output.stdout.splitlines())
+    return {row[2]: int(row[0], 16) for row in rows if len(row) == 3 and row[1] in "tTwWi"}
+
+
+def stubs(path: Path) -> dict[str, int]:
+    """PLT stubs by name, from the binutils."""
+    command = ["objdump", "-d", "-j.plt", "-j.plt.sec", "-j.plt.got", path]
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    rows = [line for line in output.splitlines() if line.endswith("@plt>:")]
+    return {row.split("<")[1][:-2]: int(row.split()[0], 16) for row in rows}
+
+
+def test_every_function_is_found_at_its_first_and_last_byte(program: Path) -> None:
+    output = subprocess.run(["nm", "-S", program], check=True, capture_output=True, text=True)
+    sized = [row for row in map(str.split, output.stdout.splitlines()) if len(row) == 4]
+    functions = [row for row in sized if row[2] in "tTwW"]
+    assert len(functions) > 5
+    for start, size, _, name in functions:
+        first = int(start, 16)
+        last = first + int(size, 16) - 1
+        found = name_all(program, [first, last])
+        assert len(found.procedures) == 1
+        procedure = found.procedures[0]
+        assert (procedure.address, procedure.size) == (first, int(size, 16))
+        if "plain" not in name and "alias" not in name:
+            assert name in (procedure.linkage_name, procedure.name)
+
+
+def test_names_are_demangled_and_the_linkers_kept(program: Path) -> None:
+    mangled = next(name for name in nm(program) if "twice" in name)
+    answer = name_all(program, [nm(program)[mangled]])
+    assert answer.procedures[0].name == "numbers::Box<int>::twice(int)"
+    assert answer.procedures[0].linkage_name == mangled
+
+
+def test_of_aliases_the_plainest_is_chosen(program: Path) -> None:
+    assert names_at(program, [nm(program)["plain"]]) == ["plain"]
+
+
+def test_stubs_are_named_for_what_they_call(program: Path) -> None:
+    expected = stubs(program)
+    assert "puts@plt" in expected
+    assert names_at(program, list(expected.values())) == [
+        name for name, _ in sorted(expected.items(), key=lambda item: item[1])
+    ]
+
+
+@pytest.mark.parametrize("flags", [["-fcf-protection=full", "-Wl,-z,ibtplt"], ["-Wl,-z,now"]])
+def test_stubs_of_other_layouts(program: Path, tmp_path: Path, flags: list[str]) -> None:
+    target = tmp_path / "program"
+    source = program.with_suffix(".cpp")
+    subprocess.run(["g++", "-O1", *flags, "-o", target, source], check=True)
+    expected = stubs(target)
+    assert len(expected) >= 3
+    for name, address in expected.items():
+        assert names_at(target, [address + 3]) == [name]
+
+
+def test_a_stripped_file_has_its_exports_and_unnamed_functions(
+    program: Path, tmp_path: Path
+) -> None:
+    bare = stripped(program, tmp_path / "bare")
+    functions = nm(program)
+    local = next(address for name, address in functions.items() if "local_one" in name)
+    found = names_at(bare, [functions["plain"], local, local + 1])
+    assert "plain" in found
+    assert found.count(f"[bare+0x{local:x}]") == 2
+
+
+def test_a_separate_debug_file_is_used(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = stripped(program, tmp_path / "bare")
+    identity = build_id(bare)
+    folder = tmp_path / "debug" / identity[:2]
+    folder.mkdir(parents=True)
+    debug = folder / f"{identity[2:]}.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
+    monkeypatch.setattr(symbols, "DEBUG_ROOT", tmp_path / "debug")
+    local = next(at for name, at in nm(program).items() if "local_one" in name)
+    assert names_at(bare, [local]) == ["local_one(int)"]
+    # Of another build it is of no use, and costs nothing but itself.
+    subprocess.run(["objcopy", "--remove-section=.note.gnu.build-id", debug], check=True)
+    assert names_at(bare, [local, nm(program)["plain"]]).count("plain") == 1
+    assert "another build id" in name_all(bare, [local]).note
+
+
+def test_mini_debug_information_is_used(program: Path, tmp_path: Path) -> None:
+    bare = stripped(program, tmp_path / "bare")
+    inner = tmp_path / "inner"
+    subprocess.run(["objcopy", "--only-keep-debug", program, inner], check=True)
+    packed = tmp_path / "inner.xz"
+    packed.write_bytes(lzma.compress(inner.read_bytes()))
+    option = f"--add-section=.gnu_debugdata={packed}"
+    subprocess.run(["objcopy", option, bare], check=True)
+    local = next(at for name, at in nm(program).items() if "local_one" in name)
+    assert names_at(bare, [local]) == ["local_one(int)"]
+
+
+def test_a_bomb_in_the_mini_debug_information_is_refused(program: Path, tmp_path: Path) -> None:
+    bare = stripped(program, tmp_path / "bare")
+    packed = tmp_path / "inner.xz"
+    packed.write_bytes(lzma.compress(bytes(130 << 20), preset=0))
+    subprocess.run(["objcopy", f"--add-section=.gnu_debugdata={packed}", bare], check=True)
+    answer = name_all(bare, [nm(program)["plain"]])
+    assert answer.procedures[0].name == "plain"
+    assert "too big" in answer.note
+
+
+def test_a_changed_binary_is_given_no_names(program: Path) -> None:
+    answer = name_all(program, [nm(program)["plain"]], identity="00" * 20)
+    assert answer.procedures[0].name == "[program]"
+    assert answer.warning
+    assert "binary changed since recording" in answer.note
+
+
+def test_a_file_without_build_id_is_known_by_its_contents(program: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run(["g++", "-Wl,--build-id=none", "-o", bare, program.with_suffix(".cpp")],
+                   check=True)  # fmt: skip
+    identity = build_id(bare)
+    assert identity.startswith("hash-")
+    assert names_at(bare, [nm(bare)["plain"]]) == ["plain"]
+    with bare.open("ab") as file:
+        file.write(b"x")
+    assert build_id(bare) != identity
+
+
+def test_what_cannot_be_read_costs_its_names_only(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    text = tmp_path / "text"
+    text.write_text("hello")
+    for path, reason in (
+        (tmp_path / "absent", "No such file"),
+        (fifo, "not a regular file"),
+        (tmp_path, "not a regular file"),
+        (text, "not an ELF file"),
+    ):
+        answer = name_all(path, [16], identity="")
+        assert [each.name for each in answer.procedures] == [f"[{path.name}]"]
+        assert reason in answer.note
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_file_does_worse_than_go_unnamed(program: Path, data: st.DataObject) -> None:
+    content = bytearray(program.read_bytes())
+    # Damage where structure is: headers, section headers, dynamic tables.
+    with ElfFile.open(program) as elf:
+        ends = [(0, 64), (len(content) - 64 * len(elf.sections), len(content))]
+        ends += [
+            (each.offset, each.offset + each.size)
+            for each in elf.sections
+            if each.name in (".dynsym", ".symtab", ".rela.plt", ".plt", ".eh_frame_hdr")
+        ]
+    for _ in range(data.draw(st.integers(1, 6))):
+        low, high = data.draw(st.sampled_from(ends))
+        at = data.draw(st.integers(low, min(high, len(content)) - 1))
+        content[at : at + 1] = bytes([data.draw(st.integers(0, 255))])
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content)))]
+    addresses = np.array([0, 0x1000, 0x1149, 1 << 39], np.uint64)
+    try:
+        with ElfFile(io.BytesIO(bytes(content)), "damaged") as elf:
+            tables, _ = symbols._file_tables(elf, "", "damaged")
+            for table in tables:
+                for entry in table.find(addresses).tolist():
+                    if entry >= 0:
+                        table.symbol(entry)
+    except FormatError:
+        pass
+
+
+# --- tables ---
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)), max_size=6),
+    st.lists(st.integers(0, 250), min_size=1, max_size=20),
+)
+@settings(deadline=None)
+def test_an_address_is_found_in_the_innermost_symbol(
+    ranges: list[tuple[int, int]], addresses: list[int]
+) -> None:
+    table = symboltable.from_rows([(start, size, f"{start}") for start, size in ranges])
+    found = table.find(np.array(addresses, np.uint64))
+    for address, entry in zip(addresses, found.tolist(), strict=True):
+        holding = [start for start, size in ranges if start <= address < start + size]
+        if holding:
+            assert entry >= 0
+            symbol = table.symbol(entry)
+            assert symbol.start == max(holding)
+            assert symbol.start <= address < symbol.start + symbol.size
+        else:
+            assert entry == -1
+
+
+def test_a_symbol_without_size_reaches_to_the_next() -> None:
+    rows = [(10, 0, "a"), (20, 5, "b"), (40, 0, "c")]
+    table = symboltable.from_rows(rows)
+    addresses = np.array([9, 10, 19, 20, 24, 25, 39, 40, 1 << 50], np.uint64)
+    names = ["" if e < 0 else table.symbol(e).name for e in table.find(addresses).tolist()]
+    assert names == ["", "a", "a", "b", "b", "", "", "c", "c"]
+
+
+def test_limits_end_symbols_without_size() -> None:
+    starts = np.array([10, 50], np.uint64)
+    table = SymbolTable(starts, starts, lambda n: "ab"[n], limits=np.array([10, 30], np.uint64))
+    assert table.find(np.array([29, 30, 60], np.uint64)).tolist() == [0, -1, 1]
+
+
+def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Node("h", "b", "6", "x86_64", 1), options={})
+    writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
+    writer.add_symbols(1, [(0, 16, "_text"), (64, 0, "do_syscall_64"), (128, 1 << 70, "last")])
+    writer.close({})
+    table = scan(tmp_path / "m", tmp_path / "work").symbols[1]
+    assert [row[2] for row in load_symbols(table)] == ["_text", "do_syscall_64", "last"]
+    offsets = np.array([3, 20, 70], np.uint64)
+    answer = symbolize(SymbolTask(ModuleKind.KERNEL, "[kernel]", "", table, offsets))
+    names = [answer.procedures[place].name for place in answer.index]
+    assert names == ["_text", "[kernel]", "do_syscall_64"]
+
+
+def test_the_vdso_is_looked_up_in_this_process() -> None:
+    answer = symbolize(
+        SymbolTask(ModuleKind.VDSO, "[vdso]", "", None, np.arange(0, 4096, 16, dtype=np.uint64))
+    )
+    assert any("gettime" in each.name for each in answer.procedures)
+
+
+@pytest.mark.parametrize(
+    ("mangled", "plain"),
+    [
+        ("main", "main"),
+        ("_ZN3foo3barEv", "foo::bar()"),
+        ("_ZNotaname", "_ZNotaname"),
+        ("_Z" + "x" * 10_000, "_Z" + "x" * 10_000),
+        ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write::h0123456789abcdef"),
+    ],
+)
+def test_demangling(mangled: str, plain: str) -> None:
+    assert demangle(mangled) == plain
