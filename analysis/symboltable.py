@@ -71,6 +71,8 @@ class SymbolTable:
 
         The innermost one, where symbols nest. O(n · log m).
         """
+        if not len(self):
+            return np.full(len(addresses), -1, np.int64)
         at = np.searchsorted(self.start, addresses, side="right").astype(np.int64) - 1
         for _ in range(_MAX_NESTING):
             outside = np.flatnonzero((at >= 0) & (self.end[at] <= addresses))

@@ -6,6 +6,7 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -69,7 +70,7 @@ def draw(db: Database, output: Path, view: View) -> Drawn:
         raise UsageError("a picture is at least 320 x 200 pixels")
     ink = "#d8d8d8" if view.dark else "#202020"
     ground = np.array(palette.BLANK_DARK if view.dark else palette.BLANK_LIGHT, np.uint8)
-    style = {
+    style: Any = {
         "font.size": 9.5,
         "text.color": ink,
         "axes.labelcolor": ink,

@@ -121,7 +121,8 @@ def _print_text(db: Database, facts: Facts, outline: Outline, width: int | None)
     for part in joined(map(plain, rows)):
         sys.stdout.write(part)
     if outline.omitted:
-        print(f"({outline.omitted:,} contexts below the cut-off are not shown)")
+        plural = "s" if outline.omitted > 1 else ""
+        print(f"(not shown: {outline.omitted:,} context{plural} below the cut-off)")
 
 
 def _styled(row: tuple[float, str, str, str]) -> Text:

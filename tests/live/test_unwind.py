@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -47,7 +48,7 @@ def possible(path: tuple[str, ...]) -> bool:
     own = [name for name in path if not name.startswith("[")]
     if own and own[0] not in ("_start", "thread"):
         return False
-    steps = zip(own, own[1:], strict=False)
+    steps = itertools.pairwise(own)
     return own.count("recursion") <= 51 and all(
         step in EDGES or step[1] == "handler" for step in steps
     )

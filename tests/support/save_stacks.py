@@ -136,12 +136,17 @@ def cut(table: ModuleTable, vaddrs):  # type: ignore[no-untyped-def]
 def programs() -> dict[str, tuple[list[str], int]]:
     """Name → (command, how often to stop it)."""
     build = Path(tempfile.mkdtemp())
-    for source in ("paths.c", "deep.c"):
-        subprocess.run(["gcc", "-O2", "-fomit-frame-pointer", "-pthread", "-o",
-                        str(build / Path(source).stem), str(PROGRAMS / source)], check=True)  # fmt: skip
-    subprocess.run(["g++", "-O2", "-fomit-frame-pointer", "-o", str(build / "templates"),
-                    str(PROGRAMS / "templates.cpp")], check=True)  # fmt: skip
-    numpy = "import numpy as n\na=n.random.rand(300,300)\nwhile 1: n.linalg.svd(a@a); sorted(range(9999))"
+    for compiler, source in (("gcc", "paths.c"), ("gcc", "deep.c"), ("g++", "templates.cpp")):
+        target = build / Path(source).stem
+        flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-o", str(target)]
+        subprocess.run([compiler, *flags, str(PROGRAMS / source)], check=True)
+    numpy = """
+import numpy
+a = numpy.random.rand(300, 300)
+while True:
+    numpy.linalg.svd(a @ a)
+    sorted(range(9999))
+"""
     return {
         "paths": ([str(build / "paths"), "30", "1"], 12),
         "deep": ([str(build / "deep"), "30"], 2),

@@ -1,0 +1,310 @@
+"""Views and reports, compared with what walking the records one by one gives."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis.database import Database
+from hpcd.analysis.merge import merge
+from hpcd.analysis.report import Outline, gather_facts, json_parts, shorten
+from hpcd.analysis.union import union
+from hpcd.analysis.views import View, bottom_up, flat, outermost, preorder, top_down
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model import frame
+from hpcd.model.cct import CCT
+from hpcd.model.ending import Ending
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from tests.unit.test_merge import trees
+
+NAMES = ["main", "solve", "dot", "wait", "fib"]
+SIZE = 0x100
+
+Calls = tuple[tuple[str, int], ...]
+
+
+def write(path: Path, samples: Sequence[tuple[Calls, int]], *, marker: int | None = None) -> None:
+    """A measurement of one thread with ``count`` samples of each call path.
+
+    A call path is (procedure, line) pairs, outermost first; with ``marker`` the last path hangs
+    below the marker of that ending.
+    """
+    writer = MeasurementWriter(path, Node("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
+    writer.add_process(Process(0, 7, 1, "prog", "/prog", ("prog",), 0, 10**9))
+    writer.add_thread(Thread(0, 0, 7, "prog", 10**9))
+    writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=0))
+    writer.add_module(Module(2, ModuleKind.KERNEL, "[kernel]"))
+    writer.add_symbols(1, [(n * SIZE, SIZE, name) for n, name in enumerate(NAMES)])
+    writer.add_symbols(2, [(0, SIZE, "schedule")])
+    writer.add_clock_pair(10**9, 2 * 10**18)
+    known: dict[tuple[int, int], int] = {}
+    parents: list[int] = []
+    frames: list[int] = []
+
+    def node(parent: int, place: int) -> int:
+        if (parent, place) not in known:
+            parents.append(parent)
+            frames.append(place)
+            known[parent, place] = len(parents)
+        return known[parent, place]
+
+    nodes: list[int] = []
+    for number, (calls, count) in enumerate(samples):
+        at = 0
+        if marker is not None and number == len(samples) - 1:
+            at = node(0, frame.marker_frame(marker))
+        for name, line in calls:
+            module, start = (2, 0) if name == "schedule" else (1, NAMES.index(name) * SIZE)
+            at = node(at, frame.module_frame(module, start + line))
+        nodes += [at] * count
+    writer.add_nodes(np.array(parents, np.uint32), np.array(frames, np.uint64))
+    times = 10**9 + 10**6 * np.arange(len(nodes))
+    writer.add_records(
+        np.zeros(len(nodes), np.uint32), times.astype(np.uint64), np.array(nodes, np.uint32), 0
+    )
+    writer.close({"samples": {"expected": 100, "taken": 99, "dropped": {"ring full": 3}}})
+
+
+def database(folder: Path, samples: Sequence[tuple[Calls, int]], marker: int | None = None) -> Path:
+    write(folder / "m", samples, marker=marker)
+    merge([folder / "m"], folder / "db")
+    return folder / "db"
+
+
+def chains(view: View, db: Database) -> dict[tuple[str, ...], tuple[float, float]]:
+    """(inclusive, exclusive) samples by the names on the way to each node."""
+    result: dict[tuple[str, ...], tuple[float, float]] = {}
+    names: list[tuple[str, ...]] = [()]
+    for node in range(len(view)):
+        if node:
+            name = db.procedure_names[view.procedure[node]]
+            names.append((*names[view.parent[node]], name))
+        assert names[node] not in result
+        result[names[node]] = (float(view.inclusive[0, node]), float(view.exclusive[0, node]))
+    return result
+
+
+samples_of_paths = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 3)), min_size=1, max_size=6).map(
+            tuple
+        ),
+        st.integers(1, 3),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(samples_of_paths)
+@settings(max_examples=40, deadline=None)
+def test_views_count_as_walking_the_samples_does(
+    tmp_path_factory: pytest.TempPathFactory, samples: list[tuple[Calls, int]]
+) -> None:
+    path = database(tmp_path_factory.mktemp("views"), samples)
+    whole: Counter[tuple[str, ...]] = Counter()
+    own: Counter[tuple[str, ...]] = Counter()
+    up_own: Counter[tuple[str, ...]] = Counter()
+    up_whole: Counter[tuple[str, ...]] = Counter()
+    for calls, count in samples:
+        names = tuple(name for name, _ in calls)
+        for depth in range(len(names) + 1):
+            whole[names[:depth]] += count
+        own[names] += count
+        # What is called from inwards: every chain of callers, each sample once per chain.
+        seen = {names[at::-1][:length] for at in range(len(names)) for length in range(1, at + 2)}
+        for chain in seen:
+            up_whole[chain] += count
+        for length in range(1, len(names) + 1):
+            up_own[names[::-1][:length]] += count
+    total = sum(count for _, count in samples)
+    with hpcd.analysis.open(path) as db:
+        assert chains(top_down(db), db) == {names: (whole[names], own[names]) for names in whole}
+        expected = {chain: (up_whole[chain], up_own[chain]) for chain in up_whole}
+        assert chains(bottom_up(db), db) == {(): (total, 0), **expected}
+        assert chains(flat(db), db) == {
+            (): (total, 0),
+            **{chain: value for chain, value in expected.items() if len(chain) == 1},
+        }
+        cut = chains(bottom_up(db, share=0.3, depth=2), db)
+        assert cut == {
+            chain: value
+            for chain, value in {(): (total, 0), **expected}.items()
+            if chain == () or (value[1] >= 0.3 * total and len(chain) <= 2)
+        }
+
+
+@given(trees(40))
+@settings(deadline=None)
+def test_preorder_nests_as_the_tree_does(tree: CCT) -> None:
+    canonical = union([tree])[0]
+    begin, end = preorder(canonical)
+    assert sorted(begin.tolist()) == list(range(len(canonical)))
+    above = [{0}]
+    for node in range(1, len(canonical)):
+        above.append(above[canonical.parent[node]] | {node})
+    for node in range(len(canonical)):
+        within = (begin <= begin[node]) & (begin[node] < end)
+        assert set(np.flatnonzero(within).tolist()) == above[node]
+
+
+def test_outermost_of_nested_instances() -> None:
+    group = np.array([0, 0, 0, 1, 1])
+    begin = np.array([0, 2, 9, 3, 4])
+    end = np.array([5, 4, 10, 8, 6])
+    assert outermost(group, begin, end).tolist() == [True, False, True, True, False]
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    main_solve = (("main", 1), ("solve", 2))
+    samples: list[tuple[Calls, int]] = [
+        ((*main_solve, ("dot", 5)), 60),
+        ((("main", 1), ("solve", 9), ("dot", 6)), 20),
+        ((("main", 2), ("wait", 1), ("schedule", 3)), 15),
+        ((("fib", 1),), 1),
+        ((("solve", 3),), 4),
+    ]
+    folder = tmp_path_factory.mktemp("example")
+    return database(folder, samples, marker=Ending.READ_FAULT)
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["report", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_text_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run([str(example), "--percent", "2"], capsys).splitlines()
+    assert lines[0].endswith(
+        "1 measurement on h, 1 process, 1 trace line, 0.1 s, 11 calling contexts"
+    )
+    assert lines[1] == "samples: 99 taken (100 expected), 100 recorded, 3 dropped (ring full 3)"
+    assert lines[2] == (
+        "call paths: 96 complete (96.00 %), 4 truncated (stack memory not readable 4)"
+    )
+    tree = [line[38:] for line in lines[5:-1]]
+    assert tree == [
+        "├ main",
+        "│ ├ solve",
+        "│ │ dot",
+        "│ └ wait",
+        "│   schedule [k]",
+        "└ [truncated: stack memory not readable]",
+        "  solve",
+    ]
+    assert lines[5].split()[:6] == ["95.00%", "0.095", "s", "0.00%", "0.000", "s"]
+    assert lines[-1] == "(not shown: 1 context below the cut-off)"
+
+
+def test_lines_of_a_procedure_are_apart_on_request(
+    example: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run([str(example), "--addresses", "--percent", "0"], capsys)
+    assert re.search(r"solve \[jit\]\+0x102", text)
+    assert re.search(r"solve \[jit\]\+0x109", text)
+
+
+def test_bottom_up_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run([str(example), "--view", "bottom-up", "--metric", "samples"], capsys).splitlines()
+    tree = [line[38:] for line in lines[5:]]
+    assert tree[:3] == ["├ dot", "│ solve", "│ main"]
+    assert lines[5].split()[:2] == ["80.00%", "80"]
+
+
+def test_flat_report_and_depth(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = [line[38:] for line in run([str(example), "--view", "flat"], capsys).splitlines()[5:]]
+    assert tree[:3] == ["├ dot", "├ schedule [k]", "├ solve"]
+    shallow = run([str(example), "--depth", "1"], capsys)
+    assert "main" in shallow
+    assert "wait" not in shallow
+
+
+@pytest.mark.parametrize("width", [20, 63, 80, 200])
+def test_no_line_of_the_tree_is_wider_than_asked(
+    example: Path, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    rows = run([str(example), "--width", str(width)], capsys).splitlines()[4:-1]
+    assert max(len(row) for row in rows) <= max(width, 38 + 24)
+
+
+def test_json_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = json.loads(run([str(example), "--json", "--percent", "0"], capsys))
+    assert report["samples"] == {
+        "expected": 100,
+        "taken": 99,
+        "recorded": 100,
+        "dropped": {"ring full": 3},
+    }
+    assert report["unwind"] == {"complete": 96, "truncated": {"stack memory not readable": 4}}
+    assert report["units"] == {"samples": "", "cpu_time": "s"}
+    root = report["tree"]
+    assert root["inclusive"]["samples"] == 100
+    assert [child["name"] for child in root["children"]] == [
+        "main",
+        "[truncated: stack memory not readable]",
+        "fib",
+    ]
+    solve = root["children"][0]["children"][0]
+    assert (solve["name"], solve["module"]) == ("solve", "[jit]")
+    assert solve["exclusive"] == {"samples": 0, "cpu_time": 0}
+    assert solve["inclusive"]["cpu_time"] == pytest.approx(0.080)
+
+
+def test_paths_deeper_than_the_python_stack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = tuple((NAMES[n % 2], 1) for n in range(3000))
+    path = database(tmp_path, [(deep, 5)])
+    with hpcd.analysis.open(path) as db:
+        text = "".join(json_parts(db, gather_facts(db), Outline(top_down(db), 0)))
+    assert text.count('"children"') == 3001
+    assert text.count("{") == text.count("}")
+    assert text.count("[") == text.count("]")
+    lines = run([str(path), "--view", "bottom-up"], capsys).splitlines()
+    assert len(lines) == 3006
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--percent", "101"], 2),
+        (["--depth", "0"], 2),
+        (["--metric", "luck"], 2),
+        (["--view", "flat", "--addresses"], 2),
+        (["--view", "sideways"], 2),
+    ],
+)
+def test_senseless_options(
+    example: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
+) -> None:
+    assert main(["report", str(example), *arguments]) == code
+    assert capsys.readouterr().err.startswith("hpcd: ")
+
+
+def test_report_on_what_is_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path)]) == 7
+    assert main(["report", str(tmp_path / "absent")]) == 8
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+@given(st.text(max_size=60), st.integers(0, 60))
+def test_shortened_names_fit_and_keep_both_ends(name: str, width: int) -> None:
+    short = shorten(name, width)
+    assert len(short) <= width
+    if len(name) <= width:
+        assert short == name
+    elif width > 3:
+        assert short[0] == name[0]
+        assert short[-1] == name[-1]
