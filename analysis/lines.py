@@ -212,7 +212,7 @@ class Lines:
 
         Job and host are in it only where there are several of them.
         """
-        jobs = len({row[1] for row in self._processes}) > 1
+        jobs = len({row[1] for row in self._processes if row[1]}) > 1
         hosts = len({row[2] for row in self._processes}) > 1
         labels = []
         for rank, pid, tid, row, thread in zip(

@@ -122,15 +122,17 @@ def gather_facts(db: Database) -> Facts:
     marked = np.flatnonzero(frame.is_marker(db.cct.frame))
     inclusive = db.metrics.inclusive(SAMPLES)
     for node in marked[inclusive[marked] > 0].tolist():
-        code = int(db.cct.frame[node]) & 0xFF
-        facts.truncated[_reason(code)] += int(inclusive[node])
+        reason = _reason(int(db.cct.frame[node]) & 0xFF)
+        if reason:
+            facts.truncated[reason] += int(inclusive[node])
     facts.complete = facts.recorded - sum(facts.truncated.values())
     return facts
 
 
 def _reason(code: int) -> str:
+    """Why paths below a marker are not whole; empty if they are."""
     try:
-        return Ending(code).label
+        return "" if Ending(code).whole else Ending(code).label
     except ValueError:
         return marker_name(code)
 

@@ -20,6 +20,7 @@ import struct
 import sys
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -29,12 +30,12 @@ from pathlib import Path
 
 from hpcd.daemon.unwind.elf import ElfView
 from hpcd.daemon.unwind.table import build_table, pack_table, unpack_table
-
 from hpcd.errors import FormatError
 
 LIMIT_SECONDS = 1.0
 MEMORY_LIMIT = 1 << 30  # what the worker process gets
 BATCH = 500
+_MAX_GROWTH = 64 << 10
 
 # Values at which counts, offsets and signs go wrong.
 EDGES = (
@@ -53,6 +54,8 @@ class Original:
     headers: list[tuple[int, int]]
     frames: list[tuple[int, int]]
     code: list[tuple[int, int]]
+    section_headers: dict[str, int]
+    """Section name → where in the file its header is."""
 
 
 def original(name: str, data: bytes) -> Original:
@@ -67,7 +70,13 @@ def original(name: str, data: bytes) -> Original:
     notes = [(s.offset, s.size) for s in parts if s.name.startswith(".note")]
     code = [(s.offset, s.size) for s in parts if s.executable]
     headers = [(at, size) for at, size in headers + notes + others if size]
-    return Original(name, data, headers, [part for part in frames if part[1]], code)
+    names_at = struct.unpack_from("<H", data, 62)[0]
+    names = struct.unpack_from("<Q", data, shoff + 64 * names_at + 24)[0]
+    by_name = {}
+    for at in range(shoff, shoff + 64 * shnum, 64):
+        start = names + struct.unpack_from("<I", data, at)[0]
+        by_name[data[start : data.index(b"\0", start)].decode()] = at
+    return Original(name, data, headers, [part for part in frames if part[1]], code, by_name)
 
 
 def mutate(source: Original, random_: random.Random) -> bytes:
@@ -75,6 +84,8 @@ def mutate(source: Original, random_: random.Random) -> bytes:
     data = bytearray(source.data)
     for _ in range(random_.choice((1, 1, 1, 2, 3, 8, 40))):
         random_.choice(_CHANGES)(data, source, random_)
+        if len(data) > len(source.data) + _MAX_GROWTH:
+            break
     return bytes(data)
 
 
@@ -132,9 +143,116 @@ def _long_number(data: bytearray, source: Original, random_: random.Random) -> N
     data[at : at + length] = b"\xff" * (length - 1) + b"\x7f"
 
 
+# --- frame sections from a grammar: what random bytes never hit ---
+
+
+def uleb(value: int) -> bytes:
+    """An unsigned LEB128 number."""
+    out = bytearray()
+    while True:
+        value, low = value >> 7, value & 127
+        out.append(low | (128 if value else 0))
+        if not value:
+            return bytes(out)
+
+
+def _operand(random_: random.Random) -> bytes:
+    if random_.random() < 0.5:
+        return uleb(random_.randrange(64))
+    return uleb(random_.choice(EDGES)) if random_.random() < 0.9 else b"\xff" * 12
+
+
+def _instruction(random_: random.Random) -> bytes:
+    """One call frame instruction with operands of the kinds it takes."""
+    op = random_.choice((*range(0x17), 0x2C, 0x2D, 0x2E, 0x2F, 0x40, 0x80, 0xC0, 0x3F))
+    if op in (0x40, 0x80, 0xC0):
+        code = bytes([op | random_.randrange(64)])
+        return code + (_operand(random_) if op == 0x80 else b"")
+    if op in (0x02, 0x03, 0x04):
+        return bytes([op]) + random_.randbytes(1 << (op - 2))
+    if op == 0x01:
+        return bytes([op]) + struct.pack("<Q", random_.choice(EDGES))
+    count = {0x06: 1, 0x07: 1, 0x08: 1, 0x0D: 1, 0x0E: 1, 0x13: 1, 0x2E: 1}.get(op, 2)
+    count = 0 if op in (0x00, 0x0A, 0x0B, 0x2C, 0x2D, 0x3F) else count
+    if op in (0x0F, 0x10, 0x16):
+        expression = random_.choice((b"\x76\x10\x06", b"\x77\x08\x06\x23\x08", b"", b"\x70\xff"))
+        register = uleb(random_.randrange(20)) if op != 0x0F else b""
+        return bytes([op]) + register + uleb(len(expression)) + expression
+    return bytes([op]) + b"".join(_operand(random_) for _ in range(count))
+
+
+def _program(random_: random.Random) -> bytes:
+    return b"".join(_instruction(random_) for _ in range(random_.randrange(8)))
+
+
+def frames(random_: random.Random, *, debug: bool) -> bytes:
+    """A frame section: sound in its frame, anything in its programs; sometimes amplified."""
+    align = uleb(random_.choice((1, 1, 1, 4, *EDGES)))
+    own = _program(random_) if random_.random() < 0.5 else b"\x0c\x07\x08\x90\x01"
+    large = random_.random() < 0.1
+    if large and random_.random() < 0.5:
+        own = (own or b"\0") * (100_000 // max(1, len(own)))
+    augmentation = b"\0" if debug else b"zR\0"
+    tail = b"" if debug else b"\x01\x00"
+    header = b"\x01" + augmentation + align + b"\x78\x10" + tail + own
+    ident = b"\xff" * 4 if debug else b"\0" * 4
+    out = bytearray(struct.pack("<I", len(ident + header)) + ident + header)
+    pc = random_.choice((0x1000, 0x1000, *EDGES))
+    for _ in range(2000 if large else random_.randrange(1, 6)):
+        body = _program(random_)
+        if large and random_.random() < 0.002:
+            # Many registers to keep, then many times kept and restored.
+            many = b"".join(b"\x05" + uleb(n) + b"\x01" for n in range(100, 10100))
+            body = many + b"\x0a" + b"\x0b\x0a" * 10_000
+        cie = 0 if debug else len(out) + 4
+        addresses = struct.pack("<QQ", pc & ((1 << 64) - 1), random_.choice((16, 64, *EDGES)))
+        entry = struct.pack("<I", cie) + addresses + (b"" if debug else b"\0") + body
+        out += struct.pack("<I", len(entry)) + entry
+        pc += 64
+    return bytes(out)
+
+
+def _replace_section(data: bytearray, header: int, contents: bytes, flags: int) -> None:
+    if header + 64 <= len(data):
+        struct.pack_into("<IQ", data, header + 4, 1, flags)  # PROGBITS
+        struct.pack_into("<QQ", data, header + 24, len(data), len(contents))
+        data += contents
+
+
+def _generated_frames(data: bytearray, source: Original, random_: random.Random) -> None:
+    header = source.section_headers.get(".eh_frame")
+    if header:
+        _replace_section(data, header, frames(random_, debug=False), 2)
+
+
+def _debug_frames(data: bytearray, source: Original, random_: random.Random) -> None:
+    """The lookup table's section becomes a .debug_frame, as a rule a compressed one."""
+    header = source.section_headers.get(".eh_frame_hdr")
+    at = data.find(b".eh_frame_hdr\0")
+    if not header or at < 0:
+        return
+    data[at : at + 13] = b".debug_frame\0"
+    contents = frames(random_, debug=True)
+    kind = random_.random()
+    if kind < 0.2:
+        _replace_section(data, header, contents, 0)
+        return
+    size = len(contents)
+    if kind < 0.6:
+        size = random_.choice(EDGES)
+    if kind < 0.3:
+        contents = bytes(256 << 20)  # zeros: 256 kB compressed
+    packed = zlib.compress(contents, 1)
+    if random_.random() < 0.2:
+        packed = packed[: random_.randrange(len(packed))]
+    head = struct.pack("<IIQQ", random_.choice((1, 1, 1, 2)), 0, size & ((1 << 64) - 1), 1)
+    _replace_section(data, header, head + packed, 0x800)
+
+
 _CHANGES: tuple[Callable[[bytearray, Original, random.Random], None], ...] = (
     _header_field, _header_field, _header_field, _frame_bytes, _frame_bytes, _frame_field,
-    _frame_splice, _flip, _code_bytes, _cut, _long_number,
+    _frame_splice, _flip, _code_bytes, _cut, _long_number, _generated_frames,
+    _generated_frames, _debug_frames,
 )  # fmt: skip
 
 
@@ -144,7 +262,7 @@ def mutant(sources: list[Original], seed: int, number: int) -> tuple[Original, b
     return source, mutate(source, random.Random(seed << 40 | number))
 
 
-class TooSlow(BaseException):  # noqa: N818 - not an Exception: nothing may catch it on the way
+class TooSlow(BaseException):
     """A mutant took over :data:`LIMIT_SECONDS`."""
 
 
@@ -162,7 +280,7 @@ def attempt(data: bytes) -> tuple[str, float]:
         result = "refused"
     except TooSlow:
         result = "too slow"
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+    except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         result = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
     return result, time.perf_counter() - start

@@ -233,6 +233,10 @@ class Tables:
         return Space(start, count, len(mappings))
 
 
+NO_SPACE = bytes(16)
+"""``struct process`` of a process whose mappings are not known."""
+
+
 class ModuleTables:
     """Where a module's rows are: blocks taken, and the address of its page directory."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import resource
@@ -14,18 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcd.bpf import syscalls
-from hpcd.bpf.maps import possible_cpus
+from hpcd.bpf.maps import ARRAY, Map, possible_cpus
 from hpcd.bpf.mmap_events import MmapEvents
 from hpcd.bpf.records import DROPS
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.tables import Tables
+from hpcd.bpf.tables import NO_SPACE, Tables
 from hpcd.daemon import processes
 from hpcd.daemon.collector import Collector
 from hpcd.daemon.kernel_symbols import KernelSymbols
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.targets import Targets
 from hpcd.daemon.unwind.decoder import Decoder
-from hpcd.errors import TargetError, UsageError
+from hpcd.errors import StorageError, TargetError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Event, Node
 
@@ -79,6 +80,7 @@ class Recording:
             processes.require_target(pid)
         self._options = options
         self._stop = threading.Event()
+        self._attached = False
         self._baseline: dict[tuple[int, int], float] = {}
         self._cpu_start = _own_cpu()
         self._start = time.monotonic()
@@ -97,6 +99,7 @@ class Recording:
         ``attached`` is called once when sampling has begun.
         """
         options = self._options
+        _require_privilege()
         _raise_descriptor_limit()
         writer = MeasurementWriter(
             options.output, _node(), options={"frequency": options.frequency, **options.extra}
@@ -104,7 +107,11 @@ class Recording:
         try:
             return self._record(writer, progress, attached)
         except BaseException:
-            writer.close({"closed": False})
+            if self._attached:
+                with contextlib.suppress(StorageError):
+                    writer.close({"closed": False})
+            else:
+                writer.discard()
             raise
 
     def _record(
@@ -139,6 +146,7 @@ class Recording:
             modules.install(tables, sampler.set_rules)
             self._attach(sampler, targets)
             self._start = time.monotonic()
+            self._attached = True
             if attached:
                 attached()
             self._loop(sampler, targets, modules, tables, collector, writer, mmaps, progress)
@@ -179,7 +187,9 @@ class Recording:
             for pid in self._pids():
                 if pid not in targets:
                     targets.target(pid)
-                    if not self._options.waiting:
+                    if self._options.waiting:
+                        sampler.set_process(pid, NO_SPACE)
+                    else:
                         targets.refresh(pid)
                 for tid in processes.thread_ids(pid):
                     if tid not in seen:
@@ -339,6 +349,11 @@ def _clock_pair() -> tuple[int, int]:
     real = time.time_ns()
     after = time.monotonic_ns()
     return (before + after) // 2, real
+
+
+def _require_privilege() -> None:
+    """Say at once, before anything is made, when the kernel will not have it."""
+    Map("probe", ARRAY, 4, 8, 1).close()
 
 
 def _raise_descriptor_limit() -> None:

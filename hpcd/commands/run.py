@@ -17,7 +17,7 @@ from hpcd.commands.attach import (
 )
 from hpcd.commands.base import Command
 from hpcd.daemon.recording import Recording
-from hpcd.errors import NotFoundError
+from hpcd.errors import NotFoundError, UsageError
 
 
 class Run(Command):
@@ -37,7 +37,7 @@ class Run(Command):
     def run(self, args: argparse.Namespace) -> int:
         command = args.command[1:] if args.command[:1] == ["--"] else args.command
         if not command:
-            raise NotFoundError("no command given: hpcd run [options] -- COMMAND ...")
+            raise UsageError("no command given: hpcd run [options] -- COMMAND ...")
         child = HeldChild(command)
         try:
             options = recording_options(args, [child.pid], args.output or default_output())

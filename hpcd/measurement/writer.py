@@ -90,7 +90,7 @@ class MeasurementWriter:
             meta = {"node": asdict(node), "options": options, "version": 1}
             self._append(Kind.META, _json(meta))
         except StorageError:
-            self._abandon()
+            self.discard()
             raise
 
     # --- what to write ---
@@ -278,8 +278,8 @@ class MeasurementWriter:
             finally:
                 os.close(fd)
 
-    def _abandon(self) -> None:
-        """A measurement that could not even begin leaves nothing behind."""
+    def discard(self) -> None:
+        """Remove the measurement: nothing came of it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -109,6 +110,25 @@ def test_tables_agree_with_columns(db: Database) -> None:
         assert depths == db.cct.depth().tolist()
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             tables.execute("DELETE FROM thread")
+
+
+def test_the_documented_examples_run(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "database.md").read_text()
+    queries = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    assert len(queries) == 3
+    with hpcd.analysis.open(database) as db, db.sql() as tables:
+        for query in queries:
+            assert tables.execute(query).fetchall()
+        documented = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
+        for table, columns in documented:
+            found = [row[1] for row in tables.execute(f"PRAGMA table_info({table})")]
+            assert found == [name for name in re.findall(r"`(\w+)`", columns) if name in found]
+            assert found
+        rows = tables.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        assert sorted(table for table, _ in documented) == sorted(row[0] for row in rows)
+    for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(example, {"path": database})
+    assert "rank 0" in capsys.readouterr().out
 
 
 def test_lines_are_in_order_of_rank_and_labelled(db: Database) -> None:

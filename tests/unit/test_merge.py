@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis.check import check_database
 from hpcd.analysis.clock import offsets_by_boot
 from hpcd.analysis.engine import InlineExecutor, run_all
 from hpcd.analysis.merge import merge
@@ -370,6 +372,50 @@ def test_bad_inputs_are_named_and_the_rest_is_merged(tmp_path: Path) -> None:
     assert {Path(path).name for path, _ in result.damaged} == {"torn"}
     with hpcd.analysis.open(tmp_path / "db") as db:
         assert [row.name for row in db.measurements if row.damage] == ["torn"]
+
+
+HUGE = st.sampled_from([0, -1, 1, 1 << 31, 1 << 40, 1 << 62, 1 << 64, -(1 << 70), 1 << 200])
+ODD_TEXT = st.sampled_from(["", "a", "\x1b[2J\x07", "\udc80", "x" * 5000, "\0"])
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_impossible_identities_are_refused_or_cut_to_size(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("odd")
+    writer = MeasurementWriter(folder / "m", Node("h", "b", "6", "x86_64", 1), options={})
+    text, number = data.draw(ODD_TEXT), data.draw(HUGE)
+    scale = data.draw(st.sampled_from([1.0, float("inf"), float("nan")]))
+    writer.add_event(Event(data.draw(st.sampled_from([0, 1 << 16, 1 << 31])), text, "ns", scale,
+                           text, data.draw(HUGE)))  # fmt: skip
+    writer.add_process(
+        Process(0, number, number, text, text, (text,), number, data.draw(HUGE), text,
+                data.draw(HUGE), data.draw(HUGE))
+    )  # fmt: skip
+    writer.add_thread(
+        Thread(0, data.draw(st.sampled_from([0, 9])), data.draw(HUGE), text, data.draw(HUGE),
+               data.draw(HUGE))
+    )  # fmt: skip
+    writer.add_module(
+        Module(data.draw(st.sampled_from([0, 1, 1 << 22, 1 << 31])), ModuleKind.ELF, text, text)
+    )
+    writer.add_clock_pair(
+        data.draw(st.sampled_from([0, START, 1 << 61, 1 << 63, -5])),
+        data.draw(st.sampled_from([0, REALTIME, 1 << 62, 1 << 63, -5])),
+    )
+    place = np.array([frame.module_frame(1, 5), frame.MARKER | 0xEE], np.uint64)
+    writer.add_nodes(np.array([0, 1], np.uint32), place)
+    times = np.array([data.draw(st.sampled_from([0, START, 1 << 59, 1 << 61]))] * 2, np.uint64)
+    writer.add_records(np.zeros(2, np.uint32), times, np.array([1, 2], np.uint32), 0)
+    writer.close({})
+    try:
+        merge([folder / "m"], folder / "db")
+    except FormatError:
+        assert [path.name for path in folder.iterdir()] == ["m"]
+        return
+    assert check_database(folder / "db") == []
+    assert main(["report", str(folder / "db")]) == 0
 
 
 def test_nothing_to_merge(tmp_path: Path) -> None:

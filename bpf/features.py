@@ -1,0 +1,174 @@
+"""What this machine can do for hpcd, found out by trying."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcd.bpf import maps, syscalls
+from hpcd.bpf.btf import KernelTypes, task_offsets
+from hpcd.bpf.headers import kernel_headers
+from hpcd.bpf.ring import Ring
+from hpcd.errors import HpcdError
+
+# Capabilities (include/uapi/linux/capability.h) and what they are needed for.
+_CAPABILITIES = {
+    "CAP_SYS_PTRACE": (19, "read other users' mappings and environments"),
+    "CAP_DAC_READ_SEARCH": (2, "open other users' binaries"),
+    "CAP_SYSLOG": (34, "see kernel addresses"),
+    "CAP_PERFMON": (38, "sample other users' processes"),
+    "CAP_BPF": (39, "load BPF programs"),
+}
+_HW_CYCLES = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One thing a machine has or has not.
+
+    ``needed`` ones are required to record at all; ``remedy`` says what to do about a lack.
+    """
+
+    name: str
+    available: bool
+    detail: str
+    remedy: str = ""
+    needed: bool = False
+
+
+def probe() -> list[Feature]:
+    """Everything, in the order it matters. Takes a tenth of a second."""
+    return [
+        _privilege(),
+        _capabilities(),
+        _kernel(),
+        _attempt("BTF", _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF", needed=True),
+        _bcc(),
+        _attempt("kernel headers", _headers, _headers_remedy(), needed=True),
+        _attempt("BPF maps and rings", _bpf_maps, "run as root: sudo hpcd doctor", needed=True),
+        _attempt("cpu-clock sampling", _cpu_clock, "run as root: sudo hpcd doctor", needed=True),
+        _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),
+        _attempt("BPF run time statistics", _stats, "run as root: sudo hpcd doctor"),
+        _kernel_symbols(),
+        _exists("tracepoints through tracefs", "/sys/kernel/tracing/events",
+                "mount -t tracefs tracefs /sys/kernel/tracing"),
+        _exists("uprobes", "/sys/bus/event_source/devices/uprobe",
+                "a kernel built with CONFIG_UPROBE_EVENTS"),
+        _exists("kprobes", "/sys/bus/event_source/devices/kprobe",
+                "a kernel built with CONFIG_KPROBE_EVENTS; hpcd does not need it"),
+        _exists("cgroup v2", "/sys/fs/cgroup/cgroup.controllers",
+                "boot with systemd.unified_cgroup_hierarchy=1"),
+        _exists("systemd", "/run/systemd/system", "only hpcd's service needs it"),
+    ]  # fmt: skip
+
+
+def _attempt(name: str, try_it: Callable[[], str], remedy: str, *, needed: bool = False) -> Feature:
+    try:
+        return Feature(name, True, try_it(), needed=needed)
+    except (HpcdError, OSError) as error:
+        return Feature(name, False, str(error), remedy, needed)
+
+
+def _exists(name: str, path: str, remedy: str) -> Feature:
+    # An unmounted tracefs is an empty directory, not a missing one.
+    if Path(path).exists():
+        return Feature(name, True, path)
+    return Feature(name, False, f"{path} does not exist", remedy)
+
+
+def _privilege() -> Feature:
+    if os.geteuid() == 0:
+        return Feature("root", True, "running as root", needed=True)
+    return Feature("root", False, f"running as uid {os.geteuid()}", "sudo hpcd ...", True)
+
+
+def _capabilities() -> Feature:
+    status = Path("/proc/self/status").read_text()
+    mask = int(next(line for line in status.splitlines() if line.startswith("CapEff:"))[7:], 16)
+    missing = [
+        f"{name} ({why})"
+        for name, (bit, why) in _CAPABILITIES.items()
+        # CAP_SYS_ADMIN (21) stands for both newer ones.
+        if not mask >> bit & 1 and not (bit in (38, 39) and mask >> 21 & 1)
+    ]
+    if missing:
+        return Feature("capabilities", False, f"lacks {', '.join(missing)}", "sudo hpcd ...", True)
+    return Feature("capabilities", True, ", ".join(_CAPABILITIES), needed=True)
+
+
+def _kernel() -> Feature:
+    release = platform.release()
+    version = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+    # bpf_task_pt_regs came with 5.15.
+    ok = version >= (5, 15) and platform.machine() in ("x86_64", "aarch64")
+    detail = f"{release} on {platform.machine()}"
+    return Feature("kernel", ok, detail, "Linux 5.15 or later on x86-64 or aarch64", True)
+
+
+def _btf() -> str:
+    KernelTypes().close()
+    return f"/sys/kernel/btf/vmlinux; {len(task_offsets())} offsets found"
+
+
+def _bcc() -> Feature:
+    remedy = "apt-get install python3-bpfcc (it serves /usr/bin/python3 only)"
+    try:
+        import bcc
+    except ImportError:
+        return Feature("bcc", False, f"{sys.executable} cannot import it", remedy, True)
+    if not hasattr(bcc, "BPF"):
+        return Feature("bcc", False, "an unrelated package of that name", remedy, True)
+    return Feature("bcc", True, f"version {getattr(bcc, '__version__', 'unknown')}", needed=True)
+
+
+def _headers() -> str:
+    return str(kernel_headers())
+
+
+def _headers_remedy() -> str:
+    flavour = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
+    return f"apt-get install linux-headers-{flavour} (they need not match the running kernel)"
+
+
+def _bpf_maps() -> str:
+    maps.Map("probe", maps.ARRAY, 4, 8, 1).close()
+    Ring("probe", 4096).close()
+    return "array map and ring buffer made"
+
+
+def _open_event(kind: int, config: int) -> None:
+    event = syscalls.PerfEvent(kind, config, frequency=99, flags=syscalls.DISABLED)
+    os.close(syscalls.perf_event_open(event, 0, -1))
+
+
+def _cpu_clock() -> str:
+    _open_event(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK)
+    return "perf_event_open works"
+
+
+def _cycles() -> str:
+    _open_event(syscalls.PERF_TYPE_HARDWARE, _HW_CYCLES)
+    return "cycles can be counted"
+
+
+def _stats() -> str:
+    os.close(syscalls.enable_stats())
+    return "hpcd can tell what its programs cost"
+
+
+def _kernel_symbols() -> Feature:
+    name = "kernel symbols"
+    try:
+        with Path("/proc/kallsyms").open() as file:
+            first = file.readline().split()
+    except OSError as error:
+        return Feature(name, False, os.strerror(error.errno or errno.EIO), "run as root")
+    if first and int(first[0], 16) == 0 and "_text" not in first:
+        remedy = "sysctl kernel.kptr_restrict=0, or run as root"
+        return Feature(name, False, "addresses are hidden (kptr_restrict)", remedy)
+    return Feature(name, True, "/proc/kallsyms")

@@ -1,0 +1,219 @@
+"""Attaching to real processes: accounting, lifecycles, bad targets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcd.measurement.check import check_measurement
+from hpcd.measurement.reader import open_measurement
+from tests.support.recorded import HPCD, hpcd, record
+
+pytestmark = pytest.mark.root
+
+SPIN = "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: pass"
+
+
+@contextmanager
+def running(*command: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is ended with the block."""
+    process = subprocess.Popen([str(part) for part in command])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def attach(output: Path, pid: int, *options: object) -> dict[str, Any]:
+    done = hpcd("attach", "--json", "--pid", pid, "-o", output, *options)
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def accounted(summary: dict[str, Any]) -> bool:
+    samples = summary["samples"]
+    return samples["taken"] == samples["recorded"] + sum(samples["dropped"].values())
+
+
+def test_samples_add_up_and_match_cpu_time(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """A CPU-bound target at 997 Hz: expected from /proc within 3 %."""
+    with running(build("deep.c"), 60) as process:
+        summary = attach(tmp_path / "m", process.pid, "--duration", 4)
+    samples = summary["samples"]
+    assert accounted(summary)
+    assert samples["expected"] > 1000
+    assert abs(samples["taken"] - samples["expected"]) <= 0.03 * samples["expected"]
+    assert summary["overhead"]["bpf_s"] > 0
+    with open_measurement(tmp_path / "m") as measurement:
+        assert sum(len(part) for part in measurement.record_chunks()) == samples["recorded"]
+        assert measurement.summary and measurement.summary["samples"] == samples
+        assert measurement.closed
+    assert check_measurement(tmp_path / "m") == []
+
+
+def test_threads_started_while_attaching_are_sampled_once(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """No thread is missed, none is sampled twice, however the attach falls among thread starts."""
+    with running(build("threads.c"), 60) as process:
+        summary = attach(tmp_path / "m", process.pid, "--duration", 4)
+    samples = summary["samples"]
+    assert accounted(summary)
+    assert summary["threads"] > 50
+    # A thread of 20 ms loses half a period on average: its first sample comes after a whole one.
+    assert 0.94 * samples["expected"] <= samples["taken"] <= 1.02 * samples["expected"]
+
+
+def test_children_are_followed_or_left(tmp_path: Path) -> None:
+    shell = f"{sys.executable} -c '{SPIN.format(2)}'; exit 0"
+    followed = record(tmp_path / "with", ["/bin/sh", "-c", shell])
+    left = record(tmp_path / "without", ["/bin/sh", "-c", shell], "--no-children")
+    assert followed["samples"]["recorded"] > 1000
+    assert left["samples"]["recorded"] < 100
+    with open_measurement(tmp_path / "with") as measurement:
+        names = {process.name for process in measurement.processes.values()}
+        assert "sh" in names and any("python" in name for name in names)
+
+
+def test_several_pids(tmp_path: Path, build: Callable[..., Path]) -> None:
+    with running(build("deep.c"), 60) as one, running(build("deep.c"), 60) as two:
+        done = hpcd("attach", "--json", "-p", one.pid, "-p", two.pid, "-d", 2,
+                    "-o", tmp_path / "m")  # fmt: skip
+        assert accounted(json.loads(done.stdout))
+        with open_measurement(tmp_path / "m") as measurement:
+            assert {each.pid for each in measurement.processes.values()} == {one.pid, two.pid}
+
+
+def test_interrupt_closes_the_measurement(tmp_path: Path, build: Callable[..., Path]) -> None:
+    with running(build("deep.c"), 60) as process:
+        recorder = subprocess.Popen(
+            [*HPCD, "attach", "--json", "-p", str(process.pid), "-o", str(tmp_path / "m")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        wait_for_samples(tmp_path / "m", recorder)
+        recorder.send_signal(signal.SIGINT)
+        out, _ = recorder.communicate(timeout=30)
+    assert recorder.returncode == 0
+    assert accounted(json.loads(out))
+    assert check_measurement(tmp_path / "m") == []
+
+
+def test_killed_recorder_leaves_a_readable_measurement(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    with running(build("deep.c"), 60) as process:
+        recorder = subprocess.Popen(
+            [*HPCD, "attach", "-p", str(process.pid), "-o", str(tmp_path / "m")],
+            stdout=subprocess.DEVNULL,
+        )
+        wait_for_samples(tmp_path / "m", recorder)
+        recorder.kill()
+        recorder.wait()
+    findings = check_measurement(tmp_path / "m")
+    assert [finding for finding in findings if finding.fatal] == []
+    with open_measurement(tmp_path / "m") as measurement:
+        assert not measurement.closed
+        assert sum(len(part) for part in measurement.record_chunks()) > 0
+    done = hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    assert "1 measurement" in done.stdout
+
+
+def wait_for_samples(path: Path, recorder: subprocess.Popen[Any]) -> None:
+    """Until the measurement holds records; the recorder must not end before."""
+    while recorder.poll() is None:
+        try:
+            with open_measurement(path) as measurement:
+                if any(len(part) for part in measurement.record_chunks()):
+                    return
+        except Exception:
+            os.sched_yield()
+    raise AssertionError("the recorder ended early")
+
+
+def test_exec_in_a_recorded_process(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """One pid, another program: the new one's paths are whole."""
+    executable = build("deep.c")
+    record(tmp_path / "m", ["/bin/sh", "-c", f"exec {executable} 2"])
+    with open_measurement(tmp_path / "m") as measurement:
+        assert [each.exe for each in measurement.processes.values()] == [str(executable)]
+
+
+def test_run_ends_as_its_command_does(tmp_path: Path) -> None:
+    for number, (script, code) in enumerate({"exit 7": 7, "kill -TERM $$": 143}.items()):
+        done = hpcd("run", "-o", tmp_path / str(number), "--", "/bin/sh", "-c", script, check=False)
+        assert done.returncode == code, done.stderr
+
+
+def test_run_of_nothing_leaves_nothing_running(tmp_path: Path) -> None:
+    done = hpcd("run", "-o", tmp_path / "m", "--", "/nonexistent/program", check=False)
+    assert done.returncode == 8
+    assert done.stderr.count("\n") == 1 and "/nonexistent/program" in done.stderr
+
+
+def test_existing_output_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/precious").write_text("data")
+    done = hpcd("attach", "-p", os.getppid(), "-o", tmp_path / "m", check=False)
+    assert done.returncode == 6 and "exists" in done.stderr
+    assert (tmp_path / "m/precious").read_text() == "data"
+
+
+def test_bad_targets(tmp_path: Path) -> None:
+    zombie = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    for pid, says in ((zombie.pid, "zombie"), (2, "kernel thread")):
+        done = hpcd("attach", "-p", pid, "-o", tmp_path / "m", check=False)
+        assert done.returncode == 3 and says in done.stderr
+        assert not (tmp_path / "m").exists()
+    zombie.wait()
+
+
+def test_without_root_one_line_and_nothing_made(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with running("sleep", "60") as process:
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=-all",
+             *HPCD, "attach", "-p", str(process.pid), "-o", str(tmp_path / "m")],
+            capture_output=True, text=True, cwd="/",
+        )  # fmt: skip
+    assert done.returncode == 4
+    assert done.stderr.count("\n") == 1 and "root" in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_full_disk_keeps_what_was_recorded(tmp_path: Path, build: Callable[..., Path]) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
+    try:
+        with running(build("paths.c"), 60, 2) as process:
+            done = hpcd("attach", "-p", process.pid, "-F", 5000, "-o", disk / "m", check=False)
+        assert done.returncode == 6
+        assert done.stderr.count("\n") == 1 and "no space" in done.stderr
+        findings = check_measurement(disk / "m")
+        assert [finding for finding in findings if finding.fatal] == []
+        with open_measurement(disk / "m") as measurement:
+            assert sum(len(part) for part in measurement.record_chunks()) > 0
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_code_loaded_while_recording_is_known(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """dlopen of other libraries at the same addresses: no sample is given to the wrong one."""
+    executable = build("loading.c", "-ldl")
+    summary = record(tmp_path / "m", [executable, 4])
+    with open_measurement(tmp_path / "m") as measurement:
+        paths = {Path(module.path).name for module in measurement.modules.values()}
+    assert "libm.so.6" in paths and any(name.startswith("libz.so") for name in paths)
+    assert summary["unwind"]["complete"] >= 0.9 * summary["samples"]["recorded"]

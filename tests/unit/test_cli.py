@@ -1,0 +1,112 @@
+"""The command line's face: help, errors, exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpcd import errors
+from hpcd.__main__ import build_parser, main
+from hpcd.commands import VERBS, load
+from tests.support.recorded import hpcd
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_error_has_its_documented_code() -> None:
+    documented = {}
+    for line in (ROOT / "docs/exit-codes.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) > 3 and cells[1].isdigit() and cells[2]:
+            documented[cells[2]] = int(cells[1])
+    raised = {
+        name: each.exit_code
+        for name, each in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(each, errors.HpcdError)
+    }
+    assert documented == raised
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([verb, "--help"])
+    assert exit_.value.code == 0
+    assert (inspect.getdoc(load(verb)) or "").splitlines()[0] in capsys.readouterr().out
+
+
+def test_parser_of_all_verbs_builds() -> None:
+    assert build_parser().format_help().count("\n") > len(VERBS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ([], 2, "required"),
+        (["nonsense"], 2, "invalid choice"),
+        (["attach"], 2, "--pid"),
+        (["attach", "--pid", "x"], 2, "invalid int"),
+        (["attach", "--pid", "4194305"], 3, "no process 4194305"),
+        (["attach", "--pid", "-1"], 3, "no process -1"),
+        (["attach", "--pid", "1", "--frequency", "0"], 2, "frequency"),
+        (["merge", "/nonexistent", "-o", "/tmp/never"], 8, "/nonexistent"),
+        (["report", "/nonexistent"], 8, "/nonexistent"),
+        (["render", "/nonexistent", "-o", "x.png"], 8, "/nonexistent"),
+        (["check", "/nonexistent"], 8, "/nonexistent"),
+        (["check", "/etc/passwd"], 7, "/etc/passwd"),
+        (["run"], 2, "no command"),
+    ],
+)
+def test_bad_input_is_one_line_and_a_code(arguments: list[str], code: int, says: str) -> None:
+    done = hpcd(*arguments, check=False)
+    assert done.returncode == code, done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("hpcd: ") and says in lines[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m hpcd doctor | head -0"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_internal_errors_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object, __: object) -> int:
+        raise RuntimeError("boom")
+
+    monkeypatch.delenv("HPCD_DEBUG", raising=False)
+    monkeypatch.setattr(type(load("doctor")), "run", broken)
+    assert main(["doctor"]) == 70
+    said = capsys.readouterr().err
+    assert said.startswith("hpcd: internal error: RuntimeError: boom") and said.count("\n") == 1
+
+
+def test_doctor_says_what_and_why() -> None:
+    done = hpcd("doctor", "--json", check=False)
+    result = json.loads(done.stdout)
+    assert done.returncode == (0 if result["can_record"] else 5)
+    for feature in result["features"]:
+        assert feature["detail"]
+        assert feature["available"] or feature["remedy"]
+
+
+def test_doctor_without_root_names_the_remedy() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("root drops its privileges to see this")
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all",
+         sys.executable, "-m", "hpcd", "doctor", "--json"],
+        capture_output=True, text=True, cwd="/", env={"HOME": "/nonexistent", "PATH": "/usr/bin"},
+    )  # fmt: skip
+    assert done.returncode == 5
+    features = {each["name"]: each for each in json.loads(done.stdout)["features"]}
+    assert not features["root"]["available"] and "sudo" in features["root"]["remedy"]
