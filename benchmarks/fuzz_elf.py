@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import os
 import random
 import resource
@@ -34,7 +35,7 @@ from hpcd.errors import FormatError
 
 LIMIT_SECONDS = 1.0
 MEMORY_LIMIT = 1 << 30  # what the worker process gets
-BATCH = 500
+BATCH = 2000
 _MAX_GROWTH = 64 << 10
 
 # Values at which counts, offsets and signs go wrong.
@@ -189,7 +190,7 @@ def frames(random_: random.Random, *, debug: bool) -> bytes:
     """A frame section: sound in its frame, anything in its programs; sometimes amplified."""
     align = uleb(random_.choice((1, 1, 1, 4, *EDGES)))
     own = _program(random_) if random_.random() < 0.5 else b"\x0c\x07\x08\x90\x01"
-    large = random_.random() < 0.1
+    large = random_.random() < 0.04
     if large and random_.random() < 0.5:
         own = (own or b"\0") * (100_000 // max(1, len(own)))
     augmentation = b"\0" if debug else b"zR\0"
@@ -225,6 +226,12 @@ def _generated_frames(data: bytearray, source: Original, random_: random.Random)
         _replace_section(data, header, frames(random_, debug=False), 2)
 
 
+@functools.cache
+def _bomb() -> bytes:
+    """256 MiB of zeros in 1.1 MB."""
+    return zlib.compress(bytes(256 << 20), 1)
+
+
 def _debug_frames(data: bytearray, source: Original, random_: random.Random) -> None:
     """The lookup table's section becomes a .debug_frame, as a rule a compressed one."""
     header = source.section_headers.get(".eh_frame_hdr")
@@ -240,9 +247,7 @@ def _debug_frames(data: bytearray, source: Original, random_: random.Random) -> 
     size = len(contents)
     if kind < 0.6:
         size = random_.choice(EDGES)
-    if kind < 0.3:
-        contents = bytes(256 << 20)  # zeros: 256 kB compressed
-    packed = zlib.compress(contents, 1)
+    packed = _bomb() if kind < 0.3 else zlib.compress(contents, 1)
     if random_.random() < 0.2:
         packed = packed[: random_.randrange(len(packed))]
     head = struct.pack("<IIQQ", random_.choice((1, 1, 1, 2)), 0, size & ((1 << 64) - 1), 1)

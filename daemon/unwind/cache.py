@@ -61,11 +61,17 @@ class TableCache:
         if path is None:
             return None
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return None
         with os.fdopen(fd, "rb") as file:
-            if os.fstat(fd).st_size > _MAX_FILE:
+            status = os.fstat(fd)
+            if (
+                not stat.S_ISREG(status.st_mode)
+                or status.st_uid != os.geteuid()
+                or status.st_mode & 0o022
+                or status.st_size > _MAX_FILE
+            ):
                 return None
             data = file.read()
         try:

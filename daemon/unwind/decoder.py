@@ -81,6 +81,8 @@ class Decoder:
 
     def start(self) -> socket.socket:
         """Start the worker unless it runs; it takes a fifth of a second to be ready."""
+        if self._process and self._process.poll() is not None:
+            self.close()  # it died idle, which is not the next module's fault
         if self._channel:
             return self._channel
         ours, theirs = socket.socketpair()

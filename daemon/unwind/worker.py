@@ -15,6 +15,7 @@ import resource
 import socket
 import struct
 import sys
+import time
 
 from hpcd.daemon.unwind.elf import ElfView
 from hpcd.daemon.unwind.table import build_table, pack_table
@@ -25,6 +26,9 @@ OK, FAILED = 0, 1
 _NOBODY = 65534
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
+# Per request; the asking side gives up sooner, but may itself be killed while it waits.
+_CPU_SECONDS = 60
+_MAX_FILES = 32
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 
 
@@ -34,13 +38,15 @@ def confine() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
         os.setresuid(_NOBODY, _NOBODY, _NOBODY)
     libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 0)):
+        if libc.prctl(option, value, 0, 0, 0):
+            raise OSError(f"prctl {option} failed")
 
 
 def answer(request: int, fd: int) -> bytes:
@@ -66,6 +72,8 @@ def serve(channel: socket.socket) -> None:
         message, fds, _, _ = socket.recv_fds(channel, 1, 1)
         if not message or not fds:
             return
+        limit = int(time.process_time()) + _CPU_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
         try:
             status, data = OK, answer(message[0], fds[0])
         except FormatError as error:

@@ -47,7 +47,7 @@ def accounted(summary: dict[str, Any]) -> bool:
 
 def test_samples_add_up_and_match_cpu_time(tmp_path: Path, build: Callable[..., Path]) -> None:
     """A CPU-bound target at 997 Hz: expected from /proc within 3 %."""
-    with running(build("deep.c"), 60) as process:
+    with running(build("paths.c"), 60) as process:
         summary = attach(tmp_path / "m", process.pid, "--duration", 4)
     samples = summary["samples"]
     assert accounted(summary)
@@ -195,7 +195,7 @@ def test_without_root_one_line_and_nothing_made(tmp_path: Path) -> None:
 def test_full_disk_keeps_what_was_recorded(tmp_path: Path, build: Callable[..., Path]) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(disk)], check=True)
     try:
         with running(build("paths.c"), 60, 2) as process:
             done = hpcd("attach", "-p", process.pid, "-F", 5000, "-o", disk / "m", check=False)

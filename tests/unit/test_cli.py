@@ -58,8 +58,6 @@ def test_parser_of_all_verbs_builds() -> None:
         (["merge", "/nonexistent", "-o", "/tmp/never"], 8, "/nonexistent"),
         (["report", "/nonexistent"], 8, "/nonexistent"),
         (["render", "/nonexistent", "-o", "x.png"], 8, "/nonexistent"),
-        (["check", "/nonexistent"], 8, "/nonexistent"),
-        (["check", "/etc/passwd"], 7, "/etc/passwd"),
         (["run"], 2, "no command"),
     ],
 )
@@ -69,6 +67,13 @@ def test_bad_input_is_one_line_and_a_code(arguments: list[str], code: int, says:
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("hpcd: ") and says in lines[0]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("path", "code"), [("/nonexistent", 8), ("/etc/passwd", 7)])
+def test_check_reports_what_is_no_measurement(path: str, code: int) -> None:
+    done = hpcd("check", path, check=False)
+    assert done.returncode == code
+    assert path in done.stdout and done.stderr == ""
 
 
 def test_a_closed_pipe_is_no_error() -> None:

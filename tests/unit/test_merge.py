@@ -379,7 +379,7 @@ ODD_TEXT = st.sampled_from(["", "a", "\x1b[2J\x07", "\udc80", "x" * 5000, "\0"])
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_impossible_identities_are_refused_or_cut_to_size(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

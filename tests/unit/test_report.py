@@ -108,7 +108,7 @@ samples_of_paths = st.lists(
 
 
 @given(samples_of_paths)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_views_count_as_walking_the_samples_does(
     tmp_path_factory: pytest.TempPathFactory, samples: list[tuple[Calls, int]]
 ) -> None:

@@ -1,0 +1,318 @@
+"""The measurement format: round trips, damage, hostile input, a writer that dies."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError
+from hpcd.measurement import codec
+from hpcd.measurement.check import check_measurement
+from hpcd.measurement.chunk import Kind, encode_chunk
+from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.cct import CCT
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+
+NODE = Node("node1", "boot", "6.1", "x86_64", 2)
+
+
+def write(path: Path, records: int = 5000, *, seed: int = 1, rounds: int = 3) -> MeasurementWriter:
+    """A measurement that looks like a real one, not yet closed."""
+    rng = np.random.default_rng(seed)
+    writer = MeasurementWriter(path, NODE, options={"frequency": 997})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 997))
+    writer.add_process(Process(1, 100, 1, "app", "/bin/app", ("app", "-x"), 0, 5, "job", 0, 2))
+    writer.add_module(Module(1, ModuleKind.ELF, "/bin/app", "abcd"))
+    writer.add_symbols(1, [(0, 16, "main")])
+    for line in range(4):
+        writer.add_thread(Thread(line, 1, 100 + line, "app", 10))
+    time = 10**9
+    for _ in range(rounds):
+        first = writer.add_nodes(np.zeros(0, np.uint32), np.zeros(0, np.uint64))
+        ids = np.arange(first, first + 300)
+        writer.add_nodes(
+            (rng.random(300) * ids).astype(np.uint32),
+            rng.integers(0, 1 << 30, 300).astype(np.uint64) | np.uint64(1 << 40),
+        )
+        times = time + np.sort(rng.integers(0, 10**9, records)).astype(np.uint64)
+        writer.add_records(
+            rng.integers(0, 4, records).astype(np.uint32),
+            times,
+            rng.integers(0, first + 300, records).astype(np.uint32),
+            0,
+        )
+        writer.add_clock_pair(time, time + 10**18)
+        time += 10**9
+        writer.flush({"samples": {"taken": records}})
+    return writer
+
+
+@pytest.fixture
+def measurement(tmp_path: Path) -> Path:
+    write(tmp_path / "m").close({"samples": {"taken": 15000}})
+    return tmp_path / "m"
+
+
+def count(path: Path) -> int:
+    with open_measurement(path) as opened:
+        return sum(len(part) for part in opened.record_chunks())
+
+
+columns = st.integers(1, 200).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.integers(0, 5), min_size=n, max_size=n),
+        st.lists(st.integers(0, 2**50), min_size=n, max_size=n),
+        st.lists(st.integers(0, 2**32 - 1), min_size=n, max_size=n),
+        st.lists(st.integers(0, 2**16 - 1), min_size=n, max_size=n),
+        st.lists(st.integers(0, 2**63), min_size=n, max_size=n),
+    )
+)
+
+
+@given(columns)
+@settings(deadline=None)
+def test_records_round_trip(data: tuple[list[int], ...]) -> None:
+    line, time, node, event, value = (np.array(each, np.uint64) for each in data)
+    order = np.lexsort((time, line))
+    line, time, node, event, value = (each[order] for each in (line, time, node, event, value))
+    decoded = codec.decode_records(
+        codec.encode_records(
+            line.astype(np.uint32), time, node.astype(np.uint32), event.astype(np.uint16), value
+        )
+    )
+    assert (np.repeat(decoded.line, np.diff(decoded.start)) == line).all()
+    assert (decoded.time_ns == time // 1000 * 1000).all()
+    assert (decoded.node == node).all()
+    assert (decoded.event == event).all()
+    assert (decoded.value == value).all()
+
+
+@given(st.integers(1, 1 << 20), st.lists(st.tuples(st.integers(1, 999), st.integers(0, 2**64 - 1))))
+@settings(deadline=None)
+def test_nodes_round_trip(first: int, rows: list[tuple[int, int]]) -> None:
+    ids = np.arange(first, first + len(rows))
+    parent = np.maximum(ids - np.array([back for back, _ in rows], np.int64), 0).astype(np.uint32)
+    frame = np.array([value for _, value in rows], np.uint64)
+    start, parents, frames = codec.decode_nodes(codec.encode_nodes(first, parent, frame))
+    assert start == first and (parents == parent).all() and (frames == frame).all()
+
+
+@given(st.binary(max_size=300))
+@settings(deadline=None)
+def test_decoders_take_any_bytes(data: bytes) -> None:
+    for decode in (codec.decode_records, codec.decode_nodes):
+        try:
+            decode(data)
+        except FormatError:
+            continue
+
+
+def test_what_was_written_is_read(measurement: Path) -> None:
+    with open_measurement(measurement) as opened:
+        assert opened.closed and opened.damage == []
+        assert opened.node == NODE and opened.options == {"frequency": 997}
+        assert opened.processes[1].command == ("app", "-x") and opened.processes[1].rank == 0
+        assert opened.modules[1].kind is ModuleKind.ELF
+        assert opened.symbols == {1: [(0, 16, "main")]}
+        assert sorted(opened.threads) == [0, 1, 2, 3]
+        assert opened.clock_pairs.shape == (3, 2)
+        assert len(opened.cct) == 901
+        opened.cct.validate("test")
+        nodes = opened.thread_nodes(2)
+        assert 0 in nodes and (opened.cct.parent[nodes] <= nodes).all()
+    assert count(measurement) == 15000
+    assert check_measurement(measurement) == []
+    assert measurement.stat().st_mode & 0o777 == 0o700
+
+
+def test_later_rows_replace_earlier_ones(tmp_path: Path) -> None:
+    writer = write(tmp_path / "m")
+    writer.add_thread(Thread(1, 1, 101, "renamed", 10, 99))
+    writer.close({})
+    with open_measurement(tmp_path / "m") as opened:
+        assert opened.threads[1].name == "renamed" and opened.threads[1].end_ns == 99
+
+
+def test_segments_rotate(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", NODE, options={}, segment_bytes=4096)
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time"))
+    writer.add_process(Process(1, 1, 0, "a", "", (), 0, 0))
+    writer.add_thread(Thread(0, 1, 1, "a", 0))
+    rng = np.random.default_rng(0)
+    for i in range(20):
+        times = np.sort(rng.integers(0, 10**9, 1000)).astype(np.uint64) + np.uint64(i * 10**9)
+        writer.add_records(np.zeros(1000, np.uint32), times, np.zeros(1000, np.uint32), 0)
+        writer.flush()
+    writer.close({})
+    assert len(list((tmp_path / "m").iterdir())) > 3
+    assert count(tmp_path / "m") == 20000
+    assert check_measurement(tmp_path / "m") == []
+
+
+def test_reading_while_it_is_written(tmp_path: Path) -> None:
+    writer = write(tmp_path / "m")
+    with open_measurement(tmp_path / "m") as opened:
+        assert not opened.closed and opened.being_written
+        assert sum(len(part) for part in opened.record_chunks()) == 15000
+        writer.add_records(
+            np.zeros(7, np.uint32), np.arange(7, dtype=np.uint64) + np.uint64(10**12),
+            np.zeros(7, np.uint32), 0,
+        )  # fmt: skip
+        writer.flush()
+        assert opened.refresh()
+        assert sum(len(part) for part in opened.record_chunks()) == 15007
+        writer.close({})
+        assert opened.refresh() and opened.closed and not opened.being_written
+
+
+def test_existing_or_impossible_output(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    for path in (tmp_path / "m", tmp_path / "missing" / "m", Path("/proc/nothing")):
+        with pytest.raises(StorageError):
+            MeasurementWriter(path, NODE, options={})
+
+
+def test_what_is_no_measurement(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        open_measurement(tmp_path / "missing")
+    with pytest.raises(FormatError):
+        open_measurement(Path("/etc/passwd"))
+    with pytest.raises(FormatError):
+        open_measurement(tmp_path)
+    (tmp_path / "segment-000000.hpcd").write_bytes(os.urandom(5000))
+    with pytest.raises(FormatError):
+        open_measurement(tmp_path)
+
+
+def test_truncated_anywhere_the_rest_is_read(measurement: Path, tmp_path: Path) -> None:
+    data = (measurement / "segment-000000.hpcd").read_bytes()
+    whole = count(measurement)
+    for cut in random.Random(1).sample(range(400, len(data)), 60):
+        copy = tmp_path / "cut"
+        shutil.rmtree(copy, ignore_errors=True)
+        copy.mkdir()
+        (copy / "segment-000000.hpcd").write_bytes(data[:cut])
+        with open_measurement(copy) as opened:
+            assert not opened.closed
+            assert 0 <= sum(len(part) for part in opened.record_chunks()) <= whole
+            assert opened.cct.validate("cut") is None
+
+
+def test_mutated_files_never_crash(measurement: Path, tmp_path: Path) -> None:
+    original = bytearray((measurement / "segment-000000.hpcd").read_bytes())
+    rng = random.Random(2)
+    copy = tmp_path / "mutated"
+    copy.mkdir()
+    for _ in range(600):
+        data = bytearray(original)
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            at = rng.randrange(len(data))
+            data[at] = rng.choice((0, 0xFF, rng.randrange(256), data[at] ^ 1 << rng.randrange(8)))
+        (copy / "segment-000000.hpcd").write_bytes(data)
+        try:
+            check_measurement(copy)
+        except HpcdError:
+            continue
+
+
+def test_hostile_contents_behind_good_checksums(measurement: Path, tmp_path: Path) -> None:
+    """A forger can write checksums too: ids out of range, wrong types, nonsense columns."""
+    rng = random.Random(3)
+    head = (measurement / "segment-000000.hpcd").read_bytes()
+    payloads = [
+        b"[]", b"{}", b"null", b"[1]", b'[{"id": -1}]', b'[{"id": "x"}]', b"[" * 5000, b"\xff",
+        b'{"node": 3, "options": 4}', b'{"1": [[1]]}', b'[{"line": 99999999999999999999}]',
+        b'[[1e400, 2]]', bytes(100), *(rng.randbytes(rng.randrange(200)) for _ in range(30)),
+    ]  # fmt: skip
+    copy = tmp_path / "forged"
+    copy.mkdir()
+    with open_measurement(measurement) as opened:
+        chunks = opened.index["chunks"] if opened.index else 0
+    for kind in Kind:
+        for payload in payloads:
+            forged = head + encode_chunk(kind, payload, chunks)
+            (copy / "segment-000000.hpcd").write_bytes(forged)
+            check_measurement(copy)
+
+
+def test_a_killed_writer_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:
+    script = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "from pathlib import Path\nfrom tests.formats.test_measurement import write\n"
+        "write(Path(sys.argv[1]), 200, rounds=100000)\n"
+    )
+    for attempt in range(8):
+        path = tmp_path / str(attempt)
+        process = subprocess.Popen([sys.executable, "-c", script, str(path)])
+        segment = path / "segment-000000.hpcd"
+        target = 2000 + 7919 * attempt
+        while not segment.exists() or segment.stat().st_size < target:
+            assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert [
+            each for each in check_measurement(path) if each.fatal and "torn" not in each.what
+        ] == []
+        assert count(path) % 200 == 0
+
+
+def test_full_disk_keeps_the_recorded_and_retries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = write(tmp_path / "m")
+    real = os.write
+    room = [100]
+
+    def scarce(fd: int, data: bytes) -> int:
+        if room[0] <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = real(fd, bytes(data)[: room[0]])
+        room[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "write", scarce)
+    records = 1000
+    writer.add_records(
+        np.zeros(records, np.uint32), np.arange(records, dtype=np.uint64) * np.uint64(10**6),
+        np.zeros(records, np.uint32), 0,
+    )  # fmt: skip
+    with pytest.raises(StorageError, match="no space"):
+        writer.flush()
+    assert count(tmp_path / "m") == 15000
+    room[0] = 1 << 30
+    writer.flush()
+    writer.close({})
+    assert count(tmp_path / "m") == 16000
+    assert all("backwards" in each.what for each in check_measurement(tmp_path / "m"))
+
+
+def test_cct_views() -> None:
+    cct = CCT(np.array([0, 0, 1, 1, 2], np.uint32), np.array([0, 5, 6, 7, 8], np.uint64))
+    assert cct.depth().tolist() == [0, 1, 2, 2, 3]
+    assert cct.inclusive(np.array([0.0, 1, 2, 4, 8])).tolist() == [15, 15, 10, 4, 8]
+    assert cct.path(4).tolist() == [1, 2, 4]
+    assert cct.ancestor_at(2).tolist() == [0, 1, 2, 3, 2]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 2**32), min_size=1, max_size=60))
+def test_inclusive_sums_subtrees(choices: list[int]) -> None:
+    parent = [0] + [choice % (i + 1) for i, choice in enumerate(choices)]
+    cct = CCT(np.array(parent, np.uint32), np.arange(len(parent), dtype=np.uint64))
+    exclusive = np.arange(len(parent), dtype=np.float64)
+    expected = exclusive.copy()
+    for node in range(len(parent) - 1, 0, -1):
+        expected[parent[node]] += expected[node]
+    assert cct.inclusive(exclusive).tolist() == expected.tolist()

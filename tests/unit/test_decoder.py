@@ -1,0 +1,369 @@
+"""Unwind tables from the decoder process, and their cache on disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcd.daemon.unwind.cache import TableCache
+from hpcd.daemon.unwind.decoder import DecodeError, Decoder
+from hpcd.daemon.unwind.table import VERSION, ModuleTable, build_table, pack_table, unpack_table
+from hpcd.errors import FormatError, HpcdError
+
+PROGRAM = Path(sys.executable).resolve()
+SMALL = Path("/usr/bin/true").resolve()
+_CRC_AT = 12
+
+
+def same(a: ModuleTable, b: ModuleTable) -> bool:
+    return (
+        (a.build_id, a.machine, a.base, a.segments, a.functions, a.bad, a.analysed)
+        == (b.build_id, b.machine, b.base, b.segments, b.functions, b.bad, b.analysed)
+        and np.array_equal(a.pc, b.pc)
+        and np.array_equal(a.rule, b.rule)
+        and np.array_equal(a.rules, b.rules)
+    )
+
+
+@pytest.fixture(scope="module")
+def table() -> ModuleTable:
+    return build_table(memoryview(SMALL.read_bytes()))
+
+
+@pytest.fixture
+def decoder(tmp_path: Path) -> Iterator[Decoder]:
+    made = Decoder(TableCache(tmp_path))
+    yield made
+    made.close()
+
+
+def ask(decoder: Decoder, path: Path) -> ModuleTable:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return decoder.table(fd, str(path))
+    finally:
+        os.close(fd)
+
+
+def worker(decoder: Decoder) -> subprocess.Popen[bytes]:
+    decoder.start()
+    process = decoder._process
+    assert process
+    return process
+
+
+# --- the decoder process ---
+
+
+def test_table_is_that_of_the_file(decoder: Decoder) -> None:
+    assert same(ask(decoder, PROGRAM), build_table(memoryview(PROGRAM.read_bytes())))
+
+
+def test_second_request_comes_from_the_cache(decoder: Decoder, tmp_path: Path) -> None:
+    first = ask(decoder, SMALL)
+    assert len(list((tmp_path / "unwind").iterdir())) == 1
+    assert same(ask(decoder, SMALL), first)
+
+
+def test_vdso_in_memory(decoder: Decoder) -> None:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    region = next(line for line in lines if line.endswith("[vdso]")).split()[0]
+    start, end = (int(part, 16) for part in region.split("-"))
+    with Path("/proc/self/mem").open("rb", buffering=0) as memory:
+        memory.seek(start)
+        image = memory.read(end - start)
+    fd = os.memfd_create("vdso")
+    try:
+        os.write(fd, image)
+        assert len(decoder.table(fd, "[vdso]").pc) > 10
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("contents", [b"", b"#!/bin/sh\n", b"\x7fELF", b"\x7fELF" + bytes(4096)])
+def test_foreign_file_is_refused_by_name(decoder: Decoder, tmp_path: Path, contents: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(contents)
+    with pytest.raises(DecodeError, match=r"notes\.txt"):
+        ask(decoder, path)
+    assert ask(decoder, SMALL)
+
+
+def test_worker_that_hangs_costs_one_module(tmp_path: Path) -> None:
+    decoder = Decoder(TableCache(tmp_path), timeout=0.3)
+    try:
+        stopped = worker(decoder)
+        os.kill(stopped.pid, signal.SIGSTOP)
+        with pytest.raises(DecodeError, match=r"true.*over 0\.3 s"):
+            ask(decoder, SMALL)
+        assert stopped.poll() is not None
+        decoder._timeout = 20.0
+        assert ask(decoder, SMALL)
+    finally:
+        decoder.close()
+
+
+def test_worker_killed_while_idle_costs_nothing(decoder: Decoder) -> None:
+    process = worker(decoder)
+    process.kill()
+    process.wait()
+    assert ask(decoder, SMALL)
+
+
+def test_worker_that_dies_at_work_costs_one_module(decoder: Decoder, tmp_path: Path) -> None:
+    # Cut while mapped: reading beyond the end is a bus error. The note is read before the cut.
+    process = worker(decoder)
+    os.kill(process.pid, signal.SIGSTOP)
+    path = tmp_path / "shrinking"
+    path.write_bytes(PROGRAM.read_bytes())
+
+    class Cutting(Decoder):
+        def _ask(self, request: bytes, fd: int, label: str) -> bytes:
+            if request == b"t":
+                process.kill()
+            return super()._ask(request, fd, label)
+
+    os.kill(process.pid, signal.SIGCONT)
+    decoder.__class__ = Cutting
+    process.poll = lambda: None  # type: ignore[method-assign] # it dies after being looked at
+    with pytest.raises(DecodeError, match="shrinking.*died"):
+        ask(decoder, path)
+    decoder.__class__ = Decoder
+    assert ask(decoder, path)
+
+
+def test_worker_that_cannot_start_is_a_decode_error(
+    decoder: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", refuse)
+        with pytest.raises(DecodeError, match="true"):
+            ask(decoder, SMALL)
+    assert ask(decoder, SMALL)
+
+
+def test_file_too_large_for_the_worker_costs_one_module(decoder: Decoder, tmp_path: Path) -> None:
+    """Its .eh_frame claims 3 GiB, all there (a sparse file), against a limit of 1 GiB."""
+    data = bytearray(SMALL.read_bytes())
+    shoff = struct.unpack_from("<Q", data, 40)[0]
+    count, names = struct.unpack_from("<HH", data, 60)
+    strings = struct.unpack_from("<Q", data, shoff + 64 * names + 24)[0]
+    for at in range(shoff, shoff + 64 * count, 64):
+        name = strings + struct.unpack_from("<I", data, at)[0]
+        if data[name : name + 10] == b".eh_frame\0":
+            struct.pack_into("<QQ", data, at + 24, 0, 3 << 30)
+    path = tmp_path / "large"
+    path.write_bytes(data)
+    os.truncate(path, 4 << 30)
+    process = worker(decoder)
+    with pytest.raises(DecodeError, match="large"):
+        ask(decoder, path)
+    assert ask(decoder, SMALL)
+    assert worker(decoder) is process
+
+
+def test_worker_is_confined(decoder: Decoder) -> None:
+    process = worker(decoder)
+    ask(decoder, SMALL)  # by its answer it has confined itself
+    status = dict(
+        line.split(":\t", 1)
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        if ":\t" in line
+    )
+    assert status["NoNewPrivs"] == "1"
+    limits = Path(f"/proc/{process.pid}/limits").read_text()
+    wanted = {"data size": 1 << 30, "file size": 0, "core file size": 0, "open files": 32}
+    for name, value in wanted.items():
+        line = next(each for each in limits.splitlines() if each.startswith(f"Max {name}"))
+        assert line.split()[-3] == str(value), line
+    assert "Max cpu time              unlimited            unlimited" not in limits
+
+
+@pytest.mark.root
+def test_worker_gives_up_root(decoder: Decoder) -> None:
+    process = worker(decoder)
+    ask(decoder, SMALL)
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert fields["Uid"].split() == ["65534"] * 4
+    assert fields["Gid"].split() == ["65534"] * 4
+    assert fields["Groups"].split() == []
+    assert int(fields["CapEff"], 16) == int(fields["CapPrm"], 16) == 0
+
+
+# --- as bytes ---
+
+
+def test_bytes_round_trip(table: ModuleTable) -> None:
+    assert same(unpack_table(pack_table(table)), table)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_damaged_bytes_are_refused(table: ModuleTable, data: st.DataObject) -> None:
+    packed = bytearray(pack_table(table))
+    place = data.draw(st.integers(0, len(packed) - 1))
+    packed[place] ^= data.draw(st.integers(1, 255))
+    try:
+        found = unpack_table(bytes(packed))
+    except FormatError:
+        return
+    # Only the counts, which no checksum covers, may have changed.
+    assert np.array_equal(found.pc, table.pc)
+    assert np.array_equal(found.rules[found.rule], table.rules[table.rule])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_hostile_bytes_are_sound_or_refused(table: ModuleTable, data: st.DataObject) -> None:
+    """A worker that was taken over can make the checksum right; what it says must still fit."""
+    packed = bytearray(pack_table(table))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, min(len(packed), 120) - 1))
+        packed[place] = data.draw(st.integers(0, 255))
+    struct.pack_into("<8sI", packed, 0, b"HPCDUNW\n", VERSION)
+    struct.pack_into("<I", packed, _CRC_AT, zlib.crc32(packed[64:]))
+    try:
+        found = unpack_table(bytes(packed))
+    except FormatError:
+        return
+    assert len(found.pc) == len(found.rule)
+    assert (np.diff(found.pc.astype(np.int64)) > 0).all()
+    assert not len(found.rule) or int(found.rule.max()) < len(found.rules)
+
+
+def test_frame_that_claims_a_petabyte_is_refused(table: ModuleTable) -> None:
+    frame = b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 50) + b"\x01\0\0"
+    packed = bytearray(pack_table(table)[:64] + frame)
+    struct.pack_into("<I", packed, _CRC_AT, zlib.crc32(frame))
+    with pytest.raises(FormatError):
+        unpack_table(bytes(packed))
+
+
+# --- the cache ---
+
+
+def stored(cache: TableCache, tmp_path: Path, table: ModuleTable) -> Path:
+    cache.store(0, table)
+    (path,) = (tmp_path / "unwind").iterdir()  # and no part file beside it
+    return path
+
+
+def test_cache_round_trip(tmp_path: Path, table: ModuleTable) -> None:
+    cache = TableCache(tmp_path)
+    assert cache.load(0, table.build_id) is None
+    stored(cache, tmp_path, table)
+    found = TableCache(tmp_path).load(0, table.build_id)
+    assert found is not None
+    assert same(found, table)
+    assert cache.load(1, table.build_id) is None, "another owner's claim to the build-id"
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "foreign", "empty", "older"])
+def test_damaged_cache_file_is_made_again(
+    tmp_path: Path, table: ModuleTable, decoder: Decoder, damage: str
+) -> None:
+    first = ask(decoder, SMALL)
+    (path,) = (tmp_path / "unwind").iterdir()
+    good = path.read_bytes()
+    path.write_bytes(
+        {
+            "cut": good[:-7],
+            "flipped": good[:80] + bytes([good[80] ^ 4]) + good[81:],
+            "foreign": b"SQLite format 3\0" + bytes(4096),
+            "empty": b"",
+            "older": good[:8] + struct.pack("<I", VERSION - 1) + good[12:],
+        }[damage]
+    )
+    assert same(ask(decoder, SMALL), first)
+    assert decoder.cache.damaged == 1
+    assert path.read_bytes() == good
+
+
+def test_file_of_another_module_is_not_taken(tmp_path: Path, table: ModuleTable) -> None:
+    cache = TableCache(tmp_path)
+    path = stored(cache, tmp_path, table)
+    path.rename(path.with_name("0-00ff00ff.rows"))
+    assert cache.load(0, "00ff00ff") is None
+
+
+@pytest.mark.parametrize("build_id", ["../../etc/passwd", "", "a/b", "a\0b", "x" * 5000])
+def test_names_from_targets_stay_in_the_directory(
+    tmp_path: Path, table: ModuleTable, build_id: str
+) -> None:
+    cache = TableCache(tmp_path / "cache")
+    assert cache.load(0, build_id) is None
+    table = ModuleTable(build_id, "x86_64", 0, [], table.pc, table.rule, table.rules)
+    cache.store(0, table)
+    assert list(tmp_path.rglob("*.rows")) == []
+
+
+def test_directory_others_may_write_is_not_used(tmp_path: Path, table: ModuleTable) -> None:
+    stored(TableCache(tmp_path), tmp_path, table)
+    (tmp_path / "unwind").chmod(0o777)
+    assert TableCache(tmp_path).load(0, table.build_id) is None
+
+
+def test_symlinked_directory_is_not_used(tmp_path: Path, table: ModuleTable) -> None:
+    stored(TableCache(tmp_path), tmp_path, table)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "unwind").symlink_to(tmp_path / "unwind")
+    assert TableCache(other).load(0, table.build_id) is None
+
+
+def test_symlinked_and_writable_files_are_not_read(tmp_path: Path, table: ModuleTable) -> None:
+    cache = TableCache(tmp_path)
+    path = stored(cache, tmp_path, table)
+    path.chmod(0o666)
+    assert cache.load(0, table.build_id) is None
+    path.chmod(0o644)
+    assert cache.load(0, table.build_id) is not None
+    target = path.rename(tmp_path / "elsewhere")
+    path.symlink_to(target)
+    assert cache.load(0, table.build_id) is None
+
+
+@pytest.mark.root
+def test_file_of_another_user_is_not_read(tmp_path: Path, table: ModuleTable) -> None:
+    cache = TableCache(tmp_path)
+    os.chown(stored(cache, tmp_path, table), 65534, 65534)
+    assert cache.load(0, table.build_id) is None
+
+
+def test_pipe_in_the_cache_does_not_block(tmp_path: Path, table: ModuleTable) -> None:
+    cache = TableCache(tmp_path)
+    path = stored(cache, tmp_path, table)
+    path.unlink()
+    os.mkfifo(path)
+    assert cache.load(0, table.build_id) is None
+
+
+def test_cache_that_cannot_be_made_is_done_without(tmp_path: Path, table: ModuleTable) -> None:
+    (tmp_path / "unwind").write_text("in the way")
+    cache = TableCache(tmp_path)
+    cache.store(0, table)
+    assert cache.load(0, table.build_id) is None
+
+
+def test_errors_are_shown_as_one_line(decoder: Decoder, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"MZ")
+    with pytest.raises(HpcdError) as caught:
+        ask(decoder, path)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 7
