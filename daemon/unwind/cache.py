@@ -6,6 +6,7 @@ can at worst mislead the unwinding of its owner's own programs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import stat
@@ -93,4 +94,5 @@ class TableCache:
                 file.write(pack_table(table))
             part.replace(path)
         except OSError:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)

@@ -54,16 +54,18 @@ def answer(request: int, fd: int) -> bytes:
     size = os.fstat(fd).st_size
     if not size:
         raise FormatError("file is empty")
-    with mmap.mmap(fd, size, prot=mmap.PROT_READ) as image:
-        view = memoryview(image)
-        try:
-            if request == ord("i"):
-                return ElfView(view).build_id().encode()
-            return pack_table(build_table(view))
-        finally:
-            # numpy views of the file may still be referenced from a traceback.
-            with contextlib.suppress(BufferError):
-                view.release()
+    image = mmap.mmap(fd, size, prot=mmap.PROT_READ)
+    view = memoryview(image)
+    try:
+        if request == ord("i"):
+            return ElfView(view).build_id().encode()
+        return pack_table(build_table(view))
+    finally:
+        # An error's traceback may still refer to numpy views of the file; the mapping then goes
+        # with the traceback. Closing it by force would hide the error behind a BufferError.
+        with contextlib.suppress(BufferError):
+            view.release()
+            image.close()
 
 
 def serve(channel: socket.socket) -> None:

@@ -1,0 +1,1 @@
+"""Speed and size, measured by hand: `make bench`. Figures are ratios against a peer in one run."""

@@ -1,0 +1,120 @@
+"""Time, memory and rows of unwind tables, beside pyelftools on a library it can manage.
+
+    python benchmarks/unwind_tables.py [FILE...]
+
+Each file is decoded in a process of its own, three times; the median and the extremes are shown,
+so that one run beside a busy neighbour is seen for what it is. Peak memory is that of the whole
+process, interpreter and numpy included.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from hpcd.daemon.unwind.cache import TableCache
+from hpcd.daemon.unwind.table import build_table
+
+LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+DEFAULT = ("libc.so.6", "libstdc++.so.6", "libLLVM-14.so.1")
+RUNS = 3
+
+
+def measure(path: Path) -> dict[str, float]:
+    """Decode one file in this process, then store and load its table."""
+    start = time.perf_counter()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
+        view = memoryview(image)
+        table = build_table(view)
+        view.release()
+    build = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    with tempfile.TemporaryDirectory() as directory:
+        cache = TableCache(Path(directory))
+        cache.store(0, table)
+        size = sum(each.stat().st_size for each in Path(directory).rglob("*.rows"))
+        loads = []
+        for _ in range(5):
+            start = time.perf_counter()
+            cache.load(0, table.build_id)
+            loads.append(time.perf_counter() - start)
+    return {
+        "build": build,
+        "peak": peak,
+        "load": statistics.median(loads),
+        "file": size,
+        "rows": len(table.pc),
+        "rules": len(table.rules),
+        "functions": table.functions,
+        "bad": table.bad,
+    }
+
+
+def measure_pyelftools(path: Path) -> dict[str, float]:
+    """The same library's decoder; what it raises on is counted, not hidden."""
+    from elftools.elf.elffile import ELFFile
+
+    start = time.perf_counter()
+    rows = functions = failed = 0
+    with path.open("rb") as file:
+        dwarf = ELFFile(file).get_dwarf_info(relocate_dwarf_sections=False)
+        for each in dwarf.EH_CFI_entries():
+            if type(each).__name__ == "FDE":
+                functions += 1
+                try:
+                    rows += len(each.get_decoded().table)
+                except (KeyError, IndexError, AttributeError):
+                    failed += 1
+    build = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"build": build, "peak": peak, "rows": rows, "functions": functions, "bad": failed}
+
+
+def in_child(kind: str, path: Path) -> list[dict[str, float]]:
+    """Results of :data:`RUNS` fresh processes."""
+    command = [sys.executable, __file__, kind, str(path)]
+    return [json.loads(subprocess.check_output(command)) for _ in range(RUNS)]
+
+
+def show(name: str, runs: list[dict[str, float]]) -> None:
+    """One line of the table."""
+    times = sorted(run["build"] for run in runs)
+    last = runs[-1]
+    extra = ""
+    if "load" in last:
+        load = statistics.median(run["load"] for run in runs) * 1000
+        extra = f"{last['rules']:7.0f} {last['file'] / 1024:9.0f} {load:8.2f}"
+    print(
+        f"{name:28} {statistics.median(times):7.3f} {times[0]:6.3f}..{times[-1]:<6.3f}"
+        f"{max(run['peak'] for run in runs):7.0f} {last['functions']:8.0f} {last['bad']:5.0f}"
+        f" {last['rows']:9.0f} {extra}"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    if len(sys.argv) == 3 and sys.argv[1] in ("hpcd", "pyelftools"):
+        kind = measure if sys.argv[1] == "hpcd" else measure_pyelftools
+        print(json.dumps(kind(Path(sys.argv[2]))))
+        return
+    paths = [Path(each) for each in sys.argv[1:]] or [LIBRARIES / each for each in DEFAULT]
+    print(
+        f"{'':28} {'build s':>7} {'min..max':>13} {'peak MB':>8} {'FDEs':>8} {'bad':>5}"
+        f" {'rows':>9} {'rules':>7} {'cache kB':>9} {'load ms':>8}"
+    )
+    for path in paths:
+        if path.exists():
+            show(path.name, in_child("hpcd", path))
+    if paths[0].exists():
+        show(f"{paths[0].name} (pyelftools)", in_child("pyelftools", paths[0]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""How many call paths are whole: hpcd, and perf with frame pointers and with copied stacks."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from rich.table import Table
+
+from benchmarks.workloads import ENVIRONMENT, Workload, hpcd_record, real_programs
+
+# Frames a whole user call path begins with.
+_ROOTS = ("_start", "clone", "clone3", "__clone", "__clone3", "start_thread", "__libc_start_main")
+
+
+def perf_whole(workload: Workload, folder: Path, *graph: str) -> tuple[float, float]:
+    """(share of user samples whose path reaches the thread's start, bytes a sample) of perf."""
+    data = folder / "perf.data"
+    subprocess.run(
+        ["perf", "record", "-q", "-e", "cpu-clock:u", "-F", "997", *graph, "-o", str(data), "--",
+         *workload.command],
+        cwd=workload.folder, env=ENVIRONMENT, check=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    script = subprocess.Popen(
+        ["perf", "script", "-i", str(data), "-F", "ip,sym", "--no-inline"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    total = whole = 0
+    last = ""
+    assert script.stdout
+    for line in script.stdout:
+        if line.strip():
+            last = line
+        elif last:
+            total += 1
+            symbol = line_symbol(last)
+            whole += symbol in _ROOTS
+            last = ""
+    script.wait()
+    size = data.stat().st_size
+    data.unlink()
+    return (whole / total if total else 0.0), size / max(total, 1)
+
+
+def line_symbol(line: str) -> str:
+    """The symbol of a line of ``perf script``."""
+    parts = line.split()
+    return parts[1].split("+")[0] if len(parts) > 1 else ""
+
+
+def run() -> Table:
+    """The table."""
+    table = Table(title="user call paths that reach the thread's start, 997 Hz")
+    for heading in ("program", "hpcd", "samples", "bytes", "perf -g", "bytes",
+                    "perf dwarf 8k", "bytes", "hpcd's truncated"):  # fmt: skip
+        table.add_column(heading, justify="left" if heading == "program" else "right")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for workload in real_programs(folder):
+            summary, size = hpcd_record(workload)
+            taken = summary["samples"]["recorded"]
+            unwind = summary["unwind"]
+            pointers, pointer_bytes = perf_whole(workload, folder, "-g")
+            copied, copied_bytes = perf_whole(workload, folder, "--call-graph", "dwarf,8192")
+            table.add_row(
+                workload.name,
+                f"{100 * unwind['complete'] / taken:.2f} %",
+                f"{taken:,}",
+                f"{size / taken:.1f}",
+                f"{100 * pointers:.1f} %",
+                f"{pointer_bytes:.0f}",
+                f"{100 * copied:.1f} %",
+                f"{copied_bytes:.0f}",
+                ", ".join(f"{n} {why}" for why, n in unwind["truncated"].items()),
+            )
+    return table

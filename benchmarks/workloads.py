@@ -1,0 +1,121 @@
+"""The programs that are measured, and the peers they are measured with."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+HPCD = [sys.executable, "-m", "hpcd"]
+ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
+MPIRUN = ["mpirun", "--oversubscribe", "-n", "2"]
+
+LAMMPS = """
+units lj
+atom_style atomic
+lattice fcc 0.8442
+region box block 0 12 0 12 0 12
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.5
+fix 1 all nve
+thermo 1000
+run {steps}
+"""
+
+NUMPY = """
+import numpy, time
+end = time.monotonic() + {seconds}
+a = numpy.random.rand(250, 250)
+while time.monotonic() < end:
+    numpy.linalg.svd(a @ a)
+    sorted(range(20000), key=lambda x: -x)
+"""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A command and the folder it runs in."""
+
+    name: str
+    command: list[str]
+    folder: Path
+
+
+def build(folder: Path, source: str) -> str:
+    """Compile tests/programs/``source`` as distributions do: optimised, without frame pointers."""
+    target = folder / Path(source).stem
+    compiler = "g++" if source.endswith(".cpp") else "gcc"
+    flags = ["-O2", "-fomit-frame-pointer", "-pthread", "-o", str(target)]
+    subprocess.run([compiler, *flags, str(ROOT / "tests/programs" / source)], check=True)
+    return str(target)
+
+
+def hpcc(folder: Path, size: int = 2500) -> Workload:
+    """HPC Challenge on two ranks."""
+    demo = (ROOT / "setup/demo.sh").read_text()
+    text = demo.split("<<'INPUT'\n")[1].split("INPUT\n")[0].replace("3500", str(size))
+    (folder / "hpccinf.txt").write_text(text)
+    return Workload("hpcc (mpirun -n 2)", [*MPIRUN, "hpcc"], folder)
+
+
+def lammps(folder: Path, steps: int = 1500) -> Workload:
+    """A Lennard-Jones melt on two ranks: quiet, so that small slowdowns show."""
+    (folder / "in.lj").write_text(LAMMPS.format(steps=steps))
+    command = [*MPIRUN, "lmp", "-in", "in.lj", "-log", "none", "-screen", "none"]
+    return Workload("lammps (mpirun -n 2)", command, folder)
+
+
+def real_programs(folder: Path, seconds: int = 5) -> list[Workload]:
+    """The programs whose call paths must be whole."""
+    xz = "head -c 60000000 /dev/urandom | xz -T2 -3 > /dev/null"
+    commands = {
+        "C++ templates, exceptions": [build(folder, "templates.cpp"), str(seconds)],
+        "pthread, qsort, recursion": [build(folder, "paths.c"), str(seconds), "1"],
+        "xz -T2": ["sh", "-c", xz],
+        "CPython with numpy": ["/usr/bin/python3", "-c", NUMPY.format(seconds=seconds)],
+    }
+    own = [Workload(name, command, folder) for name, command in commands.items()]
+    return [hpcc(folder), lammps(folder), *own]
+
+
+def run(workload: Workload, *prefix: str) -> float:
+    """CPU seconds of the program and its children, ``prefix`` before its command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [*prefix, *workload.command],
+        cwd=workload.folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def hpcd_record(workload: Workload, frequency: int = 997) -> tuple[dict[str, Any], int]:
+    """(summary, bytes on disk) of a recording of the workload."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        done = subprocess.run(
+            [*HPCD, "run", "--json", "-F", str(frequency), "-o", str(folder / "m"), "--",
+             *workload.command],
+            cwd=workload.folder, env=ENVIRONMENT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        size = sum(file.stat().st_size for file in (folder / "m").iterdir())
+        return json.loads(done.stdout.splitlines()[-1]), size
+    finally:
+        shutil.rmtree(folder)
