@@ -347,7 +347,7 @@ class CfiDecoder:
                 if op == 0x06:
                     register, pos = _uleb(program, pos)
                 slot = slots.get(register, -1)
-                saved = cie.state[3 + slot] if slot >= 0 else None
+                saved = (*cie.state[3:],)[slot] if slot >= 0 else None
             elif op == 0x0A:
                 if len(stack) > _MAX_NESTING:
                     raise ValueError("states nest too deep")
