@@ -195,7 +195,7 @@ def test_without_root_one_line_and_nothing_made(tmp_path: Path) -> None:
 def test_full_disk_keeps_what_was_recorded(tmp_path: Path, build: Callable[..., Path]) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(disk)], check=True)
     try:
         with running(build("paths.c"), 60, 2) as process:
             done = hpcd("attach", "-p", process.pid, "-F", 5000, "-o", disk / "m", check=False)
