@@ -3,8 +3,8 @@
     python benchmarks/unwind_tables.py [FILE...]
 
 Each file is decoded in a process of its own, three times; the median and the extremes are shown,
-so that one run beside a busy neighbour is seen for what it is. Peak memory is that of the whole
-process, interpreter and numpy included.
+and the CPU time beside them: where that is well below the time, others kept the machine busy.
+Peak memory is that of the whole process, interpreter and numpy included.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ RUNS = 3
 
 def measure(path: Path) -> dict[str, float]:
     """Decode one file in this process, then store and load its table."""
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
         view = memoryview(image)
         table = build_table(view)
         view.release()
-    build = time.perf_counter() - start
+    build, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     with tempfile.TemporaryDirectory() as directory:
         cache = TableCache(Path(directory))
@@ -47,6 +47,7 @@ def measure(path: Path) -> dict[str, float]:
             loads.append(time.perf_counter() - start)
     return {
         "build": build,
+        "cpu": cpu,
         "peak": peak,
         "load": statistics.median(loads),
         "file": size,
@@ -61,7 +62,7 @@ def measure_pyelftools(path: Path) -> dict[str, float]:
     """The same library's decoder; what it raises on is counted, not hidden."""
     from elftools.elf.elffile import ELFFile
 
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     rows = functions = failed = 0
     with path.open("rb") as file:
         dwarf = ELFFile(file).get_dwarf_info(relocate_dwarf_sections=False)
@@ -70,11 +71,18 @@ def measure_pyelftools(path: Path) -> dict[str, float]:
                 functions += 1
                 try:
                     rows += len(each.get_decoded().table)
-                except (KeyError, IndexError, AttributeError):
+                except (KeyError, IndexError, AttributeError, ValueError):
                     failed += 1
-    build = time.perf_counter() - start
+    build, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"build": build, "peak": peak, "rows": rows, "functions": functions, "bad": failed}
+    return {
+        "build": build,
+        "cpu": cpu,
+        "peak": peak,
+        "rows": rows,
+        "functions": functions,
+        "bad": failed,
+    }
 
 
 def in_child(kind: str, path: Path) -> list[dict[str, float]]:
@@ -93,6 +101,7 @@ def show(name: str, runs: list[dict[str, float]]) -> None:
         extra = f"{last['rules']:7.0f} {last['file'] / 1024:9.0f} {load:8.2f}"
     print(
         f"{name:28} {statistics.median(times):7.3f} {times[0]:6.3f}..{times[-1]:<6.3f}"
+        f"{statistics.median(run['cpu'] for run in runs):6.3f}"
         f"{max(run['peak'] for run in runs):7.0f} {last['functions']:8.0f} {last['bad']:5.0f}"
         f" {last['rows']:9.0f} {extra}"
     )
@@ -106,8 +115,8 @@ def main() -> None:
         return
     paths = [Path(each) for each in sys.argv[1:]] or [LIBRARIES / each for each in DEFAULT]
     print(
-        f"{'':28} {'build s':>7} {'min..max':>13} {'peak MB':>8} {'FDEs':>8} {'bad':>5}"
-        f" {'rows':>9} {'rules':>7} {'cache kB':>9} {'load ms':>8}"
+        f"{'':28} {'build s':>7} {'min..max':>13} {'CPU s':>6} {'peak MB':>8} {'FDEs':>8}"
+        f" {'bad':>5} {'rows':>9} {'rules':>7} {'cache kB':>9} {'load ms':>8}"
     )
     for path in paths:
         if path.exists():

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.workloads import ENVIRONMENT, Workload, hpcd_record, real_programs
+from benchmarks.workloads import ENVIRONMENT, Workload, hpcd_attach, real_programs
 
 # Frames a whole user call path begins with.
-_ROOTS = ("_start", "clone", "clone3", "__clone", "__clone3", "start_thread", "__libc_start_main")
+_ROOTS = ("_start", "clone", "clone3", "__clone", "__clone3", "__libc_start_main",
+          "__libc_start_main@@GLIBC_2.34", "__libc_start_main_impl")  # fmt: skip
 
 
 def perf_whole(workload: Workload, folder: Path, *graph: str) -> tuple[float, float]:
@@ -28,16 +29,16 @@ def perf_whole(workload: Workload, folder: Path, *graph: str) -> tuple[float, fl
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     total = whole = 0
-    last = ""
+    path: list[str] = []
     assert script.stdout
     for line in script.stdout:
         if line.strip():
-            last = line
-        elif last:
+            path.append(line)
+        elif path:
             total += 1
-            symbol = line_symbol(last)
-            whole += symbol in _ROOTS
-            last = ""
+            # A stripped program's _start has no name, but its caller-to-be in libc has.
+            whole += any(line_symbol(each) in _ROOTS for each in path[-3:])
+            path = []
     script.wait()
     size = data.stat().st_size
     data.unlink()
@@ -59,7 +60,7 @@ def run() -> Table:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for workload in real_programs(folder):
-            summary, size = hpcd_record(workload)
+            summary, size = hpcd_attach(workload)
             taken = summary["samples"]["recorded"]
             unwind = summary["unwind"]
             pointers, pointer_bytes = perf_whole(workload, folder, "-g")

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def build(folder: Path, source: str) -> str:
     return str(target)
 
 
-def hpcc(folder: Path, size: int = 2500) -> Workload:
+def hpcc(folder: Path, size: int = 3500) -> Workload:
     """HPC Challenge on two ranks."""
     demo = (ROOT / "setup/demo.sh").read_text()
     text = demo.split("<<'INPUT'\n")[1].split("INPUT\n")[0].replace("3500", str(size))
@@ -71,16 +72,16 @@ def hpcc(folder: Path, size: int = 2500) -> Workload:
     return Workload("hpcc (mpirun -n 2)", [*MPIRUN, "hpcc"], folder)
 
 
-def lammps(folder: Path, steps: int = 1500) -> Workload:
+def lammps(folder: Path, steps: int = 3000) -> Workload:
     """A Lennard-Jones melt on two ranks: quiet, so that small slowdowns show."""
     (folder / "in.lj").write_text(LAMMPS.format(steps=steps))
     command = [*MPIRUN, "lmp", "-in", "in.lj", "-log", "none", "-screen", "none"]
     return Workload("lammps (mpirun -n 2)", command, folder)
 
 
-def real_programs(folder: Path, seconds: int = 5) -> list[Workload]:
+def real_programs(folder: Path, seconds: int = 10) -> list[Workload]:
     """The programs whose call paths must be whole."""
-    xz = "head -c 60000000 /dev/urandom | xz -T2 -3 > /dev/null"
+    xz = "head -c 90000000 /dev/urandom | xz -T2 -3 > /dev/null"
     commands = {
         "C++ templates, exceptions": [build(folder, "templates.cpp"), str(seconds)],
         "pthread, qsort, recursion": [build(folder, "paths.c"), str(seconds), "1"],
@@ -106,16 +107,23 @@ def run(workload: Workload, *prefix: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def hpcd_record(workload: Workload, frequency: int = 997) -> tuple[dict[str, Any], int]:
-    """(summary, bytes on disk) of a recording of the workload."""
+def hpcd_attach(workload: Workload, frequency: int = 997) -> tuple[dict[str, Any], int]:
+    """(summary, bytes on disk) of a recording that begins when the program is under way."""
     folder = Path(tempfile.mkdtemp())
+    program = subprocess.Popen(
+        workload.command, cwd=workload.folder, env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     try:
+        time.sleep(1)  # its libraries are loaded by then: what is measured is not how it starts
         done = subprocess.run(
-            [*HPCD, "run", "--json", "-F", str(frequency), "-o", str(folder / "m"), "--",
-             *workload.command],
-            cwd=workload.folder, env=ENVIRONMENT, capture_output=True, text=True, check=True,
+            [*HPCD, "attach", "--json", "-F", str(frequency), "-o", str(folder / "m"),
+             "--pid", str(program.pid)],
+            capture_output=True, text=True, check=True,
         )  # fmt: skip
         size = sum(file.stat().st_size for file in (folder / "m").iterdir())
         return json.loads(done.stdout.splitlines()[-1]), size
     finally:
+        program.kill()
+        program.wait()
         shutil.rmtree(folder)

@@ -1,6 +1,6 @@
 """Files made to harm: refused or decoded, never a crash, a hang or memory without bound.
 
-``benchmarks/fuzz_elf.py`` is the long version; the same mutants, a few thousand of them, run here.
+``benchmarks/fuzz_elf.py`` is the long version; some of the same kinds of mutants run here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sources() -> list[Original]:
 
 def test_mutants_are_decoded_or_refused(sources: list[Original]) -> None:
     findings = []
-    for number in range(1500):
+    for number in range(800):
         _, data = mutant(sources, 2, number)
         result, _ = attempt(data)
         if result not in ("table", "refused"):
@@ -48,7 +48,7 @@ def test_every_cut_of_a_file(sources: list[Original]) -> None:
 
 def test_generated_frame_sections() -> None:
     random_ = random.Random(3)
-    for number in range(1000):
+    for number in range(400):
         debug = number % 2 == 1
         decoder = CfiDecoder("x86_64" if number % 3 else "aarch64", RuleSet())
         decoder.add_section(frames(random_, debug=debug), random_.choice((0, 1 << 46)), debug=debug)
@@ -92,8 +92,11 @@ def test_long_initial_program_of_many_functions() -> None:
 
 
 def test_malformed_shared_cie_is_looked_at_once() -> None:
-    unending = b"\0\0\0\0\x01" + b"z" * 2_000_000
-    data = entry(unending)
+    letters = 200_000
+    data = entry(
+        b"\0\0\0\0\x01z" + b"L" * letters + b"P\0\x01\x78\x10" + uleb(letters + 1)
+        + bytes(letters) + b"\x0d"  # no such pointer encoding
+    )  # fmt: skip
     head = len(data)
     for number in range(5000):
         data += entry(struct.pack("<IQQ", head + 4 + 24 * number, 0x1000, 16))
