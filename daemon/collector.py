@@ -21,6 +21,7 @@ from hpcd.bpf.records import (
     EventKind,
 )
 from hpcd.bpf.sampler import Sampler
+from hpcd.daemon import jit
 from hpcd.daemon.cct import CCTBuilder
 from hpcd.daemon.kernel_symbols import KernelSymbols, kernel_build_id
 from hpcd.daemon.modules import Modules
@@ -28,7 +29,7 @@ from hpcd.daemon.targets import Targets
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
 from hpcd.model.ending import Ending
-from hpcd.model.identity import Thread
+from hpcd.model.identity import ModuleKind, Thread
 
 U64 = npt.NDArray[np.uint64]
 
@@ -73,6 +74,8 @@ class Collector:
         self._lines = 0
         self._kernel = kernel
         self._kernel_ids: list[int] = []
+        self._jit_named = 1
+        self._jit_waiting: dict[int, U64] = {}
         self._kernel_named: set[tuple[int, int]] = set()
         self.recorded = 0
         self.dropped: Counter[str] = Counter()
@@ -206,6 +209,39 @@ class Collector:
         self._kernel_named |= pairs
         for module, symbols in named.items():
             self._writer.add_symbols(self._kernel_ids[module], symbols)
+
+    # --- code made at run time ---
+
+    def name_jit_frames(self) -> None:
+        """Name the frames in code made at run time that have no name yet.
+
+        Done once a flush, and once more at the end: the runtime writes its map as it goes.
+        """
+        fresh = self.cct.frame[self._jit_named : self.cct.count]
+        module = frames.module_of(fresh)
+        waiting = self._jit_waiting
+        for number in np.unique(module).tolist():
+            known = self._modules.get(number)
+            if known and known.kind is ModuleKind.JIT:
+                offsets = np.unique(frames.offset_of(fresh[module == number]))
+                waiting[number] = np.union1d(waiting.get(number, offsets), offsets)
+        self._jit_named = self.cct.count
+        for number, offsets in list(waiting.items()):
+            known = self._modules.get(number)
+            owner = self._targets.by_number(known.process) if known else None
+            if known is None or owner is None:
+                continue
+            base = np.uint64(known.base)
+            symbols = jit.named(jit.jit_symbols(owner.pid, owner.uid), offsets + base)
+            if not symbols:
+                continue
+            rows = [(start - known.base, size, name) for start, size, name in symbols]
+            self._writer.add_symbols(number, rows)
+            starts = np.array([row[0] for row in rows], np.int64)
+            ends = starts + np.array([row[1] for row in rows], np.int64)
+            at = np.searchsorted(starts, offsets.astype(np.int64), "right") - 1
+            inside = (at >= 0) & (offsets.astype(np.int64) < ends[np.maximum(at, 0)])
+            waiting[number] = offsets[~inside]
 
     # --- samples ---
 

@@ -152,6 +152,7 @@ class Recording:
             self._loop(sampler, targets, modules, tables, collector, writer, mmaps, progress)
             sampler.stop()
             collector.drain()
+            collector.name_jit_frames()
             summary = self._summary(sampler, targets, modules, collector, writer)
             writer.close(summary)
             return summary
@@ -236,6 +237,7 @@ class Recording:
             if now - flushed >= FLUSH_SECONDS:
                 flushed = now
                 writer.add_clock_pair(*_clock_pair())
+                collector.name_jit_frames()
                 writer.flush(self._summary(sampler, targets, modules, collector, writer))
                 if progress:
                     progress(self._progress(collector, sampler, writer, last, now))

@@ -65,6 +65,10 @@ class Targets:
         """Pids still running."""
         return list(self._by_pid)
 
+    def by_number(self, number: int) -> Process | None:
+        """The living process with this number in the measurement."""
+        return next((t.process for t in self._by_pid.values() if t.process.id == number), None)
+
     def target(self, pid: int) -> Target:
         """The target with this pid, taken up now when it is new."""
         found = self._by_pid.get(pid)
