@@ -1,8 +1,8 @@
 """Names for code made at run time: /tmp/perf-PID.map and jitdump files.
 
 Both are written by the target's own runtime, so they are bounded text of an untrusted user, read
-only when they belong to the user who runs the process. (linux/tools/perf/Documentation/jit-interface.txt
-and jitdump-specification.txt)
+only when they belong to the user who runs the process. Formats: jit-interface.txt and
+jitdump-specification.txt in the kernel's tools/perf/Documentation.
 """
 
 from __future__ import annotations
