@@ -9,10 +9,10 @@ there (root compiles it into the kernel) and what it was made from has not chang
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
-import shutil
 import stat
 import subprocess
 import tarfile
@@ -129,7 +129,7 @@ def _origin(common: Path, flavour: Path) -> str:
 
 
 def _joiner(common: Path, flavour: Path) -> Callable[[Path], None]:
-    """Makes a tree of links: the common headers, the flavour's own over them. Either alone fails."""
+    """Links to the common headers, the flavour's own over them. Either package alone fails."""
     arch = _ARCHITECTURES[platform.machine()]
 
     def join(tree: Path) -> None:
@@ -153,8 +153,13 @@ def _unpack(tree: Path) -> None:
     """Unpack what the kernel itself carries (CONFIG_IKHEADERS)."""
     with tarfile.open(_KHEADERS, "r:xz") as archive:
         for member in archive:
+            inside = not Path(member.name).is_absolute() and ".." not in Path(member.name).parts
+            if not inside or not (member.isdir() or member.isreg()):
+                continue
+            # The archive names whoever built the kernel; that user's number may be anybody's here.
+            member.uid, member.gid = os.geteuid(), os.getegid()
             member.mode = 0o755 if member.isdir() else 0o644
-            archive.extract(member, tree, set_attrs=True, numeric_owner=False)
+            archive.extract(member, tree, numeric_owner=True)
 
 
 def _made(tree: Path, origin: str, make: Callable[[Path], None]) -> Path:
@@ -166,12 +171,11 @@ def _made(tree: Path, origin: str, make: Callable[[Path], None]) -> Path:
     try:
         for folder in (kept.parent, kept):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for folder in (kept.parent, kept):
-            if not _trusted(folder):
-                raise PlatformError(
-                    f"others can write to {folder}, where kernel headers are kept; "
-                    "set HPCD_CACHE to a directory of your own"
-                )
+        if not _trusted(kept) or not _holds_fast(kept.parent):
+            raise PlatformError(
+                f"others can write to {kept}, where kernel headers are kept; "
+                "set HPCD_CACHE to a directory of your own"
+            )
         if _current(tree, origin):
             return tree
         with tempfile.TemporaryDirectory(prefix=".part-", dir=kept) as part:
@@ -182,12 +186,11 @@ def _made(tree: Path, origin: str, make: Callable[[Path], None]) -> Path:
             if not _complete(new):
                 raise PlatformError(f"{tree.name} does not make complete kernel headers; {_REMEDY}")
             (new / _ORIGIN).write_text(origin)
-            for _ in range(100):  # each round lost is a round another process won
-                if os.path.lexists(tree):
-                    tree.rename(Path(part) / f"old-{len(os.listdir(part))}")
+            for attempt in range(100):  # each round lost is a round another process won
+                with contextlib.suppress(FileNotFoundError):
+                    tree.rename(Path(part) / f"old-{attempt}")
                 try:
-                    new.rename(tree)
-                    return tree
+                    return new.rename(tree)
                 except OSError:
                     if _current(tree, origin):
                         return tree
@@ -219,3 +222,10 @@ def _trusted(folder: Path) -> bool:
         and status.st_uid == os.geteuid()
         and not status.st_mode & 0o022
     )
+
+
+def _holds_fast(folder: Path) -> bool:
+    """Whether nobody else could put another directory in the place of one of ours in ``folder``."""
+    status = folder.stat()
+    sticky = bool(status.st_mode & stat.S_ISVTX)
+    return status.st_uid in (0, os.geteuid()) and (sticky or not status.st_mode & 0o022)

@@ -49,6 +49,16 @@ def confine() -> None:
             raise OSError(f"prctl {option} failed")
 
 
+def rehearse() -> None:
+    """Decode a known file once, the interpreter itself.
+
+    Libraries import parts of themselves when these are first used (numpy.unique numpy.ma), and
+    once confined this process may not be able to read the folder they are installed in.
+    """
+    with open(sys.executable, "rb") as file:  # noqa: PTH123
+        answer(ord("t"), file.fileno())
+
+
 def answer(request: int, fd: int) -> bytes:
     """The reply's contents; :class:`FormatError` for a file that is none of ours."""
     size = os.fstat(fd).st_size
@@ -80,7 +90,9 @@ def serve(channel: socket.socket) -> None:
             status, data = OK, answer(message[0], fds[0])
         except FormatError as error:
             status, data = FAILED, str(error).encode()
-        except (OSError, ValueError, MemoryError, IndexError, OverflowError, struct.error) as error:
+        except (
+            OSError, ValueError, MemoryError, IndexError, OverflowError, ImportError, struct.error,
+        ) as error:  # fmt: skip
             status, data = FAILED, f"cannot be decoded: {type(error).__name__}".encode()
         finally:
             os.close(fds[0])
@@ -90,5 +102,6 @@ def serve(channel: socket.socket) -> None:
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as _channel:
+        rehearse()
         confine()
         serve(_channel)

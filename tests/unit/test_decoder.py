@@ -378,3 +378,20 @@ def test_errors_are_shown_as_one_line(decoder: Decoder, tmp_path: Path) -> None:
         ask(decoder, path)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 7
+
+
+def test_nothing_is_imported_once_confined() -> None:
+    """hpcd may be installed where nobody but root can read, such as below /root."""
+    script = """
+import sys
+from hpcd.daemon.unwind import worker
+worker.rehearse()
+sys.path.clear(); sys.meta_path.clear(); sys.path_importer_cache.clear()
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        assert worker.answer(ord("i"), file.fileno())
+        assert len(worker.answer(ord("t"), file.fileno())) > 1000
+"""
+    files = ["/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"]
+    done = subprocess.run([sys.executable, "-c", script, *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
