@@ -255,8 +255,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	w->mapping.pages = 0;
 	w->kernel_frames = 0;
 
-	/* pt_regs' cs is a full word; its upper half is not defined when read as u16. */
-	if (!(ctx->regs.cs & 3)) {
+	if (!IN_USER_MODE(&ctx->regs)) {
 		long size = get_stack(ctx, w->frame, 8 * MAX_KERNEL_FRAMES, 0);
 		u32 frames = size > 0 ? (u32)size / 8 : 0;
 		count->kernel_mode++;
@@ -273,17 +272,21 @@ int sample(struct bpf_perf_event_data *ctx)
 	}
 	/* The user registers as saved on entry to the kernel, whatever way it was entered. */
 	if (read_kernel(&w->regs, sizeof w->regs, task_registers(this_task_btf())) ||
-	    (w->regs.cs & 3) != 3 || flags & PF_EXITING) {
+	    !IN_USER_MODE(&w->regs) || flags & PF_EXITING) {
 		w->ending = END_KERNEL_ONLY;
 		finish(ctx, w);
 		return 0;
 	}
-	/* In a system call ip stands behind the syscall instruction, which may be a function's last;
-	 * orig_ax is the call's number. After a fault or an interrupt it is negative, and ip exact. */
-	w->caller = (s64)w->regs.orig_ax >= 0;
+	/* In a system call ip stands behind its instruction, which may be a function's last. */
+	w->caller = IN_SYSTEM_CALL(&w->regs);
 	w->ip = w->regs.ip;
 	w->sp = w->regs.sp;
-	w->bp = w->regs.bp;
+	w->bp = REGISTER_FP(&w->regs);
+#ifdef HPCD_AARCH64
+	w->link = w->regs.x[30];
+#else
+	w->link = 0;
+#endif
 	struct process *process = map_lookup(MAP(PROCESSES), &tgid);
 	if (!process || !process->space.count) {
 		u32 n = w->frames;

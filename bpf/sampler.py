@@ -25,7 +25,7 @@ EVENT_RING_BYTES = 8 << 20
 MAX_PROCESSES = 16384
 MAX_THREADS = 131072
 # struct walk in stack/unwind.h: its head, then 1152 frames.
-_WALK_BYTES = 72 + 32 + 168 + 32 + 8 * 1152
+_WALK_BYTES = 80 + 32 + 288 + 32 + 8 * 1152
 RULE_BYTES = 16
 
 

@@ -53,13 +53,32 @@ enum ending {
 
 #define NOUNROLL _Pragma("clang loop unroll(disable)")
 
-struct registers { /* x86-64 struct pt_regs, without orig_ax and what follows sp */
+#ifdef HPCD_AARCH64 /* written after the kernel's headers, tested on saved stacks only */
+struct registers { /* struct pt_regs up to syscallno */
+	u64 x[31];
+	u64 sp, ip, pstate, orig_x0;
+	s32 syscall_number, pad;
+};
+#define REGISTER_FP(regs) ((regs)->x[29])
+#define IN_USER_MODE(regs) (((regs)->pstate & 15) == 0)
+#define IN_SYSTEM_CALL(regs) ((regs)->syscall_number >= 0)
+/* Pointer authentication codes fill the bits above the address. */
+#define CODE_ADDRESS(word) ((word) & ((1ULL << 48) - 1))
+#else
+struct registers { /* x86-64 struct pt_regs */
 	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
 	u64 orig_ax, ip, cs, flags, sp, ss;
 };
+#define REGISTER_FP(regs) ((regs)->bp)
+#define IN_USER_MODE(regs) (((regs)->cs & 3) == 3)
+/* orig_ax is the call's number; after a fault or an interrupt it is negative. */
+#define IN_SYSTEM_CALL(regs) ((s64)(regs)->orig_ax >= 0)
+#define CODE_ADDRESS(word) (word)
+#endif
 
 struct walk {
 	u64 ip, sp, bp;
+	u64 link;        /* the link register (aarch64) where it is known; 0: it is not */
 	u64 spill;
 	u64 bx_at;       /* where the caller's rbx was saved; 0: still regs.bx */
 	u64 hash;
@@ -80,7 +99,7 @@ struct walk {
 
 /* The verifier follows every number it can bound, so each turn of a search would be a state of its
  * own: 131,000 instructions verified for one frame. It knows nothing of a number that has been in
- * a map, and paths that differ only in such numbers are one: see the figures in tests. */
+ * a map, and paths that differ only in such numbers are one: docs/design/001-unwind-tables.md. */
 #define FORGET(w, value)                                  \
 	({                                                \
 		*(volatile u64 *)&(w)->spill = (value);   \
@@ -185,6 +204,12 @@ static __always_inline int find_rule(struct walk *w, u64 vaddr)
 /* The value of a DWARF register for CFA_REG; only rbx is known beyond the innermost frame. */
 static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
 {
+#ifdef HPCD_AARCH64
+	if (w->depth != 1 || dwarf > 30)
+		return -1;
+	*value = w->regs.x[dwarf];
+	return 0;
+#else
 	if (dwarf == 3 && w->bx_at)
 		return READ_USER(value, 8, w->bx_at);
 	if (dwarf == 3) {
@@ -209,13 +234,21 @@ static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
 	case 15: *value = w->regs.r15; return 0;
 	}
 	return -1;
+#endif
 }
 
+#ifdef HPCD_AARCH64
+/* struct rt_sigframe (arch/arm64/kernel/signal.c): siginfo of 128 bytes, ucontext whose mcontext
+ * begins at 176 with the fault address; then x0..x30, sp, pc. */
+#define SIGFRAME_BP 544
+#define SIGFRAME_SP 560
+#else
 /* x86-64 struct rt_sigframe as the restorer sees it: sp points at its ucontext, whose gregs begin
  * at 40 (arch/x86/include/uapi/asm/sigcontext.h: r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip). */
 #define SIGFRAME_BP 120
 #define SIGFRAME_BX 128
 #define SIGFRAME_SP 160
+#endif
 
 /* One step. Records the current frame; returns 0 with the caller's registers in place, or 1 with
  * w->ending set. */
@@ -288,7 +321,11 @@ static __always_inline u32 unwind_step(struct walk *w)
 		if (READ_USER(pair, 16, w->sp + SIGFRAME_BP))
 			return stop(w, END_READ_FAULT);
 		w->bp = pair[0];
+#ifdef HPCD_AARCH64
+		w->link = pair[1];
+#else
 		w->bx_at = w->sp + SIGFRAME_BX;
+#endif
 		if (READ_USER(pair, 16, w->sp + SIGFRAME_SP))
 			return stop(w, END_READ_FAULT);
 		w->sp = pair[0];
@@ -321,14 +358,29 @@ static __always_inline u32 unwind_step(struct walk *w)
 		return stop(w, END_UNSUPPORTED_RULE);
 	}
 	cfa = FORGET(w, cfa);
-	if (cfa <= w->sp)
+	/* A function that has not touched its stack yet has the CFA in sp where calls push nothing. */
+	if (cfa < w->sp || (cfa == w->sp && rule->ra_kind != RA_IN_LINK))
 		return stop(w, END_NO_PROGRESS);
 	if (rule->bx_off)
 		w->bx_at = cfa + rule->bx_off;
 
-	if (rule->fp_kind == FP_AT_CFA && rule->fp_off == -16) {
+	if (rule->ra_kind == RA_IN_LINK) {
+		if (!w->link)
+			return stop(w, END_REGISTER_LOST);
+		w->ip = CODE_ADDRESS(w->link);
+		w->link = 0;
+		if (rule->fp_kind == FP_AT_CFA) {
+			if (READ_USER(&pair[0], 8, cfa + rule->fp_off))
+				return stop(w, END_READ_FAULT);
+			w->bp = pair[0];
+		}
+		w->sp = cfa;
+		goto check;
+	}
+	w->link = 0;
+	if (rule->fp_kind == FP_AT_CFA && rule->ra_off == rule->fp_off + 8) {
 		/* Saved just below the return address: one read gets both. */
-		if (READ_USER(pair, 16, cfa - 16))
+		if (READ_USER(pair, 16, cfa + rule->fp_off))
 			return stop(w, END_READ_FAULT);
 		w->bp = pair[0];
 		w->ip = pair[1];
@@ -350,6 +402,7 @@ static __always_inline u32 unwind_step(struct walk *w)
 	}
 	w->sp = cfa;
 check:
+	w->ip = CODE_ADDRESS(w->ip);
 	w->caller = 1;
 	if (w->ip >= USER_END || w->ip < 4096)
 		return stop(w, END_BAD_ADDRESS);

@@ -62,7 +62,10 @@ u32 replay(void *words, u32 word_blocks, void *rule_rows, u32 rule_rows_count, u
 	memcpy(&w.regs, registers, sizeof w.regs);
 	w.ip = w.regs.ip;
 	w.sp = w.regs.sp;
-	w.bp = w.regs.bp;
+	w.bp = REGISTER_FP(&w.regs);
+#ifdef HPCD_AARCH64
+	w.link = w.regs.x[30];
+#endif
 	w.space.address = space_address;
 	w.space.count = space_count;
 	while (!unwind_step(&w))

@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ MAX_FRAMES = 1152
 class SavedStack:
     """One stopped thread: registers, stack memory, mappings, tables, and its true frames.
 
-    ``registers`` uint64[21] in the order of struct registers; ``mappings`` MAPPING rows whose
+    ``registers`` uint64[n] in the order of struct registers; ``mappings`` MAPPING rows whose
     ``dir`` is an index into ``tables``; ``frames`` uint64[n] the program counters an independent
     unwinder found, innermost first.
     """
@@ -35,6 +36,7 @@ class SavedStack:
     mappings: npt.NDArray[np.void]
     tables: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16], npt.NDArray[np.void], int]]
     frames: npt.NDArray[np.uint64]
+    machine: str = "x86_64"
 
     def save(self, path: Path) -> None:
         """Write an .npz file."""
@@ -44,6 +46,7 @@ class SavedStack:
             "stack": np.frombuffer(self.stack, np.uint8),
             "mappings": self.mappings,
             "frames": self.frames,
+            "machine": np.array([self.machine]),
             "pages": np.array([table[3] for table in self.tables], np.uint32),
         }
         for i, (pc, rule, rules, _) in enumerate(self.tables):
@@ -66,6 +69,7 @@ class SavedStack:
                 file["mappings"],
                 tables,
                 file["frames"],
+                str(file["machine"][0]) if "machine" in file else "x86_64",
             )
 
 
@@ -73,14 +77,21 @@ class Replay:
     """The compiled walker."""
 
     def __init__(self, directory: Path) -> None:
-        library = directory / "replay.so"
-        subprocess.run(
-            ["gcc", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
-             "-Wno-unknown-pragmas", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
-             f"-I{ROOT / 'bpf'}", "-o", str(library), str(Path(__file__).with_name("replay.c"))],
-            check=True,
-        )  # fmt: skip
-        self._walk = ctypes.CDLL(str(library)).replay
+        self._walk = {
+            "x86_64": self._compile(directory, "x86_64"),
+            "aarch64": self._compile(directory, "aarch64", "-DHPCD_AARCH64"),
+        }
+
+    @staticmethod
+    def _compile(directory: Path, machine: str, *flags: str) -> Any:
+        """The walker for ``machine``; any compiler will do, it is the same arithmetic."""
+        library = directory / f"replay-{machine}.so"
+        options = ["-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
+                   "-Wno-unknown-pragmas", "-Wno-unused-function", "-fsanitize=undefined",
+                   "-fsanitize-undefined-trap-on-error", f"-I{ROOT / 'bpf'}", *flags]  # fmt: skip
+        source = Path(__file__).with_name("replay.c")
+        subprocess.run(["gcc", *options, "-o", str(library), str(source)], check=True)
+        return ctypes.CDLL(str(library)).replay
 
     def walk(self, saved: SavedStack) -> tuple[npt.NDArray[np.uint64], Ending]:
         """(frames as :mod:`hpcd.model.frame` has them, innermost first; how the path ended)."""
@@ -101,7 +112,7 @@ class Replay:
         ending = ctypes.c_uint32()
         stack = np.frombuffer(saved.stack, np.uint8)
         registers = np.ascontiguousarray(saved.registers, np.uint64)
-        count = self._walk(
+        count = self._walk[saved.machine](
             ctypes.c_void_p(memory.words.ctypes.data),
             len(memory.words) // 1024,
             ctypes.c_void_p(rule_rows.ctypes.data),

@@ -26,7 +26,7 @@ from hpcd.daemon.modules import Modules, _pages
 from hpcd.daemon.processes import executable_regions
 from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.decoder import Decoder
-from hpcd.daemon.unwind.table import ModuleTable
+from hpcd.daemon.unwind.table import ModuleTable, build_table
 from tests.support.replay import ROOT, SavedStack
 
 DATA = ROOT / "tests/data/stacks"
@@ -133,6 +133,82 @@ def cut(table: ModuleTable, vaddrs):  # type: ignore[no-untyped-def]
     return table.pc[keep], rule.astype(np.uint16), table.rules[used], _pages(table)
 
 
+# Stops a program at calls of leaf, then a few instructions further each time.
+AARCH64_SCRIPT = r"""
+import gdb, json
+gdb.execute("set pagination off")
+gdb.execute("set backtrace past-main on")
+gdb.execute("set backtrace past-entry on")
+gdb.execute(f"target remote localhost:{PORT}")
+# gdb cannot unwind this kernel's signal frames under qemu: no handler runs.
+gdb.execute("handle SIGPROF nostop noprint nopass")
+gdb.execute("break leaf")
+stops = []
+for number in range(STOPS):
+    gdb.execute(f"ignore 1 {13 * number % 97}")
+    gdb.execute("continue")
+    gdb.execute("disable 1")
+    for _ in range(number % 5 and 1):
+        gdb.execute("finish") if number % 2 else None
+    gdb.execute(f"stepi {1 + number % 4}")
+    gdb.execute("enable 1")
+    frame = gdb.newest_frame()
+    value = lambda name: int(frame.read_register(name)) & (2**64 - 1)
+    registers = [value(f"x{i}") for i in range(31)] + [value("sp"), value("pc"), 0, 0, 2**32 - 1]
+    pcs, each = [], frame
+    while each is not None:
+        if each.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
+            pcs.append(each.pc())
+        each = each.older()
+    low = value("sp")
+    size = 65536
+    while True:
+        try:
+            stack = bytes(gdb.selected_inferior().read_memory(low, size)); break
+        except gdb.MemoryError:
+            size -= 512
+    stops.append({"registers": registers, "pcs": pcs, "low": low, "stack": stack.hex()})
+open(OUTPUT, "w").write(json.dumps(stops))
+gdb.execute("kill")
+"""
+
+
+def save_aarch64(stops: int = 14, port: int = 12345) -> None:
+    """Saved stacks of a static aarch64 program under qemu's user mode."""
+    build = Path(tempfile.mkdtemp())
+    program = build / "paths"
+    flags = ["-O2", "-fomit-frame-pointer", "-static", "-no-pie", "-pthread", "-o", str(program)]
+    subprocess.run(["aarch64-linux-gnu-gcc", *flags, str(PROGRAMS / "paths.c")], check=True)
+    table = build_table(memoryview(program.read_bytes()))
+    qemu = subprocess.Popen(["qemu-aarch64", "-g", str(port), str(program), "600"])
+    output, script = build / "stops.json", build / "look.py"
+    head = f"PORT={port}\nSTOPS={stops}\nOUTPUT={str(output)!r}\n"
+    script.write_text(head + AARCH64_SCRIPT)
+    command = ["gdb-multiarch", "-batch", "-nx", str(program), "-x", str(script)]
+    try:
+        subprocess.run(command, capture_output=True, check=True)
+    finally:
+        qemu.kill()
+        qemu.wait()
+    for number, stop in enumerate(json.loads(output.read_text())):
+        pcs = np.array(stop["pcs"], np.uint64)
+        rows = [
+            (segment.vaddr & ~4095, 0, (segment.filesz >> 12) + 1, table.base >> 12, 0, 1)
+            for segment in table.segments
+            if segment.executable
+        ]
+        SavedStack(
+            f"aarch64-{number}-0",
+            np.array(stop["registers"], np.uint64),
+            stop["low"],
+            bytes.fromhex(stop["stack"]),
+            np.array(rows, dtype=MAPPING),
+            [cut(table, pcs)],
+            pcs,
+            "aarch64",
+        ).save(DATA / f"aarch64-{number}-0.npz")
+
+
 def programs() -> dict[str, tuple[list[str], int]]:
     """Name → (command, how often to stop it)."""
     build = Path(tempfile.mkdtemp())
@@ -160,6 +236,8 @@ def main() -> None:
     """Make the files named on the command line, or all."""
     DATA.mkdir(parents=True, exist_ok=True)
     wanted = sys.argv[1:]
+    if not wanted or "aarch64" in wanted:
+        save_aarch64()
     for name, (command, stops) in programs().items():
         if wanted and name not in wanted:
             continue

@@ -14,7 +14,7 @@ import pytest
 
 from hpcd.bpf import headers
 from hpcd.bpf.headers import kernel_headers
-from hpcd.errors import PlatformError
+from hpcd.errors import PlatformError, StorageError
 
 ARCH = {"x86_64": "x86", "aarch64": "arm64"}.get(platform.machine(), "")
 SHARED = ("include/linux/kconfig.h", f"arch/{ARCH}/include/asm/ptrace.h")
@@ -180,14 +180,14 @@ def test_a_cache_others_write_to_is_refused(machine: Path) -> None:
     debian(machine, "6.1.0-9")
     kernel_headers()
     (machine / "cache/headers").chmod(0o777)
-    with pytest.raises(PlatformError, match="HPCD_CACHE"):
+    with pytest.raises(StorageError, match="HPCD_CACHE"):
         kernel_headers()
 
 
 def test_an_unusable_cache_is_one_line(machine: Path) -> None:
     debian(machine, "6.1.0-9")
     (machine / "cache").write_text("a file")
-    with pytest.raises(PlatformError, match="cannot put kernel headers together"):
+    with pytest.raises(StorageError, match="cannot put kernel headers together"):
         kernel_headers()
 
 
