@@ -1,53 +1,71 @@
-# make demo   record a real parallel program and look at it (needs root)
-# make test   everything that must hold (needs root for the part that loads BPF)
-# make bench  speed and size, as ratios against other tools
-# make lint   style, types, import arrows
-# make install, make uninstall   the command on PATH
+# make demo    record a real parallel program and look at it (needs root)
+# make test    everything that must hold (needs root for the part that loads BPF)
+# make bench   speed and size, as ratios against other tools
+# make lint    style, types, import arrows
+# make setup   what all of the above need: Debian packages and .venv
+# make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
+# make man     docs/hpcd.1 from the parsers
+# make clean   removes what demo, lint and tests made; make distclean .venv and caches too
 
 PREFIX ?= /usr/local
-LIBRARY = $(DESTDIR)$(PREFIX)/lib/hpcd
 TOOLS = .venv/bin
 
-.PHONY: demo test bench lint setup-run setup-demo setup-test install uninstall man clean
+.PHONY: demo test bench lint man clean distclean install uninstall
+.PHONY: setup setup-run setup-demo setup-lint setup-test setup-bench
+# Each step uses what the one before made.
+.NOTPARALLEL:
+
+# As root in somebody else's checkout, what was made goes to the owner at the end, failed or not.
+as_owner = code=$$?; sh setup/own.sh; exit $$code
 
 demo: setup-demo
-	sh setup/demo.sh
+	@sh setup/demo.sh; $(as_owner)
 
 test: setup-test lint
-	$(TOOLS)/pytest
+	$(TOOLS)/pytest; $(as_owner)
 
-bench: setup-test
-	$(TOOLS)/python -m benchmarks
+bench: setup-bench
+	$(TOOLS)/python -m benchmarks; $(as_owner)
 
-lint: setup-test
-	$(TOOLS)/ruff check .
-	$(TOOLS)/ruff format --check .
-	@sh setup/tree.sh build/tree
-	MYPYPATH=build/tree $(TOOLS)/mypy -p hpcd
-	cd build/tree && $(CURDIR)/$(TOOLS)/lint-imports --config $(CURDIR)/pyproject.toml
+lint: setup-lint
+	@sh setup/lint.sh; $(as_owner)
+
+setup: setup-bench
 
 setup-run:
 	@sh setup/packages.sh setup/packages-run.txt
+	@sh setup/venv.sh
 
-setup-demo: setup-run
-	@sh setup/packages.sh setup/packages-demo.txt
-	@test -e .venv/.installed || sh setup/venv.sh .venv -e .
+setup-demo:
+	@sh setup/packages.sh setup/packages-run.txt setup/packages-demo.txt
+	@sh setup/venv.sh
 
-setup-test: setup-run
-	@sh setup/packages.sh setup/packages-test.txt
-	@sh setup/venv.sh .venv -e '.[dev]'
+setup-lint:
+	@sh setup/packages.sh setup/packages-run.txt
+	@sh setup/venv.sh dev
 
-install: setup-run
-	rm -rf $(LIBRARY)
-	mkdir -p $(LIBRARY) $(DESTDIR)$(PREFIX)/bin
-	@sh setup/venv.sh $(LIBRARY) .
-	ln -sf $(PREFIX)/lib/hpcd/bin/hpcd $(DESTDIR)$(PREFIX)/bin/hpcd
+setup-test:
+	@sh setup/packages.sh setup/packages-run.txt setup/packages-demo.txt setup/packages-test.txt
+	@sh setup/venv.sh dev
+
+setup-bench:
+	@sh setup/packages.sh setup/packages-*.txt
+	@sh setup/venv.sh dev
+
+install:
+	@sh setup/packages.sh setup/packages-run.txt
+	@sh setup/install.sh "$(PREFIX)" "$(DESTDIR)"
 
 uninstall:
-	rm -rf $(LIBRARY) $(DESTDIR)$(PREFIX)/bin/hpcd
+	rm -rf "$(DESTDIR)$(PREFIX)/lib/hpcd"
+	rm -f "$(DESTDIR)$(PREFIX)/bin/hpcd" "$(DESTDIR)$(PREFIX)/share/man/man1/hpcd.1"
 
-man: setup-test
-	$(TOOLS)/python setup/manpage.py >docs/hpcd.1
+man: setup-run
+	$(TOOLS)/python setup/manpage.py >docs/hpcd.1.new
+	mv docs/hpcd.1.new docs/hpcd.1
 
 clean:
 	rm -rf build
+
+distclean: clean
+	rm -rf .venv *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import platform
+import re
+import resource
+import struct
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpcd.bpf import maps, syscalls
 from hpcd.bpf.btf import KernelTypes, task_offsets
-from hpcd.bpf.headers import kernel_headers
+from hpcd.bpf.headers import cache_directory, kernel_headers
 from hpcd.bpf.ring import Ring
-from hpcd.errors import HpcdError
+from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
 
 # Capabilities (include/uapi/linux/capability.h) and what they are needed for.
 _CAPABILITIES = {
@@ -25,6 +30,7 @@ _CAPABILITIES = {
     "CAP_BPF": (39, "load BPF programs"),
 }
 _HW_CYCLES = 0
+_PROG_LOAD, _PROG_TYPE_PERF_EVENT = 5, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +54,19 @@ def probe() -> list[Feature]:
         _capabilities(),
         _kernel(),
         _attempt("BTF", _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF", needed=True),
+        _lockdown(),
+        _python(),
         _bcc(),
         _attempt("kernel headers", _headers, _headers_remedy(), needed=True),
-        _attempt("BPF maps and rings", _bpf_maps, "run as root: sudo hpcd doctor", needed=True),
-        _attempt("cpu-clock sampling", _cpu_clock, "run as root: sudo hpcd doctor", needed=True),
+        _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
+        _attempt("BPF programs", _bpf_program, _privileges(), needed=True),
+        _attempt("locked memory", _locked_memory, "ulimit -l unlimited", needed=True),
+        _attempt("cpu-clock sampling", _cpu_clock, _privileges(), needed=True),
         _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),
-        _attempt("BPF run time statistics", _stats, "run as root: sudo hpcd doctor"),
+        _paranoid(),
+        _attempt("BPF run time statistics", _stats, _privileges()),
         _kernel_symbols(),
+        _attempt("cache", _cache, "set HPCD_CACHE to a directory of your own"),
         _exists("tracepoints through tracefs", "/sys/kernel/tracing/events",
                 "mount -t tracefs tracefs /sys/kernel/tracing"),
         _exists("uprobes", "/sys/bus/event_source/devices/uprobe",
@@ -70,8 +82,19 @@ def probe() -> list[Feature]:
 def _attempt(name: str, try_it: Callable[[], str], remedy: str, *, needed: bool = False) -> Feature:
     try:
         return Feature(name, True, try_it(), needed=needed)
+    except PrivilegeError as error:
+        return Feature(name, False, str(error), _privileges(), needed)
+    except (StorageError, PermissionError) as error:
+        remedy = "set HPCD_CACHE to a directory of your own with room in it"
+        return Feature(name, False, str(error), remedy, needed)
     except (HpcdError, OSError) as error:
         return Feature(name, False, str(error), remedy, needed)
+
+
+def _privileges() -> str:
+    if os.geteuid() == 0:
+        return f"give this container the capabilities {', '.join(_CAPABILITIES)}"
+    return "run as root: sudo hpcd doctor"
 
 
 def _exists(name: str, path: str, remedy: str) -> Feature:
@@ -84,7 +107,7 @@ def _exists(name: str, path: str, remedy: str) -> Feature:
 def _privilege() -> Feature:
     if os.geteuid() == 0:
         return Feature("root", True, "running as root", needed=True)
-    return Feature("root", False, f"running as uid {os.geteuid()}", "sudo hpcd ...", True)
+    return Feature("root", False, f"running as uid {os.geteuid()}", _privileges(), True)
 
 
 def _capabilities() -> Feature:
@@ -97,17 +120,43 @@ def _capabilities() -> Feature:
         if not mask >> bit & 1 and not (bit in (38, 39) and mask >> 21 & 1)
     ]
     if missing:
-        return Feature("capabilities", False, f"lacks {', '.join(missing)}", "sudo hpcd ...", True)
+        return Feature("capabilities", False, f"lacks {', '.join(missing)}", _privileges(), True)
     return Feature("capabilities", True, ", ".join(_CAPABILITIES), needed=True)
+
+
+def _release() -> tuple[int, ...]:
+    """The running kernel's first two numbers."""
+    return tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
 
 
 def _kernel() -> Feature:
     release = platform.release()
-    version = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
     # bpf_task_pt_regs came with 5.15.
-    ok = version >= (5, 15) and platform.machine() in ("x86_64", "aarch64")
+    ok = _release() >= (5, 15) and platform.machine() in ("x86_64", "aarch64")
     detail = f"{release} on {platform.machine()}"
     return Feature("kernel", ok, detail, "Linux 5.15 or later on x86-64 or aarch64", True)
+
+
+def _lockdown() -> Feature:
+    name = "no kernel lockdown"
+    try:
+        modes = Path("/sys/kernel/security/lockdown").read_text()
+    except OSError:
+        return Feature(name, True, "the kernel has none, or hides it", needed=True)
+    mode = (re.findall(r"\[(\w+)\]", modes) or ["unknown"])[0]
+    # The milder mode, integrity, leaves reading to BPF programs.
+    if mode == "confidentiality":
+        remedy = "boot without lockdown=confidentiality"
+        return Feature(name, False, "BPF may not read memory (confidentiality)", remedy, True)
+    return Feature(name, True, f"mode {mode}", needed=True)
+
+
+def _python() -> Feature:
+    version = platform.python_version()
+    if sys.base_prefix == "/usr":
+        return Feature("Python", True, f"{sys.executable}, Debian's {version}")
+    detail = f"{sys.executable} {version}, built apart from Debian's bcc ({sys.base_prefix})"
+    return Feature("Python", False, detail, "make setup, then .venv/bin/hpcd")
 
 
 def _btf() -> str:
@@ -139,6 +188,48 @@ def _bpf_maps() -> str:
     maps.Map("probe", maps.ARRAY, 4, 8, 1).close()
     Ring("probe", 4096).close()
     return "array map and ring buffer made"
+
+
+def _bpf_program() -> str:
+    code = struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)  # r0 = 0; exit
+    license_ = b"GPL\0"
+    instructions, owner = ctypes.create_string_buffer(code), ctypes.create_string_buffer(license_)
+    attr = struct.pack(
+        "<IIQQ",
+        _PROG_TYPE_PERF_EVENT,
+        len(code) // 8,
+        ctypes.addressof(instructions),
+        ctypes.addressof(owner),
+    )
+    os.close(syscalls.bpf(_PROG_LOAD, attr, "loading a BPF program"))
+    return "a perf event program was loaded"
+
+
+def _locked_memory() -> str:
+    if _release() >= (5, 11):
+        return "not limited for BPF since Linux 5.11"
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if limit != resource.RLIM_INFINITY:
+        raise PlatformError(f"limited to {limit >> 10} kB, and BPF maps count")
+    return "unlimited"
+
+
+def _paranoid() -> Feature:
+    name = "perf_event_paranoid"
+    try:
+        value = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+    except (OSError, ValueError):
+        return Feature(name, False, "cannot be read", "only sampling without root would need it")
+    if value <= 1 or os.geteuid() == 0:
+        return Feature(name, True, f"{value}{'; does not bind root' if value > 1 else ''}")
+    return Feature(name, False, f"{value} keeps users from kernel frames", _privileges())
+
+
+def _cache() -> str:
+    directory = cache_directory()
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory):
+        return str(directory)
 
 
 def _open_event(kind: int, config: int) -> None:

@@ -10,6 +10,7 @@ there (root compiles it into the kernel) and what it was made from has not chang
 from __future__ import annotations
 
 import contextlib
+import lzma
 import os
 import platform
 import re
@@ -21,7 +22,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from hpcd.errors import PlatformError
+from hpcd.errors import PlatformError, StorageError
 
 _ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
 _SOURCES = Path("/usr/src")
@@ -39,7 +40,7 @@ def kernel_headers(cache: Path | None = None) -> Path:
     the kernel carries in itself, a pair of Debian header packages (the running kernel's, else the
     newest), joined by symbolic links. ``cache`` replaces :func:`cache_directory`. Takes 0.4 s the
     first time, then 1 ms. Raises :class:`PlatformError` with the command that helps when there is
-    none, or when the cache cannot be written or trusted.
+    none, and :class:`StorageError` when the cache cannot be written or trusted.
     """
     if platform.machine() not in _ARCHITECTURES:
         raise PlatformError(f"processor {platform.machine()} is not supported")
@@ -172,7 +173,7 @@ def _made(tree: Path, origin: str, make: Callable[[Path], None]) -> Path:
         for folder in (kept.parent, kept):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not _trusted(kept) or not _holds_fast(kept.parent):
-            raise PlatformError(
+            raise StorageError(
                 f"others can write to {kept}, where kernel headers are kept; "
                 "set HPCD_CACHE to a directory of your own"
             )
@@ -196,12 +197,14 @@ def _made(tree: Path, origin: str, make: Callable[[Path], None]) -> Path:
                         return tree
     except subprocess.CalledProcessError as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        raise PlatformError(
+        raise StorageError(
             f"cannot put kernel headers together in {tree}: {(said or [str(error)])[-1]}"
         ) from None
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise PlatformError(f"cannot put kernel headers together in {tree}: {error}") from None
-    raise PlatformError(f"cannot put kernel headers together in {tree}: others keep replacing it")
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise PlatformError(f"{_KHEADERS}: {error}; {_REMEDY}") from None
+    except OSError as error:
+        raise StorageError(f"cannot put kernel headers together in {tree}: {error}") from None
+    raise StorageError(f"cannot put kernel headers together in {tree}: others keep replacing it")
 
 
 def _current(tree: Path, origin: str) -> bool:

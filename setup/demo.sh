@@ -51,18 +51,26 @@ HPL.out      output file name (if any)
 8            memory alignment in double (> 0)
 INPUT
 
-echo "+ cd $out && mpirun -n 2 hpcc &"
+# One thread a rank: the ranks themselves fill the cores.
+export OPENBLAS_NUM_THREADS=1
+echo "+ (cd $out && OPENBLAS_NUM_THREADS=1 mpirun --allow-run-as-root --oversubscribe -n 2 hpcc) &"
 (
 	cd "$out"
-	# One thread a rank: the ranks themselves fill the cores.
-	OPENBLAS_NUM_THREADS=1 exec mpirun --allow-run-as-root --oversubscribe -n 2 hpcc
+	exec mpirun --allow-run-as-root --oversubscribe -n 2 hpcc
 ) >"$out/hpcc.log" 2>&1 &
 launcher=$!
+trap 'kill "$launcher" 2>/dev/null || true' EXIT
 
 run "$hpcd" attach --pid "$launcher" --output "$out/measurement"
-wait "$launcher" || echo "hpcc itself failed; see $out/hpcc.log"
+if ! wait "$launcher"; then
+	echo "hpcc itself failed:" >&2
+	tail -n 5 "$out/hpcc.log" >&2
+	exit 1
+fi
+trap - EXIT
 run "$hpcd" check "$out/measurement"
 run "$hpcd" merge "$out/measurement" -o "$out/database"
+run "$hpcd" check "$out/database"
 run "$hpcd" report "$out/database" --percent 3
 run "$hpcd" report "$out/database" --view bottom-up --percent 5 --depth 3
 run "$hpcd" render "$out/database" -o "$out/trace.png"

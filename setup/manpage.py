@@ -49,6 +49,8 @@ def page() -> str:
         "VERB [options]",
         ".SH DESCRIPTION",
         escape(parser.description or ""),
+        ".SH OPTIONS",
+        *options(parser),
         ".SH VERBS",
     ]
     for name in VERBS:

@@ -1,11 +1,15 @@
 #!/bin/sh
-# Installs the Debian packages listed in the files given; says nothing and downloads nothing when all
-# are there.
+# packages.sh FILE...: installs the Debian packages listed in the files; says nothing and downloads
+# nothing when all are there.
 set -eu
 
+if ! command -v dpkg-query >/dev/null; then
+	echo "no Debian packages here; install what $* list by other means, then: sh setup/venv.sh" >&2
+	exit 1
+fi
 arch=$(dpkg --print-architecture)
 missing=
-for package in $(cat "$@" | sed 's/#.*//' | sed "s/ARCH/$arch/"); do
+for package in $(sed 's/#.*//; s/ARCH/'"$arch"'/' "$@"); do
 	state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
 	[ "$state" = installed ] || missing="$missing $package"
 done
@@ -16,6 +20,13 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "+ apt-get install$missing"
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
 # shellcheck disable=SC2086  # a list of names
-apt-get install -qq -y --no-install-recommends $missing >/dev/null
+if ! {
+	apt-get update -qq &&
+		apt-get install -qq -y --no-install-recommends -o DPkg::Lock::Timeout=300 $missing
+} >"$said" 2>&1; then
+	cat "$said" >&2
+	exit 1
+fi

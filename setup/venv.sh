@@ -1,17 +1,34 @@
 #!/bin/sh
-# venv.sh DIR REQUIREMENT...: a virtual environment on Debian's own Python, the only one that sees
-# Debian's bcc, with hpcd in it. Does nothing when pyproject.toml has not changed since.
+# venv.sh [EXTRA...]: the virtual environment .venv on Debian's own Python, the only one that sees
+# Debian's bcc, with hpcd in it as it stands here, and with the extras named (dev). Does nothing when
+# pyproject.toml is the one installed and every library is really there.
 set -eu
 
-venv=$1
-shift
-stamp="$venv/.installed"
-want="$* $(cksum <pyproject.toml)"
-if [ -x "$venv/bin/hpcd" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
+venv=.venv
+# The scripts in an environment name its place and Python: a copied or outdated one is made anew.
+place="$PWD/$venv on $(/usr/bin/python3 --version)"
+project=$(cksum <pyproject.toml)
+
+in_place() {
+	[ -x $venv/bin/pip ] && [ "$(cat $venv/.place 2>/dev/null)" = "$place" ]
+}
+up_to_date() {
+	[ -x $venv/bin/hpcd ] && [ "$(cat $venv/.project 2>/dev/null)" = "$project" ]
+}
+
+if in_place && up_to_date && $venv/bin/python setup/installed.py "$@"; then
 	exit 0
 fi
-echo "+ /usr/bin/python3 -m venv --system-site-packages $venv"
-/usr/bin/python3 -m venv --system-site-packages "$venv"
-echo "+ $venv/bin/pip install $*"
-"$venv/bin/pip" install --quiet --disable-pip-version-check "$@"
-echo "$want" >"$stamp"
+trap 'sh setup/own.sh' EXIT
+if ! in_place; then
+	echo "+ /usr/bin/python3 -m venv --clear --system-site-packages $venv"
+	/usr/bin/python3 -m venv --clear --system-site-packages $venv
+	echo "$place" >$venv/.place
+fi
+what=.
+[ $# = 0 ] || what=".[$(echo "$*" | tr ' ' ,)]"
+echo "+ $venv/bin/pip install --editable $what"
+rm -f $venv/.project
+$venv/bin/pip install --quiet --disable-pip-version-check --editable "$what"
+$venv/bin/python setup/installed.py "$@"
+echo "$project" >$venv/.project

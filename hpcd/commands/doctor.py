@@ -8,8 +8,9 @@ import json
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from hpcd.bpf.features import probe
+from hpcd.bpf.features import Feature, probe
 from hpcd.commands.base import Command
 from hpcd.errors import PlatformError
 
@@ -38,20 +39,41 @@ class Doctor(Command):
                 )
             )
         else:
-            table = Table(box=None, pad_edge=False)
-            for heading in ("", "feature", "found", "remedy"):
-                table.add_column(heading, overflow="fold")
-            for each in features:
-                mark = "[green]yes[/]" if each.available else "[red]no[/]"
-                if not each.available and not each.needed:
-                    mark = "[yellow]no[/]"
-                table.add_row(mark, each.name, each.detail, each.remedy if mark[1] != "g" else "")
-            console = Console()
-            if not console.is_terminal:
-                console = Console(width=140)
-            console.print(table)
-            verdict = "hpcd can record here"
-            if blocking:
-                verdict = f"hpcd cannot record here: {blocking[0].name}: {blocking[0].detail}"
-            console.print(f"\n{verdict}", soft_wrap=True)
+            console = Console(highlight=False)
+            if console.is_terminal:
+                console.print(as_table(features))
+            else:
+                print("\n".join(map(as_line, features)))
+            print(f"\n{verdict(blocking)}")
         return PlatformError.exit_code if blocking else 0
+
+
+def verdict(blocking: list[Feature]) -> str:
+    """The whole in a line: the first thing that keeps hpcd from recording, if anything does."""
+    if not blocking:
+        return "hpcd can record here"
+    first = blocking[0]
+    return f"hpcd cannot record here: {first.name}: {first.detail}; {first.remedy}"
+
+
+def as_line(each: Feature) -> str:
+    """A feature in a line of its own, for pipes and files."""
+    answer = "yes" if each.available else "NO" if each.needed else "no"
+    remedy = "" if each.available or not each.remedy else f"  ->  {each.remedy}"
+    return f"{answer:3}  {each.name:28}  {each.detail}{remedy}"
+
+
+def as_table(features: list[Feature]) -> Table:
+    """All features, for a terminal: red is what recording lacks, yellow what it can do without."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "feature", "found", "remedy"):
+        table.add_column(heading, overflow="fold")
+    for each in features:
+        style = "green" if each.available else "red" if each.needed else "yellow"
+        table.add_row(
+            Text("yes" if each.available else "no", style=style),
+            Text(each.name),
+            Text(each.detail),
+            Text("" if each.available else each.remedy),
+        )
+    return table

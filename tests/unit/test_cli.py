@@ -14,7 +14,7 @@ import pytest
 from hpcd import errors
 from hpcd.__main__ import build_parser, main
 from hpcd.commands import VERBS, load
-from tests.support.recorded import hpcd
+from tests.support.recorded import HPCD, hpcd
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,10 +76,66 @@ def test_check_reports_what_is_no_measurement(path: str, code: int) -> None:
     assert path in done.stdout and done.stderr == ""
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    command = f"{sys.executable} -m hpcd doctor | head -0"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
-    assert done.stderr == ""
+@pytest.mark.parametrize("arguments", ["doctor", "--help", "report --help"])
+def test_a_closed_pipe_is_no_error(arguments: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*HPCD, *arguments.split()], stdout=write, stderr=subprocess.PIPE, text=True
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", ["doctor", "--help", "--version"])
+def test_a_full_disk_under_the_output_is_one_line(arguments: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*HPCD, *arguments.split()], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == errors.StorageError.exit_code
+    assert done.stderr == "hpcd: writing output: No space left on device\n"
+
+
+def test_file_names_cannot_break_the_line() -> None:
+    done = hpcd("report", "/no\nsuch\x1b[31m\udcff", check=False)
+    assert done.returncode == errors.NotFoundError.exit_code
+    assert done.stderr.startswith("hpcd: /no\\nsuch\\x1b[31m\\udcff: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_interruption_is_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object, __: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(load("doctor")), "run", interrupted)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_verbose_shows_where_an_error_comes_from() -> None:
+    done = hpcd("-v", "report", "/nonexistent", check=False)
+    assert done.returncode == errors.NotFoundError.exit_code
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1] == "hpcd: /nonexistent: no such database"
+
+
+def test_a_missing_library_costs_only_the_verbs_that_need_it() -> None:
+    script = (
+        "import sys; sys.modules['bcc'] = sys.modules['iced_x86'] = sys.modules['psutil'] = None; "
+        "from hpcd.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = {
+        verb: subprocess.run(
+            [sys.executable, "-c", script, verb, *options], capture_output=True, text=True
+        )
+        for verb, options in {"attach": ["--pid", "1"], "report": ["--help"]}.items()
+    }
+    assert done["report"].returncode == 0
+    assert done["attach"].returncode == errors.PlatformError.exit_code
+    assert done["attach"].stderr.count("\n") == 1
 
 
 def test_internal_errors_are_one_line(

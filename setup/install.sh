@@ -1,0 +1,32 @@
+#!/bin/sh
+# install.sh PREFIX DESTDIR: hpcd in an environment of its own, PREFIX/lib/hpcd, with the command and
+# the manual page where they are looked for. DESTDIR is for those who build packages.
+set -eu
+
+prefix=$1
+destdir=$2
+library=$prefix/lib/hpcd
+into=$destdir$library
+
+if ! mkdir -p "$into" "$destdir$prefix/bin" "$destdir$prefix/share/man/man1" 2>/dev/null ||
+	! [ -w "$into" ] || ! [ -w "$destdir$prefix/bin" ]; then
+	echo "installing in $destdir$prefix needs root; run: sudo make install" >&2
+	exit 1
+fi
+# Half an installation is worse than none.
+trap '[ $? = 0 ] || rm -rf "$into"; sh setup/own.sh' EXIT
+echo "+ /usr/bin/python3 -m venv --clear --system-site-packages $into"
+/usr/bin/python3 -m venv --clear --system-site-packages "$into"
+# pip builds in build/, and would install what an earlier version left there.
+rm -rf build/lib build/bdist.*
+echo "+ $into/bin/pip install ."
+"$into/bin/pip" install --quiet --disable-pip-version-check .
+rm -rf build/lib build/bdist.*
+if [ -n "$destdir" ]; then
+	# Scripts name their interpreter by its full path: the one they will have.
+	grep -rlIF "$into" "$into/bin" "$into/pyvenv.cfg" | xargs sed -i "s|$into|$library|g"
+	find "$into" -name __pycache__ -prune -exec rm -rf {} +
+fi
+ln -sfn "$library/bin/hpcd" "$destdir$prefix/bin/hpcd"
+install -m 644 docs/hpcd.1 "$destdir$prefix/share/man/man1/hpcd.1"
+echo "installed $destdir$prefix/bin/hpcd"
