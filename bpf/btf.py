@@ -30,6 +30,7 @@ class KernelTypes:
             lib = ctypes.CDLL("libbpf.so.1")
         except OSError:
             raise PlatformError("libbpf.so.1 is missing; apt-get install libbpf1") from None
+        lib.libbpf_set_print(None)  # its own words on standard error would be a second line
         lib.btf__load_vmlinux_btf.restype = ctypes.c_void_p
         lib.btf__type_by_id.restype = ctypes.c_void_p
         lib.btf__type_by_id.argtypes = (ctypes.c_void_p, ctypes.c_uint32)

@@ -217,3 +217,23 @@ def test_code_loaded_while_recording_is_known(tmp_path: Path, build: Callable[..
         paths = {Path(module.path).name for module in measurement.modules.values()}
     assert "libm.so.6" in paths and any(name.startswith("libz.so") for name in paths)
     assert summary["unwind"]["complete"] >= 0.9 * summary["samples"]["recorded"]
+
+
+def test_no_btf_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
+    """In a mount namespace whose kernel seems to have no type information."""
+    with running("sleep", "60") as process:
+        command = f"mount -t tmpfs none /sys/kernel/btf && exec {sys.executable} -m hpcd attach"
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", f"{command} -p {process.pid} -o {tmp_path / 'm'}"],
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 5, done.stderr
+    assert done.stderr.count("\n") == 1 and "BTF" in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_unwritable_directory_is_one_line(tmp_path: Path) -> None:
+    with running("sleep", "60") as process:
+        done = hpcd("attach", "-p", process.pid, "-o", "/proc/hpcd", check=False)
+    assert done.returncode == 6 and done.stderr.count("\n") == 1

@@ -131,7 +131,7 @@ def test_a_missing_library_costs_only_the_verbs_that_need_it() -> None:
         verb: subprocess.run(
             [sys.executable, "-c", script, verb, *options], capture_output=True, text=True
         )
-        for verb, options in {"attach": ["--pid", "1"], "report": ["--help"]}.items()
+        for verb, options in {"attach": ["--pid", "4194305"], "report": ["--help"]}.items()
     }
     assert done["report"].returncode == 0
     assert done["attach"].returncode == errors.PlatformError.exit_code
