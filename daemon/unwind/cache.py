@@ -12,20 +12,11 @@ import secrets
 import stat
 from pathlib import Path
 
+from hpcd.bpf.headers import cache_directory
 from hpcd.daemon.unwind.table import ModuleTable, pack_table, unpack_table
 from hpcd.errors import FormatError
 
 _MAX_FILE = 1 << 30
-
-
-def cache_directory() -> Path:
-    """/var/cache/hpcd for root, else the user's cache directory; HPCD_CACHE overrides."""
-    override = os.environ.get("HPCD_CACHE")
-    if override:
-        return Path(override)
-    if os.geteuid() == 0:
-        return Path("/var/cache/hpcd")
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpcd"
 
 
 class TableCache:
