@@ -170,4 +170,4 @@ def test_doctor_without_privilege_names_the_remedy() -> None:
     assert done.returncode == 5
     features = {each["name"]: each for each in json.loads(done.stdout)["features"]}
     assert not features["capabilities"]["available"]
-    assert "sudo" in features["capabilities"]["remedy"]
+    assert "CAP_BPF" in features["capabilities"]["remedy"]
