@@ -81,7 +81,8 @@ class Event:
     """What a record's ``event`` column refers to.
 
     A record stands for ``value * scale`` of ``unit``: for cpu-clock samples, value counts sampling
-    periods and scale is the period in nanoseconds.
+    periods and scale is the period in seconds. A record of an ``interval`` event begins at its time
+    and lasts as long as it stands for; no other record of its line lies inside it.
     """
 
     id: int
@@ -90,6 +91,7 @@ class Event:
     scale: float
     metric: str
     frequency: int = 0
+    interval: bool = False
 
 
 @dataclass(slots=True)
