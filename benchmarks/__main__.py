@@ -1,6 +1,6 @@
 """All benchmarks, or those named on the command line.
 
-python -m benchmarks [overhead collector walk whole]
+python -m benchmarks [slowdown collector walk whole]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from rich.console import Console
 
 # The merge and ELF benchmarks take arguments of their own and are run by name.
-NAMES = ("collector", "walk", "whole", "overhead")
+NAMES = ("collector", "walk", "whole", "slowdown")
 
 
 def main() -> None:

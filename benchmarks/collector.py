@@ -17,6 +17,7 @@ from rich.table import Table
 
 from hpcd.bpf.records import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind
 from hpcd.daemon.collector import Collector
+from hpcd.daemon.timeline import Timelines
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Node, Process
@@ -74,6 +75,9 @@ class OneProcess:
 
     process = Process(1, 1, 0, "flood", "", (), 0, 0)
 
+    def __contains__(self, _: int) -> bool:
+        return True
+
     def target(self, _: int) -> OneProcess:
         """The one there is."""
         return self
@@ -82,16 +86,26 @@ class OneProcess:
         """Nothing to free."""
 
 
+class NoKernel:
+    """Stands for the kernel's symbols."""
+
+    def range_of(self, _: str) -> tuple[np.uint64, np.uint64]:
+        """Nowhere."""
+        return np.uint64(0), np.uint64(0)
+
+
 def cost(size: int, rounds: int) -> tuple[float, float, int]:
     """(µs of CPU a sample, bytes a record, records) of ``rounds`` drains of ``size`` samples."""
     rng = np.random.default_rng(0)
     flood: Any = Flood(rng, size, rounds)
     targets: Any = OneProcess()
     nothing: Any = None
+    kernel: Any = NoKernel()
     with tempfile.TemporaryDirectory() as name:
         writer = MeasurementWriter(Path(name) / "m", Node("", "", "", "", 1), options={})
         writer.add_event(Event(0, "cpu-clock", "s", PERIOD / 1e9, "cpu_time"))
-        collector = Collector(flood, targets, nothing, writer, nothing, 1, PERIOD)
+        timelines = Timelines(0, PERIOD, 1, 50_000)
+        collector = Collector(flood, targets, nothing, writer, kernel, 1, [PERIOD], timelines)
         collector.drain()  # announces all stacks
         writer.flush()
         before = time.process_time()

@@ -60,7 +60,9 @@ def walk_cost(program: str, depth: int, folder: Path) -> float:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     summary = json.loads(done.stdout.splitlines()[-1])
-    return 1e6 * float(summary["overhead"]["bpf_s"]) / int(summary["samples"]["taken"])
+    overhead = summary["overhead"]
+    seconds = float(overhead["bpf_s"]) - float(overhead["bpf_switches_s"])
+    return 1e6 * seconds / int(summary["samples"]["taken"])
 
 
 def frame_pointer_cost(program: str, depth: int) -> float:

@@ -11,7 +11,7 @@ from functools import cache
 
 from hpcd.errors import PlatformError
 
-_ARRAY, _STRUCT, _UNION = 3, 4, 5
+_ARRAY, _STRUCT, _UNION, _TYPEDEF = 3, 4, 5, 8
 
 
 class _Type(ctypes.Structure):
@@ -62,6 +62,27 @@ class KernelTypes:
             total += offset
         return total
 
+    def bit(self, struct: str, member: str) -> tuple[int, int]:
+        """(byte, bit within it) of a bit field's lowest bit."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
+        found = self._bits(type_id, member) if type_id > 0 else None
+        if found is None:
+            raise PlatformError(f"this kernel's {struct} has no member {member}")
+        return found[1] // 8, found[1] % 8
+
+    def tracepoint_arguments(self, name: str) -> int:
+        """How many arguments raw tracepoint ``name`` has."""
+        typedef = self._lib.btf__find_by_name_kind(
+            self._btf, f"btf_trace_{name}".encode(), _TYPEDEF
+        )
+        if typedef <= 0:
+            raise PlatformError(f"this kernel has no tracepoint {name}")
+        # typedef -> pointer -> function prototype; `size` is `type` in all three
+        pointer = _Type.from_address(self._lib.btf__type_by_id(self._btf, typedef)).size
+        prototype = _Type.from_address(self._lib.btf__type_by_id(self._btf, pointer)).size
+        info = _Type.from_address(self._lib.btf__type_by_id(self._btf, prototype)).info
+        return int(info & 0xFFFF) - 1  # the first is the tracepoint's own data
+
     def array_length(self, struct: str, member: str) -> int:
         """Elements of an array member, 1 when it is no array."""
         type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
@@ -75,6 +96,10 @@ class KernelTypes:
         return ctypes.c_uint32.from_address(address + ctypes.sizeof(_Type) + 8).value
 
     def _member(self, type_id: int, name: str) -> tuple[int, int] | None:
+        found = self._bits(type_id, name)
+        return (found[0], found[1] // 8) if found else None
+
+    def _bits(self, type_id: int, name: str) -> tuple[int, int] | None:
         address = self._lib.btf__type_by_id(self._btf, type_id)
         kind = _Type.from_address(address)
         if kind.info >> 24 & 31 not in (_STRUCT, _UNION):
@@ -85,11 +110,11 @@ class KernelTypes:
             bits = member.offset & 0xFFFFFF if kind.info >> 31 else member.offset
             label = self._lib.btf__name_by_offset(self._btf, member.name)
             if label == name.encode():
-                return member.type, bits // 8
+                return member.type, bits
             if not label:  # an anonymous structure: its members count as the outer one's
-                inner = self._member(member.type, name)
+                inner = self._bits(member.type, name)
                 if inner:
-                    return inner[0], inner[1] + bits // 8
+                    return inner[0], inner[1] + bits
         return None
 
 
@@ -98,7 +123,12 @@ def task_offsets() -> dict[str, int]:
     """The compile-time constants the programs read ``task_struct`` with."""
     types = KernelTypes()
     try:
+        waiting = types.bit("task_struct", "in_iowait")
         return {
+            "OFFSET_TASK_STATE": types.offset("task_struct", "__state"),
+            "OFFSET_TASK_IN_IOWAIT": waiting[0],
+            "BIT_TASK_IN_IOWAIT": waiting[1],
+            "SWITCH_HAS_STATE": int(types.tracepoint_arguments("sched_switch") >= 4),
             "OFFSET_TASK_PID": types.offset("task_struct", "pid"),
             "OFFSET_TASK_TGID": types.offset("task_struct", "tgid"),
             "OFFSET_TASK_FLAGS": types.offset("task_struct", "flags"),

@@ -24,5 +24,6 @@ static long (*get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *
 
 /* The reader polls on a timer: a wake-up per record would cost more than the record. */
 #define NO_WAKEUP 1
+#define FORCE_WAKEUP 2
 
 #endif

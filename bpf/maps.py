@@ -15,6 +15,7 @@ from hpcd.bpf import syscalls
 HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY = 1, 2, 3, 6
 ARRAY_OF_MAPS, RINGBUF = 12, 27
 NO_PREALLOC = 1
+_NO_EXIST = 1
 
 
 def _address(array: npt.NDArray[np.generic]) -> int:
@@ -59,6 +60,17 @@ class Map:
         """Set one element."""
         buffer = ctypes.create_string_buffer(value, len(value))
         self._element(syscalls.MAP_UPDATE, key, ctypes.addressof(buffer))
+
+    def add(self, key: bytes, value: bytes) -> bool:
+        """Set one element that is not there yet; False when it is."""
+        buffer = ctypes.create_string_buffer(value, len(value))
+        try:
+            self._element(syscalls.MAP_UPDATE, key, ctypes.addressof(buffer), _NO_EXIST)
+        except syscalls.KernelRefusedError as error:
+            if error.errno == errno.EEXIST:
+                return False
+            raise
+        return True
 
     def delete(self, key: bytes) -> bool:
         """Remove one element; False when it was not there."""

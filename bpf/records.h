@@ -10,12 +10,23 @@
 
 struct sample {
 	u64 time;   /* CLOCK_MONOTONIC ns */
-	u64 value;  /* of the event: its period */
+	u64 value;  /* of an event: how much it stands for; of SWITCHED_IN: when woken, or 0 */
 	u32 thread; /* number given to the thread when first seen, never reused */
-	u32 stack;  /* slot of this CPU's stack cache and its generation */
-	u16 cpu;
-	u16 event;
+	u32 stack;  /* slot of the stack cache and its generation */
+	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints */
+	u16 event;  /* number of a perf event, or enum switch_event */
 	u32 pad;
+};
+
+/* A thread leaves its CPU, for a reason, or comes back to one. */
+enum switch_event {
+	SWITCHED_IN = 16,
+	OUT_RUNNABLE = 17, /* it had to make room for another */
+	OUT_SLEEPING = 18, /* of its own will: in a system call */
+	OUT_IO = 19,
+	OUT_UNINTERRUPTIBLE = 20,
+	OUT_FAULT = 21,    /* uninterruptible, in a page fault */
+	OUT_STOPPED = 22,  /* by a signal or a debugger */
 };
 
 enum event_kind {
@@ -25,6 +36,7 @@ enum event_kind {
 	EVENT_FORK = 4,
 	EVENT_EXEC = 5,
 	EVENT_REFRESH = 6, /* a sampled address lies in no known mapping */
+	EVENT_MOVED = 7,   /* a process that is no target entered a control group */
 };
 
 struct thread_event {
@@ -33,7 +45,8 @@ struct thread_event {
 	u32 tid, thread;
 	u64 start;   /* task's start_time, monotonic ns */
 	u64 runtime; /* se.sum_exec_runtime, ns: at first sight, or at exit */
-	u32 other;   /* fork: the parent's tgid; exit: 1 when the whole process is gone */
+	u32 other;   /* fork: the parent's tgid; thread: 1 when just born; exit: 1 when the
+		      * whole process is gone */
 	u32 pad;
 	char comm[16];
 };
@@ -50,6 +63,8 @@ struct counters {
 	u64 taken;
 	u64 recorded;
 	u64 kernel_mode;
+	u64 switches; /* a thread left its CPU or came back */
+	u64 thinned;  /* firings that only add to the next sample's weight */
 	u64 dropped[DROPS];
 	u64 ending[16];
 };

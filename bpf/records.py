@@ -12,12 +12,28 @@ SAMPLE = np.dtype(
         ("value", "<u8"),
         ("thread", "<u4"),
         ("stack", "<u4"),
-        ("cpu", "<u2"),
+        ("cache", "<u2"),
         ("event", "<u2"),
         ("pad", "<u4"),
     ]
 )
-"""One firing of an event, 32 bytes."""
+"""One firing of an event, or one switch of a thread (:class:`Switch`), 32 bytes."""
+
+
+class Switch(IntEnum):
+    """Numbers in a sample's ``event`` that are no event's: a thread left a CPU, or came to one."""
+
+    IN = 16
+    RUNNABLE = 17
+    SLEEPING = 18
+    IO = 19
+    UNINTERRUPTIBLE = 20
+    FAULT = 21
+    STOPPED = 22
+
+
+MAX_EVENTS = 8
+"""Perf events one sampler can have."""
 
 EVENT_HEADER = np.dtype([("time", "<u8"), ("kind", "<u4"), ("tgid", "<u4")])
 
@@ -31,7 +47,7 @@ STACK_EVENT = np.dtype(
         ("kernel_frames", "<u2"),
         ("user_frames", "<u2"),
         ("ending", "<u2"),
-        ("cpu", "<u2"),
+        ("cache", "<u2"),
     ]
 )
 """Header of a new stack; ``kernel_frames + user_frames`` frames of 8 bytes follow."""
@@ -54,7 +70,7 @@ THREAD_EVENT = np.dtype(
 CACHE_SET_BITS = 13
 GENERATION_BITS = 14
 SLOT_BITS = CACHE_SET_BITS + 1
-"""A sample's ``stack`` is ``generation << SLOT_BITS | slot`` of its CPU's stack cache."""
+"""A sample's ``stack`` is ``generation << SLOT_BITS | slot`` of its stack cache."""
 
 
 class EventKind(IntEnum):
@@ -66,6 +82,7 @@ class EventKind(IntEnum):
     FORK = 4
     EXEC = 5
     REFRESH = 6
+    MOVED = 7
 
 
 DROPS = ("sample ring full", "event ring full", "thread table full", "thread exiting")
@@ -76,6 +93,8 @@ COUNTERS = np.dtype(
         ("taken", "<u8"),
         ("recorded", "<u8"),
         ("kernel_mode", "<u8"),
+        ("switches", "<u8"),
+        ("thinned", "<u8"),
         ("dropped", "<u8", 8),
         ("ending", "<u8", 16),
     ]

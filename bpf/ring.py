@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 from collections.abc import Iterator
 
 import numpy as np
@@ -43,9 +44,17 @@ class Ring:
         self._producer = mmap.mmap(
             self.map.fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page
         )
+        # Edge-triggered: only records sent with a wake-up tell, not that there are any.
+        self._news = select.epoll()
+        self._news.register(self.map.fd, select.EPOLLIN | select.EPOLLET)
         self._consumed = np.frombuffer(self._consumer, np.uint64, 1)
         self._produced = np.frombuffer(self._producer, np.uint64, 1)
         self._data = np.frombuffer(self._producer, np.uint8, 2 * size, page)
+
+    @property
+    def news(self) -> int:
+        """A descriptor that is readable when a record was sent that cannot wait."""
+        return self._news.fileno()
 
     @property
     def pending(self) -> int:
@@ -80,6 +89,7 @@ class Ring:
         Everything reserved before the call is taken: a record another CPU is still writing is
         waited for (it takes microseconds), because what comes after it may already be needed.
         """
+        self._news.poll(0)
         end = int(self._produced[0])
         patience = _PATIENCE
         while int(self._consumed[0]) < end and patience:
@@ -101,6 +111,7 @@ class Ring:
 
     def close(self) -> None:
         """Unmap and drop the map."""
+        self._news.close()
         del self._consumed, self._produced, self._data
         self._consumer.close()
         self._producer.close()

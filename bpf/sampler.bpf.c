@@ -48,7 +48,16 @@ static __always_inline struct rule *rule_at(u32 index)
 #define GENERATION_BITS 14
 #define GENERATION_MASK ((1 << GENERATION_BITS) - 1)
 
-#define PF_EXITING 4 /* include/linux/sched.h: since 2.6 */
+/* include/linux/sched.h; the numbers have not changed since 2.6 (flags) and 4.14 (states). */
+#define PF_EXITING 4
+#define PF_KTHREAD 0x00200000
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+#define TASK_STOPPED_OR_TRACED 0x0c
+
+/* A perf event may interrupt the scheduler's tracepoint: each has memory of its own. */
+#define CONTEXT_SAMPLE 0
+#define CONTEXT_SWITCH 1
 
 struct cache_set {
 	u64 way[2];
@@ -57,11 +66,19 @@ struct cache_set {
 struct process {
 	struct space space;
 	u32 refresh; /* user space was asked to read the mappings again */
-	u32 generation;
+	u32 excluded; /* hpcd's own: never recorded */
 };
 
 struct thread {
 	u32 number;
+	u32 pad;
+	u64 woken;  /* when it became runnable, while it waits for a CPU; 0: it does not */
+	u64 credit; /* of its first event: periods that came before the next sample was due */
+};
+
+struct settings {
+	u64 period;      /* of the first event: samples come no more often */
+	u32 walk_one_in; /* threads that leave the CPU, one in so many with its path; 0 and 1: all */
 	u32 pad;
 };
 
@@ -94,21 +111,20 @@ static __always_inline u32 new_thread_number(u32 cpu)
 	return *next << 10 | (cpu & 1023);
 }
 
-static __always_inline struct thread *know_thread(u32 tid, struct counters *count)
+/* Numbers and announces a thread seen for the first time. */
+static __always_inline struct thread *know_task(u64 task, u32 tid, u32 born, struct counters *count)
 {
-	struct thread *known = map_lookup(MAP(THREADS), &tid);
-	if (known)
-		return known;
 	struct thread fresh;
+	__builtin_memset(&fresh, 0, sizeof fresh);
 	fresh.number = new_thread_number(bpf_get_smp_processor_id());
-	fresh.pad = 0;
 	if (map_update(MAP(THREADS), &tid, &fresh, 0)) {
 		count->dropped[DROP_THREAD_TABLE]++;
 		return 0;
 	}
 	struct thread_event event;
-	fill_thread_event(&event, EVENT_THREAD, this_task());
+	fill_thread_event(&event, EVENT_THREAD, task);
 	event.thread = fresh.number;
+	event.other = born;
 	if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP)) {
 		map_delete(MAP(THREADS), &tid);
 		count->dropped[DROP_EVENT_RING]++;
@@ -117,12 +133,17 @@ static __always_inline struct thread *know_thread(u32 tid, struct counters *coun
 	return map_lookup(MAP(THREADS), &tid);
 }
 
+static __always_inline struct thread *know_thread(u32 tid, struct counters *count)
+{
+	return know_task(this_task(), tid, 0, count);
+}
+
 /* The stack's number in this CPU's cache; announces it when it is not there. 0: impossible. */
 static __always_inline u32 know_stack(struct walk *w, struct counters *count)
 {
 	u64 hash = hash_mix(w->hash, w->ending);
 	u32 set = (u32)hash & ((1 << CACHE_SET_BITS) - 1);
-	u32 index = (u32)w->cpu << CACHE_SET_BITS | set;
+	u32 index = (u32)w->cache << CACHE_SET_BITS | set;
 	u64 tag = hash & ~(u64)GENERATION_MASK;
 	struct cache_set *cache = map_lookup(MAP(STACK_CACHE), &index);
 
@@ -159,7 +180,15 @@ static __always_inline u32 know_stack(struct walk *w, struct counters *count)
 	return stack;
 }
 
-static __always_inline void finish(struct bpf_perf_event_data *ctx, struct walk *w)
+static __always_inline void send(struct sample *sample, struct counters *count)
+{
+	if (ring_output(MAP(SAMPLES), sample, sizeof *sample, NO_WAKEUP))
+		count->dropped[DROP_SAMPLE_RING]++;
+	else
+		count->recorded++;
+}
+
+static __always_inline void finish(struct walk *w)
 {
 	struct counters *count = counters();
 	struct sample sample;
@@ -184,21 +213,17 @@ static __always_inline void finish(struct bpf_perf_event_data *ctx, struct walk 
 	if (!sample.stack)
 		return;
 	sample.time = w->time;
-	sample.value = ctx->sample_period;
+	sample.value = w->value;
 	sample.thread = w->thread;
-	sample.cpu = w->cpu;
-	sample.event = EVENT_ID;
+	sample.cache = w->cache;
+	sample.event = w->event;
 	sample.pad = 0;
-	if (ring_output(MAP(SAMPLES), &sample, sizeof sample, NO_WAKEUP))
-		count->dropped[DROP_SAMPLE_RING]++;
-	else
-		count->recorded++;
+	send(&sample, count);
 }
 
-int walk(struct bpf_perf_event_data *ctx)
+static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
 {
-	u32 zero = 0;
-	struct walk *w = map_lookup(MAP(SCRATCH), &zero);
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
 	u32 done = 0;
 
 	if (!w)
@@ -210,42 +235,31 @@ int walk(struct bpf_perf_event_data *ctx)
 			break;
 	}
 	if (!done) {
-		tail_call(ctx, MAP(PROGRAMS), 0);
+		tail_call(ctx, programs, 0);
 		w->ending = END_DEPTH_LIMIT;
 	}
-	finish(ctx, w);
+	finish(w);
 	return 0;
 }
 
-int sample(struct bpf_perf_event_data *ctx)
+int walk_sample(struct bpf_perf_event_data *ctx)
 {
-	u32 zero = 0;
-	u64 id = bpf_get_current_pid_tgid();
-	u32 tgid = id >> 32, tid = (u32)id;
-	struct counters *count = counters();
-	if (!count)
-		return 0;
-	struct walk *w = map_lookup(MAP(SCRATCH), &zero);
-	if (!w)
-		return 0;
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
-	count->taken++;
-	u32 flags = 0;
-	read_kernel(&flags, 4, this_task() + OFFSET_TASK_FLAGS);
-	if (!thread && flags & PF_EXITING) {
-		/* Its end was already reported; it must not come back as another thread. */
-		count->dropped[DROP_EXITING]++;
-		return 0;
-	}
-	if (!thread)
-		thread = know_thread(tid, count);
-	if (!thread)
-		return 0;
+	return walk(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));
+}
 
+int walk_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	return walk(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
+}
+
+/* Takes the current thread's path: the kernel's part here, the user's by tail calls of walk(). */
+static __always_inline void take_path(void *ctx, struct walk *w, struct thread *thread, u32 tgid,
+				      u32 flags, int in_user_mode, unsigned long programs)
+{
 	w->time = bpf_ktime_get_ns();
 	w->thread = thread->number;
 	w->tgid = tgid;
-	w->cpu = bpf_get_smp_processor_id();
+	w->cache = bpf_get_smp_processor_id() << 1 | w->context;
 	w->hash = 0;
 	w->frames = 0;
 	w->depth = 0;
@@ -255,10 +269,9 @@ int sample(struct bpf_perf_event_data *ctx)
 	w->mapping.pages = 0;
 	w->kernel_frames = 0;
 
-	if (!IN_USER_MODE(&ctx->regs)) {
+	if (!in_user_mode) {
 		long size = get_stack(ctx, w->frame, 8 * MAX_KERNEL_FRAMES, 0);
 		u32 frames = size > 0 ? (u32)size / 8 : 0;
-		count->kernel_mode++;
 		if (frames > MAX_KERNEL_FRAMES)
 			frames = MAX_KERNEL_FRAMES;
 		NOUNROLL
@@ -271,14 +284,17 @@ int sample(struct bpf_perf_event_data *ctx)
 		w->kernel_frames = frames;
 	}
 	/* The user registers as saved on entry to the kernel, whatever way it was entered. */
-	if (read_kernel(&w->regs, sizeof w->regs, task_registers(this_task_btf())) ||
-	    !IN_USER_MODE(&w->regs) || flags & PF_EXITING) {
+	if (flags & (PF_EXITING | PF_KTHREAD) ||
+	    read_kernel(&w->regs, sizeof w->regs, task_registers(this_task_btf())) ||
+	    !IN_USER_MODE(&w->regs)) {
 		w->ending = END_KERNEL_ONLY;
-		finish(ctx, w);
-		return 0;
+		finish(w);
+		return;
 	}
 	/* In a system call ip stands behind its instruction, which may be a function's last. */
 	w->caller = IN_SYSTEM_CALL(&w->regs);
+	if (w->event == OUT_UNINTERRUPTIBLE && !w->caller)
+		w->event = OUT_FAULT;
 	w->ip = w->regs.ip;
 	w->sp = w->regs.sp;
 	w->bp = REGISTER_FP(&w->regs);
@@ -297,13 +313,180 @@ int sample(struct bpf_perf_event_data *ctx)
 			w->hash = hash_mix(w->hash, frame);
 		}
 		w->ending = END_NO_PROCESS;
-		finish(ctx, w);
-		return 0;
+		finish(w);
+		return;
 	}
 	w->space = process->space;
-	tail_call(ctx, MAP(PROGRAMS), 0);
+	tail_call(ctx, programs, 0);
 	w->ending = END_WALKER_FAILED;
-	finish(ctx, w);
+	finish(w);
+}
+
+static __always_inline u32 task_flags(u64 task)
+{
+	u32 flags = 0;
+
+	read_kernel(&flags, 4, task + OFFSET_TASK_FLAGS);
+	return flags;
+}
+
+static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number)
+{
+	u32 context = CONTEXT_SAMPLE, zero = 0;
+	u64 id = bpf_get_current_pid_tgid(), value = ctx->sample_period;
+	u32 tgid = id >> 32, tid = (u32)id;
+	u32 flags = task_flags(this_task());
+	struct counters *count = counters();
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
+
+	if (!count || !w || !settings || !tid) /* a CPU's idle task is nobody's */
+		return 0;
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (!thread) {
+		struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+		if (process && process->excluded)
+			return 0;
+	}
+	if (thread && number == 0) {
+		/* Events opened before the rate was lowered, and those their threads' children
+		 * inherited, keep their rate: what comes too early waits for the next. */
+		value += thread->credit;
+		if (value < settings->period) {
+			thread->credit = value;
+			count->thinned++;
+			return 0;
+		}
+		thread->credit = 0;
+	}
+	count->taken++;
+	if (!thread && flags & PF_EXITING) {
+		/* Its end was already reported; it must not come back as another thread. */
+		count->dropped[DROP_EXITING]++;
+		return 0;
+	}
+	if (!thread)
+		thread = know_thread(tid, count);
+	if (!thread)
+		return 0;
+	int in_user_mode = IN_USER_MODE(&ctx->regs);
+	if (!in_user_mode)
+		count->kernel_mode++;
+	w->context = CONTEXT_SAMPLE;
+	w->event = number;
+	w->value = value;
+	take_path(ctx, w, thread, tgid, flags, in_user_mode, MAP(PROGRAMS));
+	return 0;
+}
+
+/* One program an event: perf gives a program nothing to tell events by that survives inheritance. */
+#define SAMPLE(number)                                          \
+	int sample_##number(struct bpf_perf_event_data *ctx)    \
+	{                                                       \
+		return on_sample(ctx, number);                  \
+	}
+SAMPLE(0)
+SAMPLE(1)
+SAMPLE(2)
+SAMPLE(3)
+SAMPLE(4)
+SAMPLE(5)
+SAMPLE(6)
+SAMPLE(7)
+
+/* Waiting, by the scheduler's raw tracepoints: a target's thread leaves its CPU (its path is taken
+ * there and then: a sleeping thread's cannot be) and comes back to one. What happens to threads
+ * that are not known costs one look-up a switch. */
+
+static __always_inline u32 reason_out(u64 task, u64 state)
+{
+	if (state & TASK_STOPPED_OR_TRACED)
+		return OUT_STOPPED;
+	if (state & TASK_INTERRUPTIBLE)
+		return OUT_SLEEPING;
+	if (state & TASK_UNINTERRUPTIBLE) {
+		u8 bits = 0;
+		read_kernel(&bits, 1, task + OFFSET_TASK_IN_IOWAIT);
+		return bits & (1 << BIT_TASK_IN_IOWAIT) ? OUT_IO : OUT_UNINTERRUPTIBLE;
+	}
+	return OUT_RUNNABLE;
+}
+
+int on_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 context = CONTEXT_SWITCH, zero = 0, tid = 0;
+	u64 previous = ctx->args[1], next = ctx->args[2], state = 0;
+	struct counters *count = counters();
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
+
+	if (!count || !w || !settings)
+		return 0;
+	read_kernel(&tid, 4, next + OFFSET_TASK_PID);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (thread) {
+		struct sample in;
+		in.time = bpf_ktime_get_ns();
+		in.value = thread->woken;
+		in.thread = thread->number;
+		in.stack = 0;
+		in.cache = 0;
+		in.event = SWITCHED_IN;
+		in.pad = 0;
+		thread->woken = 0;
+		send(&in, count);
+		count->switches++;
+	}
+	u64 id = bpf_get_current_pid_tgid();
+	tid = id;
+	thread = map_lookup(MAP(THREADS), &tid);
+	u32 flags = task_flags(previous);
+	if (!thread) {
+		u32 tgid = id >> 32;
+		if (!EVERYTHING || !tid || flags & PF_EXITING)
+			return 0;
+		struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+		if (process && process->excluded)
+			return 0;
+		thread = know_thread(tid, count);
+		if (!thread)
+			return 0;
+	}
+	if (flags & PF_EXITING)
+		return 0;
+	if (SWITCH_HAS_STATE) /* since 5.18; the task's own may have changed by now */
+		state = ctx->args[3];
+	else
+		read_kernel(&state, 4, previous + OFFSET_TASK_STATE);
+	w->context = CONTEXT_SWITCH;
+	w->value = 0;
+	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);
+	thread->woken = 0;
+	count->switches++;
+	if (settings->walk_one_in > 1 && bpf_get_prandom_u32() % settings->walk_one_in) {
+		w->time = bpf_ktime_get_ns();
+		w->thread = thread->number;
+		w->tgid = id >> 32;
+		w->cache = bpf_get_smp_processor_id() << 1 | CONTEXT_SWITCH;
+		w->hash = 0;
+		w->frames = 0;
+		w->kernel_frames = 0;
+		w->ending = END_OVER_BUDGET;
+		finish(w);
+		return 0;
+	}
+	take_path(ctx, w, thread, id >> 32, flags, 0, MAP(SWITCH_PROGRAMS));
+	return 0;
+}
+
+int on_wakeup(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 tid = 0;
+
+	read_kernel(&tid, 4, ctx->args[0] + OFFSET_TASK_PID);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (thread && !thread->woken)
+		thread->woken = bpf_ktime_get_ns();
 	return 0;
 }
 
@@ -329,26 +512,42 @@ static __always_inline u32 perf_events(u64 task)
 int on_fork(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
+	struct counters *count = counters();
 	u32 parent = 0;
 
+	if (!count)
+		return 0;
 	read_kernel(&parent, 4, ctx->args[0] + OFFSET_TASK_TGID);
 	struct process *process = map_lookup(MAP(PROCESSES), &parent);
-	if (!process)
+	if (!process && !EVERYTHING)
 		return 0;
 	fill_thread_event(&event, EVENT_FORK, ctx->args[1]);
-	/* A child born while hpcd attaches may or may not have inherited the event, depending on
-	 * which came first. It has if it has all its parent has. */
-	u32 events = perf_events(ctx->args[1]);
-	u32 inherited = events && events == perf_events(ctx->args[0]);
-	map_update(MAP(BORN), &event.tid, &inherited, 0);
-	if (event.tgid == parent || !FOLLOW_CHILDREN)
+	if (!EVERYTHING) {
+		/* A child born while hpcd attaches may or may not have inherited the event, depending
+		 * on which came first. It has if it has all its parent has. */
+		u32 events = perf_events(ctx->args[1]);
+		u32 inherited = events && events == perf_events(ctx->args[0]);
+		map_update(MAP(BORN), &event.tid, &inherited, 0);
+	}
+	if (event.tgid != parent) {
+		if (!FOLLOW_CHILDREN)
+			return 0;
+		if (process) {
+			/* The child has the parent's memory: it can be unwound from its first
+			 * instruction. */
+			struct process copy = *process;
+			copy.refresh = 0;
+			map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
+			if (process->excluded)
+				return 0;
+		}
+		event.other = parent;
+		if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
+			count->dropped[DROP_EVENT_RING]++;
+	} else if (process && process->excluded)
 		return 0;
-	/* The child has the parent's memory: it can be unwound from its first instruction. */
-	struct process copy = *process;
-	copy.refresh = 0;
-	map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
-	event.other = parent;
-	ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+	/* Known from its birth, so that its first wait for a CPU counts too. */
+	know_task(ctx->args[1], event.tid, 1, count);
 	return 0;
 }
 
@@ -356,17 +555,34 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
 	u32 old = (u32)ctx->args[1];
+	u64 urgency = NO_WAKEUP;
 
 	fill_thread_event(&event, EVENT_EXEC, ctx->args[0]);
 	struct process *process = map_lookup(MAP(PROCESSES), &event.tgid);
-	if (!process)
+	if (process) {
+		if (process->excluded)
+			return 0;
+		process->space.count = 0;
+		process->refresh = 1;
+		/* A thread that execs takes over its leader's tid. */
+		if (old != event.tid)
+			map_delete(MAP(THREADS), &old);
+	} else if (SELECTING)
+		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */
+	else if (!EVERYTHING)
 		return 0;
-	process->space.count = 0;
-	process->refresh = 1;
-	/* A thread that execs takes over its leader's tid. */
-	if (old != event.tid)
-		map_delete(MAP(THREADS), &old);
-	ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+	ring_output(MAP(EVENTS), &event, sizeof event, urgency);
+	return 0;
+}
+
+/* A process enters a control group: it may become a target by that. */
+int on_cgroup(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct thread_event event;
+
+	fill_thread_event(&event, EVENT_MOVED, ctx->args[2]);
+	if (!map_lookup(MAP(PROCESSES), &event.tgid))
+		ring_output(MAP(EVENTS), &event, sizeof event, FORCE_WAKEUP);
 	return 0;
 }
 

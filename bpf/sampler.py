@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,10 @@ import numpy.typing as npt
 from hpcd.bpf import maps, syscalls
 from hpcd.bpf.btf import task_offsets
 from hpcd.bpf.loader import Programs
-from hpcd.bpf.records import CACHE_SET_BITS, COUNTERS, SAMPLE
+from hpcd.bpf.records import CACHE_SET_BITS, COUNTERS, MAX_EVENTS, SAMPLE
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.tables import MAX_RULES, KernelMemory
-from hpcd.errors import TargetError
+from hpcd.errors import TargetError, UsageError
 
 # 100,000 samples: a second of 100 CPUs at 997 Hz, should the reader be held up.
 SAMPLE_RING_BYTES = 4 << 20
@@ -25,21 +25,32 @@ EVENT_RING_BYTES = 8 << 20
 MAX_PROCESSES = 16384
 MAX_THREADS = 131072
 # struct walk in stack/unwind.h: its head, then 1152 frames.
-_WALK_BYTES = 80 + 32 + 288 + 32 + 8 * 1152
+_WALK_BYTES = 80 + 32 + 288 + 16 + 32 + 8 * 1152
+# In the place of a CPU's number, in thread numbers that user space gives.
+_USER_NUMBERS = 1023
 RULE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What the programs cost so far: seconds of BPF run time and how often they ran."""
+    """What the programs cost so far: seconds of BPF run time and how often they ran.
+
+    ``switches`` is the part spent on threads leaving CPUs and coming back, walks included.
+    """
 
     seconds: float
+    switches: float
     runs: int
     missed: int
 
 
 class Sampler:
-    """Samples the threads it is attached to until closed.
+    """Samples the threads it is attached to, or every CPU, until closed.
+
+    ``events`` are numbered in order; a sample says the number of its event. With ``waiting``,
+    threads that leave their CPU and come back are reported too (:class:`hpcd.bpf.records.Switch`).
+    With ``everything``, all processes are targets; with ``selecting``, processes that are none are
+    reported when they exec, and with ``control_groups`` when they enter a control group.
 
     Loading takes 1 to 2.5 s with bcc. Raises :class:`hpcd.errors.PrivilegeError` or
     :class:`hpcd.errors.PlatformError` in one line when it cannot work here.
@@ -47,12 +58,21 @@ class Sampler:
 
     def __init__(
         self,
+        events: Sequence[syscalls.PerfEvent],
         *,
         follow_children: bool = True,
+        waiting: bool = True,
+        everything: bool = False,
+        selecting: bool = False,
+        control_groups: bool = False,
         sample_ring: int = SAMPLE_RING_BYTES,
         event_ring: int = EVENT_RING_BYTES,
     ) -> None:
-        cpus = maps.possible_cpus()
+        if not 1 <= len(events) <= MAX_EVENTS:
+            raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
+        caches = 2 * maps.possible_cpus()
+        self._perf_events = tuple(events)
+        self.caches = caches
         self.memory = KernelMemory()
         self.samples = Ring("samples", sample_ring)
         self.events = Ring("events", event_ring)
@@ -60,13 +80,15 @@ class Sampler:
         self._processes = maps.Map(
             "processes", maps.HASH, 4, 16, MAX_PROCESSES, flags=maps.NO_PREALLOC
         )
-        self._threads = maps.Map("threads", maps.HASH, 4, 8, MAX_THREADS, flags=maps.NO_PREALLOC)
+        self._threads = maps.Map("threads", maps.HASH, 4, 24, MAX_THREADS, flags=maps.NO_PREALLOC)
         self._born = maps.Map("born", maps.HASH, 4, 4, MAX_THREADS, flags=maps.NO_PREALLOC)
         self._counters = maps.Map("counters", maps.PERCPU_ARRAY, 4, COUNTERS.itemsize, 1)
         self._next_thread = maps.Map("next_thread", maps.PERCPU_ARRAY, 4, 4, 1)
-        self._scratch = maps.Map("scratch", maps.PERCPU_ARRAY, 4, _WALK_BYTES, 1)
-        self._cache = maps.Map("stack_cache", maps.ARRAY, 4, 16, cpus << CACHE_SET_BITS)
+        self._scratch = maps.Map("scratch", maps.PERCPU_ARRAY, 4, _WALK_BYTES, 2)
+        self._cache = maps.Map("stack_cache", maps.ARRAY, 4, 16, caches << CACHE_SET_BITS)
+        self._settings = maps.Map("settings", maps.ARRAY, 4, 16, 1)
         self._jumps = maps.Map("programs", maps.PROG_ARRAY, 4, 4, 1)
+        self._switch_jumps = maps.Map("switch_programs", maps.PROG_ARRAY, 4, 4, 1)
         constants = {
             "FD_MEMORY": self.memory.map.fd,
             "FD_SAMPLES": self.samples.map.fd,
@@ -79,44 +101,72 @@ class Sampler:
             "FD_NEXT_THREAD": self._next_thread.fd,
             "FD_SCRATCH": self._scratch.fd,
             "FD_STACK_CACHE": self._cache.fd,
+            "FD_SETTINGS": self._settings.fd,
             "FD_PROGRAMS": self._jumps.fd,
+            "FD_SWITCH_PROGRAMS": self._switch_jumps.fd,
             "FOLLOW_CHILDREN": int(follow_children),
-            "EVENT_ID": 0,
+            "EVERYTHING": int(everything),
+            "SELECTING": int(selecting),
             **task_offsets(),
         }
+        tracepoints = {
+            "on_fork": "sched_process_fork",
+            "on_exec": "sched_process_exec",
+            "on_exit": "sched_process_exit",
+        }
+        if waiting:
+            tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
+        if control_groups:
+            tracepoints["on_cgroup"] = "cgroup_attach_task"
         self._programs = Programs(
-            "sampler.bpf.c", constants, ["sample", "walk"], ["on_fork", "on_exec", "on_exit"]
+            "sampler.bpf.c",
+            constants,
+            [*(f"sample_{number}" for number in range(len(events))), "walk_sample"],
+            [*tracepoints, *(["walk_switch"] if waiting else [])],
         )
         fds = self._programs.fds
-        self._jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk"]))
+        self._jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_sample"]))
+        if waiting:
+            self._switch_jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_switch"]))
         self._stats = syscalls.enable_stats()
         self._raw = [
-            syscalls.raw_tracepoint(name, fds[program])
-            for name, program in (
-                ("sched_process_fork", "on_fork"),
-                ("sched_process_exec", "on_exec"),
-                ("sched_process_exit", "on_exit"),
-            )
+            syscalls.raw_tracepoint(name, fds[program]) for program, name in tracepoints.items()
         ]
-        self._attached: dict[int, int] = {}
+        self._attached: dict[int, list[int]] = {}
+        self._cpus: dict[int, list[int]] = {}
         self._inherit = syscalls.INHERIT | (0 if follow_children else syscalls.INHERIT_THREAD)
+        self._user_threads = 0
 
     # --- targets ---
 
-    def attach_thread(self, tid: int, event: syscalls.PerfEvent) -> bool:
+    def attach_thread(self, tid: int) -> bool:
         """Sample ``tid`` and the threads and children it will have; False when it is gone."""
         if tid in self._attached:
             return True
-        flags = event.flags | self._inherit | syscalls.DISABLED
-        opened = syscalls.PerfEvent(event.type, event.config, event.frequency, event.period, flags)
         try:
-            fd = syscalls.perf_event_open(opened, tid, -1)
+            self._attached[tid] = self._open(tid, -1, self._inherit)
         except TargetError:
             return False
-        self._attached[tid] = fd
-        syscalls.perf_attach(fd, self._programs.fds["sample"])
-        syscalls.perf_enable(fd)
         return True
+
+    def attach_cpu(self, cpu: int) -> None:
+        """Sample whatever runs on ``cpu``."""
+        self._cpus[cpu] = self._open(-1, cpu, syscalls.EXCLUDE_IDLE)
+
+    def _open(self, tid: int, cpu: int, flags: int) -> list[int]:
+        fds: list[int] = []
+        try:
+            for event in self._perf_events:
+                opened = replace(event, flags=event.flags | flags | syscalls.DISABLED)
+                fds.append(syscalls.perf_event_open(opened, tid, cpu))
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
+        for number, fd in enumerate(fds):
+            syscalls.perf_attach(fd, self._programs.fds[f"sample_{number}"])
+            syscalls.perf_enable(fd)
+        return fds
 
     def inherited(self, tid: int) -> bool:
         """Whether ``tid`` was born with the event of a thread attached to before."""
@@ -125,8 +175,28 @@ class Sampler:
 
     @property
     def attached(self) -> int:
-        """Threads events were opened for; those they start inherit them."""
-        return len(self._attached)
+        """Threads and CPUs events were opened for; threads started by those inherit them."""
+        return len(self._attached) + len(self._cpus)
+
+    def detach_thread(self, tid: int) -> None:
+        """Close the events of ``tid``, and with them those other threads inherited from it."""
+        for fd in self._attached.pop(tid, ()):
+            os.close(fd)
+
+    def add_thread(self, tid: int) -> int | None:
+        """Number a thread that already runs; None when the programs have numbered it."""
+        self._user_threads += 1
+        number = self._user_threads << 10 | _USER_NUMBERS
+        fresh = self._threads.add(struct.pack("<I", tid), struct.pack("<IIQQ", number, 0, 0, 0))
+        return number if fresh else None
+
+    def forget_thread(self, tid: int) -> None:
+        """Drop the number of a thread that was gone before it could be attached to."""
+        self._threads.delete(struct.pack("<I", tid))
+
+    def exclude_process(self, pid: int) -> None:
+        """Never record ``pid`` and what it starts."""
+        self._processes.update(struct.pack("<I", pid), struct.pack("<IIII", 0, 0, 0, 1))
 
     def set_process(self, pid: int, entry: bytes) -> None:
         """Point process ``pid`` at its address space (:attr:`hpcd.bpf.tables.Space.entry`)."""
@@ -140,6 +210,14 @@ class Sampler:
         """Store unwind rules from index ``first`` (RULE_DTYPE rows)."""
         self._rules.update_range(first, rules)
 
+    def set_pace(self, frequency: int, walk_one_in: int) -> None:
+        """Sample the first event ``frequency`` times a second, and take the path of one in
+        ``walk_one_in`` threads that leave their CPU."""
+        period = 1_000_000_000 // frequency
+        self._settings.update(struct.pack("<I", 0), struct.pack("<QII", period, walk_one_in, 0))
+        for fds in (*self._attached.values(), *self._cpus.values()):
+            syscalls.perf_set_rate(fds[0], frequency)
+
     # --- results ---
 
     def take_samples(self) -> npt.NDArray[np.void]:
@@ -149,6 +227,11 @@ class Sampler:
     def take_events(self) -> Iterator[bytes]:
         """All events waiting: stacks, threads, and what became of them."""
         return self.events.take_any()
+
+    @property
+    def news(self) -> int:
+        """A descriptor that is readable when a process may have become a target."""
+        return self.events.news
 
     def counters(self) -> npt.NDArray[np.void]:
         """One :data:`hpcd.bpf.records.COUNTERS` summed over the CPUs."""
@@ -160,18 +243,23 @@ class Sampler:
 
     def overhead(self) -> Overhead:
         """Cost of the sampling program, the walk included, and of the lifecycle ones."""
-        infos = [syscalls.program_info(fd) for fd in self._programs.fds.values()]
+        by_name = {name: syscalls.program_info(fd) for name, fd in self._programs.fds.items()}
+        infos = by_name.values()
+        switching = ("on_switch", "on_wakeup", "walk_switch")
         return Overhead(
             sum(info.run_ns for info in infos) / 1e9,
+            sum(by_name[name].run_ns for name in switching if name in by_name) / 1e9,
             sum(info.runs for info in infos),
             sum(info.recursion_misses for info in infos),
         )
 
     def stop(self) -> None:
         """Detach from every thread. What is in the rings can still be taken."""
-        for fd in self._attached.values():
-            os.close(fd)
-        self._attached.clear()
+        for held in (self._attached, self._cpus):
+            for fds in held.values():
+                for fd in fds:
+                    os.close(fd)
+            held.clear()
         for fd in self._raw:
             os.close(fd)
         self._raw.clear()
@@ -193,6 +281,8 @@ class Sampler:
             self._next_thread,
             self._scratch,
             self._cache,
+            self._settings,
             self._jumps,
+            self._switch_jumps,
         ):
             table.close()

@@ -30,7 +30,7 @@ _ATTR_BYTES = 144
 
 PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT = 0, 1, 2
 SW_CPU_CLOCK, SW_TASK_CLOCK, SW_DUMMY = 0, 1, 9
-_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
+_IOC_ENABLE, _IOC_PERIOD, _IOC_SET_BPF = 0x2400, 0x40082404, 0x40042408
 _FLAG_CLOEXEC = 8
 
 # Bits of struct perf_event_attr's flag word.
@@ -133,6 +133,11 @@ def perf_event_open(event: PerfEvent, pid: int, cpu: int) -> int:
 def perf_enable(fd: int) -> None:
     """Start a perf event that was opened disabled."""
     fcntl.ioctl(fd, _IOC_ENABLE, 0)
+
+
+def perf_set_rate(fd: int, frequency: int) -> None:
+    """Let the perf event ``fd`` fire ``frequency`` times a second; inherited ones keep theirs."""
+    fcntl.ioctl(fd, _IOC_PERIOD, struct.pack("<Q", frequency))
 
 
 def perf_attach(fd: int, program: int) -> None:

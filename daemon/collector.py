@@ -7,7 +7,10 @@ per new stack, thread or process.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,24 +18,30 @@ import numpy.typing as npt
 from hpcd.bpf.records import (
     CACHE_SET_BITS,
     EVENT_HEADER,
+    MAX_EVENTS,
     SLOT_BITS,
     STACK_EVENT,
     THREAD_EVENT,
     EventKind,
+    Switch,
 )
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon import jit
 from hpcd.daemon.cct import CCTBuilder
 from hpcd.daemon.kernel_symbols import KernelSymbols, kernel_build_id
 from hpcd.daemon.modules import Modules
+from hpcd.daemon.processes import Sleeper
 from hpcd.daemon.targets import Targets
-from hpcd.measurement.writer import MeasurementWriter
+from hpcd.daemon.timeline import BORN, Records, Timelines
+from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 from hpcd.model import frame as frames
 from hpcd.model.ending import Ending
 from hpcd.model.identity import ModuleKind, Thread
 
+I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
+_NO_LINE = 0xFFFFFFFF
 _SLOTS = 1 << SLOT_BITS
 _SLOT_MASK = np.uint32(_SLOTS - 1)
 _WHOLE = (Ending.COMPLETE, Ending.KERNEL_ONLY)
@@ -43,7 +52,8 @@ assert SLOT_BITS == CACHE_SET_BITS + 1
 class Collector:
     """Moves samples from the rings into a measurement.
 
-    ``runtime`` sums the CPU seconds of threads that have ended, by tid, as the kernel counted them.
+    ``timelines`` turn what threads do between samples into records too; without them each sample
+    stands for one period of its event, ``periods[event]`` of what the event counts.
     """
 
     def __init__(
@@ -53,37 +63,52 @@ class Collector:
         modules: Modules,
         writer: MeasurementWriter,
         kernel: KernelSymbols,
-        cpus: int,
-        period_ns: int,
+        caches: int,
+        periods: Sequence[int],
+        timelines: Timelines | None = None,
     ) -> None:
         self._sampler = sampler
         self._targets = targets
         self._modules = modules
         self._writer = writer
-        self._period = np.uint64(period_ns)
+        self._periods = np.array(periods, dtype=np.uint64)
+        self._timelines = timelines
         self.cct = CCTBuilder()
         self._written_nodes = 1
-        # What each slot of each CPU's stack cache held at the end of the last round, and the
-        # stacks announced in the last round and in this one. A sample's stack is among them: it
-        # was in the cache when the sample was taken, which is after the samples of the last round.
-        self._node = np.zeros((cpus, _SLOTS), dtype=np.uint32)
-        self._generation = np.zeros((cpus, _SLOTS), dtype=np.uint16)
+        # What each slot of each stack cache held at the end of the last round, and the stacks
+        # announced in the last round and in this one. A sample's stack is among them: it was in the
+        # cache when the sample was taken, which is after the samples of the last round.
+        self._node = np.zeros((caches, _SLOTS), dtype=np.uint32)
+        self._generation = np.zeros((caches, _SLOTS), dtype=np.uint16)
         self._last = _Announced()
         self._line: dict[int, int] = {}
         self._threads: dict[int, Thread] = {}
         self._lines = 0
+        # Threads whose end was reported in this round and in the last: samples taken before it may
+        # come in one round late.
+        self._ended: dict[int, int] = {}
+        self._ending: dict[int, int] = {}
+        self._time = 0
         self._kernel = kernel
         self._kernel_ids: list[int] = []
+        self._scheduler = kernel.range_of("__schedule")
+        self._never_sampled = self._marker(Ending.NEVER_SAMPLED)
+        self._asleep: dict[tuple[str, ...], int] = {}
         self._jit_named = 1
         self._jit_waiting: dict[int, U64] = {}
         self._kernel_named: set[tuple[int, int]] = set()
         self.recorded = 0
+        self.switches = 0
         self.dropped: Counter[str] = Counter()
+        self.came: list[tuple[EventKind, int, int]] = []
+        """Processes that forked (EventKind.FORK, child, parent), ended (EXIT) or may have become
+        targets (EXEC) since the list was last taken."""
         self.ended_runtime: list[tuple[int, int, float]] = []
         self.refresh: set[int] = set()
 
     def drain(self) -> int:
         """One round; returns the samples taken."""
+        began = time.monotonic_ns()
         samples = self._sampler.take_samples()
         stacks: list[bytes] = []
         for raw in self._sampler.take_events():
@@ -95,60 +120,117 @@ class Collector:
         announced = self._add_stacks(stacks) if stacks else _Announced()
         if len(samples):
             self._record(samples, announced)
-        self._node[announced.cpu, announced.slot] = announced.node
-        self._generation[announced.cpu, announced.slot] = announced.generation
+        self._node[announced.cache, announced.slot] = announced.node
+        self._generation[announced.cache, announced.slot] = announced.generation
         self._last = announced
+        self._end_threads()
+        self._time = began
         for pid in self.refresh:
             self._targets.refresh(pid)
         self.refresh.clear()
         self._targets.settle()
         return len(samples)
 
+    def settle_waits(self) -> None:
+        """Hand the writer what is known of waits that go on, and the sums of short ones.
+
+        Once a flush: what is in the measurement is then at most a second behind.
+        """
+        if self._timelines:
+            self._write(self._timelines.pieces(self._time))
+            self._write(self._timelines.take_short())
+
+    def finish(self, now: int) -> None:
+        """The recording ends at ``now``, and with it all lines."""
+        self.drain()
+        self._end_threads()
+        if self._timelines:
+            self._write(self._timelines.end(dict.fromkeys(self._timelines.open_lines(), now)))
+            self._write(self._timelines.take_short())
+        self.name_jit_frames()
+
     # --- threads and processes ---
 
     def _lifecycle(self, kind: int, event: np.void) -> None:
         pid = int(event["tgid"])
         if kind == EventKind.THREAD:
-            self._new_thread(event)
+            line = self._new_line(
+                int(event["thread"]),
+                pid,
+                Thread(
+                    0, 0, int(event["tid"]), _text(event["comm"]), int(event["start"])
+                ),
+            )  # fmt: skip
+            if self._timelines:
+                # A thread that is new to the system waits for its first CPU.
+                kind = BORN if event["other"] else Switch.IN
+                self._timelines.begin(line, int(event["time"]), kind, self._never_sampled)
         elif kind == EventKind.EXIT:
             number = int(event["thread"])
             thread = self._threads.pop(number, None)
             if thread:
-                self._writer.add_thread(
-                    Thread(
-                        thread.line,
-                        thread.process,
-                        thread.tid,
-                        _text(event["comm"]),
-                        thread.start_ns,
-                        int(event["time"]),
-                    )
-                )
+                ended = replace(thread, name=_text(event["comm"]), end_ns=int(event["time"]))
+                self._writer.add_thread(ended)
+                self._ended[number] = int(event["time"])
             self.ended_runtime.append((pid, int(event["tid"]), int(event["runtime"]) / 1e9))
             if event["other"]:
                 self._targets.gone(pid)
+                self.came.append((EventKind.EXIT, pid, 0))
         elif kind == EventKind.FORK:
             self._targets.forked(int(event["other"]), pid)
-        elif kind == EventKind.EXEC:
+            self.came.append((EventKind.FORK, pid, int(event["other"])))
+        elif kind == EventKind.EXEC and pid in self._targets:
             self._targets.executed(pid)
+        elif kind in (EventKind.EXEC, EventKind.MOVED):
+            self.came.append((EventKind.EXEC, pid, 0))
         elif kind == EventKind.REFRESH:
             self.refresh.add(pid)
 
-    def _new_thread(self, event: np.void) -> None:
-        process = self._targets.target(int(event["tgid"])).process
+    def take_up(self, number: int, pid: int, thread: Sleeper, time_ns: int) -> None:
+        """A thread that ran before it was attached to at ``time_ns``, as ``number``."""
+        line = self._new_line(number, pid, Thread(0, 0, thread.tid, thread.name, thread.start_ns))
+        if self._timelines:
+            node = self._never_sampled if thread.running else self._asleep_in(thread)
+            self._timelines.begin(line, time_ns, thread.switch, node)
+
+    def _new_line(self, number: int, pid: int, thread: Thread) -> int:
+        if pid not in self._targets:
+            self.refresh.add(pid)  # recording everything, this is the first of it
+        process = self._targets.target(pid).process
         line = self._lines
         self._lines += 1
-        thread = Thread(
-            line, process.id, int(event["tid"]), _text(event["comm"]), int(event["start"])
-        )
-        self._line[int(event["thread"])] = line
-        self._threads[int(event["thread"])] = thread
+        thread = replace(thread, line=line, process=process.id)
+        self._line[number] = line
+        self._threads[number] = thread
         self._writer.add_thread(thread)
+        return line
+
+    def _end_threads(self) -> None:
+        if self._ending:
+            lines = {self._line.pop(number): time for number, time in self._ending.items()}
+            if self._timelines:
+                self._write(self._timelines.end(lines))
+        self._ending, self._ended = self._ended, {}
 
     @property
     def lines(self) -> int:
         """Trace lines so far."""
         return self._lines
+
+    def _marker(self, ending: Ending) -> int:
+        frame = np.array([frames.marker_frame(ending)], np.uint64)
+        return int(self.cct.insert(frame, np.ones(1, np.int64))[0])
+
+    def _asleep_in(self, thread: Sleeper) -> int:
+        """CCT node of a thread that slept before hpcd came: the kernel tells its own part."""
+        node = self._asleep.get(thread.kernel_stack)
+        if node is None:
+            address = self._kernel.addresses(thread.kernel_stack[::-1])
+            body = self._stored_frames(address, np.zeros(len(address), np.int64))
+            path = np.append(np.uint64(frames.marker_frame(Ending.BEFORE_ATTACH)), body)
+            node = int(self.cct.insert(path, np.array([len(path)]))[0])
+            self._asleep[thread.kernel_stack] = node
+        return node
 
     # --- stacks ---
 
@@ -156,13 +238,19 @@ class Collector:
         size = STACK_EVENT.itemsize
         head = np.frombuffer(b"".join(each[:size] for each in raw), STACK_EVENT)
         body = np.frombuffer(b"".join(each[size:] for each in raw), np.uint64)
-        kernel = head["kernel_frames"].astype(np.int64)
-        count = kernel + head["user_frames"]
+        count = head["kernel_frames"].astype(np.int64) + head["user_frames"]
         ends = np.cumsum(count)
         starts = ends - count
 
         # In the ring the innermost frame comes first; a path begins with the outermost.
         within = np.arange(len(body)) - np.repeat(starts, count)
+        inner = self._frames_of_the_tracepoint(head, body, within, count)
+        if inner.any():
+            body = body[within >= np.repeat(inner, count)]
+            count = count - inner
+            ends = np.cumsum(count)
+            starts = ends - count
+            within = np.arange(len(body)) - np.repeat(starts, count)
         reverse = np.repeat(ends, count) - 1 - within
         path = self._stored_frames(body, within)[reverse]
 
@@ -174,7 +262,19 @@ class Collector:
         framed[np.repeat(place + marked, count) + within] = path
         framed[place[~whole]] = np.uint64(frames.MARKER) | head["ending"][~whole]
 
-        return _Announced(head["cpu"], head["stack"], self.cct.insert(framed, lengths))
+        return _Announced(head["cache"], head["stack"], self.cct.insert(framed, lengths))
+
+    def _frames_of_the_tracepoint(
+        self, head: npt.NDArray[np.void], body: U64, within: I64, count: I64
+    ) -> I64:
+        """How many of each stack's innermost frames are the tracepoint's, inside ``__schedule``."""
+        inner = np.zeros(len(head), np.int64)
+        leaving = np.repeat((head["cache"] & 1).astype(bool), count)
+        start, end = self._scheduler
+        at = np.flatnonzero(leaving & (body >= start) & (body < end))
+        owner = np.repeat(np.arange(len(head)), count)[at]
+        inner[owner[::-1]] = within[at[::-1]]  # of several the innermost
+        return inner
 
     def _stored_frames(self, body: U64, within: npt.NDArray[np.int64]) -> U64:
         """Ring frames as measurement frames: kernel addresses become module frames."""
@@ -246,35 +346,59 @@ class Collector:
     # --- samples ---
 
     def _record(self, samples: npt.NDArray[np.void], announced: _Announced) -> None:
-        cpu, stack = samples["cpu"], samples["stack"]
+        cache, stack = samples["cache"], samples["stack"]
         slot = stack & _SLOT_MASK
-        node = self._node[cpu, slot]
-        known = self._generation[cpu, slot] == stack >> np.uint32(SLOT_BITS)
+        node = self._node[cache, slot]
+        known = self._generation[cache, slot] == stack >> np.uint32(SLOT_BITS)
+        known |= samples["event"] == Switch.IN  # comes without a path
         if not known.all():
             rest = np.flatnonzero(~known)
             for each in (announced, self._last):
-                found, at = each.find(cpu[rest], stack[rest])
+                found, at = each.find(cache[rest], stack[rest])
                 node[rest[found]] = each.node[at[found]]
                 rest = rest[~found]
-            if len(rest):  # cannot happen; if it does it is counted, not attributed to another
+            # Neither can happen; if it does it is counted, not attributed to another.
+            if len(rest):
                 self.dropped["stack forgotten"] += len(rest)
-                keep = np.ones(len(samples), bool)
-                keep[rest] = False
-                samples, node = samples[keep], node[keep]
+                samples, node = np.delete(samples, rest), np.delete(node, rest)
         numbers, place = np.unique(samples["thread"], return_inverse=True)
-        line = np.array([self._line[number] for number in numbers.tolist()], dtype=np.uint32)[place]
-        value = samples["value"]
-        single = bool((value == self._period).all())
-        self.cct.count_samples(node)
-        self._write_nodes()
-        self._writer.add_records(
-            line,
-            samples["time"],
-            node,
-            0,
-            None if single else np.maximum(value // self._period, np.uint64(1)),
+        lines = [self._line.get(number, _NO_LINE) for number in numbers.tolist()]
+        line = np.array(lines, dtype=np.uint32)[place]
+        strange = line == _NO_LINE
+        if strange.any():
+            self.dropped["thread unknown"] += int(strange.sum())
+            samples, node, line = samples[~strange], node[~strange], line[~strange]
+        event, value = samples["event"], samples["value"]
+        taken = event < MAX_EVENTS
+        self.cct.count_samples(node[event != Switch.IN])
+        self.recorded += int(taken.sum())
+        self.switches += len(taken) - int(taken.sum())
+        if self._timelines:
+            order = by_line_and_time(line, samples["time"])
+            samples, node, line = samples[order], node[order], line[order]
+            event, taken = samples["event"], taken[order]
+            value, waits = self._timelines.advance(
+                line, samples["time"], event, samples["value"], node
+            )
+            self._write(waits)
+            counting = taken & (event != 0)
+        else:
+            counting = taken
+        # A sample stands for as many periods of its event as have passed.
+        value = value.copy()
+        value[counting] = np.maximum(
+            value[counting] // self._periods[event[counting]], np.uint64(1)
         )
-        self.recorded += len(samples)
+        self._write(
+            Records(line[taken], samples["time"][taken], node[taken], event[taken], value[taken])
+        )
+
+    def _write(self, records: Records) -> None:
+        self._write_nodes()
+        if len(records.line):
+            self._writer.add_records(
+                records.line, records.time, records.node, records.event, records.value
+            )
 
     def _write_nodes(self) -> None:
         if self.cct.count > self._written_nodes:
@@ -288,33 +412,33 @@ class _Announced:
 
     def __init__(
         self,
-        cpu: npt.NDArray[np.uint16] | None = None,
+        cache: npt.NDArray[np.uint16] | None = None,
         stack: npt.NDArray[np.uint32] | None = None,
         node: npt.NDArray[np.uint32] | None = None,
     ) -> None:
         empty = np.zeros(0, np.uint32)
-        self.cpu = empty if cpu is None else cpu
+        self.cache = empty if cache is None else cache
         stack = empty if stack is None else stack
         self.node = empty if node is None else node
         self.slot = stack & _SLOT_MASK
         self.generation = stack >> np.uint32(SLOT_BITS)
-        keys = _key(self.cpu, stack)
+        keys = _key(self.cache, stack)
         self._order = np.argsort(keys)
         self._keys = keys[self._order]
 
     def find(
-        self, cpu: npt.NDArray[np.uint16], stack: npt.NDArray[np.uint32]
+        self, cache: npt.NDArray[np.uint16], stack: npt.NDArray[np.uint32]
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """(whether each of these was announced, where)."""
         if not len(self._keys):
-            return np.zeros(len(cpu), bool), np.zeros(len(cpu), np.int64)
-        keys = _key(cpu, stack)
+            return np.zeros(len(cache), bool), np.zeros(len(cache), np.int64)
+        keys = _key(cache, stack)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return self._keys[at] == keys, self._order[at]
 
 
-def _key(cpu: npt.NDArray[np.unsignedinteger], stack: npt.NDArray[np.unsignedinteger]) -> U64:
-    return cpu.astype(np.uint64) << np.uint64(32) | stack
+def _key(cache: npt.NDArray[np.unsignedinteger], stack: npt.NDArray[np.unsignedinteger]) -> U64:
+    return cache.astype(np.uint64) << np.uint64(32) | stack
 
 
 def _text(value: bytes) -> str:

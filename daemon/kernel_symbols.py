@@ -7,6 +7,7 @@ the measurement because nobody else has them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,27 @@ class KernelSymbols:
         at = np.searchsorted(self._address, address, "right").astype(np.int64) - 1
         owner = np.where(at >= 0, self._owner[np.maximum(at, 0)], np.uint32(0)).astype(np.uint32)
         return owner, address - self.base[owner]
+
+    def range_of(self, name: str) -> tuple[np.uint64, np.uint64]:
+        """Where the kernel function ``name`` begins and ends; nowhere (0, 0) when unknown."""
+        if not self.available or name not in self._names:
+            return np.uint64(0), np.uint64(0)
+        start = self._address[self._names.index(name)]
+        after = int(np.searchsorted(self._address, start, "right"))
+        return start, self._address[min(after, len(self._address) - 1)]
+
+    def addresses(self, places: Sequence[str]) -> U64:
+        """Addresses of places such as ``futex_wait+0x68``; those of unknown functions are left out.
+
+        Of functions with one name (static ones) the first is taken.
+        """
+        found = []
+        for place in places:
+            name, _, offset = place.partition("+")
+            start, end = self.range_of(name)
+            if start < end:
+                found.append(int(start) + int(offset, 16))
+        return np.array(found, np.uint64)
 
     def symbol(self, module: int, offset: int) -> tuple[int, int, str] | None:
         """(start offset, size, name) of the function that holds ``offset`` of ``module``."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from hpcd.bpf.records import Switch
 from hpcd.errors import TargetError
 from hpcd.model.identity import Process
 
@@ -57,6 +59,45 @@ def require_target(pid: int) -> None:
         raise TargetError(f"no process {pid}")
 
 
+def name_of(pid: int) -> str:
+    """The name of process ``pid`` (at most 15 bytes: what the kernel keeps), "" when it is gone."""
+    return _read(f"/proc/{pid}/comm").decode(errors="replace").rstrip("\n")
+
+
+def user_of(pid: int) -> int | None:
+    """The user whose rights ``pid`` has, None when it is gone."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def control_group_of(pid: int) -> str:
+    """Path of the control group ``pid`` is in, of the unified hierarchy where there is one.
+
+    "" when it is gone or in none. Where version 1 is used, that of Slurm's or the containers'
+    hierarchies is the longest.
+    """
+    lines = _read(f"/proc/{pid}/cgroup").decode(errors="replace").splitlines()
+    paths = [line.split(":", 2)[2] for line in lines if line.count(":") >= 2]
+    return max(paths, key=len, default="")
+
+
+def online_cpus() -> list[int]:
+    """Numbers of the CPUs that run."""
+    cpus: list[int] = []
+    for part in _read("/sys/devices/system/cpu/online").decode().strip().split(","):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return cpus
+
+
+def is_kernel_thread(pid: int) -> bool:
+    """Whether ``pid`` is one of the kernel's own threads."""
+    fields = stat_fields(pid)
+    return len(fields) > 6 and bool(int(fields[6]) & _PF_KTHREAD)
+
+
 def thread_ids(pid: int) -> list[int]:
     """Threads of ``pid``, none when it is gone."""
     try:
@@ -77,6 +118,52 @@ def cpu_seconds(pid: int, tid: int) -> float | None:
     """CPU time of one thread so far, to the nanosecond; None when it is gone."""
     fields = _read(f"/proc/{pid}/task/{tid}/schedstat").split()
     return int(fields[0]) / 1e9 if fields else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sleeper:
+    """A thread as /proc shows it when hpcd attaches; ``kernel_stack`` innermost place first."""
+
+    tid: int
+    name: str
+    start_ns: int
+    state: str
+    kernel_stack: tuple[str, ...]
+
+    @property
+    def running(self) -> bool:
+        """Whether it is on a CPU or waits for one."""
+        return self.state == "R"
+
+    @property
+    def switch(self) -> Switch:
+        """How it left its CPU, if it has."""
+        return _SWITCHES.get(self.state, Switch.SLEEPING)
+
+
+_SWITCHES = {
+    "R": Switch.IN,
+    "D": Switch.UNINTERRUPTIBLE,
+    "T": Switch.STOPPED,
+    "t": Switch.STOPPED,
+}
+# A place on a kernel stack; what a module or a compiler adds to the name is no part of kallsyms'.
+_PLACE = re.compile(r"^\[<\w*>\] ([\w.]+\+0x[0-9a-f]+)/0x", re.MULTILINE)
+
+
+def sleeper(pid: int, tid: int) -> Sleeper | None:
+    """What thread ``tid`` of ``pid`` is doing; None when it is gone."""
+    fields = stat_fields(pid, tid)
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    stack = "" if fields[0] == "R" else _read(f"/proc/{pid}/task/{tid}/stack").decode()
+    return Sleeper(
+        tid,
+        _read(f"/proc/{pid}/task/{tid}/comm").decode(errors="replace").strip(),
+        int(fields[19]) * (1_000_000_000 // os.sysconf("SC_CLK_TCK")),
+        fields[0],
+        tuple(_PLACE.findall(stack)),
+    )
 
 
 def rank_of(environment: Mapping[str, str]) -> tuple[str, int | None, int | None]:
@@ -106,10 +193,7 @@ def identify(pid: int, number: int) -> Process:
         exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
     except OSError:
         exe = ""
-    try:
-        uid = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
-    except OSError:
-        uid = -1
+    uid = user_of(pid)
     command = tuple(
         part.decode(errors="replace")[:_MAX_ARGUMENT]
         for part in _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1][:_MAX_COMMAND]
@@ -120,10 +204,10 @@ def identify(pid: int, number: int) -> Process:
         id=number,
         pid=pid,
         parent_pid=int(fields[1]) if len(fields) > 1 else 0,
-        name=_read(f"/proc/{pid}/comm").decode(errors="replace").strip(),
+        name=name_of(pid),
         exe=exe,
         command=command,
-        uid=uid,
+        uid=-1 if uid is None else uid,
         start_ns=int(fields[19]) * (1_000_000_000 // ticks) if len(fields) > 19 else 0,
         job=job,
         rank=rank,

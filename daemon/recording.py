@@ -11,20 +11,23 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from hpcd.bpf import syscalls
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
 from hpcd.bpf.mmap_events import MmapEvents
-from hpcd.bpf.records import DROPS
+from hpcd.bpf.records import DROPS, EventKind
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.tables import NO_SPACE, Tables
+from hpcd.bpf.tables import Tables
 from hpcd.daemon import processes
+from hpcd.daemon.attachment import Attachment
 from hpcd.daemon.collector import Collector
 from hpcd.daemon.kernel_symbols import KernelSymbols
 from hpcd.daemon.modules import Modules
+from hpcd.daemon.selector import Selector
 from hpcd.daemon.targets import Targets
+from hpcd.daemon.timeline import Timelines, wait_events
 from hpcd.daemon.unwind.decoder import Decoder
 from hpcd.errors import StorageError, TargetError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
@@ -37,6 +40,10 @@ DEFAULT_FREQUENCY = 997
 MAX_FREQUENCY = 25_000
 DRAIN_SECONDS = 0.1
 FLUSH_SECONDS = 1.0
+# Waits shorter than a context switch and back are the price of switching, not a cause of their own.
+DEFAULT_THRESHOLD_NS = 50_000
+# Modules of more processes than this are analysed while recording.
+_LOOK_AHEAD = 64
 # Targets start unwinding whole at once if their tables are ready; longer than this nobody waits,
 # and stacks end as "module not yet analysed" until they are.
 _TABLE_WAIT_SECONDS = 1.5
@@ -46,13 +53,17 @@ _TABLE_WAIT_SECONDS = 1.5
 class Options:
     """What to record and how."""
 
-    pids: list[int]
+    selector: Selector
     output: Path
     frequency: int = DEFAULT_FREQUENCY
     duration: float | None = None
     children: bool = True
-    waiting: bool = False
+    unstarted: bool = False
     """The target has yet to exec what is to be recorded: its present code is of no interest."""
+    waits: bool = True
+    """Record how long threads are blocked or wait for a CPU, and where."""
+    threshold_ns: int = DEFAULT_THRESHOLD_NS
+    """Shorter waits are summed by call path."""
     extra: dict[str, object] = field(default_factory=dict)
 
 
@@ -76,12 +87,14 @@ class Recording:
     def __init__(self, options: Options) -> None:
         if not 1 <= options.frequency <= MAX_FREQUENCY:
             raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
-        for pid in options.pids:
+        if not options.selector:
+            raise UsageError("nothing selected to record")
+        for pid in options.selector.pids:
             processes.require_target(pid)
         self._options = options
         self._stop = threading.Event()
         self._attached = False
-        self._baseline: dict[tuple[int, int], float] = {}
+        self._ended_cpu = 0.0
         self._cpu_start = _own_cpu()
         self._start = time.monotonic()
 
@@ -122,135 +135,142 @@ class Recording:
     ) -> dict[str, object]:
         options = self._options
         period = 1_000_000_000 // options.frequency
+        event = syscalls.PerfEvent(
+            syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, options.frequency
+        )
         writer.add_event(Event(0, "cpu-clock", "s", period / 1e9, "cpu_time", options.frequency))
-        modules = Modules(Decoder(), writer.add_module)
-        sampler: Sampler | None = None
-        mmaps: MmapEvents | None = None
-        helper = ThreadPoolExecutor(1)
-        try:
+        timelines = None
+        if options.waits:
+            timelines = Timelines(0, period, 1, options.threshold_ns)
+            for wait in wait_events(1):
+                writer.add_event(wait)
+        with contextlib.ExitStack() as stack:
+            helper = stack.enter_context(ThreadPoolExecutor(1))
+            modules = Modules(Decoder(), writer.add_module)
+            stack.callback(modules.close)
             # The decoder works on the targets' modules, and the kernel's symbols are read, while
             # the programs are being compiled.
             symbols = helper.submit(KernelSymbols)
-            pids = self._pids()
-            if not options.waiting:
-                for number, pid in enumerate(pids, 1):
-                    modules.mappings(pid, number)
-            sampler = Sampler(follow_children=options.children)
+            if not options.unstarted:
+                self._look_ahead(modules)
+            selector = options.selector
+            sampler = Sampler(
+                [event],
+                follow_children=options.children,
+                waiting=options.waits,
+                everything=selector.everything,
+                selecting=selector.open_ended and not selector.everything,
+                control_groups=selector.by_control_group,
+            )
+            stack.callback(sampler.close)
+            sampler.set_pace(options.frequency, 1)
+            mmaps = MmapEvents(possible_cpus())
+            stack.callback(mmaps.close)
             tables = Tables(sampler.memory)
             targets = Targets(modules, tables, sampler, writer.add_process)
             collector = Collector(
-                sampler, targets, modules, writer, symbols.result(), possible_cpus(), period
+                sampler, targets, modules, writer, symbols.result(), sampler.caches, [period],
+                timelines,
+            )  # fmt: skip
+            attachment = Attachment(
+                selector, sampler, targets, collector.take_up, children=options.children
             )
-            mmaps = MmapEvents(possible_cpus())
             modules.wait(_TABLE_WAIT_SECONDS)
             modules.install(tables, sampler.set_rules)
-            self._attach(sampler, targets)
+            self._parts = _Parts(
+                sampler, targets, modules, tables, collector, writer, mmaps, attachment, timelines
+            )
+            self._attach()
             self._start = time.monotonic()
             self._attached = True
             if attached:
                 attached()
-            self._loop(sampler, targets, modules, tables, collector, writer, mmaps, progress)
+            self._loop(progress)
             sampler.stop()
             collector.drain()
-            collector.name_jit_frames()
-            summary = self._summary(sampler, targets, modules, collector, writer)
+            self._account(collector, attachment)
+            collector.finish(time.monotonic_ns())
+            summary = self._summary(final=True)
             writer.close(summary)
             return summary
-        finally:
-            if mmaps:
-                mmaps.close()
-            if sampler:
-                sampler.close()
-            modules.close()
-            helper.shutdown()
 
     # --- attaching ---
 
-    def _pids(self) -> list[int]:
-        pids = dict.fromkeys(self._options.pids)
+    def _look_ahead(self, modules: Modules) -> None:
+        pids = list(self._options.selector.scan())[:_LOOK_AHEAD]
         if self._options.children:
-            for pid in self._options.pids:
-                pids.update(dict.fromkeys(processes.descendants(pid)))
-        return list(pids)
+            for pid in list(pids):
+                pids.extend(processes.descendants(pid))
+        for number, pid in enumerate(dict.fromkeys(pids), 1):
+            modules.mappings(pid, number)
 
-    def _attach(self, sampler: Sampler, targets: Targets) -> None:
-        """Attach to every thread there is, again and again until no new one turns up.
-
-        A thread started by one already attached inherits its event and must not get another.
-        """
-        event = syscalls.PerfEvent(
-            syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, self._options.frequency
-        )
-        seen: set[int] = set()
-        fresh = True
-        while fresh:
-            fresh = False
-            for pid in self._pids():
-                if pid not in targets:
-                    targets.target(pid)
-                    if self._options.waiting:
-                        sampler.set_process(pid, NO_SPACE)
-                    else:
-                        targets.refresh(pid)
-                for tid in processes.thread_ids(pid):
-                    if tid not in seen:
-                        seen.add(tid)
-                        fresh = True
-                        if not sampler.inherited(tid):
-                            self._baseline[pid, tid] = processes.cpu_seconds(pid, tid) or 0.0
-                            sampler.attach_thread(tid, event)
-        if not sampler.attached:
-            raise TargetError(
-                f"process {self._options.pids[0]} ended before hpcd could attach to it"
-            )
+    def _attach(self) -> None:
+        selector, sampler = self._options.selector, self._parts.sampler
+        for pid in (os.getpid(), *processes.descendants(os.getpid())):
+            if pid not in selector.pids:
+                sampler.exclude_process(pid)
+        if selector.everything:
+            for cpu in processes.online_cpus():
+                sampler.attach_cpu(cpu)
+            return
+        self._parts.attachment.attach(unstarted=self._options.unstarted)
+        if not sampler.attached and not selector.open_ended:
+            raise TargetError(f"process {selector.pids[0]} ended before hpcd could attach to it")
 
     # --- collecting ---
 
-    def _loop(
-        self,
-        sampler: Sampler,
-        targets: Targets,
-        modules: Modules,
-        tables: Tables,
-        collector: Collector,
-        writer: MeasurementWriter,
-        mmaps: MmapEvents,
-        progress: Callable[[Progress], None] | None,
-    ) -> None:
+    def _loop(self, progress: Callable[[Progress], None] | None) -> None:
+        parts = self._parts
+        collector, writer = parts.collector, parts.writer
         deadline = None if self._options.duration is None else self._start + self._options.duration
         flushed = self._start
         last = (self._start, 0)
         writer.add_clock_pair(*_clock_pair())
-        while targets.alive and not self._stop.is_set():
+        forever = self._options.selector.open_ended
+        wakers = [*parts.mmaps.descriptors, parts.modules.news, parts.sampler.news]
+        while (forever or parts.targets.alive) and not self._stop.is_set():
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 break
             wait = DRAIN_SECONDS if deadline is None else min(DRAIN_SECONDS, deadline - now)
-            # New code wakes the loop at once, and so does its table: until then, stacks that
-            # lead through it end there.
-            select.select([*mmaps.descriptors, modules.news], [], [], wait)
-            collector.refresh |= mmaps.take()
+            # New code wakes the loop at once, and so do its table (until then, stacks that lead
+            # through it end there) and processes that may be targets.
+            select.select(wakers, [], [], wait)
+            collector.refresh |= parts.mmaps.take()
             collector.drain()
-            if modules.install(tables, sampler.set_rules):
-                targets.refresh_incomplete()
+            self._account(collector, parts.attachment)
+            if parts.modules.install(parts.tables, parts.sampler.set_rules):
+                parts.targets.refresh_incomplete()
             now = time.monotonic()
             if now - flushed >= FLUSH_SECONDS:
                 flushed = now
                 writer.add_clock_pair(*_clock_pair())
                 collector.name_jit_frames()
-                writer.flush(self._summary(sampler, targets, modules, collector, writer))
+                collector.settle_waits()
+                writer.flush(self._summary())
                 if progress:
-                    progress(self._progress(collector, sampler, writer, last, now))
+                    progress(self._progress(last, now))
                 last = (now, collector.recorded)
 
-    def _progress(
-        self,
-        collector: Collector,
-        sampler: Sampler,
-        writer: MeasurementWriter,
-        last: tuple[float, int],
-        now: float,
-    ) -> Progress:
+    def _account(self, collector: Collector, attachment: Attachment) -> None:
+        """Pass on who came and went in this round."""
+        came, collector.came = collector.came, []
+        for what, pid, other in came:
+            if what is EventKind.FORK:
+                attachment.forked(other, pid)
+            elif what is EventKind.EXIT:
+                attachment.gone(pid)
+            else:
+                attachment.consider(pid)
+        ended, collector.ended_runtime = collector.ended_runtime, []
+        for pid, tid, seconds in ended:
+            self._ended_cpu += max(seconds - attachment.baseline.pop((pid, tid), 0.0), 0.0)
+            attachment.forget_thread(tid)
+
+    def _progress(self, last: tuple[float, int], now: float) -> Progress:
+        collector, sampler, writer = (
+            self._parts.collector, self._parts.sampler, self._parts.writer
+        )  # fmt: skip
         counters = sampler.counters()[0]
         endings = collector.cct.endings()
         return Progress(
@@ -267,14 +287,11 @@ class Recording:
 
     # --- accounting ---
 
-    def _summary(
-        self,
-        sampler: Sampler,
-        targets: Targets,
-        modules: Modules,
-        collector: Collector,
-        writer: MeasurementWriter,
-    ) -> dict[str, object]:
+    def _summary(self, *, final: bool = False) -> dict[str, object]:
+        parts = self._parts
+        sampler, modules, collector, writer = (
+            parts.sampler, parts.modules, parts.collector, parts.writer
+        )  # fmt: skip
         counters = sampler.counters()[0]
         dropped = {
             name: int(number)
@@ -292,14 +309,23 @@ class Recording:
             for ending, where in endings.items()
             if not ending.whole
         }
+        times = parts.timelines.totals(time.monotonic_ns()) if parts.timelines else None
+        expected = self._cpu_time(final=final) * self._options.frequency
+        overhead = sampler.overhead()
         return {
             "samples": {
-                "expected": round(self._cpu_time(targets, collector) * self._options.frequency),
+                "expected": round(expected),
                 "taken": int(counters["taken"]),
-                "recorded": collector.recorded - lost,
+                "recorded": collector.recorded,
                 "dropped": dropped,
             },
+            "switches": {
+                "taken": int(counters["switches"]),
+                "recorded": collector.switches,
+            },
+            "time": asdict(times) if times else {},
             "unwind": {
+                "paths": int(collector.cct.samples.sum()),
                 "complete": sum(
                     sum(where.values()) for ending, where in endings.items() if ending.whole
                 ),
@@ -316,22 +342,47 @@ class Recording:
             "duration_s": round(time.monotonic() - self._start, 3),
             "overhead": {
                 "collector_cpu_s": round(_own_cpu() - self._cpu_start, 3),
-                "bpf_s": round(sampler.overhead().seconds, 4),
+                "bpf_s": round(overhead.seconds, 4),
+                "bpf_switches_s": round(overhead.switches, 4),
             },
         }
 
-    def _cpu_time(self, targets: Targets, collector: Collector) -> float:
-        """CPU seconds the targets' threads used while attached, from the scheduler's accounts."""
-        total = 0.0
-        ended = {(pid, tid) for pid, tid, _ in collector.ended_runtime}
-        for pid, tid, seconds in collector.ended_runtime:
-            total += seconds - self._baseline.get((pid, tid), 0.0)
-        for pid in targets.alive:
-            for tid in processes.thread_ids(pid):
-                seconds_now = processes.cpu_seconds(pid, tid)
-                if seconds_now is not None and (pid, tid) not in ended:
-                    total += seconds_now - self._baseline.get((pid, tid), 0.0)
+    def _cpu_time(self, *, final: bool) -> float:
+        """CPU seconds the targets' threads used while attached.
+
+        At the end from the scheduler's own accounts of each thread, which costs a file a thread;
+        until then from the switches seen.
+        """
+        parts = self._parts
+        if parts.timelines and (not final or self._options.selector.everything):
+            return parts.timelines.totals(time.monotonic_ns()).cpu
+        total = self._ended_cpu
+        for (pid, tid), seconds in self._running_cpu().items():
+            total += seconds - parts.attachment.baseline.get((pid, tid), 0.0)
         return max(total, 0.0)
+
+    def _running_cpu(self) -> dict[tuple[int, int], float]:
+        found = {
+            (pid, tid): processes.cpu_seconds(pid, tid)
+            for pid in self._parts.targets.alive
+            for tid in processes.thread_ids(pid)
+        }
+        return {thread: seconds for thread, seconds in found.items() if seconds is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a recording consists of while it runs."""
+
+    sampler: Sampler
+    targets: Targets
+    modules: Modules
+    tables: Tables
+    collector: Collector
+    writer: MeasurementWriter
+    mmaps: MmapEvents
+    attachment: Attachment
+    timelines: Timelines | None
 
 
 def _own_cpu() -> float:

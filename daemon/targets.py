@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.tables import Space, Tables
+from hpcd.bpf.tables import NO_SPACE, Space, Tables
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.processes import identify
 from hpcd.model.identity import Process
@@ -77,6 +77,14 @@ class Targets:
             found = self._by_pid[pid] = Target(identify(pid, self._count))
             self._announce(found.process)
         return found
+
+    def enter(self, pid: int, *, unstarted: bool = False) -> None:
+        """Have the kernel know ``pid``; with ``unstarted``, its code will only be that of an exec
+        to come."""
+        if unstarted:
+            self._sampler.set_process(pid, NO_SPACE)
+        else:
+            self.refresh(pid)
 
     def forked(self, parent: int, child: int) -> None:
         """``child`` came from ``parent``; the kernel already gave it the parent's space."""

@@ -33,6 +33,7 @@ enum ending {
 	END_NO_PROCESS = 12,
 	END_BROKEN_CHAIN = 13,
 	END_WALKER_FAILED = 14,
+	END_OVER_BUDGET = 15,
 };
 
 /* hpcd.model.frame */
@@ -89,11 +90,14 @@ struct walk {
 	struct space space;
 	struct mapping mapping; /* of the previous frame */
 	struct registers regs;
+	u64 value;       /* what the sample will say besides the path */
+	u32 event;
+	u32 context;     /* which of the CPU's scratch areas and stack caches this walk uses */
 	/* From here on the walk is also the event sent to user space; see struct stack_event. */
 	u64 time;
 	u32 kind, tgid;
 	u32 stack, thread;
-	u16 kernel_frames, user_frames, end_reason, cpu;
+	u16 kernel_frames, user_frames, end_reason, cache;
 	u64 frame[MAX_FRAMES + 1];
 };
 

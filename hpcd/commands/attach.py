@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -15,38 +16,87 @@ from rich.live import Live
 from rich.text import Text
 
 from hpcd.commands.base import Command
-from hpcd.daemon.recording import DEFAULT_FREQUENCY, Options, Progress, Recording
+from hpcd.daemon.recording import (
+    DEFAULT_FREQUENCY,
+    DEFAULT_THRESHOLD_NS,
+    Options,
+    Progress,
+    Recording,
+)
+from hpcd.daemon.selector import Selector, container, control_group, user_id
+from hpcd.errors import UsageError
+
+# The kernel keeps this much of a name.
+_COMM_BYTES = 15
 
 
 class Attach(Command):
     """Record running processes: all their threads and what they start.
 
-    Samples user and kernel call paths until Ctrl-C, the end of the duration or the end of the
-    targets, and leaves a measurement directory. Needs root.
+    Samples user and kernel call paths, and how long threads wait and where, until Ctrl-C, the end
+    of the duration or the end of the processes named by pid; leaves a measurement directory.
+    A process must meet each kind of condition given, and of each kind one: --user ada --comm lmp
+    records Ada's lmp processes, also those that start later. Needs root.
     """
 
     name = "attach"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "-p",
-            "--pid",
-            type=int,
-            action="append",
-            required=True,
-            metavar="PID",
-            help="process to record; may be given several times",
-        )
+        add_selection_options(parser)
         add_recording_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         output = args.output or default_output()
-        options = recording_options(args, args.pid, output)
+        options = recording_options(args, selection(args), output)
         options.extra["command"] = sys.argv[1:]
         recording = Recording(options)
         stop_on_signals(recording)
         report(record(recording, as_json=args.json), as_json=args.json)
         return 0
+
+
+def add_selection_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say which processes to record."""
+    group = parser.add_argument_group("which processes (each option may be given several times)")
+    group.add_argument("-p", "--pid", type=int, action="append", default=[], help="process id")
+    group.add_argument(
+        "--comm", action="append", default=[], metavar="NAME", help="name of the process"
+    )
+    group.add_argument(
+        "--user", action="append", default=[], metavar="USER", help="owner, by name or number"
+    )
+    group.add_argument(
+        "--cgroup", action="append", default=[], metavar="PATH",
+        help="control group, all below it included",
+    )  # fmt: skip
+    group.add_argument(
+        "--container", action="append", default=[], metavar="ID",
+        help="container id, or its first 8 digits or more",
+    )  # fmt: skip
+    group.add_argument(
+        "--job", action="append", default=[], metavar="JOB_ID", help="Slurm job on this node"
+    )
+    group.add_argument("-a", "--all", action="store_true", help="every process on this node")
+
+
+def selection(args: argparse.Namespace) -> Selector:
+    """The :class:`Selector` of the parsed arguments; :class:`UsageError` when there is none."""
+    selector = Selector(
+        pids=tuple(dict.fromkeys(args.pid)),
+        names=tuple(name[:_COMM_BYTES] for name in args.comm),
+        users=tuple(user_id(user) for user in args.user),
+        control_groups=tuple(control_group(path) for path in args.cgroup),
+        containers=tuple(container(text) for text in args.container),
+        jobs=tuple(args.job),
+        everything=args.all,
+    )
+    if not selector:
+        raise UsageError(
+            "say which processes: --pid, --comm, --user, --cgroup, --container, --job or --all"
+        )
+    if selector.everything and replace(selector, everything=False):
+        raise UsageError("--all records every process; leave the other conditions out")
+    return selector
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +120,19 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         help="measurement directory to make (default: hpcd-measurement-TIME)",
     )
     parser.add_argument(
+        "--no-blocked",
+        action="store_true",
+        help="record CPU time only, not how long threads wait and where",
+    )
+    parser.add_argument(
+        "--blocked-threshold",
+        type=float,
+        default=DEFAULT_THRESHOLD_NS / 1000,
+        metavar="US",
+        help="sum waits shorter than this many microseconds by call path instead of recording"
+        " each; 0 records all (default: %(default)g)",
+    )
+    parser.add_argument(
         "--no-children", action="store_true", help="leave out the processes a target starts"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -80,14 +143,18 @@ def default_output() -> Path:
     return Path(time.strftime("hpcd-measurement-%Y%m%d-%H%M%S"))
 
 
-def recording_options(args: argparse.Namespace, pids: list[int], output: Path) -> Options:
+def recording_options(args: argparse.Namespace, selector: Selector, output: Path) -> Options:
     """:class:`Options` from the parsed arguments."""
+    if not 0 <= args.blocked_threshold < 1e9:
+        raise UsageError("--blocked-threshold must lie between 0 and 10^9 microseconds")
     return Options(
-        pids=pids,
+        selector=selector,
         output=output,
         frequency=args.frequency,
         duration=args.duration,
         children=not args.no_children,
+        waits=not args.no_blocked,
+        threshold_ns=round(args.blocked_threshold * 1000),
     )
 
 
@@ -100,10 +167,14 @@ def stop_on_signals(recording: Recording) -> None:
 def record(
     recording: Recording, *, as_json: bool, attached: Callable[[], None] | None = None
 ) -> dict[str, object]:
-    """Run ``recording`` with a progress line on a terminal's standard error."""
+    """Run ``recording`` with a progress line on a terminal's standard error.
+
+    Into a pipe goes one line when sampling begins, for scripts that wait for it, unless the caller
+    has ``attached`` called then.
+    """
     console = Console(stderr=True)
     if as_json or not console.is_terminal:
-        return recording.run(attached=attached)
+        return recording.run(attached=attached or _say_attached)
 
     def begun() -> None:
         live.update(Text("attached; Ctrl-C ends the recording"))
@@ -116,6 +187,10 @@ def record(
             progress=lambda now: live.update(Text(progress_line(now))),
             attached=begun,
         )
+
+
+def _say_attached() -> None:
+    print("hpcd: attached", file=sys.stderr, flush=True)
 
 
 def progress_line(now: Progress) -> str:
@@ -148,8 +223,17 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
     ]
     for cause, number in _section(samples, "dropped").items():
         lines.append(f"  dropped: {number:,} ({cause})")
-    complete = int(str(unwind["complete"]))
-    share = f" ({100 * complete / taken:.2f} %)" if taken else ""
+    times = _section(summary, "time")
+    if times:
+        parts = ", ".join(
+            f"{float(str(times[name])):.1f} s {words}"
+            for name, words in (
+                ("cpu", "on CPUs"), ("blocked", "blocked"), ("runnable", "waiting for a CPU")
+            )
+        )  # fmt: skip
+        lines.append(f"the threads' {float(str(times['lifetime'])):.1f} s: {parts}")
+    complete, paths = int(str(unwind["complete"])), int(str(unwind["paths"]))
+    share = f" ({100 * complete / paths:.2f} %)" if paths else ""
     lines.append(f"call paths complete to the thread's start: {complete:,}{share}")
     modules = _section(unwind, "modules")
     for reason, number in _section(unwind, "truncated").items():

@@ -17,6 +17,7 @@ from hpcd.commands.attach import (
 )
 from hpcd.commands.base import Command
 from hpcd.daemon.recording import Recording
+from hpcd.daemon.selector import Selector
 from hpcd.errors import NotFoundError, UsageError
 
 
@@ -40,8 +41,10 @@ class Run(Command):
             raise UsageError("no command given: hpcd run [options] -- COMMAND ...")
         child = HeldChild(command)
         try:
-            options = recording_options(args, [child.pid], args.output or default_output())
-            options.waiting = True
+            options = recording_options(
+                args, Selector(pids=(child.pid,)), args.output or default_output()
+            )
+            options.unstarted = True
             options.extra["command"] = sys.argv[1:]
             recording = Recording(options)
             stop_on_signals(recording)

@@ -204,7 +204,7 @@ class MeasurementWriter:
         rest: _Columns = tuple(  # type: ignore[assignment]
             np.concatenate([part[column] for part in self._pending]) for column in range(5)
         )
-        rest = _select(rest, _by_line_and_time(rest[0], rest[1]))
+        rest = _select(rest, by_line_and_time(rest[0], rest[1]))
         while len(rest[0]):
             self._pending = [rest]
             part = _select(rest, slice(0, _RECORDS_PER_CHUNK))
@@ -297,7 +297,7 @@ def _select(columns: _Columns, which: slice | npt.NDArray[np.int64]) -> _Columns
     return line[which], time_ns[which], node[which], event[which], value[which]
 
 
-def _by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
+def by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
     """Sort order by (line, time). Lines below 65,536 sort by radix, in linear time."""
     narrow = line.astype(np.uint16) if int(line.max(initial=0)) < 1 << 16 else line
     order = np.argsort(narrow, kind="stable")

@@ -27,6 +27,9 @@ class Ending(IntEnum):
     NO_PROCESS = 12
     BROKEN_CHAIN = 13
     WALKER_FAILED = 14
+    OVER_BUDGET = 15
+    BEFORE_ATTACH = 16
+    NEVER_SAMPLED = 17
 
     @property
     def whole(self) -> bool:
@@ -55,4 +58,7 @@ _LABELS = {
     Ending.NO_PROCESS: "process not yet known",
     Ending.BROKEN_CHAIN: "frame pointer chain broken",
     Ending.WALKER_FAILED: "walker stopped by the kernel",
+    Ending.OVER_BUDGET: "left out to keep the overhead budget",
+    Ending.BEFORE_ATTACH: "waiting since before hpcd attached",
+    Ending.NEVER_SAMPLED: "ended before its first sample",
 }

@@ -35,7 +35,8 @@ def test_every_chunk_kind_is_documented() -> None:
 
 def test_endings_are_the_same_in_c_and_python() -> None:
     text = (ROOT / "bpf/stack/unwind.h").read_text()
-    for ending in Ending:
+    known_to_the_programs = [ending for ending in Ending if ending < Ending.BEFORE_ATTACH]
+    for ending in known_to_the_programs:
         assert f"\tEND_{ending.name} = {ending.value},\n" in text
         assert ending.label
 

@@ -1,0 +1,211 @@
+"""Time spent off the CPU, of real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpcd.measurement.reader import open_measurement
+from tests.support.recorded import HPCD, Names, hpcd, record
+
+pytestmark = pytest.mark.root
+
+# Waits are measured where a thread leaves its CPU; the program reads a clock around that.
+NEAR = 0.02
+
+
+class Recorder:
+    """``hpcd attach`` in the background, sampling when the constructor returns."""
+
+    def __init__(self, output: Path, *options: object) -> None:
+        command = [*HPCD, "attach", "--json", "-o", str(output), *map(str, options)]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stderr
+        first = self._process.stderr.readline()
+        assert first == "hpcd: attached\n", first + self._process.stderr.read()
+
+    def stop(self) -> dict[str, Any]:
+        """End the recording; its summary."""
+        self._process.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def wait(self) -> dict[str, Any]:
+        """Its summary, when it has ended."""
+        out, error = self._process.communicate(timeout=120)
+        assert self._process.returncode == 0, error
+        summary: dict[str, Any] = json.loads(out)
+        return summary
+
+
+def seconds_by_function(path: Path, executable: Path) -> dict[str, Counter[str]]:
+    """Seconds of each metric below each function of ``executable``."""
+    result: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    with open_measurement(path) as measurement:
+        names = Names(measurement, executable)
+        for part in measurement.record_chunks():
+            for node, event, value in zip(
+                part.node.tolist(), part.event.tolist(), part.value.tolist(), strict=True
+            ):
+                known = measurement.events[event]
+                for name in set(names.path(node)):
+                    result[name][known.metric] += value * known.scale
+                    result[name][known.name] += value * known.scale
+    return result
+
+
+def started(executable: Path, *arguments: object) -> subprocess.Popen[str]:
+    """A program that has said it is ready and waits for its input to end."""
+    process = subprocess.Popen(
+        [str(executable), *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_sleep_is_found_where_it_happens(tmp_path: Path, build: Callable[..., Path]) -> None:
+    executable = build("naps.c")
+    process = started(executable, 20, 50)
+    recorder = Recorder(tmp_path / "m", "-p", process.pid)
+    out, _ = process.communicate()
+    summary = recorder.wait()
+    slept, lived = map(float, out.split())
+    seconds = seconds_by_function(tmp_path / "m", executable)
+    nap = seconds["nap"]
+    assert nap["blocked_time"] + nap["runnable_time"] == pytest.approx(slept, rel=NEAR)
+    assert nap["blocked"] > 0.9 * slept
+    main = seconds["main"]
+    known = main["cpu_time"] + main["blocked_time"] + main["runnable_time"]
+    assert known == pytest.approx(lived, rel=NEAR, abs=0.05)
+    time = summary["time"]
+    assert time["cpu"] + time["blocked"] + time["runnable"] == pytest.approx(time["lifetime"])
+
+
+def test_a_wait_that_began_before_attaching_is_told_by_the_kernel(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    process = started(build("naps.c"), 1, 1)
+    try:
+        recorder = Recorder(tmp_path / "m", "-p", process.pid, "-d", 2)
+        summary = recorder.wait()
+    finally:
+        process.kill()
+        process.wait()
+    assert summary["time"]["blocked"] == pytest.approx(summary["duration_s"], rel=0.05)
+    with open_measurement(tmp_path / "m") as measurement:
+        symbols = {name for rows in measurement.symbols.values() for *_, name in rows}
+        assert "schedule" in symbols or any("pipe" in name for name in symbols)
+        assert {"blocked"} == {
+            measurement.events[event].name
+            for part in measurement.record_chunks()
+            for event in part.event.tolist()
+        }
+
+
+def test_two_on_one_cpu_wait_for_it_half_the_time(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    spinners = [subprocess.Popen([str(build("deep.c")), "60"]) for _ in range(2)]
+    try:
+        for each in spinners:
+            os.sched_setaffinity(each.pid, {cpu})
+        pids = [option for each in spinners for option in ("-p", each.pid)]
+        time = Recorder(tmp_path / "m", *pids, "-d", 3).wait()["time"]
+    finally:
+        for each in spinners:
+            each.kill()
+            each.wait()
+    # Whatever else runs there only makes them wait longer.
+    assert time["runnable"] >= 0.45 * time["lifetime"]
+    assert time["blocked"] <= 0.02 * time["lifetime"]
+    assert sum(time[part] for part in ("cpu", "blocked", "runnable")) == pytest.approx(
+        time["lifetime"]
+    )
+
+
+def test_without_blocked_time_nothing_of_it_is_recorded(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    summary = record(tmp_path / "m", [build("deep.c"), 1], "--no-blocked")
+    assert summary["switches"] == {"taken": 0, "recorded": 0}
+    assert summary["time"] == {}
+    with open_measurement(tmp_path / "m") as measurement:
+        assert [event.name for event in measurement.events.values()] == ["cpu-clock"]
+
+
+def test_threads_that_start_before_they_are_sampled_are_lines(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Every thread is accounted for, however short it lived."""
+    summary = record(tmp_path / "m", ["/bin/sh", "-c", "for i in 1 2 3 4 5; do /bin/true; done"])
+    with open_measurement(tmp_path / "m") as measurement:
+        assert len(measurement.threads) == summary["threads"] == 6
+        assert all(thread.end_ns for thread in measurement.threads.values())
+
+
+# --- which processes ---
+
+
+def test_processes_by_name_that_start_later(tmp_path: Path, build: Callable[..., Path]) -> None:
+    executable = build("naps.c")
+    recorder = Recorder(tmp_path / "m", "--comm", executable.name[:15])
+    for _ in range(2):
+        process = started(executable, 2, 20)
+        process.communicate()
+    subprocess.run(["/bin/true"], check=True)
+    recorder.stop()
+    with open_measurement(tmp_path / "m") as measurement:
+        exes = [process.exe for process in measurement.processes.values()]
+    assert exes == [str(executable)] * 2
+
+
+def test_processes_of_a_user_and_a_name(tmp_path: Path) -> None:
+    def as_nobody() -> None:
+        os.setgid(65534)
+        os.setuid(65534)
+
+    mine = subprocess.Popen(["/bin/sleep", "60"])
+    theirs = subprocess.Popen(["/bin/sleep", "60"], preexec_fn=as_nobody)
+    try:
+        Recorder(tmp_path / "m", "--user", "nobody", "--comm", "sleep", "-d", 1).wait()
+    finally:
+        for each in (mine, theirs):
+            each.kill()
+            each.wait()
+    with open_measurement(tmp_path / "m") as measurement:
+        pids = {process.pid for process in measurement.processes.values()}
+    assert theirs.pid in pids and mine.pid not in pids
+
+
+def test_everything_on_the_node(tmp_path: Path, build: Callable[..., Path]) -> None:
+    executable = build("deep.c")
+    recorder = Recorder(tmp_path / "m", "--all")
+    subprocess.run([str(executable), "1"], check=True)
+    summary = recorder.stop()
+    with open_measurement(tmp_path / "m") as measurement:
+        exes = {process.exe for process in measurement.processes.values()}
+        pids = {process.pid for process in measurement.processes.values()}
+    assert str(executable) in exes
+    assert 0 not in pids
+    assert summary["samples"]["taken"] > 500
+
+
+def test_nothing_selected_is_a_usage_error(tmp_path: Path) -> None:
+    for options in ([], ["--all", "--pid", os.getpid()], ["--user", "no such user"]):
+        done = hpcd("attach", "-o", tmp_path / "m", *options, check=False)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
