@@ -73,11 +73,13 @@ struct thread {
 	u32 number;
 	u32 pad;
 	u64 woken;  /* when it became runnable, while it waits for a CPU; 0: it does not */
-	u64 credit; /* of its first event: periods that came before the next sample was due */
+	u64 since;  /* when it last came to a CPU; 0: not seen */
+	u64 ran;    /* CPU ns before that */
+	u64 credit; /* CPU ns that samples have stood for, or that the next one will */
 };
 
 struct settings {
-	u64 period;      /* of the first event: samples come no more often */
+	u64 period;      /* of the first event, a clock: samples come no more often; 0: as they come */
 	u32 walk_one_in; /* threads that leave the CPU, one in so many with its path; 0 and 1: all */
 	u32 pad;
 };
@@ -125,7 +127,11 @@ static __always_inline struct thread *know_task(u64 task, u32 tid, u32 born, str
 	fill_thread_event(&event, EVENT_THREAD, task);
 	event.thread = fresh.number;
 	event.other = born;
-	if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP)) {
+	/* Recording everything, a process may be new to user space: its code cannot be followed yet. */
+	u64 urgency = NO_WAKEUP;
+	if (EVERYTHING && !born && !map_lookup(MAP(PROCESSES), &event.tgid))
+		urgency = FORCE_WAKEUP;
+	if (ring_output(MAP(EVENTS), &event, sizeof event, urgency)) {
 		map_delete(MAP(THREADS), &tid);
 		count->dropped[DROP_EVENT_RING]++;
 		return 0;
@@ -330,6 +336,27 @@ static __always_inline u32 task_flags(u64 task)
 	return flags;
 }
 
+/* Whether the thread was sampled less than a period of its CPU time ago. Events opened before the
+ * rate was lowered, and those their threads' children inherited, keep their rate. */
+static __always_inline int too_early(struct thread *thread, u64 value, u64 period)
+{
+	if (WAITING) {
+		u64 now = bpf_ktime_get_ns();
+		if (!thread->since)
+			thread->since = now;
+		u64 elapsed = thread->ran + now - thread->since - thread->credit;
+		/* A timer that comes late is followed by one in time: count on a grid. */
+		u64 periods = (elapsed + (period >> 2)) / period;
+		thread->credit += periods * period;
+		return periods == 0;
+	}
+	/* What comes too early counts for the next. */
+	thread->credit += value;
+	if (thread->credit < period)
+		return 1;
+	return 0;
+}
+
 static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number)
 {
 	u32 context = CONTEXT_SAMPLE, zero = 0;
@@ -348,16 +375,9 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 		if (process && process->excluded)
 			return 0;
 	}
-	if (thread && number == 0) {
-		/* Events opened before the rate was lowered, and those their threads' children
-		 * inherited, keep their rate: what comes too early waits for the next. */
-		value += thread->credit;
-		if (value < settings->period) {
-			thread->credit = value;
-			count->thinned++;
-			return 0;
-		}
-		thread->credit = 0;
+	if (thread && number == 0 && settings->period && too_early(thread, value, settings->period)) {
+		count->thinned++;
+		return 0;
 	}
 	count->taken++;
 	if (!thread && flags & PF_EXITING) {
@@ -372,6 +392,10 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 	int in_user_mode = IN_USER_MODE(&ctx->regs);
 	if (!in_user_mode)
 		count->kernel_mode++;
+	if (!WAITING && number == 0 && thread->credit) {
+		value = thread->credit;
+		thread->credit = 0;
+	}
 	w->context = CONTEXT_SAMPLE;
 	w->event = number;
 	w->value = value;
@@ -434,6 +458,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 		in.event = SWITCHED_IN;
 		in.pad = 0;
 		thread->woken = 0;
+		thread->since = in.time;
 		send(&in, count);
 		count->switches++;
 	}
@@ -462,6 +487,9 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	w->value = 0;
 	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);
 	thread->woken = 0;
+	if (thread->since)
+		thread->ran += bpf_ktime_get_ns() - thread->since;
+	thread->since = 0;
 	count->switches++;
 	if (settings->walk_one_in > 1 && bpf_get_prandom_u32() % settings->walk_one_in) {
 		w->time = bpf_ktime_get_ns();

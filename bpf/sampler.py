@@ -73,6 +73,7 @@ class Sampler:
         caches = 2 * maps.possible_cpus()
         self._perf_events = tuple(events)
         self.caches = caches
+        self._waiting = waiting
         self.memory = KernelMemory()
         self.samples = Ring("samples", sample_ring)
         self.events = Ring("events", event_ring)
@@ -80,7 +81,7 @@ class Sampler:
         self._processes = maps.Map(
             "processes", maps.HASH, 4, 16, MAX_PROCESSES, flags=maps.NO_PREALLOC
         )
-        self._threads = maps.Map("threads", maps.HASH, 4, 24, MAX_THREADS, flags=maps.NO_PREALLOC)
+        self._threads = maps.Map("threads", maps.HASH, 4, 40, MAX_THREADS, flags=maps.NO_PREALLOC)
         self._born = maps.Map("born", maps.HASH, 4, 4, MAX_THREADS, flags=maps.NO_PREALLOC)
         self._counters = maps.Map("counters", maps.PERCPU_ARRAY, 4, COUNTERS.itemsize, 1)
         self._next_thread = maps.Map("next_thread", maps.PERCPU_ARRAY, 4, 4, 1)
@@ -106,6 +107,7 @@ class Sampler:
             "FD_SWITCH_PROGRAMS": self._switch_jumps.fd,
             "FOLLOW_CHILDREN": int(follow_children),
             "EVERYTHING": int(everything),
+            "WAITING": int(waiting),
             "SELECTING": int(selecting),
             **task_offsets(),
         }
@@ -187,7 +189,9 @@ class Sampler:
         """Number a thread that already runs; None when the programs have numbered it."""
         self._user_threads += 1
         number = self._user_threads << 10 | _USER_NUMBERS
-        fresh = self._threads.add(struct.pack("<I", tid), struct.pack("<IIQQ", number, 0, 0, 0))
+        fresh = self._threads.add(
+            struct.pack("<I", tid), struct.pack("<IIQQQQ", number, 0, 0, 0, 0, 0)
+        )
         return number if fresh else None
 
     def forget_thread(self, tid: int) -> None:
@@ -211,12 +215,16 @@ class Sampler:
         self._rules.update_range(first, rules)
 
     def set_pace(self, frequency: int, walk_one_in: int) -> None:
-        """Sample the first event ``frequency`` times a second, and take the path of one in
-        ``walk_one_in`` threads that leave their CPU."""
+        """Sample the first event, which must be a clock, ``frequency`` times a second, and take the
+        path of one in ``walk_one_in`` threads that leave their CPU."""
         period = 1_000_000_000 // frequency
-        self._settings.update(struct.pack("<I", 0), struct.pack("<QII", period, walk_one_in, 0))
+        # At the rate they were opened with, events need no thinning.
+        thinned = period if frequency < self._perf_events[0].frequency else 0
+        self._settings.update(struct.pack("<I", 0), struct.pack("<QII", thinned, walk_one_in, 0))
+        if not self._waiting:
+            return  # a sample says what its event was opened with, whatever became of that
         for fds in (*self._attached.values(), *self._cpus.values()):
-            syscalls.perf_set_rate(fds[0], frequency)
+            syscalls.perf_set_period(fds[0], period)
 
     # --- results ---
 
@@ -227,6 +235,11 @@ class Sampler:
     def take_events(self) -> Iterator[bytes]:
         """All events waiting: stacks, threads, and what became of them."""
         return self.events.take_any()
+
+    @property
+    def filling(self) -> bool:
+        """Whether a ring is an eighth full: time to empty it."""
+        return any(8 * ring.pending > ring.size for ring in (self.samples, self.events))
 
     @property
     def news(self) -> int:

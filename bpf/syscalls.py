@@ -135,9 +135,13 @@ def perf_enable(fd: int) -> None:
     fcntl.ioctl(fd, _IOC_ENABLE, 0)
 
 
-def perf_set_rate(fd: int, frequency: int) -> None:
-    """Let the perf event ``fd`` fire ``frequency`` times a second; inherited ones keep theirs."""
-    fcntl.ioctl(fd, _IOC_PERIOD, struct.pack("<Q", frequency))
+def perf_set_period(fd: int, period: int) -> None:
+    """Let the perf event ``fd`` fire every ``period`` of what it counts; inherited ones keep theirs.
+
+    The kernel has turned the frequency of clock events into a period in ns when they were opened
+    (perf_swevent_init_hrtimer in kernel/events/core.c), so that is what theirs is given in.
+    """
+    fcntl.ioctl(fd, _IOC_PERIOD, struct.pack("<Q", period))
 
 
 def perf_attach(fd: int, program: int) -> None:

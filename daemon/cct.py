@@ -8,6 +8,8 @@ avoid locks between them; here one collector sees all threads.)
 
 from __future__ import annotations
 
+import secrets
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,17 +18,28 @@ from hpcd.model.ending import Ending
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
 
 _INITIAL = 4096
-_MIX_PARENT = np.uint64(0x9E3779B97F4A7C15)
-_MIX_FRAME = np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+def _mix(value: U64) -> U64:
+    """Each bit of ``value`` spread over all (the finaliser of MurmurHash3)."""
+    mixed = value ^ value >> np.uint64(33)
+    mixed *= np.uint64(0xFF51AFD7ED558CCD)
+    mixed ^= mixed >> np.uint64(33)
+    mixed *= np.uint64(0xC4CEB9FE1A85EC53)
+    mixed ^= mixed >> np.uint64(33)
+    return mixed
 
 
 class CCTBuilder:
     """A growing CCT: columns of parents and frames, and an open-addressing index over them.
 
-    About 40 bytes a node. Inserting is bulk work: a dozen numpy calls per level of the deepest new
-    path, whatever the number of paths.
+    A node is known by a 64-bit sum over the frames of its path, each mixed with its depth and a
+    number drawn anew for every recording (so that no program can make two paths collide on
+    purpose). The sums of all prefixes of all new paths are one running sum: an insertion is two
+    dozen numpy calls however deep the paths are, and a sort of their frames. About 50 bytes a node.
     """
 
     def __init__(self) -> None:
@@ -36,9 +49,11 @@ class CCTBuilder:
         self.ended_in: U32 = np.zeros(_INITIAL, dtype=np.uint32)
         self.samples: U64 = np.zeros(_INITIAL, dtype=np.uint64)
         self.count = 1
+        self._key: U64 = np.zeros(_INITIAL, dtype=np.uint64)
         self._index: U32 = np.zeros(4 * _INITIAL, dtype=np.uint32)
+        self._secret = np.uint64(secrets.randbits(64))
 
-    def insert(self, path_frames: U64, lengths: npt.NDArray[np.int64]) -> U32:
+    def insert(self, path_frames: U64, lengths: I64) -> U32:
         """Add paths and return each one's last node.
 
         ``path_frames`` holds the paths one after another, outermost frame first; ``lengths`` says
@@ -47,79 +62,102 @@ class CCTBuilder:
         leaf = np.zeros(len(lengths), dtype=np.uint32)
         ends = np.cumsum(lengths)
         starts = ends - lengths
-        active = np.flatnonzero(lengths > 0)
-        level = 0
-        while len(active):
-            frame = path_frames[starts[active] + level]
-            leaf[active] = self._intern(leaf[active], frame)
-            level += 1
-            active = active[lengths[active] > level]
+        full = np.flatnonzero(lengths)
+        if not len(full):
+            return leaf
+        depth = np.arange(len(path_frames)) - np.repeat(starts, lengths)
+        term = _mix(path_frames + _mix(depth.astype(np.uint64) + self._secret))
+        total = np.cumsum(term, dtype=np.uint64)
+        before = total[starts[full]] - term[starts[full]]
+        key = total - np.repeat(before, lengths[full])
+
+        leaf[full] = self._find(key[ends[full] - 1])
+        fresh = full[leaf[full] == 0]
+        if len(fresh):
+            inside = np.repeat(leaf == 0, lengths)
+            at = np.flatnonzero(inside)
+            leaf[fresh] = self._add_all(key[at], depth[at], path_frames[at])[
+                np.cumsum(lengths[fresh]) - 1
+            ]
         return leaf
+
+    def _add_all(self, key: U64, depth: I64, frame: U64) -> U32:
+        """Nodes of all prefixes of paths that lie one after another, made where there are none."""
+        unique, first, place = np.unique(key, return_index=True, return_inverse=True)
+        node = self._find(unique)
+        missing = np.flatnonzero(node == 0)
+        missing = missing[np.argsort(depth[first[missing]], kind="stable")]  # parents first
+        node[missing] = np.arange(self.count, self.count + len(missing), dtype=np.uint32)
+        where = first[missing]
+        outer = node[place[np.maximum(where - 1, 0)]]
+        parent = np.where(depth[where] > 0, outer, np.uint32(0))
+        self._append(unique[missing], parent, frame[where], depth[where])
+        result: U32 = node[place]
+        return result
 
     def count_samples(self, nodes: U32) -> None:
         """Count one sample for each entry of ``nodes``."""
         unique, times = np.unique(nodes, return_counts=True)
         self.samples[unique] += times.astype(np.uint64)
 
-    def _intern(self, parent: U32, frame: U64) -> U32:
-        order = np.lexsort((frame, parent))
-        sorted_parent, sorted_frame = parent[order], frame[order]
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = (sorted_parent[1:] != sorted_parent[:-1]) | (
-            sorted_frame[1:] != sorted_frame[:-1]
-        )
-        nodes = self._find_or_add(sorted_parent[first], sorted_frame[first])
-        result = np.empty(len(order), dtype=np.uint32)
-        result[order] = nodes[np.cumsum(first) - 1]
-        return result
-
-    def _find_or_add(self, parent: U32, frame: U64) -> U32:
-        """Nodes of distinct (parent, frame) pairs. Linear probing, all pairs a step at a time."""
-        self._reserve(len(parent))
-        mask = len(self._index) - 1
-        slot = self._hash(parent, frame) & np.int64(mask)
-        result = np.zeros(len(parent), dtype=np.uint32)
-        pending = np.arange(len(parent))
+    def _find(self, key: U64) -> U32:
+        """The node of each key, 0 where there is none: linear probing, all keys at a time."""
+        mask = np.uint64(len(self._index) - 1)
+        slot = key & mask
+        node = self._index[slot]
+        pending = np.flatnonzero((node != 0) & (self._key[node] != key))
         while len(pending):
-            node = self._index[slot[pending]]
-            hit = (
-                (node != 0)
-                & (self.parent[node] == parent[pending])
-                & (self.frame[node] == frame[pending])
-            )
-            result[pending[hit]] = node[hit]
-            empty = pending[node == 0]
-            # Of several pairs that want one empty slot the first gets it; the others probe on.
-            taken, winner = np.unique(slot[empty], return_index=True)
-            added = empty[winner]
-            ids = np.arange(self.count, self.count + len(added), dtype=np.uint32)
-            self._index[taken] = ids
-            self._add(ids, parent[added], frame[added])
-            result[added] = ids
-            pending = pending[result[pending] == 0]
-            slot[pending] = (slot[pending] + 1) & mask
-        return result
+            slot[pending] = slot[pending] + np.uint64(1) & mask
+            found = self._index[slot[pending]]
+            node[pending] = found
+            pending = pending[(found != 0) & (self._key[found] != key[pending])]
+        return node
 
-    def _add(self, ids: U32, parent: U32, frame: U64) -> None:
+    def _append(self, key: U64, parent: U32, frame: U64, depth: I64) -> None:
+        """Add nodes whose parents exist or stand before them, in order of ``depth``."""
+        self._reserve(len(key))
+        ids = np.arange(self.count, self.count + len(key), dtype=np.uint32)
+        self._key[ids] = key
         self.parent[ids] = parent
         self.frame[ids] = frame
+        # Only the frame below the root may be a marker; all that hang below it inherit.
         marker = frames.is_marker(frame)
-        self.ending[ids] = np.where(marker, frame & np.uint64(0xFF), self.ending[parent])
-        below_marker = frames.is_marker(self.frame[parent])
-        self.ended_in[ids] = np.where(below_marker, frames.module_of(frame), self.ended_in[parent])
+        self.ending[ids[marker]] = frame[marker] & np.uint64(0xFF)
+        if marker.any() or self.ending[parent].any():
+            self._inherit(ids, parent, frame, depth)
         self.count += len(ids)
+        self._place(ids)
 
-    @staticmethod
-    def _hash(parent: U32, frame: U64) -> npt.NDArray[np.int64]:
-        mixed = (parent.astype(np.uint64) + np.uint64(1)) * _MIX_PARENT ^ frame * _MIX_FRAME
-        mixed ^= mixed >> np.uint64(32)
-        return (mixed & np.uint64(0x7FFFFFFFFFFFFFFF)).astype(np.int64)
+    def _inherit(self, ids: U32, parent: U32, frame: U64, depth: I64) -> None:
+        """Endings of nodes below markers; what is whole, nearly everything, never comes here."""
+        for level in np.unique(depth[depth > 0]).tolist():
+            each = np.flatnonzero(depth == level)
+            above = parent[each]
+            self.ending[ids[each]] = self.ending[above]
+            own = frames.is_marker(self.frame[above])
+            self.ended_in[ids[each]] = np.where(
+                own, frames.module_of(frame[each]), self.ended_in[above]
+            )
+
+    def _place(self, ids: U32) -> None:
+        """Enter nodes in the index. Of several that want one slot the first gets it."""
+        mask = np.uint64(len(self._index) - 1)
+        slot = self._key[ids] & mask
+        while len(ids):
+            free = np.flatnonzero(self._index[slot] == 0)
+            taken, winner = np.unique(slot[free], return_index=True)
+            placed = free[winner]
+            self._index[taken] = ids[placed]
+            rest = np.ones(len(ids), dtype=bool)
+            rest[placed] = False
+            ids = ids[rest]
+            slot = slot[rest] + np.uint64(1) & mask
 
     def _reserve(self, extra: int) -> None:
         need = self.count + extra
         if need > len(self.parent):
             size = max(need, 2 * len(self.parent))
-            for name in ("parent", "frame", "ending", "ended_in", "samples"):
+            for name in ("parent", "frame", "ending", "ended_in", "samples", "_key"):
                 column = getattr(self, name)
                 grown = np.zeros(size, dtype=column.dtype)
                 grown[: len(column)] = column
@@ -129,21 +167,7 @@ class CCTBuilder:
             while size < 4 * need:
                 size *= 2
             self._index = np.zeros(size, dtype=np.uint32)
-            self._rebuild()
-
-    def _rebuild(self) -> None:
-        mask = len(self._index) - 1
-        ids = np.arange(1, self.count, dtype=np.uint32)
-        slot = self._hash(self.parent[1 : self.count], self.frame[1 : self.count]) & np.int64(mask)
-        while len(ids):
-            free = self._index[slot] == 0
-            taken, winner = np.unique(slot[free], return_index=True)
-            placed = np.flatnonzero(free)[winner]
-            self._index[taken] = ids[placed]
-            rest = np.ones(len(ids), dtype=bool)
-            rest[placed] = False
-            ids = ids[rest]
-            slot = (slot[rest] + 1) & mask
+            self._place(np.arange(1, self.count, dtype=np.uint32))
 
     def endings(self) -> dict[Ending, dict[int, int]]:
         """Samples by how their path ended: {ending: {module it ended in: samples}}."""

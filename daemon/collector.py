@@ -72,6 +72,7 @@ class Collector:
         self._modules = modules
         self._writer = writer
         self._periods = np.array(periods, dtype=np.uint64)
+        self._left = np.zeros_like(self._periods)
         self._timelines = timelines
         self.cct = CCTBuilder()
         self._written_nodes = 1
@@ -384,14 +385,27 @@ class Collector:
             counting = taken & (event != 0)
         else:
             counting = taken
-        # A sample stands for as many periods of its event as have passed.
         value = value.copy()
-        value[counting] = np.maximum(
-            value[counting] // self._periods[event[counting]], np.uint64(1)
-        )
+        value[counting] = self._periods_of(event[counting], value[counting])
         self._write(
             Records(line[taken], samples["time"][taken], node[taken], event[taken], value[taken])
         )
+
+    def _periods_of(self, event: npt.NDArray[np.uint16], value: U64) -> U64:
+        """How many periods of its event each sample stands for.
+
+        What is cut off counts for the next, so that the sum is right whatever the rate.
+        """
+        period = self._periods[event]
+        whole = value == period
+        result = whole.astype(np.uint64)
+        for number in np.unique(event[~whole]).tolist():
+            at = np.flatnonzero(~whole & (event == number))
+            total = np.cumsum(value[at], dtype=np.uint64) + self._left[number]
+            level = total // self._periods[number]
+            result[at] = np.diff(level, prepend=np.uint64(0))
+            self._left[number] = total[-1] % self._periods[number]
+        return result
 
     def _write(self, records: Records) -> None:
         self._write_nodes()

@@ -22,6 +22,7 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.tables import Tables
 from hpcd.daemon import processes
 from hpcd.daemon.attachment import Attachment
+from hpcd.daemon.budget import Budget, Cost, Pace
 from hpcd.daemon.collector import Collector
 from hpcd.daemon.kernel_symbols import KernelSymbols
 from hpcd.daemon.modules import Modules
@@ -38,7 +39,12 @@ from hpcd.model.identity import Event, Node
 DEFAULT_FREQUENCY = 997
 # The kernel's own default limit (kernel.perf_event_max_sample_rate) is 100 kHz.
 MAX_FREQUENCY = 25_000
-DRAIN_SECONDS = 0.1
+# The rings are looked at this often; they are emptied when they fill, every DRAIN_SECONDS, or when
+# something calls for it, though not more often than every BREATHE_SECONDS: what it costs to empty
+# them hardly depends on how much is in them.
+_POLL_SECONDS = 0.1
+_BREATHE_SECONDS = 0.02
+DRAIN_SECONDS = 0.5
 FLUSH_SECONDS = 1.0
 # Waits shorter than a context switch and back are the price of switching, not a cause of their own.
 DEFAULT_THRESHOLD_NS = 50_000
@@ -64,6 +70,9 @@ class Options:
     """Record how long threads are blocked or wait for a CPU, and where."""
     threshold_ns: int = DEFAULT_THRESHOLD_NS
     """Shorter waits are summed by call path."""
+    overhead: float | None = None
+    """Share of the targets' CPU time (and at least of one CPU) that recording may cost; the rate is
+    adapted to it."""
     extra: dict[str, object] = field(default_factory=dict)
 
 
@@ -95,6 +104,9 @@ class Recording:
         self._stop = threading.Event()
         self._attached = False
         self._ended_cpu = 0.0
+        pace = Pace(options.frequency)
+        self._budget = Budget(options.overhead, pace) if options.overhead else None
+        self._rates: list[dict[str, object]] = []
         self._cpu_start = _own_cpu()
         self._start = time.monotonic()
 
@@ -164,6 +176,7 @@ class Recording:
             )
             stack.callback(sampler.close)
             sampler.set_pace(options.frequency, 1)
+            self._note_rate(Pace(options.frequency))
             mmaps = MmapEvents(possible_cpus())
             stack.callback(mmaps.close)
             tables = Tables(sampler.memory)
@@ -223,7 +236,7 @@ class Recording:
         parts = self._parts
         collector, writer = parts.collector, parts.writer
         deadline = None if self._options.duration is None else self._start + self._options.duration
-        flushed = self._start
+        flushed = drained = self._start
         last = (self._start, 0)
         writer.add_clock_pair(*_clock_pair())
         forever = self._options.selector.open_ended
@@ -232,10 +245,16 @@ class Recording:
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 break
-            wait = DRAIN_SECONDS if deadline is None else min(DRAIN_SECONDS, deadline - now)
+            wait = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - now)
             # New code wakes the loop at once, and so do its table (until then, stacks that lead
             # through it end there) and processes that may be targets.
-            select.select(wakers, [], [], wait)
+            called = select.select(wakers, [], [], wait)[0]
+            now = time.monotonic()
+            if not (called or parts.sampler.filling or now - drained >= DRAIN_SECONDS):
+                continue
+            if called and now - drained < _BREATHE_SECONDS:
+                time.sleep(_BREATHE_SECONDS - (now - drained))
+            drained = time.monotonic()
             collector.refresh |= parts.mmaps.take()
             collector.drain()
             self._account(collector, parts.attachment)
@@ -247,10 +266,31 @@ class Recording:
                 writer.add_clock_pair(*_clock_pair())
                 collector.name_jit_frames()
                 collector.settle_waits()
+                self._keep_budget(now)
                 writer.flush(self._summary())
                 if progress:
                     progress(self._progress(last, now))
                 last = (now, collector.recorded)
+
+    def _keep_budget(self, now: float) -> None:
+        if not self._budget:
+            return
+        overhead = self._parts.sampler.overhead()
+        pace = self._budget.step(
+            now,
+            Cost(
+                overhead.seconds - overhead.switches,
+                overhead.switches,
+                _own_cpu(),
+                self._cpu_time(final=False),
+            ),
+        )
+        if pace:
+            self._parts.sampler.set_pace(pace.frequency, pace.walk_one_in)
+            self._note_rate(pace)
+
+    def _note_rate(self, pace: Pace) -> None:
+        self._rates = [*self._rates, {"time_ns": time.monotonic_ns(), **asdict(pace)}]
 
     def _account(self, collector: Collector, attachment: Attachment) -> None:
         """Pass on who came and went in this round."""
@@ -337,6 +377,7 @@ class Recording:
                 },
                 "failures": modules.failures,
             },
+            "rates": self._rates,
             "threads": collector.lines,
             "measurement": str(self._options.output),
             "duration_s": round(time.monotonic() - self._start, 3),

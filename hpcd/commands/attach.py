@@ -113,6 +113,13 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         help="samples a second of each thread's CPU time (default: %(default)s)",
     )
     parser.add_argument(
+        "--overhead",
+        type=share,
+        metavar="SHARE",
+        help="slow down when recording costs more than this share of the targets' CPU time, as in"
+        " 1%% (default: never)",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -138,6 +145,15 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
 
+def share(text: str) -> float:
+    """A share such as ``1%`` or ``0.01``."""
+    number = text.removesuffix("%")
+    value = float(number) / (100 if number != text else 1)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} lies outside 0 to 100 %")
+    return value
+
+
 def default_output() -> Path:
     """A new directory's name in the working directory, unique to the second."""
     return Path(time.strftime("hpcd-measurement-%Y%m%d-%H%M%S"))
@@ -154,6 +170,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         duration=args.duration,
         children=not args.no_children,
         waits=not args.no_blocked,
+        overhead=args.overhead,
         threshold_ns=round(args.blocked_threshold * 1000),
     )
 
@@ -242,6 +259,15 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         lines.append(f"  truncated: {number:,} ({reason}) in {names}")
     for module, why in _section(unwind, "failures").items():
         lines.append(f"  no unwind table for {module}: {why}")
+    rates = summary.get("rates")
+    if isinstance(rates, list) and len(rates) > 1:
+        lowest = min(rate["frequency"] for rate in rates)
+        sparse = max(rate["walk_one_in"] for rate in rates)
+        lines.append(
+            f"to keep the overhead budget: down to {lowest} samples a second"
+            + (f", call paths of one wait in {sparse}" if sparse > 1 else "")
+            + f"; {len(rates) - 1} changes"
+        )
     lines.append(
         f"overhead: {overhead['bpf_s']} s in the kernel, "
         f"{overhead['collector_cpu_s']} s CPU of hpcd itself"

@@ -255,3 +255,20 @@ def test_unwritable_directory_is_one_line(tmp_path: Path) -> None:
     with running("sleep", "60") as process:
         done = hpcd("attach", "-p", process.pid, "-o", "/proc/hpcd", check=False)
     assert done.returncode == 6 and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("blocked", [[], ["--no-blocked"]])
+def test_weights_stay_right_when_the_rate_is_lowered(
+    tmp_path: Path, build: Callable[..., Path], blocked: list[str]
+) -> None:
+    """A budget nothing can keep: the rate falls again and again, CPU time is what it was."""
+    options = ["--overhead", "0.01%", "--duration", 6, *blocked]
+    with running(build("paths.c"), 60) as process:
+        summary = attach(tmp_path / "m", process.pid, *options)
+    rates = [rate["frequency"] for rate in summary["rates"]]
+    assert rates == sorted(rates, reverse=True) and rates[0] == 997 and rates[-1] < 200
+    assert accounted(summary)
+    used = summary["samples"]["expected"] / 997
+    assert summary["samples"]["taken"] < 0.7 * summary["samples"]["expected"]
+    with open_measurement(tmp_path / "m") as measurement:
+        assert sampled(measurement) == pytest.approx(used, rel=0.03)

@@ -1,0 +1,60 @@
+"""Building the calling context tree while paths arrive."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpcd.daemon.cct import CCTBuilder
+from hpcd.model.ending import Ending
+from hpcd.model.frame import marker_frame, module_frame
+
+FRAMES = st.integers(0, 3).map(lambda offset: module_frame(7, offset))
+PATHS = st.lists(st.lists(FRAMES, max_size=8).map(tuple), max_size=12)
+
+
+def insert(cct: CCTBuilder, paths: list[tuple[int, ...]]) -> list[int]:
+    frames = np.array([frame for path in paths for frame in path], np.uint64)
+    nodes = cct.insert(frames, np.array([len(path) for path in paths], np.int64))
+    return nodes.tolist()
+
+
+def path_of(cct: CCTBuilder, node: int) -> tuple[int, ...]:
+    path = []
+    while node:
+        path.append(int(cct.frame[node]))
+        node = int(cct.parent[node])
+    return tuple(reversed(path))
+
+
+@given(st.lists(PATHS, max_size=4))
+def test_a_path_has_one_node_and_a_node_one_path(rounds: list[list[tuple[int, ...]]]) -> None:
+    cct = CCTBuilder()
+    known: dict[tuple[int, ...], int] = {}
+    for paths in rounds:
+        for path, node in zip(paths, insert(cct, paths), strict=True):
+            assert path_of(cct, node) == path
+            assert known.setdefault(path, node) == node
+    prefixes = {path[:depth] for path in known for depth in range(1, len(path) + 1)}
+    assert cct.count == 1 + len(prefixes)
+    assert (cct.parent[1 : cct.count] < np.arange(1, cct.count)).all()
+
+
+def test_the_index_grows() -> None:
+    cct = CCTBuilder()
+    paths = [(module_frame(1, i), module_frame(2, i % 97)) for i in range(50_000)]
+    nodes = insert(cct, paths)
+    assert len(set(nodes)) == len(paths) and cct.count == 100_001
+    assert insert(cct, paths) == nodes
+
+
+def test_endings_are_counted_by_the_module_below_the_marker() -> None:
+    cct = CCTBuilder()
+    fault = marker_frame(Ending.READ_FAULT)
+    whole = (module_frame(1, 1), module_frame(2, 2))
+    broken = (fault, module_frame(5, 1), module_frame(6, 2))
+    nodes = insert(cct, [whole, broken, broken[:2]])
+    cct.count_samples(np.array([*nodes, nodes[1]], np.uint32))
+    endings = cct.endings()
+    assert endings == {Ending.COMPLETE: {0: 1}, Ending.READ_FAULT: {5: 3}}
