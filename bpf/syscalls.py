@@ -136,7 +136,7 @@ def perf_enable(fd: int) -> None:
 
 
 def perf_set_period(fd: int, period: int) -> None:
-    """Let the perf event ``fd`` fire every ``period`` of what it counts; inherited ones keep theirs.
+    """Let perf event ``fd`` fire every ``period`` of what it counts; inherited ones keep theirs.
 
     The kernel has turned the frequency of clock events into a period in ns when they were opened
     (perf_swevent_init_hrtimer in kernel/events/core.c), so that is what theirs is given in.
