@@ -111,7 +111,8 @@ class CCTBuilder:
             found = self._index[slot[pending]]
             node[pending] = found
             pending = pending[(found != 0) & (self._key[found] != key[pending])]
-        return node
+        result: U32 = node
+        return result
 
     def _append(self, key: U64, parent: U32, frame: U64, depth: I64) -> None:
         """Add nodes whose parents exist or stand before them, in order of ``depth``."""

@@ -398,7 +398,7 @@ class Collector:
         """
         period = self._periods[event]
         whole = value == period
-        result = whole.astype(np.uint64)
+        result: U64 = whole.astype(np.uint64)
         for number in np.unique(event[~whole]).tolist():
             at = np.flatnonzero(~whole & (event == number))
             total = np.cumsum(value[at], dtype=np.uint64) + self._left[number]
