@@ -99,9 +99,26 @@ def _check_metrics(db: Database) -> list[str]:
             findings.append(f"metric {name}: lines and totals do not agree")
         if not _alike(by_line, db.metrics.node_sums(number)):
             findings.append(f"metric {name}: lines and contexts do not agree")
-    if int(db.metrics.exclusive("samples").sum()) != len(db.trace):
+    if int(db.metrics.exclusive("samples").sum()) != len(db.trace) - _interval_ends(db):
         findings.append("metric samples does not count the trace's records")
     return findings
+
+
+def _interval_ends(db: Database) -> int:
+    """Entries of the trace that only mark where an interval ends."""
+    connection = db.sql()
+    try:
+        rows = read_rows(connection, db.path / layout.SQLITE, "SELECT id FROM event WHERE interval")
+    finally:
+        connection.close()
+    intervals = np.array([row[0] for row in rows], np.uint16)
+    if not len(intervals):
+        return 0
+    ends = 0
+    for line in range(len(db.lines)):
+        records = db.records(line)
+        ends += int((np.isin(records.event, intervals) & (records.value == 0)).sum())
+    return ends
 
 
 def _alike(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:

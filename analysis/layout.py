@@ -17,7 +17,7 @@ from hpcd.analysis.columns import storage_error
 from hpcd.errors import FormatError, NotFoundError
 
 FORMAT = "hpcd-database"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 SQLITE = "hpcd.sqlite"
 
@@ -69,6 +69,21 @@ def write_manifest(root: Path, facts: dict[str, Any], files: dict[str, FileEntry
         raise storage_error(root / MANIFEST, error) from None
 
 
+def is_database(root: Path) -> bool:
+    """Whether ``root`` is an hpcd database, of whatever version."""
+    try:
+        read_manifest(root)
+    except FormatError as error:
+        return isinstance(error, OtherVersionError)
+    except NotFoundError:
+        return False
+    return True
+
+
+class OtherVersionError(FormatError):
+    """A database another hpcd made."""
+
+
 def read_manifest(root: Path) -> dict[str, Any]:
     """The manifest of the database ``root``.
 
@@ -92,7 +107,7 @@ def read_manifest(root: Path) -> dict[str, Any]:
         raise FormatError(f"{root}: not an hpcd database")
     if content.get("version") != VERSION:
         found = content.get("version")
-        raise FormatError(f"{root}: database version {found}, this hpcd reads {VERSION}")
+        raise OtherVersionError(f"{root}: database version {found}, this hpcd reads {VERSION}")
     return content
 
 

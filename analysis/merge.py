@@ -19,7 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -365,16 +365,12 @@ def _measurement_key(each: Scan) -> tuple[object, ...]:
 
 def _unite_events(scans: Sequence[Scan]) -> tuple[list[Event], list[U16]]:
     """The events of the database (ids from 0) and, per measurement, its ids' new ones."""
-    known = {
-        (e.metric, e.name, e.unit, e.scale, e.frequency): e
-        for each in scans
-        for e in each.events.values()
-    }
+    known = {_event_key(e): e for each in scans for e in each.events.values()}
     events = [
-        Event(number, e.name, e.unit, e.scale, e.metric, e.frequency)
+        replace(e, id=number)
         for number, (_, e) in enumerate(sorted(known.items(), key=lambda item: item[0]))
     ]
-    ids = {(e.metric, e.name, e.unit, e.scale, e.frequency): e.id for e in events}
+    ids = {_event_key(e): e.id for e in events}
     lost = {code for each in scans for code in each.events_used if code not in each.events}
     if lost:
         # Records of an event whose announcement was lost still count as samples.
@@ -384,9 +380,13 @@ def _unite_events(scans: Sequence[Scan]) -> tuple[list[Event], list[U16]]:
         codes = max([*each.events, *each.events_used], default=0)  # at most 16 bits, as scanned
         table = np.full(codes + 1, max(len(events) - 1, 0), np.uint16)
         for e in each.events.values():
-            table[e.id] = ids[e.metric, e.name, e.unit, e.scale, e.frequency]
+            table[e.id] = ids[_event_key(e)]
         maps.append(table)
     return events, maps
+
+
+def _event_key(event: Event) -> tuple[object, ...]:
+    return (event.metric, event.name, event.unit, event.scale, event.frequency, event.interval)
 
 
 def _line_columns(
@@ -437,11 +437,9 @@ def _check_output(out: Path, *, force: bool) -> None:
         return
     if not force:
         raise StorageError(f"{out} exists already; choose another name or give --force")
-    try:
-        layout.read_manifest(out)
-    except HpcdError:
+    if not layout.is_database(out):
         # --force replaces results, never somebody's files.
-        raise StorageError(f"{out} is not an hpcd database; it is not replaced") from None
+        raise StorageError(f"{out} is not an hpcd database; it is not replaced")
 
 
 def _put_in_place(made: Path, out: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.columns import ColumnWriter, storage_error
+from hpcd.analysis.intervals import Intervals
 from hpcd.analysis.modules import translate
 from hpcd.analysis.scan import load_tree
 from hpcd.analysis.sparse import CellSum
@@ -67,7 +68,7 @@ def relabel(task: RelabelTask) -> int:
     """Do ``task``; returns the records written. Raises :class:`StorageError`."""
     node_map = locate(load_tree(task.canonical), translate(load_tree(task.tree), task.module_map))
     with ExitStack() as stack, open_measurement(task.path) as measurement:
-        output = _Output(task, stack)
+        output = _Output(task, stack, Intervals(measurement.events.values()))
         for batch in _batches(islice(measurement.record_chunks(), task.chunks)):
             output.put(_join(batch), node_map)
         if output.written != int(task.counts.sum()):
@@ -96,8 +97,9 @@ def _changed(path: Path) -> FormatError:
 class _Output:
     """The database's columns, and how far each line of one measurement is written."""
 
-    def __init__(self, task: RelabelTask, stack: ExitStack) -> None:
+    def __init__(self, task: RelabelTask, stack: ExitStack, intervals: Intervals) -> None:
         self._task = task
+        self._intervals = intervals
         self._next = task.rows.copy()
         self._end = task.rows + task.counts
         self._last_ns = np.full(len(task.lines), np.iinfo(np.int64).min)
@@ -118,6 +120,8 @@ class _Output:
     def put(self, part: RecordChunk, node_map: U32) -> None:
         """Write records sorted by line, then time."""
         task = self._task
+        self._count(part, node_map)
+        part = self._intervals.expand(part)
         at = np.searchsorted(task.lines, part.line)
         time = part.time_ns.view(np.int64) + task.offset_ns
         node = node_map[part.node]
@@ -137,10 +141,14 @@ class _Output:
             for row, begin, end in zip(rows, bounds[:-1], bounds[1:], strict=True):
                 column.write(row, values[begin:end])
         self._next[at] += np.diff(part.start)
-        self.sums.add(
-            task.line_ids[at], part.start, node, columns.get("event"), columns.get("value")
-        )
         self.written += len(part)
+
+    def _count(self, part: RecordChunk, node_map: U32) -> None:
+        task = self._task
+        at = np.searchsorted(task.lines, part.line)
+        event = task.event_map[part.event] if task.has_event else None
+        value = part.value if task.has_value else None
+        self.sums.add(task.line_ids[at], part.start, node_map[part.node], event, value)
 
     def _check_order(self, at: npt.NDArray[np.intp], start: I64, time: I64) -> None:
         """Remember lines whose records do not come in time order."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.columns import storage_error
+from hpcd.analysis.intervals import Intervals
 from hpcd.analysis.union import DEPTH_LIMIT
 from hpcd.errors import FormatError
 from hpcd.measurement.reader import Measurement, open_measurement
@@ -166,7 +167,8 @@ class _Extent:
         self.events: set[int] = set()
         self.value_min = self.value_max = 1
         rows: list[tuple[U32, I64, I64, I64]] = []
-        for part in measurement.record_chunks():
+        intervals = Intervals(measurement.events.values())
+        for part in map(intervals.expand, measurement.record_chunks()):
             self.chunks += 1
             if not len(part):
                 continue

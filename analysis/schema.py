@@ -25,7 +25,8 @@ CREATE TABLE measurement (
     start_ns INTEGER, end_ns INTEGER, clock_offset_ns INTEGER, records INTEGER,
     cct_nodes INTEGER, closed INTEGER, damage TEXT, options TEXT, summary TEXT);
 CREATE TABLE event (
-    id INTEGER PRIMARY KEY, name TEXT, unit TEXT, scale REAL, metric TEXT, frequency INTEGER);
+    id INTEGER PRIMARY KEY, name TEXT, unit TEXT, scale REAL, metric TEXT, frequency INTEGER,
+    interval INTEGER);
 CREATE TABLE process (
     id INTEGER PRIMARY KEY, measurement INTEGER REFERENCES measurement,
     node INTEGER REFERENCES node, pid INTEGER, parent_pid INTEGER, name TEXT, exe TEXT,

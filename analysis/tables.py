@@ -74,7 +74,8 @@ class Contents:
             ),
             "node": ((n, *map(text, host[:4]), host[4]) for n, host in enumerate(hosts)),
             "measurement": self._measurements(hosts),
-            "event": ((e.id, text(e.name), text(e.unit), e.scale, text(e.metric), e.frequency)
+            "event": ((e.id, text(e.name), text(e.unit), e.scale, text(e.metric), e.frequency,
+                       e.interval)
                       for e in self.events),
             "process": self._processes(hosts),
             "thread": self._threads(),

@@ -293,6 +293,8 @@ def _row(kind: type[_Row], values: dict[str, Any]) -> _Row:
         expected = str(field.type)
         if expected == "int" and type(value) is not int:
             raise TypeError(f"{field.name} is not a number")
+        if expected == "bool" and not isinstance(value, bool):
+            raise TypeError(f"{field.name} is neither true nor false")
         if expected == "str" and not isinstance(value, str):
             raise TypeError(f"{field.name} is not text")
         if expected.startswith("int |") and value is not None and type(value) is not int:

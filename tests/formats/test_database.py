@@ -268,7 +268,7 @@ def test_any_missing_or_short_file_is_found(
         ("[]", "not an hpcd database"),
         ('{"format": "other"}', "not an hpcd database"),
         ('{"format": "hpcd-database", "version": 99}', "version 99"),
-        ('{"format": "hpcd-database", "version": 1}', "damaged"),
+        ('{"format": "hpcd-database", "version": 2}', "damaged"),
         ("[" * 100_000, "damaged"),
     ],
 )

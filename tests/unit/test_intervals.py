@@ -1,0 +1,89 @@
+"""Records that last: from a measurement to a database's trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import hpcd.analysis
+from hpcd.analysis.check import check_database
+from hpcd.analysis.intervals import Intervals
+from hpcd.analysis.merge import merge
+from hpcd.measurement.codec import RecordChunk
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.frame import module_frame
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+
+CPU = Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000)
+BLOCKED = Event(1, "blocked", "s", 1e-6, "blocked_time", interval=True)
+
+
+def chunk(rows: list[tuple[int, int, int, int, int]]) -> RecordChunk:
+    """From (line, time in µs, node, event, value), sorted."""
+    line, time, node, event, value = (np.array(column) for column in zip(*rows, strict=True))
+    lines, counts = np.unique(line, return_counts=True)
+    return RecordChunk(
+        lines.astype(np.uint32),
+        np.concatenate(([0], np.cumsum(counts))),
+        time.astype(np.uint64) * np.uint64(1000),
+        node.astype(np.uint32),
+        event.astype(np.uint16),
+        value.astype(np.uint64),
+    )
+
+
+def test_an_interval_becomes_its_beginning_and_its_end() -> None:
+    part = chunk([(0, 10, 5, 0, 1), (0, 20, 6, 1, 70), (0, 95, 5, 0, 1), (3, 1, 6, 1, 4)])
+    made = Intervals([CPU, BLOCKED]).expand(part)
+    assert made.start.tolist() == [0, 4, 6]
+    assert (made.time_ns // 1000).tolist() == [10, 20, 90, 95, 1, 5]
+    assert made.node.tolist() == [5, 6, 6, 5, 6, 6]
+    assert made.value.tolist() == [1, 70, 0, 1, 4, 0]
+
+
+def test_an_end_never_passes_the_next_record() -> None:
+    part = chunk([(0, 10, 5, 1, 100), (0, 50, 6, 0, 1)])
+    assert (Intervals([BLOCKED]).expand(part).time_ns // 1000).tolist() == [10, 50, 50]
+
+
+def test_a_length_beyond_reason_does_not_overflow() -> None:
+    part = chunk([(0, 10, 5, 1, (1 << 63) - 1)])
+    made = Intervals([BLOCKED]).expand(part)
+    assert int(made.time_ns[1]) == 10_000 + (1 << 60)
+
+
+def test_without_intervals_nothing_changes() -> None:
+    part = chunk([(0, 10, 5, 0, 100)])
+    assert Intervals([CPU]).expand(part) is part
+
+
+def test_a_wait_is_drawn_for_as_long_as_it_lasts_and_counted_once(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Node("h", "b", "6", "x86_64", 1), options={})
+    for event in (CPU, BLOCKED):
+        writer.add_event(event)
+    writer.add_process(Process(1, 10, 1, "p", "/p", (), 0, 0))
+    writer.add_module(Module(1, ModuleKind.ELF, "/p", "ab"))
+    writer.add_thread(Thread(0, 1, 10, "p", 0, 1_100_000_000))
+    first = writer.add_nodes(
+        np.zeros(2, np.uint32), np.array([module_frame(1, 16), module_frame(1, 32)], np.uint64)
+    )
+    writer.add_records(
+        np.zeros(3, np.uint32),
+        np.array([10, 20, 1_030], np.uint64) * np.uint64(1_000_000),
+        np.array([first, first + 1, first], np.uint32),
+        np.array([0, 1, 0], np.uint16),
+        np.array([10, 1_000_000, 10], np.uint64),
+    )
+    writer.add_clock_pair(0, 0)
+    writer.close({})
+    merge([tmp_path / "m"], tmp_path / "db")
+    assert check_database(tmp_path / "db") == []
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        grid = db.sample_grid(None, 0, 1_040_000_000, 1, 104)[0]
+        waiting = int(grid[50])
+        # Pixels are 10 ms wide; where two records are as close, the earlier one is drawn.
+        assert np.flatnonzero(grid == waiting).tolist() == list(range(2, 103))
+        assert db.metrics.exclusive("samples").sum() == 3
+        assert db.metrics.exclusive("blocked_time")[waiting] == 1.0
+        assert np.isclose(db.metrics.exclusive("cpu_time").sum(), 0.02)
