@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.measurement.codec import RecordChunk
 from hpcd.model.identity import Event

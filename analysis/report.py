@@ -39,6 +39,7 @@ class Facts:
     dropped: Counter[str] = field(default_factory=Counter)
     complete: int = 0
     truncated: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
     damage: int = 0
     unclosed: int = 0
 
@@ -58,6 +59,7 @@ class Facts:
                 "recorded": self.recorded,
                 "dropped": dict(self.dropped),
             },
+            "seconds": self.seconds,
             "unwind": {"complete": self.complete, "truncated": dict(self.truncated)},
             "damage": self.damage,
             "unclosed": self.unclosed,
@@ -77,9 +79,21 @@ class Facts:
             samples = f"samples: {self.taken:,} taken"
             if self.expected:
                 samples += f" ({self.expected:,} expected)"
-            samples += f", {self.recorded:,} recorded, {sum(self.dropped.values()):,} dropped"
-            samples += _causes(self.dropped)
+            samples += f", {sum(self.dropped.values()):,} dropped" + _causes(self.dropped)
+            samples += f"; {self.recorded:,} records"
         lines.append(samples)
+        if "blocked_time" in self.seconds:
+            lines.append(
+                "threads: "
+                + ", ".join(
+                    f"{self.seconds.get(metric, 0.0):,.1f} s {words}"
+                    for metric, words in (
+                        ("cpu_time", "on CPUs"),
+                        ("blocked_time", "blocked"),
+                        ("runnable_time", "waiting for a CPU"),
+                    )
+                )
+            )
         paths = self.complete + sum(self.truncated.values())
         if paths:
             lines.append(
@@ -106,6 +120,11 @@ def gather_facts(db: Database) -> Facts:
         expected=0,
         taken=0,
         recorded=int(db.metrics.exclusive(SAMPLES).sum()),
+        seconds={
+            name: float(db.metrics.exclusive(name).sum())
+            for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
+            if unit == "s"
+        },
     )
     for row in db.measurements:
         samples = row.summary.get("samples")

@@ -99,7 +99,8 @@ class Report(Command):
 
 def default_metric(db: Database) -> int:
     """The first measured quantity; samples where there is none."""
-    return min(1, len(db.metrics.names) - 1)
+    names = db.metrics.names
+    return names.index("cpu_time") if "cpu_time" in names else min(1, len(names) - 1)
 
 
 def _print_text(db: Database, facts: Facts, outline: Outline, width: int | None) -> None:

@@ -190,7 +190,7 @@ def test_text_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].endswith(
         "1 measurement on h, 1 process, 1 trace line, 0.1 s, 11 calling contexts"
     )
-    assert lines[1] == "samples: 99 taken (100 expected), 100 recorded, 3 dropped (ring full 3)"
+    assert lines[1] == "samples: 99 taken (100 expected), 3 dropped (ring full 3); 100 records"
     assert lines[2] == (
         "call paths: 96 complete (96.00 %), 4 truncated (stack memory not readable 4)"
     )
