@@ -80,6 +80,8 @@ class PerfEvent:
     sample_type: int = 0
     wakeup_events: int = 0
     clock_id: int = 0
+    config1: int = 0
+    config2: int = 0
 
 
 def perf_event_open(event: PerfEvent, pid: int, cpu: int) -> int:
@@ -102,8 +104,8 @@ def perf_event_open(event: PerfEvent, pid: int, cpu: int) -> int:
         flags,
         event.wakeup_events,
         0,
-        0,
-        0,
+        event.config1,
+        event.config2,
         0,
         0,
         0,
