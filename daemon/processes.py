@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from hpcd.bpf.records import Switch
+from hpcd.daemon import jobs
+from hpcd.daemon.jobs import Place
 from hpcd.errors import TargetError
 from hpcd.model.identity import Process
 
@@ -18,11 +20,8 @@ _MAX_TEXT = 1 << 20  # the kernel's own limit on an argument list is 128 KiB a s
 _MAX_COMMAND = 64
 _MAX_ARGUMENT = 1024
 _PF_KTHREAD = 0x00200000
-
-# The MPI's own variables first: under mpirun inside sbatch SLURM_PROCID is 0 in every rank.
-_RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID", "SLURM_PROCID")
-_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS")
-_JOB = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PMIX_NAMESPACE")
+# A rank is a few wrapper scripts below its launcher's proxy, seldom more.
+_MAX_ANCESTORS = 8
 
 
 def _read(path: str) -> bytes:
@@ -166,24 +165,37 @@ def sleeper(pid: int, tid: int) -> Sleeper | None:
     )
 
 
-def rank_of(environment: Mapping[str, str]) -> tuple[str, int | None, int | None]:
-    """(job, rank, number of ranks) as the MPI or the batch system wrote them."""
-
-    def number(names: tuple[str, ...]) -> int | None:
-        for name in names:
-            text = environment.get(name, "")
-            if text.isascii() and text.isdigit() and len(text) < 10:
-                return int(text)
-        return None
-
-    job = next((environment[name] for name in _JOB if environment.get(name)), "")
-    return job[:256], number(_RANK), number(_SIZE)
-
-
 def environment_of(pid: int) -> dict[str, str]:
     """The environment ``pid`` was started with."""
     pairs = (item.partition(b"=") for item in _read(f"/proc/{pid}/environ").split(b"\0"))
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+
+
+def command_of(pid: int) -> tuple[str, ...]:
+    """The command line of ``pid``, each argument bounded; empty when it is gone."""
+    return tuple(
+        part.decode(errors="replace")[:_MAX_ARGUMENT]
+        for part in _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1][:_MAX_COMMAND]
+    )
+
+
+def place_of(pid: int) -> Place:
+    """The job and rank of ``pid``."""
+    environment = environment_of(pid)
+    ancestors = ancestor_commands(pid) if "PMI_RANK" in environment else []
+    return jobs.place(environment, control_group_of(pid), name_of(pid), ancestors)
+
+
+def ancestor_commands(pid: int) -> list[tuple[str, ...]]:
+    """Command lines of the processes ``pid`` descends from, nearest first, a few."""
+    commands: list[tuple[str, ...]] = []
+    for _ in range(_MAX_ANCESTORS):
+        fields = stat_fields(pid)
+        pid = int(fields[1]) if len(fields) > 1 else 0
+        if pid <= 1:
+            break
+        commands.append(command_of(pid))
+    return commands
 
 
 def identify(pid: int, number: int) -> Process:
@@ -194,11 +206,7 @@ def identify(pid: int, number: int) -> Process:
     except OSError:
         exe = ""
     uid = user_of(pid)
-    command = tuple(
-        part.decode(errors="replace")[:_MAX_ARGUMENT]
-        for part in _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1][:_MAX_COMMAND]
-    )
-    job, rank, size = rank_of(environment_of(pid))
+    where = place_of(pid)
     ticks = os.sysconf("SC_CLK_TCK")
     return Process(
         id=number,
@@ -206,12 +214,12 @@ def identify(pid: int, number: int) -> Process:
         parent_pid=int(fields[1]) if len(fields) > 1 else 0,
         name=name_of(pid),
         exe=exe,
-        command=command,
+        command=command_of(pid),
         uid=-1 if uid is None else uid,
         start_ns=int(fields[19]) * (1_000_000_000 // ticks) if len(fields) > 19 else 0,
-        job=job,
-        rank=rank,
-        size=size,
+        job=where.job,
+        rank=where.rank,
+        size=where.size,
     )
 
 

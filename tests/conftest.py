@@ -28,12 +28,12 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     directory = tmp_path_factory.mktemp("programs")
     built: dict[tuple[str, ...], Path] = {}
 
-    def compile_program(name: str, *flags: str) -> Path:
-        key = (name, *flags)
+    def compile_program(name: str, *flags: str, compiler: str = "") -> Path:
+        key = (name, compiler, *flags)
         if key not in built:
             target = directory / f"{Path(name).stem}-{len(built)}"
-            compiler = "g++" if name.endswith(".cpp") else "gcc"
-            command = [compiler, "-O2", "-fomit-frame-pointer", "-pthread", *flags]
+            usual = "g++" if name.endswith(".cpp") else "gcc"
+            command = [compiler or usual, "-O2", "-fomit-frame-pointer", "-pthread", *flags]
             subprocess.run([*command, "-o", str(target), str(PROGRAMS / name)], check=True)
             built[key] = target
         return built[key]

@@ -10,6 +10,7 @@ from hpcd.errors import PlatformError
 VERBS = {
     "attach": ("Attach", "record running processes"),
     "run": ("Run", "start a command and record it"),
+    "list": ("List", "show the jobs and ranks on this node"),
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
     "render": ("Render", "draw the trace view as a picture"),
