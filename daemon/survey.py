@@ -103,8 +103,8 @@ def _placed(found: list[Running]) -> list[Running]:
                 started[launcher].add(each.place.job)
     for pid, names in started.items():
         if len(names) == 1:
-            launcher = by_pid[pid]
-            by_pid[pid] = replace(launcher, place=replace(launcher.place, job=names.pop()))
+            above = by_pid[pid]
+            by_pid[pid] = replace(above, place=replace(above.place, job=names.pop()))
     return list(by_pid.values())
 
 
