@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from hpcd.daemon.jobs import Place
 from hpcd.measurement.reader import open_measurement
 from tests.support.recorded import hpcd
+from tests.support.slurm import cluster
 
 MPI = {
     "openmpi": ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
@@ -43,6 +46,18 @@ def listed(launcher: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(hpcd("list", "--json").stdout)["processes"]
     (name,) = [each["job"] for each in found if each["pid"] == launcher]
     return [each for each in found if each["job"] == name]
+
+
+def ranks_of(job_prefix: str, name_prefix: str) -> list[dict[str, Any]]:
+    """The ranks ``hpcd list`` shows of such a job and program."""
+    found: list[dict[str, Any]] = json.loads(hpcd("list", "--json").stdout)["processes"]
+    return [
+        each
+        for each in found
+        if (each["job"] or "").startswith(job_prefix)
+        and each["name"].startswith(name_prefix)
+        and each["role"] == "rank"
+    ]
 
 
 @pytest.mark.parametrize("kind", sorted(MPI))
@@ -82,3 +97,67 @@ def test_recorded_lines_carry_job_and_rank(
         assert {p.size for p in ranks} == {2}
         assert len({p.job for p in ranks}) == 1
         assert ranks[0].job
+
+
+PLACE = """\
+import dataclasses, json, os
+from hpcd.daemon.processes import place_of
+print(json.dumps(dataclasses.asdict(place_of(os.getpid()))))
+"""
+
+
+@pytest.mark.root
+def test_slurms_jobs_and_steps(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """A real one-node Slurm: srun with and without PMI, both mpiruns inside sbatch, --job."""
+    asking = tmp_path / "place.py"
+    asking.write_text(PLACE)
+    program = build("imbalance.c", compiler="mpicc.openmpi")
+    with cluster(tmp_path / "slurm") as environment:
+        environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+
+        def run(*command: object) -> str:
+            return subprocess.run(
+                [str(part) for part in command],
+                env=environment, check=True, capture_output=True, text=True, timeout=60,
+            ).stdout  # fmt: skip
+
+        def places(text: str) -> list[Place]:
+            found = [Place(**json.loads(line)) for line in text.splitlines()]
+            return sorted(
+                found, key=lambda each: (each.job, -1 if each.rank is None else each.rank)
+            )
+
+        for number, kind in enumerate(("none", "pmi2", "pmix"), 2):
+            text = run("srun", f"--mpi={kind}", "-n2", sys.executable, asking)
+            assert places(text) == [Place(f"{number}.0", str(number), r, 2) for r in (0, 1)]
+
+        script = tmp_path / "job.sh"
+        ask = f"{sys.executable} {asking}"
+        script.write_text(
+            f"#!/bin/sh\n{ask}\n"
+            + "".join(f"{' '.join(MPI[kind])} -n 2 {ask}\n" for kind in sorted(MPI))
+            + f"{' '.join(MPI['openmpi'])} -n 2 {program} 1000000 1\n"
+        )
+        output = tmp_path / "out"
+        run("sbatch", "-n2", "-o", output, script)
+        # The last program's ranks are the only ones of their name.
+        while not ranks_of("5/", "imbalance"):
+            assert run("squeue", "-h", "-o", "%i")
+        summary = json.loads(
+            hpcd("attach", "--json", "--job", "5", "-d", "2", "-o", tmp_path / "m").stdout
+        )
+        batch, *ranks = places(output.read_text())
+        assert batch == Place("5", "5")
+        assert [(each.batch, each.rank, each.size) for each in ranks] == [
+            ("5", rank, 2) for _ in MPI for rank in (0, 1)
+        ]
+        first, second = ranks[0].job, ranks[2].job
+        assert first == ranks[1].job != second == ranks[3].job
+        assert all(job.startswith("5/") for job in (first, second))
+    assert summary["samples"]["recorded"] > 0
+    with open_measurement(tmp_path / "m") as measurement:
+        recorded = [p for p in measurement.processes.values() if p.rank is not None]
+        assert sorted(p.rank for p in recorded if p.rank is not None) == [0, 1]
+        assert len({p.job for p in recorded}) == 1
+        assert recorded[0].job.startswith("5/")
+        assert any(p.job == "5" and p.rank is None for p in measurement.processes.values())
