@@ -30,6 +30,7 @@ def job(launcher: list[str], *command: object) -> Iterator[subprocess.Popen[str]
     """A parallel program, and all it started ended with the block."""
     process = subprocess.Popen(
         [*launcher, "-n", "2", *map(str, command)],
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -122,7 +123,7 @@ def test_slurms_jobs_and_steps(tmp_path: Path, build: Callable[..., Path]) -> No
             ).stdout  # fmt: skip
 
         def places(text: str) -> list[Place]:
-            found = [Place(**json.loads(line)) for line in text.splitlines()]
+            found = [Place(**json.loads(line)) for line in text.splitlines() if line[0] == "{"]
             return sorted(
                 found, key=lambda each: (each.job, -1 if each.rank is None else each.rank)
             )

@@ -2,78 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
-from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hpcd.measurement.reader import open_measurement
-from tests.support.recorded import HPCD, Names, hpcd, record
+from tests.support.recorded import hpcd, record
+from tests.support.waiting import Recorder, seconds_by_function, started
 
 pytestmark = pytest.mark.root
 
 # Waits are measured where a thread leaves its CPU; the program reads a clock around that.
 NEAR = 0.02
-
-
-class Recorder:
-    """``hpcd attach`` in the background, sampling when the constructor returns."""
-
-    def __init__(self, output: Path, *options: object) -> None:
-        command = [*HPCD, "attach", "--json", "-o", str(output), *map(str, options)]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert self._process.stderr
-        first = self._process.stderr.readline()
-        assert first == "hpcd: attached\n", first + self._process.stderr.read()
-
-    def stop(self) -> dict[str, Any]:
-        """End the recording; its summary."""
-        self._process.send_signal(signal.SIGINT)
-        return self.wait()
-
-    def wait(self) -> dict[str, Any]:
-        """Its summary, when it has ended."""
-        out, error = self._process.communicate(timeout=120)
-        assert self._process.returncode == 0, error
-        summary: dict[str, Any] = json.loads(out)
-        return summary
-
-
-def seconds_by_function(path: Path, executable: Path) -> dict[str, Counter[str]]:
-    """Seconds of each metric below each function of ``executable``."""
-    result: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    with open_measurement(path) as measurement:
-        names = Names(measurement, executable)
-        for part in measurement.record_chunks():
-            for node, event, value in zip(
-                part.node.tolist(), part.event.tolist(), part.value.tolist(), strict=True
-            ):
-                known = measurement.events[event]
-                for name in set(names.path(node)):
-                    result[name][known.metric] += value * known.scale
-                    result[name][known.name] += value * known.scale
-    return result
-
-
-def started(executable: Path, *arguments: object) -> subprocess.Popen[str]:
-    """A program that has said it is ready and waits for its input to end."""
-    process = subprocess.Popen(
-        [str(executable), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    assert process.stdout.readline() == "ready\n"
-    return process
 
 
 def test_sleep_is_found_where_it_happens(tmp_path: Path, build: Callable[..., Path]) -> None:

@@ -1,8 +1,9 @@
 /* Four ranks, or as many as there are, that share work unevenly and meet at a barrier.
 
    imbalance STEPS MS: in each step rank r computes for MS * (r + 1) milliseconds of its own CPU
-   time, then all enter a barrier, where rank r waits for the slowest. Prints what is true of each
-   rank: JSON lines with its seconds of work and of waiting by the clock. */
+   time, then all enter a barrier, where rank r waits for the slowest. Rank 0 prints "ready"; all
+   begin when its standard input ends. Prints what is true of each rank: a JSON line with its
+   seconds of CPU time for work, of work and of waiting by the clock. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <stdio.h>
@@ -38,6 +39,13 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (rank == 0) {
+		char byte;
+		puts("ready");
+		fflush(stdout);
+		while (read(0, &byte, 1) > 0)
+			;
+	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	for (int i = 0; i < steps; i++) {
 		double start = now(CLOCK_MONOTONIC);

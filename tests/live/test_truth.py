@@ -1,0 +1,74 @@
+"""What programs say of their own time against what is recorded of it, call path by call path."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import Recorder, seconds_by_function, seconds_by_process, started
+
+pytestmark = pytest.mark.root
+
+NEAR = 0.02
+# Functions begin and end between two readings of the clock, and these take time of their own.
+AROUND = 0.01
+
+
+def test_every_kind_of_wait_is_found_where_it_happens(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Computing, sleeping, a mutex, a pipe, a file: blocked time and the whole within 2 %.
+
+    How the rest divides into running and waiting for a CPU is compared as a sum: the kernel's own
+    account of a thread starts before the switch to it when an idle CPU had to be woken for it.
+    """
+    executable = build("waits.c")
+    process = started(executable, 20, 25, tmp_path / "file")
+    recorder = Recorder(tmp_path / "m", "-p", process.pid)
+    out, _ = process.communicate()
+    recorder.wait()
+    seconds = seconds_by_function(tmp_path / "m", executable)
+    truths = [json.loads(line) for line in out.splitlines()]
+    assert {truth["function"] for truth in truths} >= {"in_compute", "in_mutex", "in_file"}
+    for truth in truths:
+        found = seconds[truth["function"]]
+        assert found["blocked_time"] == pytest.approx(truth["blocked_s"], rel=NEAR, abs=AROUND)
+        whole = found["cpu_time"] + found["blocked_time"] + found["runnable_time"]
+        assert whole == pytest.approx(truth["wall_s"], rel=NEAR, abs=AROUND)
+    compute = next(truth for truth in truths if truth["function"] == "in_compute")
+    assert seconds["in_compute"]["cpu_time"] == pytest.approx(compute["cpu_s"], rel=NEAR)
+    assert seconds["in_file"]["blocked-io"] > 0.9 * seconds["in_file"]["blocked_time"]
+
+
+def test_imbalance_shows_in_each_ranks_barrier(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """Four ranks work 1, 2, 3 and 4 times as long and wait the rest of each step."""
+    executable = build("imbalance.c", compiler="mpicc.openmpi")
+    process = subprocess.Popen(
+        ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-n", "4",
+         executable, "30", "10"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    # The MPI's libraries are analysed by the first recording of a machine.
+    Recorder(tmp_path / "before", "-p", process.pid, "-d", 2).wait()
+    recorder = Recorder(tmp_path / "m", "-p", process.pid)
+    out, _ = process.communicate()
+    recorder.wait()
+    seconds = seconds_by_process(tmp_path / "m", executable)
+    truths = sorted(map(json.loads, out.splitlines()), key=lambda truth: truth["rank"])
+    assert [truth["rank"] for truth in truths] == [0, 1, 2, 3]
+    waited = []
+    for truth in truths:
+        found = seconds[truth["pid"]]
+        barrier = found["meet"]
+        waited.append(barrier["cpu_time"] + barrier["blocked_time"] + barrier["runnable_time"])
+        # Sampled, not measured: 300 to 1200 samples.
+        assert found["compute"]["cpu_time"] == pytest.approx(truth["cpu_s"], rel=0.1)
+        assert waited[-1] == pytest.approx(truth["barrier_s"], rel=NEAR, abs=2 * AROUND)
+    # Which of two neighbours waits longer is up to the scheduler where CPUs are few.
+    assert waited[0] > 2 * waited[3]

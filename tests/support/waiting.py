@@ -1,0 +1,84 @@
+"""Recordings in the background of programs that begin when they are told to."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcd.measurement.reader import open_measurement
+from tests.support.recorded import HPCD, Names
+
+
+class Recorder:
+    """``hpcd attach`` in the background, sampling when the constructor returns."""
+
+    def __init__(self, output: Path, *options: object) -> None:
+        command = [*HPCD, "attach", "--json", "-o", str(output), *map(str, options)]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stderr
+        first = self._process.stderr.readline()
+        assert first == "hpcd: attached\n", first + self._process.stderr.read()
+
+    def stop(self) -> dict[str, Any]:
+        """End the recording; its summary."""
+        self._process.send_signal(signal.SIGINT)
+        return self.wait()
+
+    def wait(self) -> dict[str, Any]:
+        """Its summary, when it has ended."""
+        out, error = self._process.communicate(timeout=120)
+        assert self._process.returncode == 0, error
+        summary: dict[str, Any] = json.loads(out)
+        return summary
+
+
+def seconds_by_function(path: Path, executable: Path) -> dict[str, Counter[str]]:
+    """Seconds of each metric, and of each event, below each function of ``executable``."""
+    result: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for functions in seconds_by_process(path, executable).values():
+        for name, seconds in functions.items():
+            result[name].update(seconds)
+    return result
+
+
+def seconds_by_process(path: Path, executable: Path) -> dict[int, dict[str, Counter[str]]]:
+    """:func:`seconds_by_function` of each process, by pid."""
+    result: defaultdict[int, defaultdict[str, Counter[str]]] = defaultdict(
+        lambda: defaultdict(Counter)
+    )
+    with open_measurement(path) as measurement:
+        names = Names(measurement, executable)
+        for part in measurement.record_chunks():
+            for line, node, event, value in zip(
+                np.repeat(part.line, np.diff(part.start)).tolist(),
+                part.node.tolist(), part.event.tolist(), part.value.tolist(),
+                strict=True,
+            ):  # fmt: skip
+                known = measurement.events[event]
+                process = measurement.processes[measurement.threads[line].process]
+                for name in set(names.path(node)):
+                    seconds = result[process.pid][name]
+                    seconds[known.metric] += value * known.scale
+                    seconds[known.name] += value * known.scale
+    return {pid: dict(functions) for pid, functions in result.items()}
+
+
+def started(executable: Path, *arguments: object) -> subprocess.Popen[str]:
+    """A program that has said it is ready and waits for its input to end."""
+    process = subprocess.Popen(
+        [str(executable), *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
