@@ -248,18 +248,23 @@ class Recording:
             wait = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - now)
             # New code wakes the loop at once, and so do its table (until then, stacks that lead
             # through it end there) and processes that may be targets.
-            called = select.select(wakers, [], [], wait)[0]
+            breath = drained + _BREATHE_SECONDS - now
+            called = select.select(
+                [parts.modules.news] if breath > 0 else wakers, [], [],
+                min(wait, breath) if breath > 0 else wait,
+            )[0]  # fmt: skip
+            if parts.modules.news in called and parts.modules.install(
+                parts.tables, parts.sampler.set_rules
+            ):
+                parts.targets.refresh_incomplete()
+                called.remove(parts.modules.news)
             now = time.monotonic()
             if not (called or parts.sampler.filling or now - drained >= DRAIN_SECONDS):
                 continue
-            if called and now - drained < _BREATHE_SECONDS:
-                time.sleep(_BREATHE_SECONDS - (now - drained))
             drained = time.monotonic()
             collector.refresh |= parts.mmaps.take()
             collector.drain()
             self._account(collector, parts.attachment)
-            if parts.modules.install(parts.tables, parts.sampler.set_rules):
-                parts.targets.refresh_incomplete()
             now = time.monotonic()
             if now - flushed >= FLUSH_SECONDS:
                 flushed = now
