@@ -135,6 +135,8 @@ def task_offsets() -> dict[str, int]:
             "OFFSET_TASK_COMM": types.offset("task_struct", "comm"),
             "OFFSET_TASK_START_TIME": types.offset("task_struct", "start_time"),
             "OFFSET_TASK_RUNTIME": types.offset("task_struct", "se", "sum_exec_runtime"),
+            "OFFSET_TASK_CRED": types.offset("task_struct", "cred"),
+            "OFFSET_CRED_USER": types.offset("cred", "euid"),
             "OFFSET_TASK_SIGNAL": types.offset("task_struct", "signal"),
             # Two contexts, for hardware and software events, became one in 6.2.
             "OFFSET_TASK_PERF_CONTEXT": types.offset("task_struct", "perf_event_ctxp"),

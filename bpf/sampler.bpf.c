@@ -54,6 +54,7 @@ static __always_inline struct rule *rule_at(u32 index)
 #define TASK_INTERRUPTIBLE 1
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_STOPPED_OR_TRACED 0x0c
+#define NO_USER 0xffffffffu
 
 /* A perf event may interrupt the scheduler's tracepoint: each has memory of its own. */
 #define CONTEXT_SAMPLE 0
@@ -579,6 +580,19 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* Whether a recording made for one user must let go of a task that has become another's, as when it
+ * has run a set-user-ID program. Rights change by exec alone, unless they shrink. */
+static __always_inline int not_theirs(u64 task)
+{
+	u64 cred = 0;
+	u32 user = 0;
+
+	if (ONLY_USER == NO_USER)
+		return 0;
+	read_kernel(&cred, 8, task + OFFSET_TASK_CRED);
+	return read_kernel(&user, 4, cred + OFFSET_CRED_USER) || user != ONLY_USER;
+}
+
 int on_exec(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
@@ -595,6 +609,15 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 		/* A thread that execs takes over its leader's tid. */
 		if (old != event.tid)
 			map_delete(MAP(THREADS), &old);
+		if (not_theirs(ctx->args[0])) {
+			struct thread *thread = map_lookup(MAP(THREADS), &event.tid);
+			if (thread)
+				event.thread = thread->number;
+			map_delete(MAP(THREADS), &event.tid);
+			process->excluded = 1;
+			event.kind = EVENT_EXIT;
+			event.other = 1;
+		}
 	} else if (SELECTING)
 		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */
 	else if (!EVERYTHING)

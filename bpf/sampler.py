@@ -50,7 +50,8 @@ class Sampler:
     ``events`` are numbered in order; a sample says the number of its event. With ``waiting``,
     threads that leave their CPU and come back are reported too (:class:`hpcd.bpf.records.Switch`).
     With ``everything``, all processes are targets; with ``selecting``, processes that are none are
-    reported when they exec, and with ``control_groups`` when they enter a control group.
+    reported when they exec, and with ``control_groups`` when they enter a control group. With
+    ``only_user``, a target that runs a program with another user's rights is one no longer.
 
     Loading takes 1 to 2.5 s with bcc. Raises :class:`hpcd.errors.PrivilegeError` or
     :class:`hpcd.errors.PlatformError` in one line when it cannot work here.
@@ -65,6 +66,7 @@ class Sampler:
         everything: bool = False,
         selecting: bool = False,
         control_groups: bool = False,
+        only_user: int | None = None,
         sample_ring: int = SAMPLE_RING_BYTES,
         event_ring: int = EVENT_RING_BYTES,
     ) -> None:
@@ -108,6 +110,7 @@ class Sampler:
             "FOLLOW_CHILDREN": int(follow_children),
             "EVERYTHING": int(everything),
             "WAITING": int(waiting),
+            "ONLY_USER": 0xFFFFFFFF if only_user is None else only_user,
             "SELECTING": int(selecting),
             **task_offsets(),
         }

@@ -28,12 +28,14 @@ class Attachment:
         take_up: Callable[[int, int, Sleeper, int], None],
         *,
         children: bool,
+        only_user: int | None = None,
     ) -> None:
         self._selector = selector
         self._sampler = sampler
         self._targets = targets
         self._take_up = take_up
         self._children = children
+        self._only_user = only_user
         self._seen: set[int] = set()
         self._family: dict[int, int] = {}
         self._members: defaultdict[int, set[int]] = defaultdict(set)
@@ -65,6 +67,8 @@ class Attachment:
 
     def take(self, pid: int, *, unstarted: bool = False) -> bool:
         """Attach to the threads of ``pid`` that are not attached to; False when there were none."""
+        if not self._allowed(pid):
+            return False
         if pid not in self._targets:
             self._targets.target(pid)
             self._members[pid].add(pid)
@@ -91,7 +95,19 @@ class Attachment:
             self.baseline[pid, tid] = processes.cpu_seconds(pid, tid) or 0.0
             if number is not None:
                 self._take_up(number, pid, thread, now)
+        if not self._allowed(pid):  # another process has this pid now, or it has run sudo
+            self._let_go(pid)
+            return False
         return fresh
+
+    def _allowed(self, pid: int) -> bool:
+        return self._only_user is None or processes.user_of(pid) == self._only_user
+
+    def _let_go(self, pid: int) -> None:
+        self._sampler.exclude_process(pid)
+        for tid in self._tids.pop(self._family.get(pid, pid), []):
+            self._sampler.detach_thread(tid)
+            self._sampler.forget_thread(tid)
 
     def forked(self, parent: int, child: int) -> None:
         """``child`` descends from ``parent``, and belongs to its family."""

@@ -46,6 +46,7 @@ _POLL_SECONDS = 0.1
 _BREATHE_SECONDS = 0.02
 DRAIN_SECONDS = 0.5
 FLUSH_SECONDS = 1.0
+_SETTLE_SECONDS = 3.0
 # Waits shorter than a context switch and back are the price of switching, not a cause of their own.
 DEFAULT_THRESHOLD_NS = 50_000
 # Modules of more processes than this are analysed while recording.
@@ -73,6 +74,12 @@ class Options:
     overhead: float | None = None
     """Share of the targets' CPU time (and at least of one CPU) that recording may cost; the rate is
     adapted to it."""
+    owner: tuple[int, int] | None = None
+    """Whose the measurement is (uid, gid), when it is not to be root's."""
+    only_user: int | None = None
+    """Record this user's processes alone, whatever is selected and whatever they run."""
+    existing: bool = False
+    """The output directory is there already, and empty."""
     extra: dict[str, object] = field(default_factory=dict)
 
 
@@ -106,6 +113,8 @@ class Recording:
         self._ended_cpu = 0.0
         pace = Pace(options.frequency)
         self._budget = Budget(options.overhead, pace) if options.overhead else None
+        self.summary: dict[str, object] = {}
+        """What was recorded so far, about a second old."""
         self._rates: list[dict[str, object]] = []
         self._cpu_start = _own_cpu()
         self._start = time.monotonic()
@@ -127,7 +136,11 @@ class Recording:
         _require_privilege()
         _raise_descriptor_limit()
         writer = MeasurementWriter(
-            options.output, _node(), options={"frequency": options.frequency, **options.extra}
+            options.output,
+            _node(),
+            options={"frequency": options.frequency, **options.extra},
+            owner=options.owner,
+            existing=options.existing,
         )
         try:
             return self._record(writer, progress, attached)
@@ -173,6 +186,7 @@ class Recording:
                 everything=selector.everything,
                 selecting=selector.open_ended and not selector.everything,
                 control_groups=selector.by_control_group,
+                only_user=options.only_user,
             )
             stack.callback(sampler.close)
             sampler.set_pace(options.frequency, 1)
@@ -186,7 +200,12 @@ class Recording:
                 timelines,
             )  # fmt: skip
             attachment = Attachment(
-                selector, sampler, targets, collector.take_up, children=options.children
+                selector,
+                sampler,
+                targets,
+                collector.take_up,
+                children=options.children,
+                only_user=options.only_user,
             )
             modules.wait(_TABLE_WAIT_SECONDS)
             modules.install(tables, sampler.set_rules)
@@ -272,13 +291,15 @@ class Recording:
                 collector.name_jit_frames()
                 collector.settle_waits()
                 self._keep_budget(now)
-                writer.flush(self._summary())
+                self.summary = self._summary()
+                writer.flush(self.summary)
                 if progress:
                     progress(self._progress(last, now))
                 last = (now, collector.recorded)
 
     def _keep_budget(self, now: float) -> None:
-        if not self._budget:
+        # What the first seconds cost is the price of beginning: nothing to slow down for.
+        if not self._budget or now - self._start < _SETTLE_SECONDS:
             return
         overhead = self._parts.sampler.overhead()
         pace = self._budget.step(

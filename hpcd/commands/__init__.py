@@ -11,10 +11,14 @@ VERBS = {
     "attach": ("Attach", "record running processes"),
     "run": ("Run", "start a command and record it"),
     "list": ("List", "show the jobs and ranks on this node"),
+    "detach": ("Detach", "end a recording of the service"),
+    "status": ("Status", "what the service records"),
+    "snapshot": ("Snapshot", "end the node's measurement and go on in a new one"),
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
     "render": ("Render", "draw the trace view as a picture"),
     "check": ("Check", "verify a measurement or database"),
+    "daemon": ("Daemon", "run the service"),
     "doctor": ("Doctor", "say what this machine can do, and why not the rest"),
 }
 """Verb → (class in the module of the verb's name, what it does in a line)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from hpcd.commands.base import Command
+from hpcd.commands.service import add_socket_option, attach_by_service, wait_for_end
 from hpcd.daemon.recording import (
     DEFAULT_FREQUENCY,
     DEFAULT_THRESHOLD_NS,
@@ -24,7 +26,7 @@ from hpcd.daemon.recording import (
     Recording,
 )
 from hpcd.daemon.selector import Selector, container, control_group, user_id
-from hpcd.errors import UsageError
+from hpcd.errors import HpcdError, UsageError
 
 # The kernel keeps this much of a name.
 _COMM_BYTES = 15
@@ -36,7 +38,8 @@ class Attach(Command):
     Samples user and kernel call paths, and how long threads wait and where, until Ctrl-C, the end
     of the duration or the end of the processes named by pid; leaves a measurement directory.
     A process must meet each kind of condition given, and of each kind one: --user ada --comm lmp
-    records Ada's lmp processes, also those that start later. Needs root.
+    records Ada's lmp processes, also those that start later. Needs root, or the hpcd service, which
+    records for any user what that user owns.
     """
 
     name = "attach"
@@ -44,8 +47,15 @@ class Attach(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         add_selection_options(parser)
         add_recording_options(parser)
+        group = parser.add_argument_group("through the service (which others than root need)")
+        group.add_argument(
+            "--background", action="store_true", help="do not wait for the recording to end"
+        )
+        add_socket_option(group)
 
     def run(self, args: argparse.Namespace) -> int:
+        if os.geteuid() != 0 or args.background:
+            return _attach_by_service(args)
         output = args.output or default_output()
         options = recording_options(args, selection(args), output)
         options.extra["command"] = sys.argv[1:]
@@ -53,6 +63,23 @@ class Attach(Command):
         stop_on_signals(recording)
         report(record(recording, as_json=args.json), as_json=args.json)
         return 0
+
+
+def _attach_by_service(args: argparse.Namespace) -> int:
+    options = recording_options(args, selection(args), Path())
+    begun = attach_by_service(args.socket, options, args.output)
+    if args.background:
+        if args.json:
+            print(json.dumps(begun))
+        else:
+            print(f"recording {begun['id']} into {begun['measurement']}")
+        return 0
+    _say_attached()
+    ended = wait_for_end(args.socket, begun["id"])
+    if ended["state"] == "failed":
+        raise HpcdError(ended["failure"])
+    report({**ended["summary"], "measurement": ended["measurement"]}, as_json=args.json)
+    return 0
 
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:

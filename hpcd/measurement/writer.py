@@ -43,7 +43,8 @@ _Columns = tuple[U32, U64, U32, U16, U64]
 
 
 class MeasurementWriter:
-    """Writes one measurement directory (mode 0700).
+    """Writes one measurement directory (mode 0700), made here or ``existing`` and empty; what is in
+    it belongs to ``owner`` (uid, gid).
 
     Raises :class:`StorageError` in one line when the directory exists or cannot be made, and from
     :meth:`flush` and :meth:`close` when the disk is full or fails; what was flushed before stays
@@ -59,6 +60,7 @@ class MeasurementWriter:
         options: dict[str, object],
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         owner: tuple[int, int] | None = None,
+        existing: bool = False,
     ) -> None:
         self.path = path
         self.bytes_written: Counter[str] = Counter()
@@ -78,13 +80,15 @@ class MeasurementWriter:
         self._pending_nodes: list[tuple[U32, U64]] = []
         self._pending: list[_Columns] = []
         self._pending_count = 0
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            raise StorageError(f"{path} exists already; choose another with -o") from None
-        except OSError as error:
-            raise StorageError(f"cannot make {path}: {error.strerror}") from None
-        self._own(path)
+        self._made = not existing
+        if not existing:
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                raise StorageError(f"{path} exists already; choose another with -o") from None
+            except OSError as error:
+                raise StorageError(f"cannot make {path}: {error.strerror}") from None
+            self._own(path)
         try:
             self._next_segment()
             meta = {"node": asdict(node), "options": options, "version": 1}
@@ -263,7 +267,8 @@ class MeasurementWriter:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise self._failure(error) from None
-        self._own(path)
+        if self._owner:
+            os.fchown(self._fd, *self._owner)
         self._size = 0
         self._write(segment_header(self._segments, self._id))
         self._segments += 1
@@ -285,7 +290,8 @@ class MeasurementWriter:
             self._fd = -1
         for segment in self.path.glob("segment-*.hpcd"):
             segment.unlink()
-        self.path.rmdir()
+        if self._made:
+            self.path.rmdir()
 
     def _own(self, path: Path) -> None:
         if self._owner:

@@ -1,0 +1,99 @@
+"""Who may do what: the answers the control socket's requests are checked against."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from dataclasses import dataclass
+
+from hpcd.daemon import processes
+from hpcd.daemon.service.protocol import Peer
+from hpcd.daemon.service.recordings import RecordingProcess
+from hpcd.errors import HpcdError, TargetError
+
+
+class RefusedError(HpcdError):
+    """The peer may not do what it asks for."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What one peer may do. Root may do everything; members of the service's group may see all
+    recordings; everybody may record what they own and see and end what they recorded."""
+
+    peer: Peer
+    group: str
+
+    @property
+    def root(self) -> bool:
+        """Whether the peer has all rights."""
+        return self.peer.uid == 0
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether it sees other users' recordings."""
+        if self.root:
+            return True
+        try:
+            wanted = grp.getgrnam(self.group).gr_gid
+            name = pwd.getpwuid(self.peer.uid).pw_name
+        except KeyError:
+            return False
+        return wanted == self.peer.gid or wanted in os.getgrouplist(name, self.peer.gid)
+
+    def sees(self, recording: RecordingProcess) -> bool:
+        """Whether it may know of ``recording``."""
+        return recording.uid == self.peer.uid or self.sees_all
+
+    def require_owner(self, recording: RecordingProcess | None, number: int) -> RecordingProcess:
+        """``recording``, if the peer may end it; what others have does not exist for it."""
+        if recording is None or not self.sees(recording):
+            raise TargetError(f"no recording {number}")
+        if recording.uid != self.peer.uid and not self.root:
+            raise RefusedError(f"recording {number} is another user's")
+        return recording
+
+    def translate(self, pid: int) -> int:
+        """The pid, here, of what the peer calls process ``pid``, which it must own.
+
+        Raises :class:`TargetError` in the same words for what does not exist and what is another
+        user's: who runs what is nobody's business.
+        """
+        found = _in_namespace_of(self.peer.pid, pid)
+        if found is None or not (self.root or processes.user_of(found) == self.peer.uid):
+            raise TargetError(f"no process {pid} of yours")
+        return found
+
+
+def _in_namespace_of(peer: int, pid: int) -> int | None:
+    """The process that is ``pid`` in the pid namespace of process ``peer``."""
+    own, theirs = _namespace("self"), _namespace(str(peer))
+    if theirs is None:
+        return None
+    if theirs == own:
+        return pid if processes.thread_ids(pid) else None
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit() and _namespace(name) == theirs and _inner_pid(name) == pid:
+            return int(name)
+    return None
+
+
+def _namespace(process: str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{process}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return None
+
+
+def _inner_pid(process: str) -> int | None:
+    try:
+        with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            for line in file:
+                if line.startswith("NSpid:"):
+                    return int(line.split()[-1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return None

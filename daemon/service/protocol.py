@@ -1,0 +1,127 @@
+"""Messages over the control socket.
+
+A message is a length (u32, little-endian) and as many bytes of JSON; a request is an object with
+``verb``, an answer one with either ``error`` (text, and ``code``, the exit code of the command) or
+the result. One request a connection. A request may carry one file descriptor. Lengths are bounded,
+and so is the time a peer may take; the peer is who the kernel says it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from hpcd.errors import FormatError, HpcdError
+
+MAX_REQUEST = 64 << 10
+MAX_ANSWER = 16 << 20
+_LENGTH = struct.Struct("<I")
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a socket (SO_PEERCRED, in this process' namespaces)."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """The peer's credentials, as they were when it connected."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(raw))
+
+
+def send(connection: socket.socket, message: dict[str, Any], fd: int | None = None) -> None:
+    """Send ``message``, with the descriptor ``fd`` if there is one."""
+    data = json.dumps(message, separators=(",", ":")).encode()
+    head = _LENGTH.pack(len(data))
+    if fd is None:
+        connection.sendall(head + data)
+    else:
+        socket.send_fds(connection, [head], [fd])
+        connection.sendall(data)
+
+
+def receive(connection: socket.socket, limit: int) -> tuple[dict[str, Any], int | None]:
+    """The next message and the descriptor that came with it, which is the caller's to close.
+
+    Raises :class:`FormatError` for anything that is no message of at most ``limit`` bytes.
+    """
+    head, fds, _, _ = socket.recv_fds(connection, _LENGTH.size, 8)
+    for extra in fds[1:]:
+        os.close(extra)
+    fd = fds[0] if fds else None
+    try:
+        head += _exactly(connection, _LENGTH.size - len(head))
+        (length,) = _LENGTH.unpack(head)
+        if not 2 <= length <= limit:
+            raise FormatError(f"a message of {length} bytes; at most {limit} are taken")
+        message = json.loads(_exactly(connection, length))
+        if not isinstance(message, dict):
+            raise FormatError("a message is a JSON object")
+        return message, fd
+    except (ValueError, RecursionError):
+        _close(fd)
+        raise FormatError("a message is not JSON") from None
+    except BaseException:
+        _close(fd)
+        raise
+
+
+def _close(fd: int | None) -> None:
+    if fd is not None:
+        os.close(fd)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    parts = []
+    while size:
+        part = connection.recv(min(size, 1 << 16))
+        if not part:
+            raise FormatError("the message is cut off")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+class ServiceError(HpcdError):
+    """The service refused; ``exit_code`` is the one it names."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+class NoServiceError(HpcdError):
+    """No service listens."""
+
+
+def ask(path: str, request: dict[str, Any], fd: int | None = None) -> dict[str, Any]:
+    """One request to the service at the socket ``path``; its answer.
+
+    Raises :class:`NoServiceError` when none listens, :class:`ServiceError` when it refuses.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        try:
+            connection.connect(path)
+        except OSError as error:
+            raise NoServiceError(
+                f"no hpcd service answers at {path} ({error.strerror}); start it with"
+                " systemctl start hpcd, or record as root without it"
+            ) from None
+        try:
+            send(connection, request, fd)
+            answer, _ = receive(connection, MAX_ANSWER)
+        except OSError as error:
+            raise NoServiceError(f"the hpcd service did not answer: {error}") from None
+    if "error" in answer:
+        raise ServiceError(str(answer["error"]), int(answer.get("code", 1)))
+    return answer

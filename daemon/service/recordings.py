@@ -1,0 +1,162 @@
+"""The recordings the service has under way, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpcd.daemon.recording import Options
+
+_STARTING, _FINISHED = "starting", ("ended", "failed")
+_KEPT = 200
+
+
+@dataclass(slots=True)
+class RecordingProcess:
+    """One recording. ``uid`` is who asked for it; ``state`` one of starting, attached, recording,
+    ended, failed."""
+
+    id: int
+    uid: int
+    what: str
+    output: str
+    process: subprocess.Popen[str]
+    monitor: bool = False
+    since: float = field(default_factory=time.time)
+    state: str = _STARTING
+    error: str = ""
+    code: int = 0
+    progress: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is over."""
+        return self.state in _FINISHED
+
+    def stop(self) -> None:
+        """Have it end properly."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+
+    def wait_for(self, seconds: float, *, end: bool) -> bool:
+        """Wait until it samples, or with ``end`` until it is over; False when it takes longer."""
+        with self.changed:
+            return self.changed.wait_for(
+                lambda: self.finished or (not end and self.state != _STARTING), seconds
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """What a user who may see it sees."""
+        return {
+            "id": self.id,
+            "uid": self.uid,
+            "what": self.what,
+            "measurement": self.output,
+            "monitor": self.monitor,
+            "since": self.since,
+            "state": self.state,
+            "failure": self.error,
+            "progress": self.progress,
+        }
+
+
+class Recordings:
+    """Starts recordings and keeps account of them. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 1
+        self._known: dict[int, RecordingProcess] = {}
+
+    def start(
+        self,
+        options: Options,
+        uid: int,
+        what: str,
+        shown_output: str,
+        *,
+        pass_fds: Sequence[int] = (),
+        monitor: bool = False,
+    ) -> RecordingProcess:
+        """Start recording; returns at once."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hpcd.daemon.service.recorder"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=pass_fds,
+            text=True,
+            cwd="/",
+        )
+        assert process.stdin
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            json.dump(asdict(options), process.stdin, default=str)
+        with self._lock:
+            each = RecordingProcess(self._next, uid, what, shown_output, process, monitor=monitor)
+            self._next += 1
+            self._known[each.id] = each
+            self._forget_old()
+        threading.Thread(target=self._listen, args=(each,), daemon=True).start()
+        return each
+
+    def _listen(self, each: RecordingProcess) -> None:
+        assert each.process.stdout
+        for line in each.process.stdout:
+            with contextlib.suppress(ValueError):
+                self._take(each, json.loads(line))
+        code = each.process.wait()
+        if not each.finished:
+            self._take(each, {"state": "failed", "error": f"the recorder died ({code})"})
+
+    @staticmethod
+    def _take(each: RecordingProcess, message: dict[str, Any]) -> None:
+        with each.changed:
+            each.state = str(message["state"])
+            each.progress = message.get("progress", each.progress)
+            each.summary = message.get("summary", each.summary)
+            each.error = str(message.get("error", each.error))
+            each.code = int(message.get("code", each.code))
+            each.changed.notify_all()
+
+    def _forget_old(self) -> None:
+        over = [number for number, each in self._known.items() if each.finished]
+        for number in over[: max(len(over) - _KEPT, 0)]:
+            del self._known[number]
+
+    def all(self) -> list[RecordingProcess]:
+        """All under way and the latest that are over, oldest first."""
+        with self._lock:
+            return list(self._known.values())
+
+    def running(self, uid: int | None = None) -> list[RecordingProcess]:
+        """Those under way, of ``uid`` or of everybody."""
+        return [each for each in self.all() if not each.finished and uid in (None, each.uid)]
+
+    def get(self, number: int) -> RecordingProcess | None:
+        """The recording of this id."""
+        with self._lock:
+            return self._known.get(number)
+
+    def stop_all(self, seconds: float) -> None:
+        """End all, waiting for each to close its measurement."""
+        deadline = time.monotonic() + seconds
+        running = self.running()
+        for each in running:
+            each.stop()
+        for each in running:
+            if not each.wait_for(max(deadline - time.monotonic(), 0), end=True):
+                each.process.kill()
+
+
+def measurement_size(path: Path) -> int:
+    """Bytes of a measurement's segments."""
+    return sum(file.lstat().st_size for file in path.glob("segment-*.hpcd"))

@@ -1,0 +1,230 @@
+"""The service itself: control socket, monitor, store and watchdog in one loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import sdnotify
+
+from hpcd.daemon.recording import Options
+from hpcd.daemon.selector import Selector, user_id
+from hpcd.daemon.service import journal, retention
+from hpcd.daemon.service.configuration import (
+    Configuration,
+    load_configuration,
+    seconds_of,
+    share_of,
+    size_of,
+)
+from hpcd.daemon.service.control import Control, listen, make_measurement
+from hpcd.daemon.service.figures import Figures, serve
+from hpcd.daemon.service.recordings import RecordingProcess, Recordings
+from hpcd.errors import HpcdError, PrivilegeError, StorageError
+
+# sd_listen_fds(3): the first descriptor systemd hands over.
+_FIRST_FD = 3
+_ROUND_SECONDS = 1.0
+_STOP_SECONDS = 20.0
+# The monitor that failed is tried again, ever more rarely.
+_RETRY_SECONDS = (5.0, 300.0)
+
+
+class Service:
+    """``hpcd daemon``. :meth:`run` returns when it is told to stop."""
+
+    def __init__(self, configuration_path: Path | None) -> None:
+        self._path = configuration_path
+        self._configuration = (
+            load_configuration(configuration_path) if configuration_path else Configuration()
+        )
+        self._recordings = Recordings()
+        self._monitor: RecordingProcess | None = None
+        self._monitor_since = 0.0
+        self._retry = 0.0
+        self._retry_in = _RETRY_SECONDS[0]
+        self._paused = False
+        self._pauses = 0
+        self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._rotating = threading.Lock()
+        self._systemd = sdnotify.SystemdNotifier()
+        self._store = Path(self._configuration.store.directory)
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
+        if os.geteuid() != 0:
+            raise PrivilegeError(
+                "the service loads BPF programs: run it as root (sudo hpcd daemon)"
+            )
+        signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
+        signal.signal(signal.SIGINT, lambda *_: self._stop.set())
+        signal.signal(signal.SIGHUP, lambda *_: self._reload.set())
+        try:
+            self._store.mkdir(mode=0o711, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self._store}: {error.strerror}") from None
+        if self._configuration.metrics.listen:
+            serve(
+                self._configuration.metrics.listen,
+                Figures(self._recordings, lambda: self._pauses),
+            )
+        control = Control(
+            _listener(self._configuration.control.socket),
+            self._configuration,
+            self._recordings,
+            self._store,
+            self.rotate,
+        )
+        journal.log("ready", store=str(self._store), monitor=self._configuration.monitor.enabled)
+        self._systemd.notify("READY=1")
+        try:
+            while not self._stop.is_set():
+                if self._reload.is_set():
+                    self._reload.clear()
+                    self._load_again(control)
+                self._keep_room()
+                self._keep_monitoring()
+                self._tell()
+                self._stop.wait(_ROUND_SECONDS)
+        finally:
+            self._systemd.notify("STOPPING=1")
+            control.close()
+            self._recordings.stop_all(_STOP_SECONDS)
+            journal.log("stopped")
+
+    # --- the store ---
+
+    def _keep_room(self) -> None:
+        store = self._configuration.store
+        busy = {Path(each.output) for each in self._recordings.running()}
+        kept = retention.measurements(self._store)
+        for each in retention.surplus(
+            kept, busy, time.time(), seconds_of(store.keep), size_of(store.quota)
+        ):
+            retention.remove(each)
+            journal.log("removed", measurement=str(each.path), bytes=each.bytes)
+        try:
+            free = retention.free_bytes(self._store)
+        except OSError as error:
+            journal.log("store is gone", journal.ERROR, why=error.strerror)
+            return
+        # A tenth more before going on, so that it does not flutter.
+        least = size_of(store.free)
+        if not self._paused and free < least:
+            self._paused = True
+            self._pauses += 1
+            journal.log("paused: disk nearly full", journal.WARNING, free=free, least=least)
+            for recording in self._recordings.running():
+                if Path(recording.output).is_relative_to(self._store):
+                    recording.stop()
+        elif self._paused and free > 1.1 * least:
+            self._paused = False
+            journal.log("resumed", free=free)
+
+    # --- the monitor ---
+
+    def _keep_monitoring(self) -> None:
+        wanted = self._configuration.monitor
+        now = time.monotonic()
+        current = self._monitor
+        if current and current.finished:
+            if current.state == "failed":
+                journal.log("monitor failed", journal.ERROR, why=current.error)
+                self._retry, self._retry_in = (
+                    now + self._retry_in,
+                    min(2 * self._retry_in, _RETRY_SECONDS[1]),
+                )
+            self._monitor = current = None
+        if not wanted.enabled or self._paused:
+            if current:
+                current.stop()
+            return
+        if current is None:
+            if now >= self._retry:
+                self._start_monitor()
+        elif now - self._monitor_since > seconds_of(wanted.rotate):
+            self.rotate()
+
+    def _start_monitor(self) -> None:
+        wanted = self._configuration.monitor
+        try:
+            users = tuple(user_id(user) for user in wanted.users)
+            folder = make_measurement(self._store, 0, 0)
+        except HpcdError as error:
+            journal.log("monitor cannot start", journal.ERROR, why=str(error))
+            self._retry = time.monotonic() + _RETRY_SECONDS[1]
+            return
+        selector = Selector(users=users) if users else Selector(everything=True)
+        options = Options(
+            selector=selector,
+            output=folder,
+            frequency=wanted.frequency,
+            waits=wanted.blocked,
+            overhead=share_of(wanted.overhead),
+            owner=(0, 0),
+            existing=True,
+        )
+        self._monitor = self._recordings.start(
+            options, 0, selector.describe(), str(folder), monitor=True
+        )
+        self._monitor_since = time.monotonic()
+        journal.log("monitoring", what=selector.describe(), measurement=str(folder))
+
+    def rotate(self) -> str:
+        """End the monitor's measurement and go on in a new one; the path of the one that ended.
+
+        The new one begins before the old one ends, so that nothing in between is missed.
+        """
+        with self._rotating:
+            before = self._monitor
+            if before is None or before.finished:
+                raise HpcdError("the node is not being monitored (see monitor.enabled)")
+            self._start_monitor()
+            after = self._monitor
+            if after is None or after is before:
+                raise HpcdError("a new measurement could not be begun")
+            after.wait_for(_STOP_SECONDS, end=False)
+            before.stop()
+            before.wait_for(_STOP_SECONDS, end=True)
+            return before.output
+
+    # --- systemd and configuration ---
+
+    def _load_again(self, control: Control) -> None:
+        self._systemd.notify("RELOADING=1\nMONOTONIC_USEC=" + str(time.monotonic_ns() // 1000))
+        try:
+            if self._path:
+                fresh = load_configuration(self._path)
+                if fresh.monitor != self._configuration.monitor and self._monitor:
+                    self._monitor.stop()
+                self._configuration = fresh
+                control.reconfigure(fresh)
+            journal.log("reloaded")
+        except HpcdError as error:
+            journal.log("configuration kept as it was", journal.ERROR, why=str(error))
+        self._systemd.notify("READY=1")
+
+    def _tell(self) -> None:
+        running = self._recordings.running()
+        monitor = (
+            "paused: disk nearly full"
+            if self._paused
+            else ("monitoring" if self._monitor else "not monitoring")
+        )
+        self._systemd.notify(f"WATCHDOG=1\nSTATUS={monitor}, {len(running)} recordings under way")
+
+
+def _listener(path: str) -> socket.socket:
+    """The socket systemd hands over, or one of our own."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()) and int(os.environ["LISTEN_FDS"]) >= 1:
+        for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
+            os.environ.pop(name, None)
+        listener = socket.socket(fileno=_FIRST_FD)
+        os.set_inheritable(_FIRST_FD, False)
+        return listener
+    return listen(path)

@@ -1,0 +1,122 @@
+"""A service of one's own, on a socket and with a store of the test's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HPCD = [sys.executable, "-m", "hpcd"]
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+
+
+@dataclass
+class RunningService:
+    """A service and the ways to talk to it."""
+
+    folder: Path
+    process: subprocess.Popen[str]
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def socket(self) -> str:
+        return str(self.folder / "control.sock")
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    def hpcd(self, *words: object, user: int = 0) -> subprocess.CompletedProcess[str]:
+        """The command line, as ``user``."""
+        return subprocess.run(
+            [*HPCD, *map(str, words)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "HPCD_SOCKET": self.socket},
+            user=user,
+            group=user,
+            extra_groups=[],
+        )
+
+    def json(self, *words: object, user: int = 0) -> dict[str, Any]:
+        """What it prints, when it succeeds."""
+        done = self.hpcd(*words, "--json", user=user)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def wait_for_log(self, event: str) -> str:
+        """The next log line that begins with ``event``."""
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self.log.append(line)
+            if line[3:].startswith(event):
+                return line
+        raise AssertionError(f"the service ended without saying {event}: {self.log}")
+
+    def end(self) -> int:
+        """Stop it; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.stderr
+        self.log += self.process.stderr.readlines()
+        return self.process.wait(timeout=60)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
+    """Starts services; extra text goes to their configuration."""
+    started: list[RunningService] = []
+
+    def start(extra: str = "", *, store: Path | None = None) -> RunningService:
+        # Other users must get to the socket.
+        for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+            folder.chmod(0o755)
+        configuration = tmp_path / "hpcd.toml"
+        configuration.write_text(
+            f'[store]\ndirectory = "{store or tmp_path / "store"}"\nfree = "1K"\n'
+            f'[control]\nsocket = "{tmp_path / "control.sock"}"\n{extra}'
+        )
+        process = subprocess.Popen(
+            [*HPCD, "daemon", "--config", str(configuration)],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        running = RunningService(tmp_path, process)
+        started.append(running)
+        running.wait_for_log("ready")
+        return running
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.wait()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Callable[..., int]]:
+    """Starts processes that sleep, of a user's; gives their pids."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(user: int = 0) -> int:
+        process = subprocess.Popen(
+            ["/bin/sleep", "120"], user=user, group=user, extra_groups=[], cwd="/"
+        )
+        processes.append(process)
+        return process.pid
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()

@@ -1,0 +1,273 @@
+"""The service: recordings on request, of the node, and for other users."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpcd.measurement.check import check_measurement
+from hpcd.measurement.reader import open_measurement
+from tests.service.conftest import NOBODY, RunningService
+from tests.support.recorded import hpcd
+
+pytestmark = pytest.mark.root
+
+Start = Callable[..., RunningService]
+Sleeper = Callable[..., int]
+
+
+def owner(path: Path) -> tuple[int, int]:
+    return path.stat().st_uid, path.stat().st_mode & 0o7777
+
+
+def test_a_recording_from_attach_to_detach(service: Start, sleeper: Sleeper) -> None:
+    running = service()
+    pid = sleeper()
+    begun = running.json("attach", "--background", "--pid", pid)
+    assert begun["state"] in ("attached", "recording")
+    (shown,) = running.json("status")["recordings"]
+    assert (shown["id"], shown["what"]) == (begun["id"], f"pid {pid}")
+    summary = running.json("detach", begun["id"])
+    assert summary["time"]["blocked"] == pytest.approx(summary["time"]["lifetime"], rel=0.05)
+    path = Path(begun["measurement"])
+    assert path.parent == running.store / "0"
+    assert check_measurement(path) == []
+    assert running.json("status", begun["id"])["recordings"][0]["state"] == "ended"
+    assert running.end() == 0
+
+
+def test_users_record_what_they_own_and_own_what_they_record(
+    service: Start, sleeper: Sleeper, tmp_path: Path
+) -> None:
+    running = service()
+    pid = sleeper(NOBODY)
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    kept = running.json("attach", "--pid", pid, "--background", user=NOBODY)
+    own = running.json("attach", "--pid", pid, "-d", 1, "-o", home / "m", user=NOBODY)
+    assert own["measurement"] == str(home / "m")
+    for path in (Path(kept["measurement"]), home / "m"):
+        assert owner(path) == (NOBODY, 0o700)
+        assert owner(path / "segment-000000.hpcd") == (NOBODY, 0o600)
+    assert check_measurement(home / "m") == []
+    assert running.json("detach", kept["id"], user=NOBODY)["duration_s"] > 0
+
+
+def test_what_is_not_theirs_is_refused_in_a_line(
+    service: Start, sleeper: Sleeper, tmp_path: Path
+) -> None:
+    running = service()
+    mine, theirs = sleeper(), sleeper(NOBODY)
+    root = running.json("attach", "--pid", mine, "--background")["id"]
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").touch()
+    attempts = [
+        ("attach", "--pid", mine, "--background"),
+        ("attach", "--pid", 1, "--background"),
+        ("attach", "--pid", theirs, "--pid", mine, "--background"),
+        ("attach", "--all", "--background"),
+        ("attach", "--user", "root", "--background"),
+        ("attach", "--pid", theirs, "-o", "/root/m"),
+        ("attach", "--pid", theirs, "-o", "/etc/hpcd-m"),
+        ("attach", "--pid", theirs, "-o", full),
+        ("attach", "--pid", 2**30, "--background"),
+        ("attach", "--pid", -1, "--background"),
+        ("attach", "--comm", "x", "-F", 10**9, "--background"),
+        ("detach", root),
+        ("detach", 999),
+        ("status", root),
+        ("status", -5),
+        ("snapshot",),
+    ]
+    for words in attempts:
+        done = running.hpcd(*words, user=NOBODY)
+        assert done.returncode not in (0, 70), (words, done)
+        assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr, done
+    seen = running.json("status", user=NOBODY)
+    assert seen == {"recordings": [], "others": 1}
+    running.end()
+    refused = [line for line in running.log if line[3:].startswith("refused")]
+    assert len(refused) >= len(attempts) - 5  # what the client's own rights refuse is not asked
+    assert all("uid=65534" in line for line in refused)
+
+
+def test_raw_requests_that_lie(service: Start, sleeper: Sleeper, tmp_path: Path) -> None:
+    """What the command line would never send."""
+    running = service()
+    pid = sleeper(NOBODY)
+    other = tmp_path / "rootdir"
+    other.mkdir()
+    plain = tmp_path / "plain"
+    plain.touch()
+    requests: list[tuple[dict[str, object], Path | None]] = [
+        ({"verb": "attach", "pids": [pid]}, other),  # a directory that is root's
+        ({"verb": "attach", "pids": [pid]}, plain),  # no directory
+        ({"verb": "attach", "pids": [pid], "users": ["0"]}, None),
+        ({"verb": "attach", "pids": [[pid]]}, None),
+        ({"verb": "attach", "pids": [pid], "duration": "long"}, None),
+        ({"verb": "attach", "pids": [pid], "threshold_ns": -1}, None),
+        ({"verb": "attach", "all": "yes"}, None),
+        ({"verb": "attach", "containers": ["../../etc"]}, None),
+        ({"verb": "attach"}, None),
+        ({"verb": "detach", "id": True}, None),
+        ({"verb": ["attach"]}, None),
+        ({}, None),
+    ]
+    for request, directory in requests:
+        program = (
+            "import json,os,socket,struct,sys\n"
+            "request, path, name = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]\n"
+            "fds = [os.open(path, os.O_RDONLY)] if path else []\n"
+            f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+            "s = socket.socket(socket.AF_UNIX); s.connect(name)\n"
+            "data = json.dumps(request).encode()\n"
+            "socket.send_fds(s, [struct.pack('<I', len(data))], fds); s.sendall(data)\n"
+            "size = struct.unpack('<I', s.recv(4))[0]\n"
+            "print(s.recv(size).decode())\n"
+        )
+        done = subprocess.run(
+            ["/usr/bin/python3", "-c", program, json.dumps(request), str(directory or ""),
+             running.socket],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert json.loads(done.stdout)["error"], request
+    assert list(other.iterdir()) == []
+    assert running.json("status")["recordings"] == []
+
+
+def ask_raw(path: str, data: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(path)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            return connection.recv(1 << 16)
+        return b""
+
+
+def test_messages_that_are_none(service: Start) -> None:
+    running = service()
+
+    @settings(
+        max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(
+        st.one_of(
+            st.binary(max_size=200),
+            st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=100)).map(
+                lambda pair: struct.pack("<I", pair[0]) + pair[1]
+            ),
+            st.recursive(
+                st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+                lambda inner: st.lists(inner, max_size=3)
+                | st.dictionaries(st.sampled_from(["verb", "id", "pids", "all"]), inner),
+                max_leaves=6,
+            ).map(lambda value: (lambda raw: struct.pack("<I", len(raw)) + raw)(
+                json.dumps(value).encode())),
+        )
+    )  # fmt: skip
+    def hostile(data: bytes) -> None:
+        answer = ask_raw(running.socket, data)
+        if answer:
+            assert b'"error"' in answer or b'"recordings"' in answer
+
+    hostile()
+    deep = b'{"verb":' + b"[" * 30_000
+    assert b"error" in ask_raw(running.socket, struct.pack("<I", len(deep)) + deep)
+    assert running.json("status")["recordings"] == []
+    assert running.end() == 0
+    assert not [line for line in running.log if "internal error" in line]
+
+
+def test_the_node_is_monitored_and_its_measurement_rotated(service: Start) -> None:
+    running = service("[monitor]\nenabled = true\n")
+    running.wait_for_log("monitoring")
+    number = 1
+    while running.json("status", number)["recordings"][0]["state"] == "starting":
+        pass
+    assert running.json("status", number)["recordings"][0]["what"] == "all processes"
+    ended = Path(running.json("snapshot")["measurement"])
+    with open_measurement(ended) as measurement:
+        assert measurement.closed
+    assert check_measurement(ended) == []
+    (still,) = [each for each in running.json("status")["recordings"] if each["state"] != "ended"]
+    assert still["monitor"] and still["measurement"] != str(ended)
+    assert running.end() == 0
+    assert check_measurement(Path(still["measurement"])) == []
+
+
+def test_reload_keeps_what_runs_and_refuses_what_is_wrong(service: Start, sleeper: Sleeper) -> None:
+    running = service()
+    number = running.json("attach", "--pid", sleeper(), "--background")["id"]
+    configuration = running.folder / "hpcd.toml"
+    good = configuration.read_text()
+    configuration.write_text(good + "recordngs = 1\n")
+    running.process.send_signal(signal.SIGHUP)
+    assert "did you mean control.recordings" in running.wait_for_log("configuration kept")
+    configuration.write_text(good + "recordings = 0\n")
+    running.process.send_signal(signal.SIGHUP)
+    running.wait_for_log("reloaded")
+    assert "0 recordings" in running.hpcd("attach", "--comm", "x", "-d", 1, user=NOBODY).stderr
+    assert running.json("detach", number)["threads"] == 1
+
+
+def test_a_full_disk_pauses_and_goes_on(service: Start, sleeper: Sleeper, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
+    try:
+        running = service('[metrics]\nlisten = "127.0.0.1:19923"\n', store=disk)
+        configuration = running.folder / "hpcd.toml"
+        configuration.write_text(configuration.read_text().replace('free = "1K"', 'free = "2M"'))
+        running.process.send_signal(signal.SIGHUP)
+        running.wait_for_log("reloaded")
+        number = running.json("attach", "--pid", sleeper(), "--background")["id"]
+        filler = disk / "filler"
+        filler.write_bytes(bytes(3 << 20))
+        running.wait_for_log("paused")
+        while running.json("status", number)["recordings"][0]["state"] != "ended":
+            pass
+        with urllib.request.urlopen("http://127.0.0.1:19923/metrics") as answer:
+            assert "hpcd_pauses_total 1.0" in answer.read().decode()
+        filler.unlink()
+        running.wait_for_log("resumed")
+        assert running.end() == 0
+        (kept,) = (disk / "0").iterdir()
+        assert check_measurement(kept) == []
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_service_that_is_killed_loses_no_measurement(service: Start, sleeper: Sleeper) -> None:
+    running = service()
+    begun = running.json("attach", "--pid", sleeper(), "--background")
+    running.process.kill()
+    running.process.wait()
+    path = Path(begun["measurement"])
+    # The recorder ends as soon as nobody listens; its lock on the segment goes with it.
+    with open_measurement(path) as measurement:
+        while measurement.being_written:
+            measurement.refresh()
+    assert not [finding for finding in check_measurement(path) if finding.fatal]
+
+
+def test_without_a_service_there_is_a_clear_error(tmp_path: Path) -> None:
+    done = hpcd("status", "--socket", tmp_path / "none", check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "no hpcd service answers" in done.stderr
