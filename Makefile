@@ -59,6 +59,9 @@ install:
 uninstall:
 	rm -rf "$(DESTDIR)$(PREFIX)/lib/hpcd"
 	rm -f "$(DESTDIR)$(PREFIX)/bin/hpcd" "$(DESTDIR)$(PREFIX)/share/man/man1/hpcd.1"
+	[ -n "$(DESTDIR)" ] || ! [ -d /run/systemd/system ] || systemctl disable --now hpcd.service hpcd.socket 2>/dev/null || true
+	cd "$(DESTDIR)/" && rm -f etc/systemd/system/hpcd.service etc/systemd/system/hpcd.socket \
+		etc/systemd/system/hpcd.slice usr/lib/sysusers.d/hpcd.conf usr/lib/tmpfiles.d/hpcd.conf
 
 man: setup-run
 	$(TOOLS)/python setup/manpage.py >docs/hpcd.1.new

@@ -9,11 +9,12 @@ there (root compiles it into the kernel) and what it was made from has not chang
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import lzma
 import os
 import platform
 import re
+import shutil
 import stat
 import subprocess
 import tarfile
@@ -188,8 +189,7 @@ def _made(tree: Path, origin: str, make: Callable[[Path], None]) -> Path:
                 raise PlatformError(f"{tree.name} does not make complete kernel headers; {_REMEDY}")
             (new / _ORIGIN).write_text(origin)
             for attempt in range(100):  # each round lost is a round another process won
-                with contextlib.suppress(FileNotFoundError):
-                    tree.rename(Path(part) / f"old-{attempt}")
+                _take_away(tree, Path(part) / f"old-{attempt}")
                 try:
                     return new.rename(tree)
                 except OSError:
@@ -232,3 +232,16 @@ def _holds_fast(folder: Path) -> bool:
     status = folder.stat()
     sticky = bool(status.st_mode & stat.S_ISVTX)
     return status.st_uid in (0, os.geteuid()) and (sticky or not status.st_mode & 0o022)
+
+
+def _take_away(tree: Path, to: Path) -> None:
+    """Move ``tree`` out of the way, if it is there."""
+    try:
+        tree.rename(to)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # overlayfs, which containers live on, does not rename a folder of a lower layer.
+        shutil.rmtree(tree, ignore_errors=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,21 @@ class Programs:
     """Programs compiled from one source file. They unload when the object goes."""
 
     def __init__(
-        self, source: str, constants: Mapping[str, int], perf: list[str], raw: list[str]
+        self,
+        source: str,
+        constants: Mapping[str, int],
+        perf: list[str],
+        raw: list[str],
+        tracepoints: list[str],
     ) -> None:
         """Compile ``source`` with ``constants`` as macros, and load the named functions.
 
-        ``perf`` are perf event programs, ``raw`` raw tracepoint ones. Takes 1 to 2.5 s, nearly all
-        of it in the compiler. Raises :class:`PlatformError` in one line when bcc or kernel headers
-        are missing, or when the kernel refuses a program (the verifier's last words are in it).
+        ``perf`` are perf event programs, ``raw`` raw tracepoint ones, ``tracepoints`` those of perf
+        events that are tracepoints, for which the kernel has a type of its own. Takes 1 to 2.5 s,
+        nearly all of it in the compiler.
+
+        Raises :class:`PlatformError` in one line when bcc or kernel headers are missing, or when
+        the kernel refuses a program (with the verifier's last words).
         """
         bcc = _import_bcc()
         # bcc finds headers of other kernels only through this variable.
@@ -39,10 +46,13 @@ class Programs:
             try:
                 # debug=0 also keeps bcc from printing; it writes errors straight to descriptor 2.
                 self._bpf: Any = bcc.BPF(src_file=str(_SOURCES / source), cflags=flags, debug=0)
-                for name in perf:
-                    self.fds[name] = self._bpf.load_func(name, bcc.BPF.PERF_EVENT).fd
-                for name in raw:
-                    self.fds[name] = self._bpf.load_func(name, bcc.BPF.RAW_TRACEPOINT).fd
+                for names, kind in (
+                    (perf, bcc.BPF.PERF_EVENT),
+                    (raw, bcc.BPF.RAW_TRACEPOINT),
+                    (tracepoints, bcc.BPF.TRACEPOINT),
+                ):
+                    for name in names:
+                        self.fds[name] = self._bpf.load_func(name, kind).fd
             except Exception as error:  # bcc raises bare Exception
                 raise PlatformError(f"{source}: {_reason(stderr.text(), error)}") from error
 
@@ -80,7 +90,7 @@ class _Stderr:
 
     def __enter__(self) -> _Stderr:
         sys.stderr.flush()
-        self._file = tempfile.TemporaryFile()
+        self._file = os.fdopen(os.memfd_create("stderr"), "w+b")
         self._saved = os.dup(2)
         os.dup2(self._file.fileno(), 2)
         return self

@@ -419,6 +419,47 @@ SAMPLE(5)
 SAMPLE(6)
 SAMPLE(7)
 
+/* Tracepoints as events: the kernel runs their programs for every task, so others than targets cost
+ * one look-up a hit. Like the scheduler's, they never interrupt each other on a CPU. */
+int walk_hit(void *ctx)
+{
+	return walk(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));
+}
+
+static __always_inline int on_hit(void *ctx, u32 number)
+{
+	u32 context = CONTEXT_SWITCH;
+	u64 id = bpf_get_current_pid_tgid();
+	u32 tid = (u32)id;
+	struct counters *count = counters();
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+
+	if (!count || !w || !thread)
+		return 0;
+	count->taken++;
+	count->kernel_mode++;
+	w->context = CONTEXT_SWITCH;
+	w->event = number;
+	w->value = 1;
+	take_path(ctx, w, thread, id >> 32, task_flags(this_task()), 0, MAP(HIT_PROGRAMS));
+	return 0;
+}
+
+#define HIT(number)                           \
+	int hit_##number(void *ctx)           \
+	{                                     \
+		return on_hit(ctx, number);   \
+	}
+HIT(0)
+HIT(1)
+HIT(2)
+HIT(3)
+HIT(4)
+HIT(5)
+HIT(6)
+HIT(7)
+
 /* Waiting, by the scheduler's raw tracepoints: a target's thread leaves its CPU (its path is taken
  * there and then: a sleeping thread's cannot be) and comes back to one. What happens to threads
  * that are not known costs one look-up a switch. */

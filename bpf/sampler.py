@@ -92,6 +92,7 @@ class Sampler:
         self._settings = maps.Map("settings", maps.ARRAY, 4, 16, 1)
         self._jumps = maps.Map("programs", maps.PROG_ARRAY, 4, 4, 1)
         self._switch_jumps = maps.Map("switch_programs", maps.PROG_ARRAY, 4, 4, 1)
+        self._hit_jumps = maps.Map("hit_programs", maps.PROG_ARRAY, 4, 4, 1)
         constants = {
             "FD_MEMORY": self.memory.map.fd,
             "FD_SAMPLES": self.samples.map.fd,
@@ -107,6 +108,7 @@ class Sampler:
             "FD_SETTINGS": self._settings.fd,
             "FD_PROGRAMS": self._jumps.fd,
             "FD_SWITCH_PROGRAMS": self._switch_jumps.fd,
+            "FD_HIT_PROGRAMS": self._hit_jumps.fd,
             "FOLLOW_CHILDREN": int(follow_children),
             "EVERYTHING": int(everything),
             "WAITING": int(waiting),
@@ -123,20 +125,34 @@ class Sampler:
             tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
         if control_groups:
             tracepoints["on_cgroup"] = "cgroup_attach_task"
+        numbered = list(enumerate(events))
+        hits = [n for n, event in numbered if event.type == syscalls.PERF_TYPE_TRACEPOINT]
+        sampled = [n for n, _ in numbered if n not in hits]
+        self._sampled = [(n, events[n]) for n in sampled]
         self._programs = Programs(
             "sampler.bpf.c",
             constants,
-            [*(f"sample_{number}" for number in range(len(events))), "walk_sample"],
+            [*(f"sample_{number}" for number in sampled), "walk_sample"],
             [*tracepoints, *(["walk_switch"] if waiting else [])],
+            [*(f"hit_{number}" for number in hits), "walk_hit"] if hits else [],
         )
         fds = self._programs.fds
         self._jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_sample"]))
         if waiting:
             self._switch_jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_switch"]))
+        if hits:
+            self._hit_jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_hit"]))
         self._stats = syscalls.enable_stats()
         self._raw = [
             syscalls.raw_tracepoint(name, fds[program]) for program, name in tracepoints.items()
         ]
+        # The program of a tracepoint runs on every CPU, whichever its event was opened for.
+        self._hits = []
+        for number in hits:
+            fd = syscalls.perf_event_open(events[number], -1, 0)
+            self._hits.append(fd)
+            syscalls.perf_attach(fd, fds[f"hit_{number}"])
+            syscalls.perf_enable(fd)
         self._attached: dict[int, list[int]] = {}
         self._cpus: dict[int, list[int]] = {}
         self._inherit = syscalls.INHERIT | (0 if follow_children else syscalls.INHERIT_THREAD)
@@ -161,14 +177,14 @@ class Sampler:
     def _open(self, tid: int, cpu: int, flags: int) -> list[int]:
         fds: list[int] = []
         try:
-            for event in self._perf_events:
+            for _, event in self._sampled:
                 opened = replace(event, flags=event.flags | flags | syscalls.DISABLED)
                 fds.append(syscalls.perf_event_open(opened, tid, cpu))
         except BaseException:
             for fd in fds:
                 os.close(fd)
             raise
-        for number, fd in enumerate(fds):
+        for (number, _), fd in zip(self._sampled, fds, strict=True):
             syscalls.perf_attach(fd, self._programs.fds[f"sample_{number}"])
             syscalls.perf_enable(fd)
         return fds
@@ -276,9 +292,10 @@ class Sampler:
                 for fd in fds:
                     os.close(fd)
             held.clear()
-        for fd in self._raw:
-            os.close(fd)
-        self._raw.clear()
+        for held_once in (self._raw, self._hits):
+            for fd in held_once:
+                os.close(fd)
+            held_once.clear()
 
     def close(self) -> None:
         """Stop, unload and free everything."""
@@ -300,5 +317,6 @@ class Sampler:
             self._settings,
             self._jumps,
             self._switch_jumps,
+            self._hit_jumps,
         ):
             table.close()

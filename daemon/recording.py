@@ -9,12 +9,12 @@ import resource
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from hpcd.bpf import syscalls
+from hpcd.bpf.events import EventSpec, parse_events
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
 from hpcd.bpf.mmap_events import MmapEvents
 from hpcd.bpf.records import DROPS, EventKind
@@ -28,11 +28,11 @@ from hpcd.daemon.kernel_symbols import KernelSymbols
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.selector import Selector
 from hpcd.daemon.targets import Targets
-from hpcd.daemon.timeline import Timelines, wait_events
+from hpcd.daemon.timeline import NO_EVENT, Timelines, wait_events
 from hpcd.daemon.unwind.decoder import Decoder
 from hpcd.errors import StorageError, TargetError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.identity import Event, Node
+from hpcd.model.identity import Node
 
 # A prime, so that sampling cannot fall into step with anything periodic in the target; close to
 # 1 kHz, the rate at which HPCToolkit's papers trace.
@@ -63,6 +63,8 @@ class Options:
     selector: Selector
     output: Path
     frequency: int = DEFAULT_FREQUENCY
+    """Of the CPU time that cpu-clock samples, the event recorded unless others are named."""
+    events: list[EventSpec] = field(default_factory=list)
     duration: float | None = None
     children: bool = True
     unstarted: bool = False
@@ -159,15 +161,19 @@ class Recording:
         attached: Callable[[], None] | None,
     ) -> dict[str, object]:
         options = self._options
-        period = 1_000_000_000 // options.frequency
-        event = syscalls.PerfEvent(
-            syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, options.frequency
-        )
-        writer.add_event(Event(0, "cpu-clock", "s", period / 1e9, "cpu_time", options.frequency))
+        events = _ordered(options.events) or parse_events("cpu-clock", options.frequency)
+        for number, event in enumerate(events):
+            event.require()
+            writer.add_event(event.model(number))
+        periods = [
+            (event.period or 1_000_000_000 // event.frequency) if event.clock else 1
+            for event in events
+        ]
         timelines = None
         if options.waits:
-            timelines = Timelines(0, period, 1, options.threshold_ns)
-            for wait in wait_events(1):
+            cpu = 0 if _is_cpu_time(events[0]) else NO_EVENT
+            timelines = Timelines(cpu, periods[0], len(events), options.threshold_ns)
+            for wait in wait_events(len(events)):
                 writer.add_event(wait)
         with contextlib.ExitStack() as stack:
             helper = stack.enter_context(ThreadPoolExecutor(1))
@@ -180,7 +186,7 @@ class Recording:
                 self._look_ahead(modules)
             selector = options.selector
             sampler = Sampler(
-                [event],
+                [event.perf_event() for event in events],
                 follow_children=options.children,
                 waiting=options.waits,
                 everything=selector.everything,
@@ -189,14 +195,17 @@ class Recording:
                 only_user=options.only_user,
             )
             stack.callback(sampler.close)
-            sampler.set_pace(options.frequency, 1)
-            self._note_rate(Pace(options.frequency))
+            if _is_cpu_time(events[0]):
+                sampler.set_pace(events[0].frequency, 1)
+                self._note_rate(Pace(events[0].frequency))
+            elif self._budget:
+                raise UsageError("an overhead budget needs cpu-clock among the events")
             mmaps = MmapEvents(possible_cpus())
             stack.callback(mmaps.close)
             tables = Tables(sampler.memory)
             targets = Targets(modules, tables, sampler, writer.add_process)
             collector = Collector(
-                sampler, targets, modules, writer, symbols.result(), sampler.caches, [period],
+                sampler, targets, modules, writer, symbols.result(), sampler.caches, periods,
                 timelines,
             )  # fmt: skip
             attachment = Attachment(
@@ -210,7 +219,16 @@ class Recording:
             modules.wait(_TABLE_WAIT_SECONDS)
             modules.install(tables, sampler.set_rules)
             self._parts = _Parts(
-                sampler, targets, modules, tables, collector, writer, mmaps, attachment, timelines
+                sampler,
+                targets,
+                modules,
+                tables,
+                collector,
+                writer,
+                mmaps,
+                attachment,
+                timelines,
+                not _is_cpu_time(events[0]),
             )
             self._attach()
             self._start = time.monotonic()
@@ -376,7 +394,9 @@ class Recording:
             if not ending.whole
         }
         times = parts.timelines.totals(time.monotonic_ns()) if parts.timelines else None
-        expected = self._cpu_time(final=final) * self._options.frequency
+        # Of several events only that of CPU time can be foretold.
+        alone = len(self._options.events) <= 1 and not parts.cpu_event_missing
+        expected = self._cpu_time(final=final) * self._options.frequency if alone else 0.0
         overhead = sampler.overhead()
         return {
             "samples": {
@@ -450,6 +470,17 @@ class _Parts:
     mmaps: MmapEvents
     attachment: Attachment
     timelines: Timelines | None
+    cpu_event_missing: bool
+
+
+def _is_cpu_time(event: EventSpec) -> bool:
+    """Whether its samples are worth CPU time, at a rate that can be changed."""
+    return event.name == "cpu-clock" and event.clock and bool(event.frequency)
+
+
+def _ordered(events: Sequence[EventSpec]) -> list[EventSpec]:
+    """``events`` with the one that samples CPU time first."""
+    return sorted(events, key=lambda event: not _is_cpu_time(event))
 
 
 def _own_cpu() -> float:

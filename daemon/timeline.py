@@ -29,6 +29,9 @@ Mask = npt.NDArray[np.bool_]
 BORN = 32
 """Beside :class:`Switch`: a thread that has not run yet."""
 
+NO_EVENT = 255
+"""In place of an event's number: none samples CPU time."""
+
 # An open wait is written in pieces this long, so that a recorder that dies loses no more; with
 # many sleeping threads the pieces are longer, so that they stay below a thousand records a second.
 _PIECE_NS = 1_000_000_000
@@ -241,7 +244,7 @@ class Timelines:
         self._cpu_ns += int(ran.sum())
         left = self._level_of(slots, self._cpu[slots] + ran) - self._level[slots]
         self._ended_ns += int((time - self._begun[slots]).sum())
-        some = left > 0
+        some = (left > 0) & (self._event != NO_EVENT)
         rest = Records(
             self._line[slots[some]],
             time[some].astype(np.uint64),

@@ -29,4 +29,16 @@ if [ -n "$destdir" ]; then
 fi
 ln -sfn "$library/bin/hpcd" "$destdir$prefix/bin/hpcd"
 install -m 644 docs/hpcd.1 "$destdir$prefix/share/man/man1/hpcd.1"
+# The service, where systemd is: installed, not enabled.
+units=$destdir/etc/systemd/system
+if [ -n "$destdir" ] || [ -d /run/systemd/system ]; then
+	mkdir -p "$units" "$destdir/usr/lib/sysusers.d" "$destdir/usr/lib/tmpfiles.d" "$destdir/etc/hpcd"
+	sed "s|/usr/local/bin/hpcd|$prefix/bin/hpcd|" systemd/hpcd.service >"$units/hpcd.service"
+	install -m 644 systemd/hpcd.socket systemd/hpcd.slice "$units"
+	install -m 644 systemd/hpcd.sysusers.conf "$destdir/usr/lib/sysusers.d/hpcd.conf"
+	install -m 644 systemd/hpcd.tmpfiles.conf "$destdir/usr/lib/tmpfiles.d/hpcd.conf"
+	[ -e "$destdir/etc/hpcd/hpcd.toml" ] || install -m 644 docs/hpcd.toml "$destdir/etc/hpcd/hpcd.toml"
+	[ -n "$destdir" ] || { systemd-sysusers; systemd-tmpfiles --create; systemctl daemon-reload; }
+	echo "installed hpcd.service; begin with: systemctl enable --now hpcd.socket hpcd.service"
+fi
 echo "installed $destdir$prefix/bin/hpcd"

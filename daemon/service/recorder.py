@@ -41,6 +41,9 @@ def main() -> int:
     except HpcdError as error:
         _tell({"state": "failed", "error": str(error), "code": error.exit_code})
         return error.exit_code
+    except Exception as error:
+        _tell({"state": "failed", "error": f"internal error: {error!r}", "code": 70})
+        raise
     _tell({"state": "ended", "summary": summary})
     return 0
 

@@ -6,6 +6,7 @@ or asks for too much memory costs the module it was working on its table, and is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -57,8 +58,11 @@ class Decoder:
             self._channel.close()
             self._channel = None
         if self._process:
-            self._process.kill()
-            self._process.wait()
+            # The worker has another user, whom a confined service may not signal; its channel
+            # closed, it ends by itself, and a hanging one at its limit of CPU time.
+            with contextlib.suppress(PermissionError):
+                self._process.kill()
+                self._process.wait()
             self._process = None
 
     def _ask(self, request: bytes, fd: int, label: str) -> bytes:

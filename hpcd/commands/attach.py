@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from hpcd.bpf.events import parse_events
 from hpcd.commands.base import Command
 from hpcd.commands.service import add_socket_option, attach_by_service, wait_for_end
 from hpcd.daemon.recording import (
@@ -132,6 +133,15 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         "-d", "--duration", type=float, metavar="S", help="stop after this many seconds"
     )
     parser.add_argument(
+        "-e",
+        "--event",
+        action="append",
+        default=[],
+        metavar="EVENTS",
+        help="events to sample, by the names perf has for them, separated by commas"
+        " (default: cpu-clock)",
+    )
+    parser.add_argument(
         "-F",
         "--frequency",
         type=int,
@@ -194,6 +204,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         selector=selector,
         output=output,
         frequency=args.frequency,
+        events=parse_events(",".join(args.event), args.frequency) if args.event else [],
         duration=args.duration,
         children=not args.no_children,
         waits=not args.no_blocked,
@@ -262,7 +273,12 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
     taken = int(str(samples["taken"]))
     lines = [
         f"recorded {samples['recorded']:,} of {taken:,} samples "
-        f"({samples['expected']:,} expected from the targets' CPU time) in "
+        + (
+            f"({samples['expected']:,} expected from the targets' CPU time) "
+            if samples["expected"]
+            else ""
+        )
+        + f"in "
         f"{summary['duration_s']} s, {summary['threads']} threads"
     ]
     for cause, number in _section(samples, "dropped").items():

@@ -262,13 +262,13 @@ def test_weights_stay_right_when_the_rate_is_lowered(
     tmp_path: Path, build: Callable[..., Path], blocked: list[str]
 ) -> None:
     """A budget nothing can keep: the rate falls again and again, CPU time is what it was."""
-    options = ["--overhead", "0.01%", "--duration", 6, *blocked]
+    options = ["--overhead", "0.01%", "--duration", 8, *blocked]
     with running(build("paths.c"), 60) as process:
         summary = attach(tmp_path / "m", process.pid, *options)
     rates = [rate["frequency"] for rate in summary["rates"]]
-    assert rates == sorted(rates, reverse=True) and rates[0] == 997 and rates[-1] < 200
+    assert rates == sorted(rates, reverse=True) and rates[0] == 997 and rates[-1] < 300
     assert accounted(summary)
     used = summary["samples"]["expected"] / 997
-    assert summary["samples"]["taken"] < 0.7 * summary["samples"]["expected"]
+    assert summary["samples"]["taken"] < 0.9 * summary["samples"]["expected"]
     with open_measurement(tmp_path / "m") as measurement:
         assert sampled(measurement) == pytest.approx(used, rel=0.03)

@@ -144,7 +144,7 @@ def test_everything_on_the_node(tmp_path: Path, build: Callable[..., Path]) -> N
         pids = {process.pid for process in measurement.processes.values()}
     assert str(executable) in exes
     assert 0 not in pids
-    assert summary["samples"]["taken"] > 500
+    assert summary["samples"]["taken"] > 100
 
 
 def test_nothing_selected_is_a_usage_error(tmp_path: Path) -> None:
@@ -152,3 +152,45 @@ def test_nothing_selected_is_a_usage_error(tmp_path: Path) -> None:
         done = hpcd("attach", "-o", tmp_path / "m", *options, check=False)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
+
+
+# --- events ---
+
+
+def counted(path: Path) -> Counter[str]:
+    """What the records of each event add up to."""
+    sums: Counter[str] = Counter()
+    with open_measurement(path) as measurement:
+        for part in measurement.record_chunks():
+            for event in set(part.event.tolist()):
+                known = measurement.events[event]
+                sums[known.name] += float(part.value[part.event == event].sum()) * known.scale
+    return sums
+
+
+def test_several_events_at_once(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """Every page fault and read of a program that says how many it makes."""
+    program = (
+        "import mmap\n"
+        "m = mmap.mmap(-1, 4096 * 2000, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "m.madvise(mmap.MADV_NOHUGEPAGE)\n"
+        "for page in range(2000): m[4096 * page] = 1\n"
+        "with open('/dev/zero', 'rb', buffering=0) as zero:\n"
+        "    for _ in range(300): zero.read(1)\n"
+    )
+    events = "page-faults/period=1/,syscalls:sys_enter_read,cpu-clock"
+    record(tmp_path / "m", ["/usr/bin/python3", "-c", program], "-e", events)
+    sums = counted(tmp_path / "m")
+    assert sums["page-faults"] >= 2000
+    assert 300 <= sums["syscalls:sys_enter_read"] < 600  # the interpreter reads, too
+    assert sums["cpu-clock"] > 0.01
+    with open_measurement(tmp_path / "m") as measurement:
+        assert measurement.events[0].name == "cpu-clock"
+
+
+def test_an_event_the_machine_lacks_is_one_clear_line(tmp_path: Path) -> None:
+    for event in ("cpu-clok", "nosuch:tracepoint", "r1a8/period=0/"):
+        done = hpcd("run", "-o", tmp_path / "m", "-e", event, "--", "/bin/true", check=False)
+        assert done.returncode in (2, 5), done.stderr
+        assert done.stderr.count("\n") == 1 and event[:4] in done.stderr
+        assert not (tmp_path / "m").exists()

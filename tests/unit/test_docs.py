@@ -60,3 +60,9 @@ def test_nothing_generic_is_importable() -> None:
         [sys.executable, "-c", script], cwd="/", capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_configuration_is_documented_as_it_is() -> None:
+    from hpcd.daemon.service.configuration import Configuration, as_toml
+
+    assert (ROOT / "docs/hpcd.toml").read_text() == as_toml(Configuration())
