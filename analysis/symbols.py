@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cxxfilt
@@ -91,6 +91,28 @@ def symbolize(task: SymbolTask) -> SymbolAnswer:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return _answer(task, [], f"no names: {reason or error}", warning=_expected(task))
     return _answer(task, tables, note)
+
+
+class Namer:
+    """Names addresses of one module again and again, reading its symbols once."""
+
+    def __init__(
+        self, kind: ModuleKind, path: str, build_id: str, rows: list[tuple[int, int, str]]
+    ) -> None:
+        """``rows`` (start, size, name) are the symbols the measurement brought along, if any."""
+        self._task = SymbolTask(kind, path, build_id, None, np.zeros(1, np.uint64))
+        if rows:
+            self._tables = [symboltable.from_rows(rows)]
+            return
+        try:
+            self._tables = _tables(self._task)[0]
+        except (FormatError, OSError):
+            self._tables = []
+
+    def names(self, offsets: U64) -> list[str]:
+        """The procedure of each of ``offsets`` (``uint64[n]``), demangled."""
+        answer = _answer(replace(self._task, offsets=offsets), self._tables, "")
+        return [answer.procedures[number].name for number in answer.index.tolist()]
 
 
 def demangle(name: str) -> str:

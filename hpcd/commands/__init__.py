@@ -10,6 +10,7 @@ from hpcd.errors import PlatformError
 VERBS = {
     "attach": ("Attach", "record running processes"),
     "run": ("Run", "start a command and record it"),
+    "top": ("Top", "show live where processes spend their time"),
     "list": ("List", "show the jobs and ranks on this node"),
     "detach": ("Detach", "end a recording of the service"),
     "status": ("Status", "what the service records"),

@@ -129,12 +129,17 @@ class Measurement:
             self._parent, self._frame = [self._cct.parent], [self._cct.frame]
         return self._cct
 
-    def record_chunks(self) -> Iterator[RecordChunk]:
-        """All records, a chunk at a time, each decoded when it is asked for.
+    @property
+    def chunks(self) -> int:
+        """Chunks of records so far."""
+        return len(self._records)
+
+    def record_chunks(self, first: int = 0) -> Iterator[RecordChunk]:
+        """All records from chunk ``first`` on, a chunk at a time, each decoded when asked for.
 
         Damaged chunks are left out and named in ``damage``.
         """
-        for number, header, nodes in self._records:
+        for number, header, nodes in self._records[first:]:
             try:
                 data = chunk.read_payload(self._files[number], header)
                 records = codec.decode_records(data)

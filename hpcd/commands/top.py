@@ -1,0 +1,272 @@
+"""``hpcd top``: what runs and waits now, and where."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live as Screen
+from rich.table import Table
+from rich.text import Text
+
+from hpcd.analysis.live import Busy, HotPath, Live, Snapshot
+from hpcd.commands.attach import add_selection_options, selection
+from hpcd.commands.base import Command
+from hpcd.daemon.recording import DEFAULT_FREQUENCY
+from hpcd.errors import HpcdError, TargetError, UsageError
+
+# Measurements are flushed once a second: there is nothing newer to be seen.
+_REFRESH_SECONDS = 1.0
+_PIPE_WIDTH = 160
+_SYSTEM_CALL = re.compile(r"(?:__\w+_sys_|ksys_)(\w+)")
+
+
+class Top(Command):
+    """Show where processes spend their time now: hot call paths, waits, ranks, hpcd's own cost.
+
+    Follows a measurement that is being written, or records the processes selected as hpcd attach
+    does, into a temporary directory that goes when it ends. All figures are of the last seconds
+    (--window); a CPU share of 100 % is one CPU. Ctrl-C ends it. With --json, or into a pipe, it
+    prints one window and ends. Needs root to record.
+    """
+
+    name = "top"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "measurement", type=Path, nargs="?", help="a measurement directory to follow"
+        )
+        add_selection_options(parser)
+        parser.add_argument(
+            "-F", "--frequency", type=int, default=DEFAULT_FREQUENCY, metavar="HZ",
+            help="samples a second of each thread's CPU time (default: %(default)s)",
+        )  # fmt: skip
+        parser.add_argument(
+            "-w", "--window", type=float, default=5.0, metavar="S",
+            help="seconds that figures are of (default: %(default)g)",
+        )  # fmt: skip
+        parser.add_argument(
+            "-n", "--rows", type=int, default=0, metavar="N",
+            help="rows of each table (default: what fits)",
+        )  # fmt: skip
+        parser.add_argument("--json", action="store_true", help="print one window as JSON")
+
+    def run(self, args: argparse.Namespace) -> int:
+        if not 1 <= args.window <= 3600:
+            raise UsageError("--window must lie between 1 and 3600 seconds")
+        if args.rows < 0:
+            raise UsageError("--rows must not be negative")
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: stop.set())
+        if args.measurement:
+            if any(
+                (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
+            ):
+                raise UsageError("name a measurement or processes, not both")
+            with contextlib.closing(Live(args.measurement, args.window)) as live:
+                show(args, live, stop, live.ended)
+            return 0
+        selection(args)
+        with recorded(args) as recorder:
+            begun = recorder.wait_for_data(stop, args.window)
+            if begun is not None:
+                with contextlib.closing(begun) as live:
+                    once = args.json or not sys.stdout.isatty()
+                    if once:
+                        let_pass(live, stop, args.window)
+                    show(args, live, stop, once)
+        return 0
+
+
+class Recorder:
+    """``hpcd attach`` in a process of its own, so that its cost is its own."""
+
+    def __init__(self, process: subprocess.Popen[str], path: Path) -> None:
+        self._process = process
+        self._path = path
+
+    def wait_for_data(self, stop: threading.Event, window: float) -> Live | None:
+        """The measurement, once sampling has begun; None when asked to stop before.
+
+        Raises the error the recorder ended with.
+        """
+        assert self._process.stderr
+        # Ctrl-C reaches the recorder, too, which then says nothing.
+        first = self._process.stderr.readline()
+        if first.startswith("hpcd: attached"):
+            while not stop.is_set():
+                with contextlib.suppress(HpcdError):
+                    return Live(self._path, window)
+                stop.wait(0.05)
+        if stop.is_set():
+            return None
+        error = (first + self._process.stderr.read()).strip().removeprefix("hpcd: ")
+        code = self._process.wait()
+        raise _with_code(error or "the recorder ended", code)
+
+
+def let_pass(live: Live, stop: threading.Event, seconds: float) -> None:
+    """Wait until a window is full, or nothing more will come."""
+    end = time.monotonic() + seconds + _REFRESH_SECONDS
+    while time.monotonic() < end and not live.ended and not stop.wait(_REFRESH_SECONDS / 2):
+        live.refresh()
+
+
+@contextlib.contextmanager
+def recorded(args: argparse.Namespace) -> Iterator[Recorder]:
+    """Records what is selected, for as long as the block runs."""
+    with tempfile.TemporaryDirectory(prefix="hpcd-top-") as folder:
+        path = Path(folder) / "measurement"
+        command = [
+            sys.executable, "-m", "hpcd", "attach", "--json", "-o", str(path),
+            "-F", str(args.frequency),
+        ]  # fmt: skip
+        for option in ("pid", "comm", "user", "cgroup", "container", "job"):
+            command += [f"--{option}={value}" for value in getattr(args, option)]
+        command += ["--all"] if args.all else []
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        try:
+            yield Recorder(process, path)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+
+
+def _with_code(message: str, code: int) -> HpcdError:
+    """The error another hpcd ended with."""
+    error = TargetError(message)
+    error.exit_code = code if code > 0 else HpcdError.exit_code
+    return error
+
+
+def show(args: argparse.Namespace, live: Live, stop: threading.Event, once: bool) -> None:
+    """Print a window, or one after another until asked to stop or nothing more will come."""
+    console = Console(highlight=False)
+    if args.json or once or not console.is_terminal:
+        live.refresh()
+        snapshot = live.snapshot(args.rows or 20, args.rows or 20)
+        if args.json:
+            print(json.dumps(dataclasses.asdict(snapshot)))
+            return
+        if not console.is_terminal:
+            console = Console(highlight=False, width=_PIPE_WIDTH)
+        console.print(as_screen(snapshot))
+        return
+    with Screen(console=console, screen=True, auto_refresh=False) as screen:
+        while not stop.is_set():
+            live.refresh()
+            # Four lines of heads, and three tables share the rest.
+            rows = args.rows or max((console.height - 9) // 3, 1)
+            screen.update(as_screen(live.snapshot(rows, rows)), refresh=True)
+            if live.ended:
+                break
+            stop.wait(_REFRESH_SECONDS)
+    if not stop.is_set():
+        console.print(as_screen(live.snapshot(rows, rows)))
+
+
+def as_screen(now: Snapshot) -> Group:
+    """Everything, from top to bottom."""
+    span = now.seconds or 1.0
+    return Group(
+        Text(headline(now), overflow="ellipsis", no_wrap=True),
+        processes_table(now.busiest, span),
+        paths_table("hottest call paths", now.hottest, span),
+        paths_table("longest waits", now.waits, span),
+    )
+
+
+def headline(now: Snapshot) -> str:
+    """The window in a line."""
+    span = now.seconds or 1.0
+    parts = [
+        f"last {now.seconds:.1f} s: {100 * now.cpu_s / span:.0f} % CPU",
+        f"{now.threads} threads",
+        f"{100 * now.runnable_s / span:.0f} % waiting for a CPU",
+    ]
+    if now.overhead_cpu is not None and now.overhead_bpf is not None:
+        parts.append(
+            f"hpcd costs {100 * now.overhead_cpu:.1f} % CPU, "
+            f"{100 * now.overhead_bpf:.2f} % in the kernel"
+        )
+    if now.frequency:
+        parts.append(f"{now.frequency} Hz")
+    parts.append(f"{now.dropped:,} dropped")
+    return "; ".join(parts)
+
+
+def processes_table(busiest: list[Busy], span: float) -> Table:
+    """Ranks and other processes, the busiest first."""
+    table = _table("CPU %", "wait %", "blocked", "threads", "pid")
+    jobs = any(each.job for each in busiest)
+    if jobs:
+        table.add_column("rank", justify="right", no_wrap=True)
+        table.add_column("job", no_wrap=True, max_width=24)
+    table.add_column("process")
+    for each in busiest:
+        place = ["" if each.rank is None else str(each.rank), each.job] if jobs else []
+        table.add_row(
+            *_shares(each, span), str(each.threads), str(each.pid), *map(Text, place),
+            Text(each.name, no_wrap=True, overflow="ellipsis"),
+        )  # fmt: skip
+    return table
+
+
+def paths_table(title: str, paths: list[HotPath], span: float) -> Table:
+    """Call paths, innermost procedure first: what there is no room for is the outermost."""
+    table = _table("CPU %", "wait %", "blocked")
+    table.add_column(title)
+    for each in paths:
+        text = Text(one_line(each), no_wrap=True, overflow="ellipsis")
+        table.add_row(*_shares(each, span), text)
+    return table
+
+
+def one_line(each: HotPath) -> str:
+    """A call path for a narrow line: user procedures innermost first, the kernel's part in short.
+
+    Of that it has the innermost procedure, unless that is the switch to another thread, and the
+    system call.
+    """
+    split = len(each.path) - each.kernel_frames
+    user, kernel = each.path[:split], each.path[split:]
+    parts = []
+    if kernel and kernel[-1] not in ("__schedule", "schedule"):
+        parts.append(kernel[-1])
+    calls = [found[1] for name in kernel if (found := _SYSTEM_CALL.fullmatch(name))]
+    if calls and calls[0] != (user[-1] if user else ""):
+        parts.append(f"{calls[0]}()")
+    elif kernel and not calls and not parts:
+        parts.append("[kernel]")
+    return " < ".join([*parts, *reversed(user)])
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _shares(each: Busy | HotPath, span: float) -> tuple[str, str, str]:
+    return (
+        f"{100 * each.cpu_s / span:.1f}",
+        f"{100 * each.runnable_s / span:.1f}",
+        f"{each.blocked_s:.2f} s",
+    )
