@@ -110,6 +110,8 @@ class Recorder:
             while not stop.is_set():
                 with contextlib.suppress(HpcdError):
                     return Live(self._path, window)
+                if self._process.poll() is not None:
+                    break
                 stop.wait(0.05)
         if stop.is_set():
             return None
