@@ -4,13 +4,14 @@
 # make lint    style, types, import arrows
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
+# make bpf-object   the BPF programs compiled ahead: hpcd starts ten times as fast (needs clang)
 # make man     docs/hpcd.1 from the parsers
 # make clean   removes what demo, lint and tests made; make distclean .venv and caches too
 
 PREFIX ?= /usr/local
 TOOLS = .venv/bin
 
-.PHONY: demo test bench lint man clean distclean install uninstall
+.PHONY: bpf-object demo test bench lint man clean distclean install uninstall
 .PHONY: setup setup-run setup-demo setup-lint setup-test setup-bench
 # Each step uses what the one before made.
 .NOTPARALLEL:
@@ -18,19 +19,24 @@ TOOLS = .venv/bin
 # As root in somebody else's checkout, what was made goes to the owner at the end, failed or not.
 as_owner = code=$$?; sh setup/own.sh; exit $$code
 
-demo: setup-demo
+demo: setup-demo bpf-object
 	@sh setup/demo.sh; $(as_owner)
 
-test: setup-test lint
+test: setup-test bpf-object lint
 	$(TOOLS)/pytest; $(as_owner)
 
-bench: setup-bench
+bench: setup-bench bpf-object
 	$(TOOLS)/python -m benchmarks; $(as_owner)
 
 lint: setup-lint
 	@sh setup/lint.sh; $(as_owner)
 
 setup: setup-bench
+
+bpf-object:
+	@sh setup/packages.sh setup/packages-object.txt
+	@sh setup/venv.sh
+	@sh setup/bpf_object.sh; $(as_owner)
 
 setup-run:
 	@sh setup/packages.sh setup/packages-run.txt
@@ -52,7 +58,7 @@ setup-bench:
 	@sh setup/packages.sh setup/packages-*.txt
 	@sh setup/venv.sh dev
 
-install:
+install: bpf-object
 	@sh setup/packages.sh setup/packages-run.txt
 	@sh setup/install.sh "$(PREFIX)" "$(DESTDIR)"
 

@@ -7,7 +7,12 @@
 #ifndef HPCD_HELPERS_H
 #define HPCD_HELPERS_H
 
+#ifdef HPCD_OBJECT
+#include "object.h"
+#else
 #define MAP(name) bpf_pseudo_fd(1, FD_##name) /* BPF_PSEUDO_MAP_FD */
+#define SECTION(name)
+#endif
 
 /* Numbers of include/uapi/linux/bpf.h, which never change. Typed for a map given as a number. */
 static void *(*map_lookup)(unsigned long map, const void *key) = (void *)1;

@@ -6,8 +6,10 @@
  *
  * Events are bound to threads and inherited, so every firing is a target's and nobody else pays.
  */
+#ifndef HPCD_OBJECT
 #include <uapi/linux/ptrace.h>
 #include <uapi/linux/bpf_perf_event.h>
+#endif
 
 #include "helpers.h"
 
@@ -249,11 +251,13 @@ static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
 	return 0;
 }
 
+SECTION("perf_event")
 int walk_sample(struct bpf_perf_event_data *ctx)
 {
 	return walk(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));
 }
 
+SECTION("raw_tp/")
 int walk_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	return walk(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
@@ -406,6 +410,7 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 
 /* One program an event: perf gives a program nothing to tell events by that survives inheritance. */
 #define SAMPLE(number)                                          \
+	SECTION("perf_event")                                   \
 	int sample_##number(struct bpf_perf_event_data *ctx)    \
 	{                                                       \
 		return on_sample(ctx, number);                  \
@@ -421,6 +426,7 @@ SAMPLE(7)
 
 /* Tracepoints as events: the kernel runs their programs for every task, so others than targets cost
  * one look-up a hit. Like the scheduler's, they never interrupt each other on a CPU. */
+SECTION("tp/")
 int walk_hit(void *ctx)
 {
 	return walk(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));
@@ -447,6 +453,7 @@ static __always_inline int on_hit(void *ctx, u32 number)
 }
 
 #define HIT(number)                           \
+	SECTION("tp/")                        \
 	int hit_##number(void *ctx)           \
 	{                                     \
 		return on_hit(ctx, number);   \
@@ -478,6 +485,7 @@ static __always_inline u32 reason_out(u64 task, u64 state)
 	return OUT_RUNNABLE;
 }
 
+SECTION("raw_tp/")
 int on_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 context = CONTEXT_SWITCH, zero = 0, tid = 0;
@@ -549,6 +557,7 @@ int on_switch(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+SECTION("raw_tp/")
 int on_wakeup(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 tid = 0;
@@ -579,6 +588,7 @@ static __always_inline u32 perf_events(u64 task)
 	return total;
 }
 
+SECTION("raw_tp/")
 int on_fork(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
@@ -634,6 +644,7 @@ static __always_inline int not_theirs(u64 task)
 	return read_kernel(&user, 4, cred + OFFSET_CRED_USER) || user != ONLY_USER;
 }
 
+SECTION("raw_tp/")
 int on_exec(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
@@ -668,6 +679,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /* A process enters a control group: it may become a target by that. */
+SECTION("raw_tp/")
 int on_cgroup(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;
@@ -678,6 +690,7 @@ int on_cgroup(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+SECTION("raw_tp/")
 int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct thread_event event;

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hpcd.bpf import maps, syscalls
 from hpcd.bpf.btf import task_offsets
-from hpcd.bpf.loader import Programs
+from hpcd.bpf.loader import load_sampler
 from hpcd.bpf.records import CACHE_SET_BITS, COUNTERS, MAX_EVENTS, SAMPLE
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.tables import MAX_RULES, KernelMemory
@@ -53,8 +53,11 @@ class Sampler:
     reported when they exec, and with ``control_groups`` when they enter a control group. With
     ``only_user``, a target that runs a program with another user's rights is one no longer.
 
-    Loading takes 1 to 2.5 s with bcc. Raises :class:`hpcd.errors.PrivilegeError` or
-    :class:`hpcd.errors.PlatformError` in one line when it cannot work here.
+    ``loader`` is one of :data:`hpcd.bpf.loader.LOADERS`; loading takes 1 to 2.5 s with bcc, 0.2 s
+    from an object.
+
+    Raises :class:`hpcd.errors.PrivilegeError` or :class:`hpcd.errors.PlatformError` in one line
+    when it cannot work here.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Sampler:
         selecting: bool = False,
         control_groups: bool = False,
         only_user: int | None = None,
+        loader: str = "auto",
         sample_ring: int = SAMPLE_RING_BYTES,
         event_ring: int = EVENT_RING_BYTES,
     ) -> None:
@@ -129,12 +133,12 @@ class Sampler:
         hits = [n for n, event in numbered if event.type == syscalls.PERF_TYPE_TRACEPOINT]
         sampled = [n for n, _ in numbered if n not in hits]
         self._sampled = [(n, events[n]) for n in sampled]
-        self._programs = Programs(
-            "sampler.bpf.c",
+        self._programs = load_sampler(
             constants,
             [*(f"sample_{number}" for number in sampled), "walk_sample"],
             [*tracepoints, *(["walk_switch"] if waiting else [])],
             [*(f"hit_{number}" for number in hits), "walk_hit"] if hits else [],
+            loader,
         )
         fds = self._programs.fds
         self._jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_sample"]))

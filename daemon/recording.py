@@ -80,6 +80,8 @@ class Options:
     """Whose the measurement is (uid, gid), when it is not to be root's."""
     only_user: int | None = None
     """Record this user's processes alone, whatever is selected and whatever they run."""
+    loader: str = "auto"
+    """How the programs are loaded, one of :data:`hpcd.bpf.loader.LOADERS`."""
     existing: bool = False
     """The output directory is there already, and empty."""
     extra: dict[str, object] = field(default_factory=dict)
@@ -193,6 +195,7 @@ class Recording:
                 selecting=selector.open_ended and not selector.everything,
                 control_groups=selector.by_control_group,
                 only_user=options.only_user,
+                loader=options.loader,
             )
             stack.callback(sampler.close)
             if _is_cpu_time(events[0]):

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from hpcd.bpf.events import parse_events
+from hpcd.bpf.loader import LOADERS
 from hpcd.commands.base import Command
 from hpcd.commands.service import add_socket_option, attach_by_service, wait_for_end
 from hpcd.daemon.recording import (
@@ -179,6 +180,13 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-children", action="store_true", help="leave out the processes a target starts"
     )
+    parser.add_argument(
+        "--loader",
+        choices=LOADERS,
+        default="auto",
+        help="compile the BPF programs with bcc, or load the object made by make bpf-object"
+        " (default: the object where there is one)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
 
@@ -209,6 +217,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         children=not args.no_children,
         waits=not args.no_blocked,
         overhead=args.overhead,
+        loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
     )
 

@@ -80,6 +80,16 @@ def test_no_path_that_cannot_occur(known) -> None:  # type: ignore[no-untyped-de
     assert known[0]["samples"]["dropped"] == {}
 
 
+@pytest.mark.parametrize("loader", ["bcc", "object"])
+def test_both_loaders_sample_alike(tmp_path: Path, build: Callable[..., Path], loader: str) -> None:
+    executable = build("paths.c")
+    summary = record(tmp_path / "m", [executable, 2], "--loader", loader)
+    samples, _, wrong = split(call_paths(tmp_path / "m", executable))
+    assert samples > 1000 and wrong == []
+    assert summary["unwind"]["complete"] >= 0.9 * summary["unwind"]["paths"]
+    assert summary["switches"]["recorded"] > 0
+
+
 def test_nearly_every_path_is_whole(known) -> None:  # type: ignore[no-untyped-def]
     """But for the first moments after exec, when the new program's code is not yet known."""
     samples, truncated, _ = split(known[1])

@@ -66,3 +66,12 @@ def test_the_configuration_is_documented_as_it_is() -> None:
     from hpcd.daemon.service.configuration import Configuration, as_toml
 
     assert (ROOT / "docs/hpcd.toml").read_text() == as_toml(Configuration())
+
+
+def test_constants_are_the_same_in_c_and_python() -> None:
+    from hpcd.bpf.object_loader import CONSTANTS
+
+    text = (ROOT / "bpf/object.h").read_text()
+    assert f"constants[{len(CONSTANTS)}]" in text
+    for number, name in enumerate(CONSTANTS):
+        assert f"#define {name} constants[{number}]\n" in text
