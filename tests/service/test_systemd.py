@@ -89,7 +89,7 @@ def test_a_service_from_start_to_stop(machine: Machine) -> None:
                             f"echo 'enabled = true' >>{toml}")  # fmt: skip
     machine.run("systemctl", "restart", "hpcd")
     machine.wait_for("monitoring, 1 recordings", "StatusText")
-    machine.run("sh", "-c", f"echo 'enabled = false' | cat {toml} - >/tmp/x; cp /tmp/x {toml}")
+    machine.run("sh", "-c", f"echo 'enabled = false' >>{toml}")
     machine.run("systemctl", "reload", "hpcd")
     assert machine.show("ActiveState")["ActiveState"] == "active"
     machine.wait_for_log("configuration kept as it was")

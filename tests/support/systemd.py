@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+_CHECKOUT = Path(__file__).parents[2]
 _BOOT = r"""
 set -eu
 W=$1 R=$1/root
@@ -25,6 +26,8 @@ done
 mkdir "$R/dev/pts" "$R/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=0666 devpts "$R/dev/pts"
 ln -s pts/ptmx "$R/dev/ptmx"
+mkdir -p "$R$3"
+mount --bind "$3" "$R$3" # the checkout, which may lie in /tmp
 (cd "$2" && tar c .) | (cd "$R" && tar x --no-same-owner)
 exec env -i container=hpcd-test PATH=/usr/sbin:/usr/bin:/sbin:/bin unshare --cgroup sh -c '
 	mount -t cgroup2 cgroup2 "$0/sys/fs/cgroup"
@@ -59,7 +62,7 @@ class Machine:
         self._outer = subprocess.Popen(
             ["/bin/sh", "-c", enter, "sh", "unshare", "--pid", "--fork", "--kill-child", "--mount",
              "--uts", "--ipc", "--propagation", "private", "/bin/sh", "-c", _BOOT, "sh",
-             str(self._work), str(self._extra)],
+             str(self._work), str(self._extra), str(_CHECKOUT)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
