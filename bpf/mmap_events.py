@@ -10,6 +10,8 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from collections import OrderedDict
+from typing import NamedTuple
 
 from hpcd.bpf import syscalls
 
@@ -19,8 +21,26 @@ _PAGES = 16  # 64 KiB: 500 mappings of 130 bytes
 _HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_event_mmap_page
 
 
+# What is remembered: the newest mappings of the processes that mapped last. A process that lives
+# longer has its mappings read from /proc; one that loads and unloads maps the same places again.
+_MAX_PROCESSES, _MAX_MAPPINGS = 4096, 64
+
+
+class Mapped(NamedTuple):
+    """Code that was mapped: ``device`` as /proc/PID/maps writes it, ``path`` as the process sees
+    it."""
+
+    start: int
+    end: int
+    offset: int
+    device: str
+    inode: int
+    path: str
+
+
 class MmapEvents:
-    """Reads the pids that mapped code since the last look."""
+    """Reads the pids that mapped code since the last look, and remembers what the last ones mapped:
+    a process may have ended, or the code have been unmapped, before /proc is read."""
 
     def __init__(self, cpus: int) -> None:
         event = syscalls.PerfEvent(
@@ -30,6 +50,7 @@ class MmapEvents:
             flags=_FLAG_MMAP | _FLAG_MMAP2 | _FLAG_WATERMARK,
             wakeup_events=1,
         )
+        self._recent: OrderedDict[int, list[Mapped]] = OrderedDict()
         self._rings: list[tuple[int, mmap.mmap]] = []
         for cpu in range(cpus):
             try:
@@ -60,11 +81,32 @@ class MmapEvents:
                     tail = head
                     break
                 if kind == _MMAP2:
-                    where = mmap.PAGESIZE + (tail + 8) % size
-                    pids.add(struct.unpack_from("<I", ring, where)[0])
+                    pids.add(self._remember(_piece(ring, tail % size, length, size)))
                 tail += length
             struct.pack_into("<Q", ring, _TAIL, head)
         return pids
+
+    def lookup(self, pid: int, address: int) -> Mapped | None:
+        """What ``pid`` mapped last at ``address``, as far as it is remembered."""
+        for mapped in reversed(self._recent.get(pid, ())):
+            if mapped.start <= address < mapped.end:
+                return mapped
+        return None
+
+    def _remember(self, record: bytes) -> int:
+        """Keep a PERF_RECORD_MMAP2; the pid it is of."""
+        (pid, _, start, length, offset, major, minor, inode) = _FIELDS.unpack_from(record, 8)
+        path = record[_PATH:].split(b"\0", 1)[0].decode(errors="replace")
+        mappings = self._recent.setdefault(pid, [])
+        self._recent.move_to_end(pid)
+        mapped = Mapped(start, start + length, offset, f"{major:02x}:{minor:02x}", inode, path)
+        if mapped in mappings:
+            mappings.remove(mapped)
+        mappings.append(mapped)
+        del mappings[:-_MAX_MAPPINGS]
+        if len(self._recent) > _MAX_PROCESSES:
+            self._recent.popitem(last=False)
+        return int(pid)
 
     def close(self) -> None:
         """Stop listening."""
@@ -72,3 +114,15 @@ class MmapEvents:
             ring.close()
             os.close(fd)
         self._rings.clear()
+
+
+# struct perf_record_mmap2 after its header: pid, tid, addr, len, pgoff, maj, min, ino.
+_FIELDS = struct.Struct("<IIQQQIIQ")
+_PATH = 8 + _FIELDS.size + 8 + 8  # then the inode's generation, protection and flags
+
+
+def _piece(ring: mmap.mmap, at: int, length: int, size: int) -> bytes:
+    """``length`` bytes from ``at`` on, around the ring's end."""
+    base = mmap.PAGESIZE
+    first = ring[base + at : base + min(at + length, size)]
+    return first + ring[base : base + max(at + length - size, 0)]

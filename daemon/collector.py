@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.bpf.mmap_events import Mapped
 from hpcd.bpf.records import (
     CACHE_SET_BITS,
     EVENT_HEADER,
@@ -30,7 +31,7 @@ from hpcd.daemon import jit
 from hpcd.daemon.cct import CCTBuilder
 from hpcd.daemon.kernel_symbols import KernelSymbols, kernel_build_id
 from hpcd.daemon.modules import Modules
-from hpcd.daemon.processes import Sleeper
+from hpcd.daemon.processes import Region, Sleeper
 from hpcd.daemon.targets import Targets
 from hpcd.daemon.timeline import BORN, Records, Timelines
 from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
@@ -42,6 +43,8 @@ I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
 _NO_LINE = 0xFFFFFFFF
+# Stacks in code that is being analysed: more than this many different ones wait in vain.
+_MAX_UNPLACED = 4096
 _SLOTS = 1 << SLOT_BITS
 _SLOT_MASK = np.uint32(_SLOTS - 1)
 _WHOLE = (Ending.COMPLETE, Ending.KERNEL_ONLY)
@@ -106,6 +109,9 @@ class Collector:
         targets (EXEC) since the list was last taken."""
         self.ended_runtime: list[tuple[int, int, float]] = []
         self.refresh: set[int] = set()
+        self._unplaced: list[bytes] = []
+        self.mapped: Callable[[int, int], Mapped | None] = lambda pid, address: None
+        """What a process mapped last at an address."""
 
     def drain(self) -> int:
         """One round; returns the samples taken."""
@@ -253,7 +259,9 @@ class Collector:
             starts = ends - count
             within = np.arange(len(body)) - np.repeat(starts, count)
         reverse = np.repeat(ends, count) - 1 - within
-        path = self._stored_frames(body, within)[reverse]
+        placed, waiting = self._placed(self._stored_frames(body, within), head["tgid"], count)
+        path = placed[reverse]
+        self._unplaced += [raw[i] for i in waiting[: _MAX_UNPLACED - len(self._unplaced)].tolist()]
 
         whole = np.isin(head["ending"], _WHOLE)
         marked = (~whole).astype(np.int64)
@@ -276,6 +284,38 @@ class Collector:
         owner = np.repeat(np.arange(len(head)), count)[at]
         inner[owner[::-1]] = within[at[::-1]]  # of several the innermost
         return inner
+
+    def place_again(self) -> None:
+        """Tables have arrived: numbered stacks that end in their code get their place in it."""
+        if self._unplaced:
+            waiting, self._unplaced = self._unplaced, []
+            found = self._add_stacks(waiting)
+            same = self._generation[found.cache, found.slot] == found.generation
+            self._node[found.cache[same], found.slot[same]] = found.node[same]
+
+    def _placed(self, body: U64, pids: npt.NDArray[np.uint32], count: I64) -> tuple[U64, I64]:
+        """Raw addresses in code that the walker had no mapping of, as module frames, and which
+        stacks have others left.
+
+        Processes that have ended since and modules unloaded since are found by what the kernel
+        said when it mapped them. A step of Python for each such frame of a new stack.
+        """
+        raw = np.flatnonzero(~frames.is_module(body) & ~frames.is_marker(body))
+        if not len(raw):
+            return body, raw
+        result = body.copy()
+        stack = np.repeat(np.arange(len(count)), count)
+        left = []
+        for at in raw.tolist():
+            address = int(body[at]) & frames.RAW_MASK
+            pid = int(pids[stack[at]])
+            mapped = self.mapped(pid, address)
+            frame = self._modules.frame_in(pid, Region(*mapped), address) if mapped else None
+            if frame is not None:
+                result[at] = frame
+            elif mapped and mapped.inode:
+                left.append(int(stack[at]))
+        return result, np.unique(np.array(left, np.int64))
 
     def _stored_frames(self, body: U64, within: npt.NDArray[np.int64]) -> U64:
         """Ring frames as measurement frames: kernel addresses become module frames."""

@@ -23,7 +23,7 @@ from hpcd.daemon.unwind.decoder import Decoder
 from hpcd.daemon.unwind.rules import RULE_DTYPE, CfaKind
 from hpcd.daemon.unwind.table import ModuleTable
 from hpcd.errors import HpcdError
-from hpcd.model.frame import MODULE_MAX, MODULE_SHIFT
+from hpcd.model.frame import MODULE_MAX, MODULE_SHIFT, module_frame
 from hpcd.model.identity import Module, ModuleKind
 
 _PAGE = 4096
@@ -86,6 +86,9 @@ class Modules:
         """Readable when a table has arrived that :meth:`install` has not taken yet."""
         self._by_key: dict[object, KnownModule] = {}
         self._by_id: dict[int, KnownModule] = {}
+        # By device and inode as /proc and the kernel's events write them, which need not be those
+        # stat() tells of the file.
+        self._by_inode: dict[tuple[str, int], KnownModule | None] = {}
         self._pending: list[KnownModule] = []
         self._rules = Rules()
 
@@ -132,10 +135,49 @@ class Modules:
             if known is None:
                 known = self._decode(key2, fd, region.path.removesuffix(" (deleted)"))
                 fd = -1
+            self._by_inode[region.device, region.inode] = known
         finally:
             if fd >= 0:
                 os.close(fd)
         return known
+
+    def frame_in(self, pid: int, region: Region, address: int) -> int | None:
+        """The module frame of ``address`` in a mapping of ``pid``, both of which may be gone by
+        now; None while its file is not known.
+
+        A file that was never seen mapped is opened by its path, if that still is the file.
+        """
+        if region.path == "[vdso]":
+            known = self._by_key.get("vdso")
+        else:
+            key = (region.device, region.inode)
+            if key not in self._by_inode and region.file_backed:
+                self._by_inode[key] = self._find_by_path(pid, region)
+            known = self._by_inode.get(key)
+        if known is None or known.table is None:
+            return None
+        for start, bias, pages, *_ in _rows(region, known):
+            if start <= address < start + pages * _PAGE:
+                return module_frame(known.module.id, address - bias)
+        return None
+
+    def _find_by_path(self, pid: int, region: Region) -> KnownModule | None:
+        for root in (f"/proc/{pid}/root", ""):
+            try:
+                fd = os.open(root + region.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except (OSError, ValueError):
+                continue
+            status = os.fstat(fd)
+            device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+            if (device, status.st_ino) == (region.device, region.inode):
+                key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+                known = self._by_key.get(key)
+                if known is None and stat.S_ISREG(status.st_mode):
+                    return self._decode(key, fd, region.path)
+                os.close(fd)
+                return known
+            os.close(fd)
+        return None
 
     def _add(
         self, key: object, kind: ModuleKind, path: str, *, build_id: str = "", base: int = 0,

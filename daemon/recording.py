@@ -211,6 +211,7 @@ class Recording:
                 sampler, targets, modules, writer, symbols.result(), sampler.caches, periods,
                 timelines,
             )  # fmt: skip
+            collector.mapped = mmaps.lookup
             attachment = Attachment(
                 selector,
                 sampler,
@@ -297,6 +298,7 @@ class Recording:
                 parts.tables, parts.sampler.set_rules
             ):
                 parts.targets.refresh_incomplete()
+                collector.place_again()
                 called.remove(parts.modules.news)
             now = time.monotonic()
             if not (called or parts.sampler.filling or now - drained >= DRAIN_SECONDS):

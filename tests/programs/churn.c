@@ -1,10 +1,11 @@
 /* churn SECONDS THREADS FORKS LOADS LIBRARY: everything that comes and goes, at given rates.
  *
- * Keeps THREADS threads alive, each of which computes a little and sleeps 100 ms; forks FORKS times
- * a second a child that computes for a millisecond, every other one by exec of this program; opens
- * and closes LIBRARY LOADS times a second, calling its function `work` each time. Prints "ready",
- * begins when its standard input is closed, and prints what it did as a line of JSON. A rate of 0
- * leaves that part out. */
+ * Keeps THREADS threads alive, each of which computes a little and sleeps half a second. A process
+ * of its own (as shells and job scripts are: to fork one of thousands of threads takes 10 ms) forks
+ * FORKS times a second a child that computes for a millisecond, every other one by exec of this
+ * program. Opens and closes LIBRARY LOADS times a second, calling its function `work` each time.
+ * Prints "ready", begins when its standard input is closed, and prints what it did as a line of
+ * JSON. A rate of 0 leaves that part out. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +22,7 @@ static double seconds;
 static int rate_forks, rate_loads;
 static const char *self, *library;
 static atomic_int stop;
-static atomic_long forks, loads, wakes;
+static atomic_long loads, wakes;
 static pthread_barrier_t all_there;
 
 static double now(clockid_t clock)
@@ -53,19 +55,19 @@ static void *member(void *unused)
 	while (!stop) {
 		work_for(20e-6);
 		wakes++;
-		usleep(100000);
+		usleep(500000);
 	}
 	return NULL;
 }
 
-static void *forking(void *unused)
+/* Runs in a process of its own; its exit ends it. */
+static void forking(long *done)
 {
-	double next = now(CLOCK_MONOTONIC);
-	(void)unused;
-	while (!stop) {
+	double next = now(CLOCK_MONOTONIC), end = next + seconds;
+	while (now(CLOCK_MONOTONIC) < end) {
 		pid_t child = fork();
 		if (child == 0) {
-			if (forks % 2)
+			if (*done % 2)
 				execl(self, self, "child", NULL);
 			work_for(1e-3);
 			_exit(0);
@@ -74,10 +76,9 @@ static void *forking(void *unused)
 			perror("fork");
 			exit(1);
 		}
-		forks++;
+		++*done;
 		pace(&next, rate_forks);
 	}
-	return NULL;
 }
 
 static void *loading(void *unused)
@@ -121,6 +122,12 @@ int main(int argc, char **argv)
 	while (read(0, &byte, 1) > 0)
 		;
 	double start = now(CLOCK_MONOTONIC);
+	long *forks = mmap(NULL, sizeof *forks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t forker = rate_forks ? fork() : 0;
+	if (rate_forks && forker == 0) {
+		forking(forks);
+		_exit(0);
+	}
 	pthread_t *threads = calloc(count + 2, sizeof *threads);
 	pthread_attr_init(&small);
 	pthread_attr_setstacksize(&small, 64 << 10);
@@ -131,8 +138,6 @@ int main(int argc, char **argv)
 			return 1;
 		}
 	pthread_barrier_wait(&all_there);
-	if (rate_forks)
-		pthread_create(&threads[started++], &small, forking, NULL);
 	if (rate_loads)
 		pthread_create(&threads[started++], NULL, loading, NULL);
 	double all = now(CLOCK_MONOTONIC);
@@ -141,9 +146,11 @@ int main(int argc, char **argv)
 	stop = 1;
 	for (int i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
+	if (forker)
+		waitpid(forker, NULL, 0);
 	printf("{\"threads\": %d, \"forks\": %ld, \"loads\": %ld, \"wakes\": %ld, \"wall_s\": %.3f, "
 	       "\"cpu_s\": %.3f}\n",
-	       started + 1, (long)forks, (long)loads, (long)wakes, now(CLOCK_MONOTONIC) - start,
+	       started + 1, *forks, (long)loads, (long)wakes, now(CLOCK_MONOTONIC) - start,
 	       now(CLOCK_PROCESS_CPUTIME_ID));
 	return 0;
 }
