@@ -1,6 +1,7 @@
 # make demo    record a real parallel program and look at it (needs root)
 # make test    everything that must hold (needs root for the part that loads BPF)
 # make bench   speed and size, as ratios against other tools
+# make soak    what takes hours: killed recorders, failing disks, 10^5 hostile files and messages
 # make lint    style, types, import arrows
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
@@ -11,7 +12,7 @@
 PREFIX ?= /usr/local
 TOOLS = .venv/bin
 
-.PHONY: bpf-object demo test bench lint man clean distclean install uninstall
+.PHONY: bpf-object demo test bench soak lint man clean distclean install uninstall
 .PHONY: setup setup-run setup-demo setup-lint setup-test setup-bench
 # Each step uses what the one before made.
 .NOTPARALLEL:
@@ -24,6 +25,9 @@ demo: setup-demo bpf-object
 
 test: setup-test bpf-object lint
 	$(TOOLS)/pytest; $(as_owner)
+
+soak: setup-test bpf-object
+	$(TOOLS)/python -m tests.soak; $(as_owner)
 
 bench: setup-bench bpf-object
 	$(TOOLS)/python -m benchmarks; $(as_owner)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hpcd.bpf.headers import kernel_headers
 from hpcd.bpf.object_loader import ObjectPrograms, object_path
 from hpcd.bpf.stderr import Stderr, told
 from hpcd.errors import PlatformError
@@ -38,6 +37,9 @@ class Programs:
         the kernel refuses a program (with the verifier's last words).
         """
         bcc = _import_bcc()
+        # Only now: the object does not need it, nor the memory of what it imports.
+        from hpcd.bpf.headers import kernel_headers
+
         # bcc finds headers of other kernels only through this variable.
         os.environ["BCC_KERNEL_SOURCE"] = str(kernel_headers())
         flags = [f"-D{name}={value}" for name, value in constants.items()]

@@ -1,8 +1,9 @@
 """Draining BPF ring buffers in bulk, by mapping them and reading with numpy.
 
 Layout (kernel/bpf/ringbuf.c): a page with the consumer position, a page with the producer
-position, then the data mapped twice in a row, so that a record never wraps. Each record has an
-8-byte header: length with the busy and discard bits, then the page offset.
+position, then the data. (The kernel would map the data twice in a row, so that a record never
+wraps; a copy of the few bytes that do is cheaper than to have each page count twice.) Each record
+has an 8-byte header: length with the busy and discard bits, then the page offset.
 
 A reader must see the data no later than the producer position. x86-64 orders loads; on aarch64 the
 interpreter's own work between the two loads makes a reorder implausible but not impossible
@@ -42,14 +43,14 @@ class Ring:
             self.map.fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=0
         )
         self._producer = mmap.mmap(
-            self.map.fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page
+            self.map.fd, page + size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page
         )
         # Edge-triggered: only records sent with a wake-up tell, not that there are any.
         self._news = select.epoll()
         self._news.register(self.map.fd, select.EPOLLIN | select.EPOLLET)
         self._consumed = np.frombuffer(self._consumer, np.uint64, 1)
         self._produced = np.frombuffer(self._producer, np.uint64, 1)
-        self._data = np.frombuffer(self._producer, np.uint8, 2 * size, page)
+        self._data = np.frombuffer(self._producer, np.uint8, size, page)
 
     @property
     def news(self) -> int:
@@ -71,8 +72,7 @@ class Ring:
         count = (int(self._produced[0]) - start) // stride
         if not count:
             return np.empty(0, dtype)
-        at = start & self._mask
-        rows = self._data[at : at + count * stride].reshape(count, stride)
+        rows = self._bytes(start, count * stride).reshape(count, stride)
         header = rows[:, :4].copy().view(np.uint32).ravel()
         if bool((header != dtype.itemsize).any()):
             busy = np.flatnonzero(header & np.uint32(_BUSY))
@@ -94,8 +94,7 @@ class Ring:
         patience = _PATIENCE
         while int(self._consumed[0]) < end and patience:
             start = int(self._consumed[0])
-            at = start & self._mask
-            raw = self._data[at : at + end - start].tobytes()
+            raw = self._bytes(start, end - start).tobytes()
             offset = 0
             while offset + _HEADER <= len(raw):
                 length = int.from_bytes(raw[offset : offset + 4], "little")
@@ -108,6 +107,14 @@ class Ring:
                     yield raw[offset + _HEADER : offset + _HEADER + size]
                 offset += (size + _HEADER + 7) & ~7
             self._consumed[0] = start + offset
+
+    def _bytes(self, start: int, length: int) -> npt.NDArray[np.uint8]:
+        """The bytes from position ``start`` on, in one piece."""
+        at = start & self._mask
+        first = self._data[at : at + length]
+        if len(first) == length:
+            return first
+        return np.concatenate([first, self._data[: length - len(first)]])
 
     def close(self) -> None:
         """Unmap and drop the map."""

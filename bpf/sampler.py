@@ -18,10 +18,11 @@ from hpcd.bpf.ring import Ring
 from hpcd.bpf.tables import MAX_RULES, KernelMemory
 from hpcd.errors import TargetError, UsageError
 
-# 100,000 samples: a second of 100 CPUs at 997 Hz, should the reader be held up.
-SAMPLE_RING_BYTES = 4 << 20
-# New stacks of 60 frames are 500 bytes; programs that never repeat one send a few MB a second.
-EVENT_RING_BYTES = 8 << 20
+# 52,000 samples: half a second of 100 CPUs at 997 Hz, should the reader be held up.
+SAMPLE_RING_BYTES = 2 << 20
+# New stacks of 60 frames are 500 bytes; programs that never repeat one send a few MB a second, and
+# the ring is emptied when it is an eighth full.
+EVENT_RING_BYTES = 4 << 20
 MAX_PROCESSES = 16384
 MAX_THREADS = 131072
 # struct walk in stack/unwind.h: its head, then 1152 frames.

@@ -8,7 +8,7 @@ avoid locks between them; here one collector sees all threads.)
 
 from __future__ import annotations
 
-import secrets
+import os
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ class CCTBuilder:
         self.count = 1
         self._key: U64 = np.zeros(_INITIAL, dtype=np.uint64)
         self._index: U32 = np.zeros(4 * _INITIAL, dtype=np.uint32)
-        self._secret = np.uint64(secrets.randbits(64))
+        self._secret = np.uint64(int.from_bytes(os.urandom(8), "little"))
 
     def insert(self, path_frames: U64, lengths: I64) -> U32:
         """Add paths and return each one's last node.

@@ -45,7 +45,8 @@ MAX_FREQUENCY = 25_000
 _POLL_SECONDS = 0.1
 _BREATHE_SECONDS = 0.02
 DRAIN_SECONDS = 0.5
-FLUSH_SECONDS = 1.0
+# A recorder that is killed loses no more than the last second, the way to the disk included.
+FLUSH_SECONDS = 0.8
 _SETTLE_SECONDS = 3.0
 # Waits shorter than a context switch and back are the price of switching, not a cause of their own.
 DEFAULT_THRESHOLD_NS = 50_000
@@ -301,7 +302,8 @@ class Recording:
                 collector.place_again()
                 called.remove(parts.modules.news)
             now = time.monotonic()
-            if not (called or parts.sampler.filling or now - drained >= DRAIN_SECONDS):
+            due = now - drained >= DRAIN_SECONDS or now - flushed >= FLUSH_SECONDS
+            if not (called or due or parts.sampler.filling):
                 continue
             drained = time.monotonic()
             collector.refresh |= parts.mmaps.take()

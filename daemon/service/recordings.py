@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -96,6 +97,8 @@ class Recordings:
             pass_fds=pass_fds,
             text=True,
             cwd="/",
+            # numpy's threads each reserve memory; nothing here multiplies matrices.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         assert process.stdin
         with contextlib.suppress(BrokenPipeError), process.stdin:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -78,7 +77,7 @@ class TableCache:
         path = self._path(owner, table.build_id)
         if path is None:
             return
-        part = path.with_suffix(f".{secrets.token_hex(4)}")
+        part = path.with_suffix(f".{os.urandom(4).hex()}")
         try:
             fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             with os.fdopen(fd, "wb") as file:

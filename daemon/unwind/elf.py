@@ -7,7 +7,6 @@ checked against the file's length before use; what does not fit raises :class:`F
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import zlib
 from dataclasses import dataclass
@@ -188,6 +187,8 @@ class ElfView:
                 found = _gnu_build_id(notes)
                 if found:
                     return found
+        import hashlib  # brings OpenSSL, 4 MB that the recorder, which imports this, never needs
+
         digest = hashlib.blake2b(len(self.data).to_bytes(8, "little"), digest_size=20)
         digest.update(self.data)
         return f"hash-{digest.hexdigest()}"

@@ -15,7 +15,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +24,12 @@ import numpy.typing as npt
 
 from hpcd.errors import StorageError
 from hpcd.measurement import codec
-from hpcd.measurement.chunk import Kind, encode_chunk, segment_header
+from hpcd.measurement.chunk import (
+    SEGMENT_HEADER_BYTES,
+    Kind,
+    encode_chunk,
+    segment_header,
+)
 from hpcd.model.identity import Event, Module, Node, Process, Thread
 
 U16 = npt.NDArray[np.uint16]
@@ -68,7 +72,7 @@ class MeasurementWriter:
         self.records_written = 0
         self._segment_bytes = segment_bytes
         self._owner = owner
-        self._id = secrets.randbits(64)
+        self._id = int.from_bytes(os.urandom(8), "little")
         self._sequence = 0
         self._segments = 0
         self._fd = -1
@@ -80,6 +84,7 @@ class MeasurementWriter:
         self._pending_nodes: list[tuple[U32, U64]] = []
         self._pending: list[_Columns] = []
         self._pending_count = 0
+        self._closed = False
         self._made = not existing
         if not existing:
             try:
@@ -164,13 +169,14 @@ class MeasurementWriter:
 
     def close(self, summary: dict[str, object]) -> None:
         """Flush, write the closing summary and the index. Closing again does nothing."""
-        if self._fd < 0:
+        if self._closed:
             return
         try:
             self.flush()
             self._append(Kind.SUMMARY, _json({**summary, "closed": summary.get("closed", True)}))
             index = {"records": self.records_written, "nodes": self._nodes}
             self._append(Kind.INDEX, _json({**index, "chunks": self._sequence + 1}))
+            self._closed = True
         finally:
             self._close_segment()
 
@@ -228,7 +234,8 @@ class MeasurementWriter:
 
     def _append(self, kind: Kind, payload: bytes) -> None:
         data = encode_chunk(kind, payload, self._sequence)
-        if self._size + len(data) > self._segment_bytes and self._size > 32:
+        full = self._size + len(data) > self._segment_bytes and self._size > SEGMENT_HEADER_BYTES
+        if full or self._fd < 0:  # without one, the last attempt to begin a segment failed
             self._next_segment()
         self._write(data)
         self._sequence += 1
@@ -270,7 +277,14 @@ class MeasurementWriter:
         if self._owner:
             os.fchown(self._fd, *self._owner)
         self._size = 0
-        self._write(segment_header(self._segments, self._id))
+        try:
+            self._write(segment_header(self._segments, self._id))
+        except StorageError:
+            # A segment without a header would make what follows unreadable.
+            os.close(self._fd)
+            self._fd = -1
+            path.unlink(missing_ok=True)
+            raise
         self._segments += 1
 
     def _close_segment(self) -> None:

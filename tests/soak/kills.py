@@ -1,0 +1,89 @@
+"""kill -9 of the recorder at any moment: the measurement is sound and lacks a second at most.
+
+Every fourth time it is the target that is killed instead, and the recorder ends by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.measurement.check import check_measurement
+from hpcd.measurement.reader import open_measurement
+
+ROUNDS = 1000
+# The way from the flush to the disk, on a machine that is busy with other rounds.
+_LATE = 0.25
+_WORKERS = 3
+SPIN = "import os\nwhile True: sum(range(2000)); os.getppid()"
+
+
+def run(rounds: int, seed: int) -> list[str]:
+    """What was found wrong."""
+    choice = random.Random(seed)
+    plans = [(number, choice.uniform(0, 4), number % 4 == 3) for number in range(rounds)]
+    lost: list[float] = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_WORKERS) as pool:
+        done = list(pool.map(lambda plan: _round(Path(folder), *plan), plans))
+    findings = [finding for found, _ in done for finding in found]
+    lost = [loss for _, loss in done if loss is not None]
+    if lost:
+        print(f"  seconds lost: median {np.median(lost):.2f}, most {max(lost):.2f}")
+    return findings
+
+
+def _round(
+    folder: Path, number: int, moment: float, kill_target: bool
+) -> tuple[list[str], float | None]:
+    path = folder / f"m{number}"
+    target = subprocess.Popen([sys.executable, "-c", SPIN])
+    recorder = subprocess.Popen(
+        [sys.executable, "-m", "hpcd", "attach", "-p", str(target.pid), "-o", str(path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert recorder.stderr
+        attached = recorder.stderr.readline() == "hpcd: attached\n"
+        began = time.monotonic()
+        # Not a wait for anything: the moment is what varies.
+        time.sleep(moment)
+        if kill_target:
+            target.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                recorder.wait(30)
+            if recorder.returncode != 0:
+                return [f"round {number}: recorder ended with {recorder.returncode}"], None
+        else:
+            recorder.kill()
+        killed = time.monotonic()
+        recorder.wait()
+    finally:
+        for process in (target, recorder):
+            process.kill()
+            process.wait()
+    if not attached:
+        return [f"round {number}: did not attach"], None
+    fatal = [str(each) for each in check_measurement(path) if each.fatal]
+    findings = [f"round {number}: {each}" for each in fatal]
+    with open_measurement(path) as measurement:
+        last = began * 1e9
+        for part in measurement.record_chunks():
+            if len(part):
+                last = max(last, float(part.time_ns.max()))
+    loss = killed - last / 1e9
+    if loss > 1 + _LATE:
+        findings.append(f"round {number}: the last {loss:.2f} s are missing")
+    for file in path.iterdir():
+        file.unlink()
+    path.rmdir()
+    return findings, None if kill_target else loss
