@@ -669,6 +669,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			process->excluded = 1;
 			event.kind = EVENT_EXIT;
 			event.other = 1;
+			__builtin_memset(event.comm, 0, sizeof event.comm); /* the new program's */
 		}
 	} else if (SELECTING)
 		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */

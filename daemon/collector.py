@@ -171,12 +171,15 @@ class Collector:
             if self._timelines:
                 # A thread that is new to the system waits for its first CPU.
                 kind = BORN if event["other"] else Switch.IN
-                self._timelines.begin(line, int(event["time"]), kind, self._never_sampled)
+                job = self._targets.target(pid).process.job
+                self._timelines.begin(line, int(event["time"]), kind, self._never_sampled, job)
         elif kind == EventKind.EXIT:
             number = int(event["thread"])
             thread = self._threads.pop(number, None)
             if thread:
-                ended = replace(thread, name=_text(event["comm"]), end_ns=int(event["time"]))
+                # Without a name when it ended for hpcd alone: it has become another user's.
+                name = _text(event["comm"]) or thread.name
+                ended = replace(thread, name=name, end_ns=int(event["time"]))
                 self._writer.add_thread(ended)
                 self._ended[number] = int(event["time"])
             self.ended_runtime.append((pid, int(event["tid"]), int(event["runtime"]) / 1e9))
@@ -198,7 +201,8 @@ class Collector:
         line = self._new_line(number, pid, Thread(0, 0, thread.tid, thread.name, thread.start_ns))
         if self._timelines:
             node = self._never_sampled if thread.running else self._asleep_in(thread)
-            self._timelines.begin(line, time_ns, thread.switch, node)
+            job = self._targets.target(pid).process.job
+            self._timelines.begin(line, time_ns, thread.switch, node, job)
 
     def _new_line(self, number: int, pid: int, thread: Thread) -> int:
         if pid not in self._targets:

@@ -417,6 +417,7 @@ class Recording:
                 "recorded": collector.switches,
             },
             "time": asdict(times) if times else {},
+            "jobs": parts.timelines.jobs() if parts.timelines else {},
             "unwind": {
                 "paths": int(collector.cct.samples.sum()),
                 "complete": sum(

@@ -36,6 +36,9 @@ NO_EVENT = 255
 # many sleeping threads the pieces are longer, so that they stay below a thousand records a second.
 _PIECE_NS = 1_000_000_000
 _PIECE_NS_PER_THREAD = 1_000_000
+# Job names come from environments: what a user may make up is bounded; the rest is one job.
+_MOST_JOBS = 1000
+_CPU, _BLOCKED, _READY = range(3)
 # Phases spread evenly over the sampling period however many threads there are (Weyl sequence).
 _GOLDEN = 0.6180339887498949
 
@@ -141,13 +144,14 @@ class Timelines:
         self._node: U32 = np.zeros(256, np.uint32)
         self._kind: U16 = np.zeros(256, np.uint16)
         self._short: list[tuple[U32, U32, U16, I64, I64]] = []
-        self._cpu_ns = 0
-        self._blocked_ns = 0
-        self._runnable_ns = 0
+        self._group: U16 = np.zeros(256, np.uint16)
+        self._groups: dict[str, int] = {}
+        # CPU, blocked and runnable ns of each group.
+        self._sums = np.zeros((1, 3), np.int64)
         self._ended_ns = 0
 
-    def begin(self, line: int, time: int, kind: int, node: int) -> None:
-        """Line ``line`` is accounted for from ``time`` on.
+    def begin(self, line: int, time: int, kind: int, node: int, job: str = "") -> None:
+        """Line ``line`` of a process of ``job`` is accounted for from ``time`` on.
 
         ``kind`` says what it is doing: :attr:`Switch.IN` for running, another :class:`Switch` for
         waiting after it has left its CPU that way, :data:`BORN`; ``node`` its call path, or 0.
@@ -160,6 +164,7 @@ class Timelines:
         self._kind[slot] = kind
         self._node[slot] = node
         self._cpu[slot] = 0
+        self._group[slot] = self._group_of(job)
         self._level[slot] = self._level_of(np.array([slot]), np.zeros(1, np.int64))[0]
 
     def advance(
@@ -202,7 +207,7 @@ class Timelines:
         before_kind = np.where(lost, np.uint16(Switch.SLEEPING), before_kind)
 
         ran = np.where(waited, 0, now - before_time)
-        self._cpu_ns += int(ran.sum())
+        np.add.at(self._sums[:, _CPU], self._group[slots][number], ran)
         total = np.cumsum(ran)
         cpu = total - (total - ran)[starts][number] + self._cpu[slots][number]
         worth = value.copy()
@@ -219,7 +224,9 @@ class Timelines:
 
         w = np.flatnonzero(waited)
         woken = np.where(arrives[w], value[w].astype(np.int64), 0)
-        records = self._waits(line[w], before_time[w], now[w], woken, before_kind[w], previous[w])
+        records = self._waits(
+            slots[number[w]], before_time[w], now[w], woken, before_kind[w], previous[w]
+        )
         self._time[slots] = now[last]
         self._kind[slots] = kind[last]
         self._node[slots] = path[last]
@@ -241,7 +248,7 @@ class Timelines:
         waiting = self._kind[slots] > Switch.IN
         waits = self._cut(slots[waiting], time[waiting])
         ran = time - self._time[slots]  # 0 for who waited: that is written now
-        self._cpu_ns += int(ran.sum())
+        np.add.at(self._sums[:, _CPU], self._group[slots], ran)
         left = self._level_of(slots, self._cpu[slots] + ran) - self._level[slots]
         self._ended_ns += int((time - self._begun[slots]).sum())
         some = (left > 0) & (self._event != NO_EVENT)
@@ -290,12 +297,24 @@ class Timelines:
         kind = self._kind[slots]
         ready = (kind == Switch.RUNNABLE) | (kind == BORN)
         busy = kind <= Switch.IN
+        cpu, blocked, runnable = (int(column) for column in self._sums.sum(axis=0))
         return Totals(
-            (self._cpu_ns + int(since[busy].sum())) / 1e9,
-            (self._blocked_ns + int(since[~busy & ~ready].sum())) / 1e9,
-            (self._runnable_ns + int(since[ready].sum())) / 1e9,
+            (cpu + int(since[busy].sum())) / 1e9,
+            (blocked + int(since[~busy & ~ready].sum())) / 1e9,
+            (runnable + int(since[ready].sum())) / 1e9,
             (self._ended_ns + int(alive.sum())) / 1e9,
         )
+
+    def jobs(self) -> dict[str, dict[str, float]]:
+        """Seconds of each named job's threads, as far as they were reported."""
+        return {
+            job: {
+                name: float(self._sums[group, column]) / 1e9
+                for column, name in ((_CPU, "cpu"), (_BLOCKED, "blocked"), (_READY, "runnable"))
+            }
+            for job, group in self._groups.items()
+            if job
+        }
 
     # --- inside ---
 
@@ -307,17 +326,28 @@ class Timelines:
         start = self._time[slots]
         end = np.maximum(np.broadcast_to(np.asarray(cut, np.int64), start.shape), start)
         never = np.zeros(len(slots), np.int64)
-        line, kind, node = self._line[slots], self._kind[slots], self._node[slots]
+        kind, node = self._kind[slots], self._node[slots]
         self._time[slots] = end
-        return self._waits(line, start, end, never, kind, node)
+        return self._waits(slots, start, end, never, kind, node)
 
-    def _waits(self, line: U32, start: I64, end: I64, woken: I64, kind: U16, node: U32) -> Records:
+    def _group_of(self, job: str) -> int:
+        group = self._groups.get(job)
+        if group is None:
+            if len(self._groups) > _MOST_JOBS:
+                return self._group_of("")
+            group = self._groups[job] = len(self._groups)
+            if group >= len(self._sums):
+                self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)])
+        return group
+
+    def _waits(self, slots: I64, start: I64, end: I64, woken: I64, kind: U16, node: U32) -> Records:
         """Records of the waits [start, end), of which [woken, end) was for a CPU."""
+        line, group = self._line[slots], self._group[slots]
         # Who was never woken waited for the event until the end; who never slept, for a CPU.
         turn = np.where(woken > 0, np.clip(woken, start, end), end)
         turn = np.where((kind == Switch.RUNNABLE) | (kind == BORN), start, turn)
-        self._blocked_ns += int((turn - start).sum())
-        self._runnable_ns += int((end - turn).sum())
+        np.add.at(self._sums[:, _BLOCKED], group, turn - start)
+        np.add.at(self._sums[:, _READY], group, end - turn)
         until, after = self._first + _UNTIL_WOKEN[kind], self._first + _ONCE_RUNNABLE[kind]
         long = end - start >= self._threshold
         short = ~long
@@ -360,7 +390,7 @@ class Timelines:
     def _reserve(self, count: int) -> None:
         size = len(self._time)
         if count > size:
-            for name in ("_line", "_time", "_begun", "_cpu", "_level", "_node", "_kind"):
+            for name in ("_line", "_time", "_begun", "_cpu", "_level", "_node", "_kind", "_group"):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
 

@@ -48,6 +48,17 @@ class Figures(Collector):
             ("runnable", "runnable", "Time threads waited for a CPU"),
         ):
             yield self._sum(f"hpcd_{name}_seconds", meaning, each, "time", key)
+            family = CounterMetricFamily(
+                f"hpcd_job_{name}_seconds", f"{meaning}, by job", labels=["job"]
+            )
+            sums: dict[str, float] = {}
+            for recording in each:
+                for job, seconds in _part(recording, "jobs").items():
+                    if isinstance(seconds, dict):
+                        sums[job] = sums.get(job, 0.0) + _figure(seconds.get(key))
+            for job, number in sorted(sums.items()):
+                family.add_metric([job], number)
+            yield family
         yield self._sum(
             "hpcd_kernel_seconds", "CPU time of the sampling programs", each, "overhead", "bpf_s"
         )

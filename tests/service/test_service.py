@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -13,13 +14,14 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
-from tests.service.conftest import NOBODY, RunningService
+from tests.service.conftest import HPCD, NOBODY, ROOT, RunningService
 from tests.support.recorded import hpcd
 
 pytestmark = pytest.mark.root
@@ -147,6 +149,59 @@ def test_raw_requests_that_lie(service: Start, sleeper: Sleeper, tmp_path: Path)
         assert json.loads(done.stdout)["error"], request
     assert list(other.iterdir()) == []
     assert running.json("status")["recordings"] == []
+
+
+def test_pids_are_those_of_the_namespace_of_who_asks(service: Start, tmp_path: Path) -> None:
+    running = service()
+    inside = (
+        "sleep 60 & pid=$!; [ $pid -lt 20 ] || exit 9; "
+        f"{' '.join(HPCD)} attach --json -d 1 -p $pid; kill $pid"
+    )
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", "setpriv", f"--reuid={NOBODY}",
+         f"--regid={NOBODY}", "--clear-groups", "sh", "-c", inside],
+        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "HPCD_SOCKET": running.socket},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with open_measurement(Path(running.json("status", 1)["recordings"][0]["measurement"])) as found:
+        (process,) = found.processes.values()
+    assert process.name == "sleep" and process.uid == NOBODY
+    assert process.pid > 20  # as this namespace knows it
+
+
+def test_a_process_that_gains_rights_is_let_go_of(service: Start, tmp_path: Path) -> None:
+    """A set-user-ID program run by a target is root's, and nothing of it is recorded."""
+    running = service()
+    program = tmp_path / "suid-sleep"
+    shutil.copy("/bin/sleep", program)
+    program.chmod(0o4755)
+    script = f"read line; {program} 2 & sleep 1; wait"
+    target = subprocess.Popen(
+        ["/bin/sh", "-c", script], stdin=subprocess.PIPE, user=NOBODY, group=NOBODY,
+        extra_groups=[], cwd="/",
+    )  # fmt: skip
+    number = running.json("attach", "--pid", target.pid, "--background", user=NOBODY)["id"]
+    assert target.stdin
+    target.stdin.write(b"go\n")
+    target.stdin.close()
+    target.wait()
+    while running.json("status", number)["recordings"][0]["state"] != "ended":
+        pass  # it ends with its target
+    with open_measurement(
+        Path(running.json("status", number)["recordings"][0]["measurement"])
+    ) as m:
+        names = {process.exe for process in m.processes.values()}
+        waits = {
+            thread.name: sum(
+                int(part.value[part.start[i] : part.start[i + 1]].sum())
+                for part in m.record_chunks()
+                for i in np.flatnonzero(part.line == line).tolist()
+            )
+            for line, thread in m.threads.items()
+        }
+    assert "/usr/bin/sleep" in names or "/bin/sleep" in names
+    assert str(program) not in names
+    assert not any(name.startswith("suid") for name in waits)
 
 
 def ask_raw(path: str, data: bytes) -> bytes:

@@ -178,3 +178,15 @@ def test_whatever_the_batches_time_adds_up(
                 assert one[0] + 1000 * one[3] <= two[0]
         outcomes.append((sorted(found), rows(timelines.take_short()), totals))
     assert outcomes[0] == outcomes[1]
+
+
+def test_time_is_summed_by_job() -> None:
+    timelines = Timelines(0, PERIOD, FIRST, 0)
+    for line, job in enumerate(["a", "b", "a", ""]):
+        timelines.begin(line, 0, Switch.IN, 1, job)
+    advance(timelines, [(line, 1_000_000, Switch.SLEEPING, 0, 5) for line in range(4)])
+    timelines.end(dict.fromkeys(range(4), 4_000_000))
+    assert timelines.jobs() == {
+        "a": {"cpu": 0.002, "blocked": 0.006, "runnable": 0.0},
+        "b": {"cpu": 0.001, "blocked": 0.003, "runnable": 0.0},
+    }
