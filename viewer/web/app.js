@@ -1,0 +1,164 @@
+// Puts the page together: store, server, panes, keys.
+
+import { Api } from "./api.js";
+import { mount as flame } from "./flame.js";
+import { Store } from "./store.js";
+import { mount as trace } from "./trace.js";
+import { Tree } from "./tree.js";
+
+const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame]];
+const at = (id) => document.getElementById(id);
+const store = new Store();
+const api = new Api(store.token);
+let mounted = null;
+let depthTable = { depth: 0, shown: null };
+
+// What panes share besides the store.
+const context = {
+  tree: null, summary: null, grid: null,
+  shown() {
+    if (depthTable.depth !== store.state.depth && context.tree) {
+      depthTable = { depth: store.state.depth, shown: context.tree.at(store.state.depth) };
+    }
+    return depthTable.shown;
+  },
+  found() {
+    const wanted = (store.state.search ?? "").toLowerCase();
+    return wanted ? Uint8Array.from(context.tree.names, (name) => (name.toLowerCase().includes(wanted) ? 1 : 0)) : null;
+  },
+  css(procedure) {
+    const colour = context.tree.colours[procedure];
+    return `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
+  },
+  dark(procedure) {
+    const colour = context.tree.colours[procedure];
+    return 0.3 * (colour & 255) + 0.59 * ((colour >> 8) & 255) + 0.11 * ((colour >> 16) & 255) < 130;
+  },
+  fail(error) { say(error.message); },
+  zoomTo(patch) {
+    const { duration_ns, lines } = context.summary;
+    const next = { ...store.window(), ...patch };
+    next.t0 = Math.max(0, Math.round(next.t0));
+    next.t1 = Math.min(duration_ns, Math.round(next.t1));
+    next.l0 = Math.max(0, next.l0);
+    next.l1 = Math.min(lines, Math.max(next.l0 + 1, next.l1));
+    if (next.t1 - next.t0 >= 100) store.zoom(next);
+  },
+  zoomTime(factor, x) {
+    const { t0, t1 } = store.state;
+    const centre = t0 + x * (t1 - t0);
+    context.zoomTo({ t0: centre - (centre - t0) * factor, t1: centre + (t1 - centre) * factor });
+  },
+  zoomLines(factor, y) {
+    const { l0, l1 } = store.state;
+    const centre = l0 + y * (l1 - l0);
+    context.zoomTo({ l0: Math.floor(centre - (centre - l0) * factor), l1: Math.ceil(centre + (l1 - centre) * factor) });
+  },
+  move(timeShare, lineShare) {
+    const { t0, t1, l0, l1 } = store.state;
+    const { duration_ns, lines } = context.summary;
+    const shift = Math.min(Math.max((t1 - t0) * timeShare, -t0), duration_ns - t1);
+    const step = Math.min(Math.max(Math.round((l1 - l0) * lineShare) || Math.sign(lineShare), -l0), lines - l1);
+    context.zoomTo({ t0: t0 + shift, t1: t1 + shift, l0: l0 + step, l1: l1 + step });
+  },
+};
+
+function say(text) {
+  at("status").textContent = text;
+  at("status").classList.toggle("shown", Boolean(text));
+}
+
+function theme() {
+  const dark = store.state.theme ? store.state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.classList.toggle("dark", dark);
+  return dark;
+}
+
+function show(pane) {
+  mounted?.dispose();
+  const [, , mount] = PANES.find(([name]) => name === pane) ?? PANES[0];
+  at("main").className = pane;
+  mounted = mount(at("main"), { store, api, context });
+  for (const tab of at("panes").children) tab.setAttribute("aria-selected", tab.dataset.pane === pane);
+}
+
+async function open(db) {
+  say("Loading " + db);
+  const [summary, cct] = await Promise.all([api.summary(db), api.cct(db)]);
+  context.summary = summary;
+  context.tree = new Tree(cct, summary);
+  context.grid = null;
+  depthTable = { depth: 0, shown: null };
+  document.title = `${summary.name} – hpcd`;
+  at("depth").max = Math.min(context.tree.deepest, 100);
+  const { state } = store;
+  const fits = state.db === db && state.t1 > state.t0 && state.t1 <= summary.duration_ns && state.l1 > state.l0 && state.l1 <= summary.lines;
+  const window = fits ? {} : { t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.lines, time: undefined, line: undefined };
+  store.set({ db, pane: state.pane ?? "trace", depth: state.depth ?? Math.min(8, context.tree.deepest), ...window });
+  depthShown();
+  say(summary.lines && summary.duration_ns ? "" : "This database holds no trace lines: nothing ran while it was recorded.");
+  show(store.state.pane);
+}
+
+function depthShown() {
+  at("depth").value = store.state.depth;
+  at("depth-value").textContent = store.state.depth;
+}
+
+const KEYS = {
+  "?": () => at("help-dialog").showModal(),
+  "/": () => at("search").focus(),
+  "[": () => store.set({ depth: Math.max(1, store.state.depth - 1) }),
+  "]": () => store.set({ depth: Math.min(context.tree.deepest, store.state.depth + 1) }),
+  w: () => context.zoomTime(0.7, 0.5), s: () => context.zoomTime(1 / 0.7, 0.5),
+  W: () => context.zoomLines(0.7, 0.5), S: () => context.zoomLines(1 / 0.7, 0.5),
+  a: () => context.move(-0.25, 0), d: () => context.move(0.25, 0),
+  ArrowLeft: () => context.move(-0.25, 0), ArrowRight: () => context.move(0.25, 0),
+  ArrowUp: () => context.move(0, -0.25), ArrowDown: () => context.move(0, 0.25),
+  u: () => store.undo(), r: () => store.redo(),
+  Home: () => context.zoomTo({ t0: 0, t1: context.summary.duration_ns, l0: 0, l1: context.summary.lines }),
+  t: () => store.set({ theme: theme() ? "light" : "dark" }),
+  1: () => store.set({ pane: "trace" }), 2: () => store.set({ pane: "flame" }),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT/.test(event.target.tagName)) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const act = KEYS[event.key];
+  if (!act || !context.tree) return;
+  event.preventDefault();
+  act();
+});
+
+for (const [name, title] of PANES) {
+  const tab = document.createElement("button");
+  Object.assign(tab, { textContent: title });
+  tab.dataset.pane = name;
+  tab.setAttribute("role", "tab");
+  tab.addEventListener("click", () => store.set({ pane: name }));
+  at("panes").append(tab);
+}
+at("undo").addEventListener("click", KEYS.u);
+at("redo").addEventListener("click", KEYS.r);
+at("home").addEventListener("click", KEYS.Home);
+at("theme").addEventListener("click", KEYS.t);
+at("help").addEventListener("click", KEYS["?"]);
+at("depth").addEventListener("input", () => store.set({ depth: Number(at("depth").value) }));
+at("search").addEventListener("input", () => store.set({ search: at("search").value }));
+at("database").addEventListener("change", () => open(at("database").value).catch(context.fail));
+store.subscribe(["depth"], depthShown);
+store.subscribe(["search"], ({ search }) => { at("search").value = search ?? ""; });
+store.subscribe(["pane"], ({ pane }) => show(pane));
+store.subscribe(["theme"], theme);
+theme();
+at("search").value = store.state.search ?? "";
+
+try {
+  const { databases } = await api.databases();
+  for (const name of databases) at("database").append(new Option(name, name));
+  const first = databases.includes(store.state.db) ? store.state.db : databases[0];
+  at("database").value = first;
+  await open(first);
+} catch (error) { context.fail(error); }
