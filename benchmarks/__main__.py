@@ -1,6 +1,6 @@
 """All benchmarks, or those named on the command line.
 
-python -m benchmarks [slowdown collector walk whole]
+python -m benchmarks [slowdown collector walk whole waits imbalance churn node]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from rich.console import Console
 
 # The merge and ELF benchmarks take arguments of their own and are run by name.
-NAMES = ("collector", "walk", "whole", "slowdown")
+NAMES = ("collector", "walk", "whole", "slowdown", "waits", "imbalance", "churn", "node")
 
 
 def main() -> None:

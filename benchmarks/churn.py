@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from benchmarks.workloads import HPCD, build
+from benchmarks.workloads import HPCD, build, scratch
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model import frame as frames
 from hpcd.model.ending import Ending
@@ -59,7 +59,7 @@ def run() -> Table:
     table = Table(title=f"{SECONDS} s: {THREADS} threads, {FORKS} forks/s, {LOADS} dlopen/s")
     table.add_column("")
     table.add_column("", justify="right")
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+    with tempfile.TemporaryDirectory(dir=scratch()) as name:
         folder = Path(name)
         library = folder / "libloaded.so"
         subprocess.run(

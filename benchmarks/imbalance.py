@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from benchmarks.workloads import scratch
 from tests.support.waiting import Recorder, seconds_by_process
 
 STEPS, MS = 50, 10
@@ -25,7 +26,7 @@ def run() -> Table:
     table = Table(title=f"4 ranks, {STEPS} steps of {MS}, {2 * MS}, {3 * MS}, {4 * MS} ms of work")
     for heading in ("MPI", "rank", "work on a CPU", "barrier", "of it busy", "blocked", "runnable"):
         table.add_column(heading, justify="left" if heading == "MPI" else "right")
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+    with tempfile.TemporaryDirectory(dir=scratch()) as name:
         for kind, launcher in LAUNCHERS.items():
             for row in measure(Path(name), kind, launcher):
                 table.add_row(*row)

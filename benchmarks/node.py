@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 from rich.table import Table
 
-from benchmarks.workloads import ENVIRONMENT, HPCD, MPIRUN, build
+from benchmarks.workloads import ENVIRONMENT, HPCD, MPIRUN, build, scratch
 
 SECONDS = int(os.environ.get("HPCD_BENCH_SECONDS", "60"))
 PROGRAM = Path(__file__).resolve().parent.parent / "tests" / "programs" / "imbalance.c"
@@ -66,7 +66,7 @@ def run() -> Table:
         "lost",
     ):
         table.add_column(heading, justify="left" if heading == "recorder" else "right")
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+    with tempfile.TemporaryDirectory(dir=scratch()) as name:
         folder = Path(name)
         with load(folder):
             for rate in ("99", "997"):

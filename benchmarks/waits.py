@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.workloads import build
+from benchmarks.workloads import build, scratch
 from tests.support.waiting import Recorder, seconds_by_function, started
 
 ROUNDS, MS = 40, 25
@@ -19,7 +19,7 @@ def run() -> Table:
     table = Table(title=f"{ROUNDS} rounds of {MS} ms each way; recorded / truth in seconds")
     for heading in ("function", "on a CPU", "blocked", "runnable", "sum", "off by"):
         table.add_column(heading, justify="left" if heading == "function" else "right")
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+    with tempfile.TemporaryDirectory(dir=scratch()) as name:
         folder = Path(name)
         program = build(folder, "waits.c")
         process = started(program, ROUNDS, MS, folder / "file")

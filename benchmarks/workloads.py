@@ -55,6 +55,13 @@ class Workload:
     folder: Path
 
 
+def scratch() -> Path:
+    """A folder on a disk, as /tmp need not be, that git does not look into."""
+    folder = ROOT / "build"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def build(folder: Path, source: str) -> str:
     """Compile tests/programs/``source`` as distributions do: optimised, without frame pointers."""
     target = folder / Path(source).stem
