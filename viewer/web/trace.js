@@ -23,6 +23,7 @@ export function mount(element, { store, api, context }) {
   let line = null;
   let labels = new Map();
   let asking = null;
+  let gone = false;
   const blank = () => pixel(ink("--blank"));
   const found = () => context.found();
 
@@ -42,6 +43,7 @@ export function mount(element, { store, api, context }) {
       if (error.name !== "AbortError") context.fail(error);
       return;
     }
+    if (gone) return;
     context.grid = grid;
     draw();
     drawSummary();
@@ -62,7 +64,7 @@ export function mount(element, { store, api, context }) {
       const names = await Promise.all(wanted.map((each) => api.labels(db, each, 1)));
       labels = new Map(wanted.map((each, i) => [each, names[i][0]]));
     }
-    drawLabels();
+    if (!gone) drawLabels();
   }
 
   function drawLabels() {
@@ -202,6 +204,7 @@ export function mount(element, { store, api, context }) {
     try {
       line = await api.grid(db, { t0, t1, l0: row, l1: row + 1, h: 1, w: depthView.canvas.width });
     } catch (error) { context.fail(error); return; }
+    if (gone) return;
     drawLine();
     showPath();
   }
@@ -329,5 +332,5 @@ export function mount(element, { store, api, context }) {
   ];
   loadWhole();
   load();
-  return { dispose: () => ends.forEach((end) => end()) };
+  return { dispose: () => { gone = true; ends.forEach((end) => end()); } };
 }

@@ -1,0 +1,77 @@
+"""What the viewer's server answers, and to whom."""
+
+from __future__ import annotations
+
+import json
+import random
+import urllib.error
+import urllib.request
+import zlib
+
+import numpy as np
+import pytest
+
+
+def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
+    base, _, token = url.partition("#token=")
+    request = urllib.request.Request(base + path, headers={"x-hpcd-token": token, **headers})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            body = answer.read()
+            if answer.headers.get("content-encoding") == "deflate":
+                body = zlib.decompress(body)
+            return answer.status, body
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_a_grid_is_what_the_library_samples(url: str) -> None:
+    status, body = ask(url, "api/v1/db/run.db/grid?t0=0&t1=1000000000&l0=0&l1=8&h=4&w=100")
+    words = np.frombuffer(body, np.uint32)
+    assert status == 200 and words[:2].tolist() == [4, 100]
+    assert words[2:6].tolist() == [1, 3, 5, 7] and len(words) == 6 + 400
+    summary = json.loads(ask(url, "api/v1/db/run.db")[1])
+    assert summary["lines"] == 8 and "solve" in summary["procedures"]
+    assert words[6:].max() < summary["nodes"]
+
+
+def test_others_are_refused(url: str) -> None:
+    assert ask(url, "")[0] == 200
+    for headers in (
+        {"x-hpcd-token": ""},
+        {"x-hpcd-token": "x" * 22},
+        {"origin": "http://evil.example"},
+        {"host": "evil.example"},
+    ):
+        assert ask(url, "api/v1/databases", **headers)[0] == 403
+    with urllib.request.urlopen(url.partition("#")[0]) as answer:
+        policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "script-src 'self'" in policy
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["api/v1/db/none", "api/v1/db/..%2F..%2Fetc", "../../etc/passwd", "%2e%2e/%2e%2e/app.py",
+     "api/v1/db/run.db/metric/none", "api/v1/db/run.db/lines?from=9&count=1",
+     "api/v1/db/run.db/grid?t0=0&t1=0&l0=0&l1=1&h=1&w=1",
+     "api/v1/db/run.db/grid?t0=0&t1=9&l0=0&l1=1&h=10000&w=10000",
+     "api/v1/db/run.db/grid?t0=x&t1=9&l0=0&l1=1&h=1&w=1"],
+)  # fmt: skip
+def test_what_makes_no_sense_is_said_in_a_line(url: str, path: str) -> None:
+    status, body = ask(url, path)
+    assert status in (400, 404)
+    assert b"Traceback" not in body and body.count(b"\n") == 0
+
+
+def test_hostile_requests_never_break_it(url: str) -> None:
+    choice = random.Random(1)
+    words = ["t0", "t1", "l0", "l1", "h", "w", "from", "count", "grid", "lines", "cct", "run.db",
+             "-1", "0", "1e9", "9" * 30, "%00", "%ff", "..", "/", "&", "=", "?",
+             "metric"]  # fmt: skip
+    for _ in range(1000):
+        path = "".join(
+            choice.choice(words) + choice.choice("/?&=") for _ in range(choice.randrange(8))
+        )
+        status, body = ask(url, "api/v1/db/" + path)
+        assert status in (200, 307, 400, 403, 404, 405) and b"Traceback" not in body, path
+    assert ask(url, "api/v1/databases")[0] == 200
