@@ -18,12 +18,14 @@ export function mount(element, { store, api, context }) {
   let root = 0;
   let boxes = [];
   let unit = "";
+  let turns = 0;
   for (const { name } of context.summary.metrics) at("metric").append(new Option(name, name));
   at("metric").value = store.state.metric ?? (context.summary.metrics.find(({ name }) => name === "cpu_time") ?? context.summary.metrics[0]).name;
   const graph = fitted(at("flame-canvas"), "Calling contexts; width is cost", draw);
 
   async function load() {
     const { tree } = context;
+    const turn = ++turns;
     let exclusive;
     if (at("scope").value === "view" && context.grid) {
       exclusive = new Float64Array(tree.parent.length);
@@ -32,6 +34,7 @@ export function mount(element, { store, api, context }) {
     } else {
       const name = at("metric").value;
       exclusive = await api.metric(store.state.db, name);
+      if (turn !== turns) return; // something else was asked for meanwhile
       unit = context.summary.metrics.find((each) => each.name === name).unit;
     }
     total = tree.inclusive(exclusive);

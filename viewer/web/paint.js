@@ -14,7 +14,7 @@ export function paint(nodes, w, h, tree, shown, blank, found) {
       if (node === NO_NODE) { pixels[at] = blank; continue; }
       const procedure = shown[node];
       let colour = colours[procedure];
-      if (waiting[node] && ((x + y) & 7) < 3) colour = lighter(colour, blank, 2);
+      if (waiting[node] && ((x + y) & 7) < 3) colour = lighter(colour, blank, 1);
       if (found && !found[procedure]) colour = lighter(colour, blank, 3);
       pixels[at] = colour;
     }
