@@ -44,10 +44,14 @@ MAX_FREQUENCY = 25_000
 # them hardly depends on how much is in them.
 _POLL_SECONDS = 0.1
 _BREATHE_SECONDS = 0.02
+# Recording a whole node, where programs come and go all the time, answering each at once may cost
+# 2 % of a CPU.
+_BREATHE_PER_COST = 50
 DRAIN_SECONDS = 0.5
 # A recorder that is killed loses no more than the last second, the way to the disk included.
-FLUSH_SECONDS = 0.8
+FLUSH_SECONDS = 0.7
 _SETTLE_SECONDS = 3.0
+_NICE = -5
 # Waits shorter than a context switch and back are the price of switching, not a cause of their own.
 DEFAULT_THRESHOLD_NS = 50_000
 # Modules of more processes than this are analysed while recording.
@@ -140,6 +144,9 @@ class Recording:
         options = self._options
         _require_privilege()
         _raise_descriptor_limit()
+        # On a machine that is busy with what is recorded, the recorder must still get its turn.
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
         writer = MeasurementWriter(
             options.output,
             _node(),
@@ -279,6 +286,8 @@ class Recording:
         collector, writer = parts.collector, parts.writer
         deadline = None if self._options.duration is None else self._start + self._options.duration
         flushed = drained = self._start
+        cost = 0.0
+        per_cost = _BREATHE_PER_COST if self._options.selector.everything else 0
         last = (self._start, 0)
         writer.add_clock_pair(*_clock_pair())
         forever = self._options.selector.open_ended
@@ -290,7 +299,7 @@ class Recording:
             wait = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - now)
             # New code wakes the loop at once, and so do its table (until then, stacks that lead
             # through it end there) and processes that may be targets.
-            breath = drained + _BREATHE_SECONDS - now
+            breath = drained + max(_BREATHE_SECONDS, per_cost * cost) - now
             called = select.select(
                 [parts.modules.news] if breath > 0 else wakers, [], [],
                 min(wait, breath) if breath > 0 else wait,
@@ -306,9 +315,11 @@ class Recording:
             if not (called or due or parts.sampler.filling):
                 continue
             drained = time.monotonic()
+            spent = time.thread_time()
             collector.refresh |= parts.mmaps.take()
             collector.drain()
             self._account(collector, parts.attachment)
+            cost = time.thread_time() - spent
             now = time.monotonic()
             if now - flushed >= FLUSH_SECONDS:
                 flushed = now

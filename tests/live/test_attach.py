@@ -266,9 +266,11 @@ def test_weights_stay_right_when_the_rate_is_lowered(
     with running(build("paths.c"), 60) as process:
         summary = attach(tmp_path / "m", process.pid, *options)
     rates = [rate["frequency"] for rate in summary["rates"]]
-    assert rates == sorted(rates, reverse=True) and rates[0] == 997 and rates[-1] < 300
+    assert len(rates) > 1 and rates == sorted(rates, reverse=True) and rates[0] == 997
     assert accounted(summary)
     used = summary["samples"]["expected"] / 997
-    assert summary["samples"]["taken"] < 0.9 * summary["samples"]["expected"]
+    if blocked:  # else it may be the paths of waits that are left out first
+        assert rates[-1] < 300
+        assert summary["samples"]["taken"] < 0.9 * summary["samples"]["expected"]
     with open_measurement(tmp_path / "m") as measurement:
         assert sampled(measurement) == pytest.approx(used, rel=0.03)
