@@ -316,3 +316,18 @@ def test_inclusive_sums_subtrees(choices: list[int]) -> None:
     for node in range(len(parent) - 1, 0, -1):
         expected[parent[node]] += expected[node]
     assert cct.inclusive(exclusive).tolist() == expected.tolist()
+
+
+def test_a_chunk_that_claims_a_terabyte_costs_no_memory(tmp_path: Path) -> None:
+    import struct
+    import zlib
+
+    from hpcd.measurement import chunk
+
+    # A zstd frame with an 8-byte content size (RFC 8878, section 3.1.1.1) and one raw, empty block.
+    frame = b"\x28\xb5\x2f\xfd" + b"\xe0" + struct.pack("<Q", 1 << 40) + b"\x01\x00\x00"
+    path = tmp_path / "payload"
+    path.write_bytes(frame)
+    header = chunk.ChunkHeader(8, 1, len(frame), 100, 0, zlib.crc32(frame), 0)
+    with path.open("rb") as file, pytest.raises(FormatError, match="another length"):
+        chunk.read_payload(file, header)
