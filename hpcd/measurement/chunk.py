@@ -136,7 +136,7 @@ def read_payload(file: BinaryIO, header: ChunkHeader) -> bytes:
     if header.codec != _ZSTD:
         raise FormatError(f"unknown chunk codec {header.codec}")
     try:
-        # A frame may claim any size, and would get the memory for it; -1 is a frame that claims none.
+        # A frame may claim any size and would get the memory for it; -1 is one that claims none.
         if zstandard.frame_content_size(stored) not in (header.raw, -1):
             raise FormatError("chunk has another length than its header says")
         payload = zstandard.ZstdDecompressor().decompress(stored, max_output_size=header.raw)
