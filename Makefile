@@ -69,6 +69,7 @@ install: bpf-object
 uninstall:
 	rm -rf "$(DESTDIR)$(PREFIX)/lib/hpcd"
 	rm -f "$(DESTDIR)$(PREFIX)/bin/hpcd" "$(DESTDIR)$(PREFIX)/share/man/man1/hpcd.1"
+	rm -f "$(DESTDIR)$(PREFIX)/share/man/man5/hpcd.toml.5"
 	[ -n "$(DESTDIR)" ] || ! [ -d /run/systemd/system ] || systemctl disable --now hpcd.service hpcd.socket 2>/dev/null || true
 	cd "$(DESTDIR)/" && rm -f etc/systemd/system/hpcd.service etc/systemd/system/hpcd.socket \
 		etc/systemd/system/hpcd.slice usr/lib/sysusers.d/hpcd.conf usr/lib/tmpfiles.d/hpcd.conf
@@ -76,6 +77,8 @@ uninstall:
 man: setup-run
 	$(TOOLS)/python setup/manpage.py >docs/hpcd.1.new
 	mv docs/hpcd.1.new docs/hpcd.1
+	$(TOOLS)/python setup/manpage.py configuration >docs/hpcd.toml.5.new
+	mv docs/hpcd.toml.5.new docs/hpcd.toml.5
 
 clean:
 	rm -rf build

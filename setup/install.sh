@@ -29,6 +29,8 @@ if [ -n "$destdir" ]; then
 fi
 ln -sfn "$library/bin/hpcd" "$destdir$prefix/bin/hpcd"
 install -m 644 docs/hpcd.1 "$destdir$prefix/share/man/man1/hpcd.1"
+mkdir -p "$destdir$prefix/share/man/man5"
+install -m 644 docs/hpcd.toml.5 "$destdir$prefix/share/man/man5/hpcd.toml.5"
 # The service, where systemd is: installed, not enabled.
 units=$destdir/etc/systemd/system
 if [ -n "$destdir" ] || [ -d /run/systemd/system ]; then

@@ -1,14 +1,20 @@
-"""Prints the manual page, made from the parsers, so that it cannot disagree with ``--help``."""
+"""Prints a manual page: of the command, made from its parsers, so that it cannot disagree with
+``--help``; with the argument ``configuration`` that of the service's file, made from its keys.
+"""
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import os
+import sys
+from dataclasses import fields
 
 from hpcd import __version__
 from hpcd.__main__ import build_parser
 from hpcd.commands import VERBS, load
+from hpcd.daemon.service.configuration import Configuration
 
 
 def escape(text: str) -> str:
@@ -74,5 +80,35 @@ def page() -> str:
     return "\n".join(out) + "\n"
 
 
+def configuration_page() -> str:
+    """hpcd.toml(5)."""
+    out = [
+        f'.TH HPCD.TOML 5 "" "hpcd {__version__}" "File Formats"',
+        ".SH NAME",
+        "hpcd.toml \\- configuration of the hpcd service",
+        ".SH SYNOPSIS",
+        "/etc/hpcd/hpcd.toml",
+        ".SH DESCRIPTION",
+        "A TOML file of tables. What it leaves out has its default; a key that is not known is an",
+        "error. Sizes are texts such as 20G, times 90s, 5min, 1h or 14d, shares 1%.",
+    ]
+    configuration = Configuration()
+    for table in fields(configuration):
+        part = getattr(configuration, table.name)
+        out += [f".SH [{table.name}]", escape((part.__doc__ or "").splitlines()[0])]
+        for key in fields(part):
+            out += [
+                ".TP",
+                # Quotation marks would be troff's own.
+                ".B "
+                + escape(f"{key.name} = {json.dumps(getattr(part, key.name))}").replace(
+                    '"', "\\(dq"
+                ),
+                escape(key.metadata["meaning"]),
+            ]
+    out += [".SH SEE ALSO", ".BR hpcd (1)"]
+    return "\n".join(out) + "\n"
+
+
 if __name__ == "__main__":
-    print(page(), end="")
+    print(configuration_page() if sys.argv[1:] == ["configuration"] else page(), end="")

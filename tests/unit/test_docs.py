@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hpcd.commands import VERBS
 from hpcd.measurement.chunk import Kind
 from hpcd.model.ending import Ending
@@ -13,11 +15,13 @@ from hpcd.model.ending import Ending
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_manual_page_is_current() -> None:
+@pytest.mark.parametrize(("what", "page"), [([], "hpcd.1"), (["configuration"], "hpcd.toml.5")])
+def test_the_manual_pages_are_current(what: list[str], page: str) -> None:
     done = subprocess.run(
-        [sys.executable, "setup/manpage.py"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == (ROOT / "docs/hpcd.1").read_text(), "run: make man"
+        [sys.executable, "setup/manpage.py", *what], cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout == (ROOT / "docs" / page).read_text(), "run: make man"
 
 
 def test_the_readme_names_every_verb_and_no_other() -> None:
