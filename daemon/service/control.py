@@ -169,6 +169,9 @@ class Control:
             each.stop()
             raise HpcdError("the recorder does not start")
         if each.state == "failed":
+            if fd is None:
+                with contextlib.suppress(OSError):
+                    options.output.rmdir()  # nothing came of it
             error = HpcdError(each.error)
             error.exit_code = each.code or 1
             raise error
