@@ -75,4 +75,4 @@ run "$hpcd" report "$out/database" --percent 3
 run "$hpcd" report "$out/database" --view bottom-up --percent 5 --depth 3
 run "$hpcd" render "$out/database" -o "$out/trace.png"
 echo
-echo "the trace view is in $PWD/$out/trace.png"
+echo "the trace view is in $PWD/$out/trace.png; to look around in it: $hpcd view $out/database"
