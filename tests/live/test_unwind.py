@@ -46,7 +46,8 @@ EDGES = {
 def possible(path: tuple[str, ...]) -> bool:
     """Whether the program can be in this state. Names in brackets are other modules."""
     own = [name for name in path if not name.startswith("[")]
-    if own and own[0] not in ("_start", "thread"):
+    # A signal may be handled while the C library starts or ends a thread, outside of its function.
+    if own and own[0] not in ("_start", "thread", "handler"):
         return False
     steps = itertools.pairwise(own)
     return own.count("recursion") <= 51 and all(
