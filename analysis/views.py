@@ -100,7 +100,7 @@ def top_down(db: Database, *, addresses: bool = False) -> View:
 def flat(db: Database) -> View:
     """All procedures side by side, whoever called them; children of the root."""
     down = top_down(db)
-    return _by_caller(down, "flat", metric=0, share=0.0, depth=1)
+    return by_caller(down, "flat", metric=0, share=0.0, depth=1)
 
 
 def bottom_up(
@@ -112,7 +112,7 @@ def bottom_up(
     left out, as is what lies more than ``depth`` levels down. O(n · log n) for the first level,
     then what is not left out.
     """
-    return _by_caller(top_down(db), "bottom-up", metric=metric, share=share, depth=depth)
+    return by_caller(top_down(db), "bottom-up", metric=metric, share=share, depth=depth)
 
 
 def _inclusive(tree: CCT, exclusive: F64) -> F64:
@@ -155,8 +155,12 @@ def outermost(group: I64, begin: I64, end: I64) -> npt.NDArray[np.bool_]:
     return alone
 
 
-def _by_caller(down: View, kind: str, *, metric: int, share: float, depth: int | None) -> View:
-    """Group the nodes of ``down`` by procedure, then by caller, by caller's caller, and so on."""
+def by_caller(down: View, kind: str, *, metric: int, share: float, depth: int | None) -> View:
+    """Group the nodes of ``down`` by procedure, then by caller, by caller's caller, and so on.
+
+    ``down`` is a top-down view, its nodes numbered by levels with siblings adjacent; the result is
+    one of kind ``kind``. For ``metric``, ``share``, ``depth`` see :func:`bottom_up`.
+    """
     tree = CCT(down.parent, down.procedure.astype(np.uint64))
     begin, end = preorder(tree)
     cut = share * float(down.total[metric])

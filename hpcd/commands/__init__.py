@@ -17,6 +17,7 @@ VERBS = {
     "snapshot": ("Snapshot", "end the node's measurement and go on in a new one"),
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
+    "scaling": ("ScalingCommand", "show what is lost on more ranks"),
     "view": ("View", "look at databases in a browser"),
     "render": ("Render", "draw the trace view as a picture"),
     "check": ("Check", "verify a measurement or database"),

@@ -1,0 +1,203 @@
+"""One tree over the contexts of several databases.
+
+Addresses mean nothing across rebuilt programs, so contexts are matched by what their frames are
+called: two are one if the (module, procedure) pairs on their paths are the same. Modules go by file
+name, as libraries move; the ranks' executables are one module even if they are called differently.
+What compilers append to names of specialised copies (``.constprop.0``) differs from build to build
+and is left off.
+
+Procedures with the same name are told apart by their files, where all of them are known, then by
+their order in the module; where the module is the same build in every database, by address.
+Functions without a name have nothing but their address: they match within one build only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.union import union
+from hpcd.model.cct import CCT
+from hpcd.model.identity import ModuleKind
+
+U32 = npt.NDArray[np.uint32]
+
+_CLONE = re.compile(r"( \[clone)?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
+_NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
+_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+_PROGRAM = "\0program"
+
+
+class Place(NamedTuple):
+    """Where frames of matched contexts stand. ``program`` is true in the ranks' executable.
+
+    ``module`` is a file name, empty for what is in none; ``file`` and ``line`` those of the first
+    database that knows them.
+    """
+
+    name: str
+    module: str
+    kernel: bool
+    program: bool
+    file: str
+    line: int
+
+    @property
+    def label(self) -> str:
+        """The display name: kernel procedures end in ``[k]``."""
+        return f"{self.name} [k]" if self.kernel else self.name
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Contexts of several databases as one tree.
+
+    ``tree`` is numbered by levels with siblings adjacent; its frames are indices into ``places``,
+    of which the first is the root's. ``node_of[i]`` ``uint32[nodes]`` says where each context of
+    database ``i`` went.
+    """
+
+    tree: CCT
+    places: list[Place]
+    node_of: list[U32]
+
+    @property
+    def place_of(self) -> U32:
+        """``uint32[n]``: index of each node's place."""
+        return self.tree.frame.astype(np.uint32)
+
+
+def match(
+    databases: Sequence[Database], executables: Sequence[Sequence[str]] | None = None
+) -> Matching:
+    """Match the contexts of ``databases``. O(n · log n) with n the sum of their sizes.
+
+    ``executables`` has, per database, the paths of the programs of interest: if each has one, they
+    are the same module.
+    """
+    programs = [""] * len(databases)
+    if executables is not None and all(len(each) == 1 for each in executables):
+        programs = [each[0] for each in executables]
+    columns = [_candidates(db, program) for db, program in zip(databases, programs, strict=True)]
+    keys = _tell_apart(columns)
+    places: list[Place] = [_place(columns[0][0])] if columns else []
+    known: dict[tuple[object, ...], int] = {}
+    trees = []
+    for db, column, key in zip(databases, columns, keys, strict=True):
+        label = np.zeros(len(column), np.uint64)
+        for number, (candidate, identity) in enumerate(zip(column, key, strict=True)):
+            if identity not in known:
+                known[identity] = len(places)
+                places.append(_place(candidate))
+            label[number] = known[identity]
+            place = places[known[identity]]
+            if candidate.file and not place.file:
+                places[known[identity]] = place._replace(file=candidate.file, line=candidate.line)
+        frames = label[db.procedure_of_node]
+        frames[0] = 0
+        trees.append(CCT(db.cct.parent, frames))
+    tree, node_of = union(trees)
+    return Matching(tree, places, node_of)
+
+
+class _Candidate(NamedTuple):
+    """A procedure of one database, as far as it can be recognised in another."""
+
+    module: str
+    name: str
+    shown_module: str
+    build: str
+    address: int
+    file: str
+    line: int
+    kernel: bool
+
+
+def _candidates(db: Database, program: str) -> list[_Candidate]:
+    modules = [("", "", "", False)]
+    for row in db.modules:
+        kernel = row.kind in _KERNEL
+        name = row.kind if row.kind in (ModuleKind.KERNEL, ModuleKind.VDSO, ModuleKind.JIT) else ""
+        name = name or PurePath(row.path.removesuffix(" (deleted)")).name
+        key = _PROGRAM if program and row.path == program else name
+        modules.append((key, name, row.build_id, kernel))
+    table = db.procedures
+    return [
+        _Candidate(
+            modules[module][0],
+            _NUMBER.sub("", _CLONE.sub("", name)),
+            modules[module][1],
+            modules[module][2],
+            address,
+            file,
+            line,
+            modules[module][3],
+        )
+        for name, module, address, file, line in zip(
+            table.name,
+            table.module.tolist(),
+            table.address.tolist(),
+            table.file,
+            table.line.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _tell_apart(columns: Sequence[Sequence[_Candidate]]) -> list[list[tuple[object, ...]]]:
+    """Keys that are equal where procedures of different databases are the same one."""
+    builds: defaultdict[str, set[str]] = defaultdict(set)
+    groups: defaultdict[tuple[str, str], list[_Candidate]] = defaultdict(list)
+    for column in columns:
+        for each in column:
+            builds[each.module].add(each.build)
+            groups[each.module, each.name].append(each)
+    # Without a build id there is no telling whether two are one build.
+    one_build = {module for module, known in builds.items() if len(known) == 1 and "" not in known}
+    by_file = {key for key, members in groups.items() if all(each.file for each in members)}
+    result = []
+    for column in columns:
+        order = sorted(
+            range(len(column)),
+            key=lambda at, of=column: (of[at].file, of[at].line, of[at].address),  # type: ignore[misc]
+        )
+        keys: list[tuple[object, ...]] = [()] * len(column)
+        seen: defaultdict[tuple[object, ...], int] = defaultdict(int)
+        for at in order:
+            each = column[at]
+            key: tuple[object, ...] = (each.module, each.name)
+            if each.module in one_build:
+                keys[at] = (*key, each.address)
+                continue
+            if _unnamed(each):
+                key = (*key, each.build)
+            elif (each.module, each.name) in by_file:
+                key = (*key, PurePath(each.file).name)
+            keys[at] = (*key, seen[key])
+            seen[key] += 1
+        result.append(keys)
+    return result
+
+
+def _unnamed(each: _Candidate) -> bool:
+    """Whether the name holds an address: ``[libfoo.so+0x1234]``."""
+    return each.name.startswith("[") and "+0x" in each.name
+
+
+def _place(each: _Candidate) -> Place:
+    return Place(
+        each.name, each.shown_module, each.kernel, each.module == _PROGRAM, each.file, each.line
+    )
+
+
+def labels(places: Iterable[Place]) -> list[str]:
+    """Display names of ``places``."""
+    return [place.label for place in places]

@@ -1,0 +1,187 @@
+"""Scaling loss: what a program on more ranks costs beyond what scaling promises, by context.
+
+After Tallent et al., SC 2009, sections 2.3 and 3.1. With ``T[c, p]`` the mean over ranks of what
+context ``c`` costs in a run of ``p`` ranks, the loss of ``c`` from ``p`` to ``q`` ranks is::
+
+    100 · (k · T[c, q] - T[c, p]) / (k · T[root, q])    percent of the run of q ranks
+
+with ``k`` = 1 for weak scaling (the same work per rank) and ``q / p`` for strong scaling (the same
+work in all). Losses may be negative: that context scales better than promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.costs import costs_by_node, unit_of
+from hpcd.analysis.database import Database
+from hpcd.analysis.matching import Matching, Place, match
+from hpcd.analysis.ranks import Ranks, find_ranks
+from hpcd.analysis.sparse import sum_by
+from hpcd.analysis.views import VIEWS, View, by_caller
+from hpcd.errors import UsageError
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+WEAK, STRONG = "weak", "strong"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One of the runs: its database, and its ranks."""
+
+    database: Database
+    ranks: Ranks
+
+    @property
+    def size(self) -> int:
+        """How many ranks it had."""
+        return self.ranks.size
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Runs of one program on ever more ranks.
+
+    ``cost`` ``float64[runs, n]`` is what each context of ``matching`` itself cost the mean rank, in
+    ``unit`` of ``metric``. The first run is the one losses are relative to.
+    """
+
+    runs: list[Run]
+    mode: str
+    metric: str
+    unit: str
+    matching: Matching
+    cost: F64
+
+    @property
+    def factor(self) -> F64:
+        """``float64[runs]``: by how much a rank's work shrinks, against the first run."""
+        sizes = np.array([run.size for run in self.runs], np.float64)
+        return sizes / sizes[0] if self.mode == STRONG else np.ones(len(sizes))
+
+    @property
+    def places(self) -> list[Place]:
+        """What the procedure numbers of views stand for."""
+        return self.matching.places
+
+    def excess(self, cost: F64) -> F64:
+        """``float64[runs - 1, n]``: excess work of all ranks of each run but the first.
+
+        ``cost`` ``float64[runs, n]`` is per rank, as in a view's ``inclusive``.
+        """
+        factor = self.factor[1:, None]
+        sizes = np.array([[run.size] for run in self.runs[1:]])
+        excess: F64 = (factor * cost[1:] - cost[0]) * sizes / factor
+        return excess
+
+    def loss(self, cost: F64) -> F64:
+        """``float64[runs - 1, n]``: the same in percent of what the run cost."""
+        sizes = np.array([[run.size] for run in self.runs[1:]])
+        whole = self.cost[1:].sum(axis=1)[:, None] * sizes
+        excess = self.excess(cost)
+        loss: F64 = 100 * np.divide(excess, whole, out=np.zeros_like(excess), where=whole != 0)
+        return loss
+
+    def view(self, kind: str, *, share: float = 0.0, depth: int | None = None) -> View:
+        """A view with a row of costs per run, per rank. Raises :class:`UsageError`.
+
+        What cost no run ``share`` of its total may be left out.
+        """
+        tree = self.matching.tree
+        # The last row, the sum of all runs' shares, is what is cut by.
+        whole = self.cost.sum(axis=1, keepdims=True)
+        shares = np.divide(self.cost, whole, out=np.zeros_like(self.cost), where=whole != 0)
+        own = np.concatenate([self.cost, shares.sum(axis=0, keepdims=True)])
+        inclusive = np.stack([tree.inclusive(each) for each in own])
+        down = View("top-down", tree.parent, self.matching.place_of, own, inclusive)
+        if kind == "top-down":
+            return down
+        if kind not in VIEWS[1:]:
+            raise UsageError(f"no view {kind}; there are {', '.join(VIEWS)}")
+        return by_caller(
+            down,
+            kind,
+            metric=len(own) - 1,
+            share=share / len(self.runs),
+            depth=1 if kind == "flat" else depth,
+        )
+
+    def origins(self) -> tuple[I64, F64]:
+        """Contexts of the program itself, with what libraries and the kernel did for them.
+
+        Their nodes ``int64[m]``, those the last run lost most in first, and their ``cost``
+        ``float64[runs, m]``: exclusive, but that frames of other modules count to the innermost
+        frame of the program above them. Where no module is the program all user frames are.
+        """
+        owner = owners(self.matching)
+        cost = np.stack([sum_by(owner, each, len(owner)) for each in self.cost])
+        nodes = np.unique(owner)
+        loss = self.loss(cost)[-1, nodes]
+        nodes = nodes[np.argsort(-loss, kind="stable")]
+        return nodes, cost[:, nodes]
+
+
+def owners(matching: Matching) -> I64:
+    """``int64[n]``: the innermost node of the program on the way to each, or the root."""
+    tree = matching.tree
+    program = np.array([place.program for place in matching.places])
+    if not bool(program.any()):
+        program = np.array([not place.kernel for place in matching.places])
+    inside = program[matching.place_of]
+    inside[0] = True
+    # Parents precede children, so jumping goes on until all stand on the program.
+    at = np.where(inside, np.arange(len(tree)), tree.parent)
+    while not bool(inside[at].all()):
+        at = at[at]
+    return at.astype(np.int64)
+
+
+def measure(
+    databases: Sequence[Database],
+    mode: str,
+    *,
+    metric: str,
+    sizes: Sequence[int] | None = None,
+    job: str | None = None,
+) -> Scaling:
+    """Compare runs on different numbers of ranks, fewest first.
+
+    ``sizes`` are the numbers of ranks, per database, where they do not say it themselves. Raises
+    :class:`UsageError` for runs that cannot be compared.
+    """
+    if len(databases) < 2:
+        raise UsageError("scaling takes two databases at least")
+    if sizes is not None and len(sizes) != len(databases):
+        raise UsageError(f"--ranks takes {len(databases)} numbers, one per database")
+    runs = [
+        Run(db, find_ranks(db, job=job, size=None if sizes is None else sizes[number]))
+        for number, db in enumerate(databases)
+    ]
+    runs.sort(key=lambda run: run.size)
+    for one, other in pairwise(runs):
+        if one.size == other.size:
+            raise UsageError(
+                f"{one.database.path} and {other.database.path} both have {one.size} ranks; "
+                "hpcd compare compares them"
+            )
+    units = {unit_of(run.database, metric) for run in runs}
+    if len(units) > 1:
+        raise UsageError(f"{metric} has different units: {', '.join(sorted(units))}")
+    matching = match([run.database for run in runs], [run.ranks.executables for run in runs])
+    cost = [
+        sum_by(
+            matching.node_of[number],
+            costs_by_node(run.database, metric, run.ranks.line),
+            len(matching.tree),
+        )
+        / len(run.ranks)
+        for number, run in enumerate(runs)
+    ]
+    return Scaling(runs, mode, metric, units.pop(), matching, np.stack(cost))

@@ -1,0 +1,303 @@
+"""``hpcd scaling``: what is lost as a program runs on more ranks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from hpcd.analysis.costs import TIME
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.forest import Forest, fit
+from hpcd.analysis.report import joined, shorten
+from hpcd.analysis.scaling import STRONG, WEAK, Scaling, measure
+from hpcd.analysis.views import VIEWS, View
+from hpcd.commands.base import Command
+from hpcd.errors import UsageError
+from hpcd.model.cct import CCT
+
+_DEFAULT_WIDTH = 120
+_MIN_NAME = 24
+_STYLED_ROWS = 5000
+_PATH_SEPARATOR = " > "
+
+
+class ScalingCommand(Command):
+    """Show what a program loses as it runs on more ranks, by calling context.
+
+    Takes databases of runs on different numbers of ranks; the one with the fewest is what the
+    others are compared with. With --weak each rank had the same work in all runs, with --strong
+    all ranks together had. A context's loss is what it cost beyond that, in percent of the run's
+    cost; where it is negative, the context scales better than that. Contexts are matched by name,
+    so the program may have been rebuilt.
+
+    First comes where the program lost most: its own contexts, libraries counted to their callers.
+    Then the view. (I) is inclusive, (E) exclusive.
+    """
+
+    name = "scaling"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd scaling``."""
+        parser.add_argument("databases", nargs="+", type=Path, metavar="DB")
+        mode = parser.add_mutually_exclusive_group(required=True)
+        mode.add_argument(
+            "--weak", dest="mode", action="store_const", const=WEAK, help="the same work per rank"
+        )
+        mode.add_argument(
+            "--strong", dest="mode", action="store_const", const=STRONG, help="the same work in all"
+        )
+        parser.add_argument("--view", choices=VIEWS, default="top-down", help="default: top-down")
+        parser.add_argument(
+            "--metric",
+            default=TIME,
+            metavar="NAME",
+            help="what is lost (default: %(default)s, on CPUs, blocked and waiting for a CPU)",
+        )
+        parser.add_argument(
+            "--ranks",
+            metavar="N,N",
+            help="how many ranks each run had (default: what the databases say)",
+        )
+        parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
+        parser.add_argument(
+            "--percent",
+            type=float,
+            default=0.5,
+            metavar="P",
+            help="leave out contexts that lose or gain less (default: %(default)s)",
+        )
+        parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
+        parser.add_argument(
+            "--width", type=int, metavar="N", help="columns (default: the terminal's)"
+        )
+        parser.add_argument(
+            "--json", action="store_true", help="print one JSON object, children nested"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the losses."""
+        if not 0 <= args.percent <= 100:
+            raise UsageError("--percent is between 0 and 100")
+        if args.depth is not None and args.depth < 1:
+            raise UsageError("--depth is at least 1")
+        with ExitStack() as stack:
+            databases = [stack.enter_context(open_database(path)) for path in args.databases]
+            scaling = measure(
+                databases, args.mode, metric=args.metric, sizes=_sizes(args.ranks), job=args.job
+            )
+            for run in scaling.runs:
+                if run.ranks.note:
+                    print(f"note: {run.ranks.note}", file=sys.stderr)
+            view = scaling.view(args.view, share=args.percent / 100, depth=args.depth)
+            losses = _Losses(scaling, view, args.percent, args.depth)
+            if args.json:
+                for part in joined(losses.as_json()):
+                    sys.stdout.write(part)
+            else:
+                _print(losses, args.width)
+        return 0
+
+
+def _sizes(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        sizes = [0]
+    if min(sizes) < 1:
+        raise UsageError("--ranks takes whole numbers, as in --ranks 2,4")
+    return sizes
+
+
+class _Losses:
+    """A view of losses, and which of its rows are shown."""
+
+    def __init__(self, scaling: Scaling, view: View, percent: float, depth: int | None) -> None:
+        self.scaling = scaling
+        self.view = view
+        runs = len(scaling.runs)
+        # The last row of a view's costs is what it was cut by.
+        self.own, self.whole = view.exclusive[:runs], view.inclusive[:runs]
+        self.own_loss, self.whole_loss = scaling.loss(self.own), scaling.loss(self.whole)
+        by = self.whole_loss if view.kind == "top-down" else self.own_loss
+        shown = np.max(np.abs(by), axis=0) >= percent
+        if view.kind == "top-down":
+            # What leads to a loss is shown with it.
+            shown = (
+                CCT(view.parent, view.procedure.astype(np.uint64)).inclusive(
+                    shown.astype(np.float64)
+                )
+                > 0
+            )
+        shown[0] = True
+        self.forest = Forest(view.parent, by[-1], shown, depth=depth)
+        self.omitted = self.forest.omitted + view.omitted
+        self.names = [place.label for place in scaling.places]
+        self.percent = percent
+
+    def origins(self) -> Iterator[tuple[int, np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        """(node of the matched tree, its losses, its costs) of the program's own contexts."""
+        nodes, cost = self.scaling.origins()
+        loss = self.scaling.loss(cost)
+        for number, node in enumerate(nodes.tolist()):
+            if (np.abs(loss[:, number]) >= self.percent).any():
+                yield node, loss[:, number], cost[:, number]
+
+    def path(self, node: int) -> str:
+        """A context's call path by the program's names."""
+        return _PATH_SEPARATOR.join(self._path(node)) or "outside the program"
+
+    def _path(self, node: int) -> list[str]:
+        matching = self.scaling.matching
+        places = [matching.places[int(matching.tree.frame[at])] for at in matching.tree.path(node)]
+        inside = [place.label for place in places if place.program]
+        return inside or [place.label for place in places]
+
+    def as_json(self) -> Iterator[str]:
+        """One JSON object, in parts."""
+        scaling = self.scaling
+        matching = scaling.matching
+        head = {
+            "mode": scaling.mode,
+            "metric": scaling.metric,
+            "unit": scaling.unit,
+            "runs": [
+                {
+                    "database": str(run.database.path),
+                    "job": run.ranks.job,
+                    "ranks": run.size,
+                    "ranks_recorded": len(run.ranks),
+                    "cost_per_rank": float(self.whole[number, 0]),
+                }
+                for number, run in enumerate(scaling.runs)
+            ],
+            "loss": self.whole_loss[:, 0].tolist(),
+            "excess": scaling.excess(self.whole[:, :1])[:, 0].tolist(),
+            "contexts": [
+                {
+                    "path": self._path(node),
+                    "loss": loss.tolist(),
+                    "excess": scaling.excess(cost[:, None])[:, 0].tolist(),
+                    "cost": cost.tolist(),
+                }
+                for node, loss, cost in self.origins()
+            ],
+            "view": self.view.kind,
+        }
+        own_excess, whole_excess = scaling.excess(self.own), scaling.excess(self.whole)
+
+        def fields(node: int) -> dict[str, Any]:
+            place = matching.places[int(self.view.procedure[node])]
+            return {
+                "name": place.label,
+                "module": place.module,
+                "file": place.file,
+                "line": place.line,
+                **{
+                    kind: {
+                        "loss": loss[:, node].tolist(),
+                        "excess": excess[:, node].tolist(),
+                        "cost": cost[:, node].tolist(),
+                    }
+                    for kind, loss, excess, cost in (
+                        ("inclusive", self.whole_loss, whole_excess, self.whole),
+                        ("exclusive", self.own_loss, own_excess, self.own),
+                    )
+                },
+            }
+
+        yield json.dumps(head)[:-1] + ', "tree": '
+        yield from self.forest.json(fields)
+        yield "}\n"
+
+    def heading(self) -> Iterator[str]:
+        """What was compared, and what was lost in all."""
+        scaling = self.scaling
+        for number, run in enumerate(scaling.runs):
+            recorded = "" if len(run.ranks) == run.size else f" ({len(run.ranks)} recorded)"
+            yield (
+                f"{run.database.path}: {run.size} ranks{recorded}, "
+                f"{amount(float(self.whole[number, 0]), scaling.unit)} of {scaling.metric} a rank"
+            )
+        excess = scaling.excess(self.whole[:, :1])[:, 0]
+        for run, loss, more in zip(
+            scaling.runs[1:], self.whole_loss[:, 0].tolist(), excess.tolist(), strict=True
+        ):
+            yield (
+                f"{scaling.mode} scaling from {scaling.runs[0].size} to {run.size} ranks: "
+                f"{loss:.1f} % lost, {amount(more, scaling.unit)} of excess work"
+            )
+
+    def origin_rows(self, width: int) -> Iterator[tuple[float, str, str, str]]:
+        """(loss, figures, "", name) of the program's own contexts, the costliest loss first."""
+        runs = self.scaling.runs
+        columns = [f"{f'to {run.size}':>8}" for run in runs[1:]] + [f"{'excess':>12}"]
+        yield 0, "".join(columns) + "  ", "", "where the program lost it"
+        for node, loss, cost in self.origins():
+            excess = float(self.scaling.excess(cost[:, None])[-1, 0])
+            figures = "".join(f"{each:7.2f}%" for each in loss)
+            figures += f"{amount(excess, self.scaling.unit):>12}  "
+            yield float(loss[-1]), figures, "", shorten(self.path(node), width - len(figures))
+
+    def rows(self, width: int) -> Iterator[tuple[float, str, str, str]]:
+        """(loss, figures, tree lines, name) of each row of the view, heading first."""
+        scaling, unit = self.scaling, self.scaling.unit
+        columns = [f"{f'to {run.size} (I)':>10} {'(E)':>8}" for run in scaling.runs[1:]]
+        columns += [f"{f'{run.size} ranks':>11}" for run in scaling.runs]
+        head = " ".join(columns) + "  "
+        cost = self.whole if self.view.kind == "top-down" else self.own
+        loss = self.whole_loss if self.view.kind == "top-down" else self.own_loss
+        yield 0, head, "", f"loss of {scaling.metric}, {self.view.kind}"
+        room = max(width - len(head), _MIN_NAME)
+        for node, before in self.forest:
+            figures = [
+                f"{whole:9.2f}% {own:7.2f}%"
+                for whole, own in zip(self.whole_loss[:, node], self.own_loss[:, node], strict=True)
+            ]
+            figures += [f"{amount(float(each), unit):>11}" for each in cost[:, node]]
+            lines = fit(before, room, _MIN_NAME)
+            name = shorten(self.names[int(self.view.procedure[node])], room - len(lines))
+            yield float(loss[-1, node]), " ".join(figures) + "  ", lines, name
+
+
+def amount(value: float, unit: str) -> str:
+    """A cost with its unit."""
+    if unit == "s":
+        return f"{value:.3f} s" if abs(value) < 1000 else f"{value:,.0f} s"
+    if abs(value) >= 1e9:
+        return f"{value:.3e}"
+    return f"{value:,.0f}" + (f" {unit}" if unit else "")
+
+
+def _print(losses: _Losses, width: int | None) -> None:
+    on_terminal = sys.stdout.isatty()
+    if width is None:
+        width = shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH
+    for line in losses.heading():
+        print(line)
+    console = Console(width=width, soft_wrap=True) if on_terminal else None
+    for rows in (losses.origin_rows(width), losses.rows(width)):
+        print()
+        if console is not None:
+            for _, (loss, figures, lines, name) in zip(range(_STYLED_ROWS), rows, strict=False):
+                style = "bold red" if loss >= 10 else "bold" if loss >= 2 else ""
+                style = "green" if loss <= -2 else style
+                console.print(
+                    Text.assemble(figures, (lines, "dim"), (name, style)), highlight=False
+                )
+        for part in joined("".join(row[1:]).rstrip() + "\n" for row in rows):
+            sys.stdout.write(part)
+    if losses.omitted:
+        plural = "s" if losses.omitted > 1 else ""
+        print(f"(not shown: {losses.omitted:,} context{plural} below the cut-off)")

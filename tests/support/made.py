@@ -1,0 +1,112 @@
+"""Made databases of parallel programs: each rank's call paths and what they cost are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.merge import merge
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.frame import module_frame
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+
+PROGRAM, LIBRARY, KERNEL = 1, 2, 3
+SIZE = 0x100
+START = 10**9
+MS = 10**6
+
+Step = tuple[str, str, float]
+"""(call path as ``main/solve/MPI_Send``, ``cpu`` or ``blocked``, seconds)."""
+
+
+def module_of(name: str) -> int:
+    """Names in capitals are the MPI library's, those in lower case with ``k_`` the kernel's."""
+    if name.startswith("k_"):
+        return KERNEL
+    return LIBRARY if name[0].isupper() else PROGRAM
+
+
+def make(
+    path: Path,
+    ranks: Mapping[int, Sequence[Step]],
+    *,
+    program: str = "/opt/app/solver",
+    seed: int = 0,
+    size: int | None = None,
+    job: str = "job",
+    helper: bool = False,
+) -> Path:
+    """A database of a program whose ranks went through ``steps``, one after another.
+
+    CPU time is a sample every millisecond, blocked time an interval. Where functions stand in
+    their modules depends on ``seed``, as it does on a rebuild. With ``helper`` each rank has a
+    second thread that sleeps all the time. ``size`` 0 makes them processes without ranks.
+    """
+    random = np.random.default_rng(seed)
+    measurement = path.with_name(path.name + "-m")
+    writer = MeasurementWriter(measurement, Node("h", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
+    writer.add_event(Event(1, "blocked", "ns", 1.0, "blocked_time", interval=True))
+    writer.add_module(Module(PROGRAM, ModuleKind.JIT, program, process=0))
+    writer.add_module(Module(LIBRARY, ModuleKind.JIT, "/usr/lib/libmpi.so", process=1))
+    writer.add_module(Module(KERNEL, ModuleKind.KERNEL, "[kernel]"))
+    names = sorted({n for steps in ranks.values() for p, _, _ in steps for n in p.split("/")})
+    names += ["k_sleep"]
+    place = {
+        name: (int(at) + 1) * SIZE
+        for name, at in zip(names, random.permutation(len(names)), strict=True)
+    }
+    for module in (PROGRAM, LIBRARY, KERNEL):
+        mine = [(place[name], SIZE, name) for name in names if module_of(name) == module]
+        writer.add_symbols(module, sorted(mine))
+    writer.add_clock_pair(START, 2 * 10**18)
+    known: dict[tuple[int, str], int] = {}
+    parents: list[int] = []
+    frames: list[int] = []
+
+    def node(chain: str) -> int:
+        at = 0
+        for name in chain.split("/"):
+            if (at, name) not in known:
+                offset = place[name] + int(random.integers(SIZE))
+                parents.append(at)
+                frames.append(module_frame(module_of(name), offset))
+                known[at, name] = len(parents)
+            at = known[at, name]
+        return at
+
+    rows: list[tuple[int, int, int, int, int]] = []
+    line = 0
+    for number, (rank, steps) in enumerate(sorted(ranks.items())):
+        ranked = size != 0
+        writer.add_process(
+            Process(number, 100 + number, 1, "solver", program, ("solver",), 0, START,
+                    job if ranked else "", rank if ranked else None, size or len(ranks))
+        )  # fmt: skip
+        at = START
+        for chain, kind, seconds in steps:
+            length = round(seconds * 1e9)
+            if kind == "blocked":
+                rows.append((line, at, node(chain), 1, length))
+            else:
+                rows += [
+                    (line, each + MS // 2, node(chain), 0, 1) for each in range(at, at + length, MS)
+                ]
+            at += length
+        writer.add_thread(Thread(line, number, 100 + number, "solver", START, at))
+        line += 1
+        if helper:
+            writer.add_thread(Thread(line, number, 1000 + number, "async", START, at))
+            rows.append((line, START, node("k_sleep"), 1, at - START))
+            line += 1
+    writer.add_nodes(np.array(parents, np.uint32), np.array(frames, np.uint64))
+    columns = np.array(rows, np.uint64).T
+    writer.add_records(
+        columns[0].astype(np.uint32), columns[1], columns[2].astype(np.uint32),
+        columns[3].astype(np.uint16), columns[4],
+    )  # fmt: skip
+    writer.close({})
+    merge([measurement], path)
+    return path
