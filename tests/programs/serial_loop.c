@@ -1,0 +1,29 @@
+/* A serial loop over ranks: each writes its part of the output while all others wait at a barrier.
+
+   A unit takes 1 s to solve and 0.2 s to write, so writing takes 0.2 s a unit by the clock, on
+   every rank. Solving sleeps: it stands for work on CPUs this machine may not have. */
+#include "planted.h"
+
+__attribute__((noinline)) static void solve(void)
+{
+	usleep(1e6 * units / size);
+	__asm__ volatile("");
+}
+
+__attribute__((noinline)) static void write_output(void)
+{
+	for (int turn = 0; turn < size; turn++) {
+		if (turn == rank)
+			COMPUTE(0.2 * units / size);
+		MEET();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	BEGIN(argc, argv);
+	solve();
+	write_output();
+	END();
+	return 0;
+}
