@@ -20,6 +20,10 @@ VERBS = {
     "scaling": ("ScalingCommand", "show what is lost on more ranks"),
     "view": ("View", "look at databases in a browser"),
     "render": ("Render", "draw the trace view as a picture"),
+    "structure": (
+        "StructureCommand",
+        "show procedures, inlined calls, loops and lines of binaries",
+    ),
     "check": ("Check", "verify a measurement or database"),
     "daemon": ("Daemon", "run the service"),
     "doctor": ("Doctor", "say what this machine can do, and why not the rest"),

@@ -1,0 +1,155 @@
+"""Line tables by way of Sentry's ``symbolic``, a DWARF reader in Rust.
+
+``symbolic`` flattens DWARF into a *symcache*: sorted address ranges, and source locations that know
+where they were inlined. Asking it for one address after another costs 20 µs each; its buffer is
+read here as what it is, arrays of 32-bit numbers. (symbolic-symcache, format versions 8 and 9;
+another version is refused.)
+"""
+
+from __future__ import annotations
+
+import mmap
+import posixpath
+import struct
+
+import numpy as np
+from symbolic._lowlevel import ffi
+from symbolic.debuginfo import Archive
+from symbolic.exceptions import SymbolicError
+
+from hpcd.analysis.structure.arrays import Strings
+from hpcd.analysis.structure.linetable import I32, I64, NO_ENTRY, U32, LineTable
+from hpcd.analysis.structure.names import demangle
+from hpcd.errors import FormatError
+
+_HEAD = struct.Struct("<4sI32s6I16s")
+_NONE = 0xFFFFFFFF
+# Numbers a file entry has, by version.
+_FILE = {8: 4, 9: 6}
+
+
+def read_lines(image: mmap.mmap, name: str) -> LineTable:
+    """The line table of an ELF file with debug information, mapped at ``image``.
+
+    Raises :class:`FormatError`.
+    """
+    buffer = ffi.from_buffer("uint8_t[]", image)
+    try:
+        objects = list(Archive.from_bytes(buffer).iter_objects())
+        if not objects:
+            raise FormatError(f"{name}: no object in it")
+        cache = objects[0].make_symcache()
+        data: bytes = cache.open_stream().read()  # type: ignore[no-untyped-call]
+    except SymbolicError as error:
+        raise FormatError(f"{name}: {str(error) or type(error).__name__}") from None
+    return parse_symcache(data)
+
+
+def parse_symcache(data: bytes) -> LineTable:
+    """The arrays of a symcache. Raises :class:`FormatError`."""
+    if len(data) < _HEAD.size:
+        raise FormatError("symcache is truncated")
+    magic, version, _, _, files, functions, locations, ranges, size, _ = _HEAD.unpack_from(data)
+    if magic != b"SYMC" or version not in _FILE or ranges > locations:
+        raise FormatError(f"symcache of version {version} is unknown here")
+    at = _HEAD.size
+
+    def numbers(rows: int, width: int) -> U32:
+        nonlocal at
+        found = np.frombuffer(data, "<u4", rows * width, at).reshape(rows, width)
+        at += found.nbytes
+        at += -at % 8
+        return found
+
+    try:
+        file = numbers(files, _FILE[version])
+        function = numbers(functions, 4)
+        location = numbers(locations, 4)
+        start = numbers(ranges, 1)[:, 0]
+    except ValueError:
+        raise FormatError("symcache is truncated") from None
+    texts = _Texts(data[at : at + size])
+    linkage = [texts.at(offset) for offset in function[:, 0].tolist()]
+    of_range = location[locations - ranges :, 2]
+    sizes = np.bincount(
+        np.minimum(of_range[:-1], functions), np.diff(start), minlength=functions + 1
+    )
+    whole, linkage = _whole(linkage, function[:, 2].tolist(), sizes.tolist())
+    names = dict(zip(linkage, map(demangle, linkage), strict=True))
+    places = np.arange(locations)
+    known = (location[:, 2] < functions)[locations - ranges :]
+    caller = location[:, 3].astype(np.int64)
+    file_of = location[:, 0].astype(np.int64)
+    entry = function[:, 2].astype(np.uint64)
+    entry[function[:, 2] == _NONE] = NO_ENTRY
+    return LineTable(
+        start=start.astype(np.uint64),
+        at=np.where(known, places[locations - ranges :], -1).astype(np.int32),
+        caller=np.where(caller < places, caller, -1).astype(np.int32),
+        function=_function(location[:, 2], whole),
+        file=np.where(file_of < files, file_of, -1).astype(np.int32),
+        line=np.where(location[:, 1] == _NONE, 0, location[:, 1]).astype(np.uint32),
+        entry=entry,
+        names=Strings.of([names[each] for each in linkage]),
+        linkage=Strings.of(linkage),
+        files=Strings.of([_path(texts, *row) for row in file[:, :3].tolist()]),
+    )
+
+
+def _function(numbers: U32, whole: I64) -> I32:
+    if not len(whole):
+        return np.zeros(len(numbers), np.int32)
+    return whole[np.where(numbers < len(whole), numbers, 0)].astype(np.int32)
+
+
+def _whole(names: list[str], entries: list[int], sizes: list[int]) -> tuple[I64, list[str]]:
+    """Functions that compilers split into a hot and a cold part, as one again.
+
+    First, ``int64[f]``: the function each one is part of; second, names without ".cold". Where
+    several functions of a name were split it is not known whose part is whose: they stay as is.
+    """
+    plain = [name.removesuffix(".cold") for name in names]
+    split = {name for name, raw in zip(plain, names, strict=True) if name != raw}
+    parts: dict[str, list[int]] = {}
+    for number, (name, entry) in enumerate(zip(plain, entries, strict=True)):
+        if name in split and entry != _NONE:
+            parts.setdefault(name, []).append(number)
+    whole = np.arange(len(names))
+    for members in parts.values():
+        if len(members) == 2:
+            # Both may carry the cold part's name; the hot one is the bigger.
+            whole[members] = max(
+                members, key=lambda each: (names[each] == plain[each], sizes[each])
+            )
+    return whole, plain
+
+
+def _path(texts: _Texts, compilation: int, directory: int, name: int) -> str:
+    """A file's path in one piece; what is absolute overrides what stands before it."""
+    parts = [texts.at(each) for each in (compilation, directory, name)]
+    return posixpath.normpath(posixpath.join(*parts)) if any(parts) else ""
+
+
+class _Texts:
+    """Texts by offset, each preceded by its length (LEB128)."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._known: dict[int, str] = {_NONE: ""}
+
+    def at(self, offset: int) -> str:
+        known = self._known.get(offset)
+        if known is not None:
+            return known
+        size = shift = 0
+        at = offset
+        while at < len(self._data) and shift < 32:
+            byte = self._data[at]
+            at += 1
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        text = self._data[at : at + size].decode(errors="replace")
+        self._known[offset] = text
+        return text

@@ -1,0 +1,169 @@
+"""Procedures, inlined calls and lines of addresses, compared with what addr2line says."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.structure import Kind, Structure, StructureReader
+from hpcd.errors import FormatError
+from tests.support.recorded import hpcd
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "tests/programs/inlined.cpp"
+Frames = list[tuple[str, int]]
+
+
+def compile_to(path: Path, *options: str, source: Path = PROGRAM) -> Path:
+    subprocess.run(["g++", "-g", *options, str(source), "-o", str(path)], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def inlined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_to(tmp_path_factory.mktemp("inlined") / "inlined", "-O2")
+
+
+def some_addresses(path: Path, count: int = 2000) -> list[int]:
+    """Addresses inside functions with lines, spread over the text."""
+    with ElfFile.open(path) as elf:
+        text = next(each for each in elf.sections if each.name == ".text")
+    every = range(text.address, text.address + text.size)
+    return sorted(random.Random(1).sample(every, min(count, len(every))))
+
+
+def structure(path: Path, addresses: list[int]) -> Structure:
+    with StructureReader() as reader:
+        return reader.structure(path, np.array(addresses, np.uint64))
+
+
+def mine(found: Structure, count: int) -> list[Frames]:
+    return [[(call.file, call.line) for call in found.chain(number)] for number in range(count)]
+
+
+def addr2line(path: Path, addresses: list[int]) -> list[Frames]:
+    done = subprocess.run(
+        ["addr2line", "-aife", str(path)],
+        input="".join(f"{each:x}\n" for each in addresses),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    chains: list[Frames] = []
+    for line in done.stdout.splitlines():
+        if line.startswith("0x0"):
+            chains.append([])
+        elif ":" in line and (line.startswith(("/", "?"))):
+            file, number = line.split(" (")[0].rsplit(":", 1)
+            known = number.isdigit() and number != "0"
+            chains[-1].append((os.path.normpath(file), int(number)) if known else ("", 0))
+    return chains
+
+
+@pytest.mark.parametrize("options", [("-O0",), ("-O2",), ("-O3", "-gdwarf-4"), ("-O2", "-gz")],
+                         ids=" ".join)  # fmt: skip
+def test_chains_are_those_of_addr2line(tmp_path: Path, options: tuple[str, ...]) -> None:
+    path = compile_to(tmp_path / "program", *options)
+    addresses = some_addresses(path)
+    ours = mine(structure(path, addresses), len(addresses))
+    theirs = addr2line(path, addresses)
+    assert len(ours) == len(theirs) == len(addresses)
+    # Between functions, where nothing runs, addr2line gives the line before: nothing to compare.
+    inside = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != [("", 0)]]
+    same = sum(a == b for a, b in inside)
+    assert same >= 0.99 * len(inside)
+    assert len(inside) > 0.9 * len(addresses)
+
+
+def test_inlined_calls_nest_below_their_procedure(inlined: Path) -> None:
+    with StructureReader() as reader:
+        found = reader.everything(inlined)
+    forest = found.forest
+    value = [scope for scope, _ in forest.walk()
+             if forest.label(scope) == "Polynomial<3>::value(double)"]  # fmt: skip
+    assert value
+    for scope in value:
+        outwards = forest.path(scope)
+        kinds = [Kind(int(forest.kind[each])) for each in outwards]
+        assert kinds[-1] == Kind.PROCEDURE and set(kinds[:-1]) <= {Kind.INLINED, Kind.LOOP}
+        # Called by Polynomial<4>, in line 14 of the program.
+        assert forest.label(outwards[1]) == "Polynomial<4>::value(double)"
+        assert forest.place(scope) == (str(PROGRAM), 14)
+
+
+def test_a_procedure_begins_where_the_source_says(inlined: Path) -> None:
+    with StructureReader() as reader:
+        found = reader.everything(inlined)
+    forest = found.forest
+    begins = {forest.label(scope): forest.place(scope)
+              for scope in np.flatnonzero(forest.kind == Kind.PROCEDURE).tolist()}  # fmt: skip
+    text = PROGRAM.read_text().splitlines()
+    for name in ("main", "step", "tally"):
+        file, line = begins[next(each for each in begins if each.startswith(name))]
+        # Its first instruction's line, which is the opening brace's.
+        assert file == str(PROGRAM) and text[line - 1] == "{" and f" {name}(" in text[line - 2]
+
+
+def test_stripped_programs_have_procedures(inlined: Path, tmp_path: Path) -> None:
+    stripped = tmp_path / "stripped"
+    subprocess.run(["strip", "-o", str(stripped), str(inlined)], check=True)
+    addresses = some_addresses(stripped, 100)
+    found = structure(stripped, addresses)
+    assert "no debug information" in found.notes[0]
+    assert bool((found.scope >= 0).all())
+    assert bool((found.forest.kind == Kind.PROCEDURE).all())
+
+
+@pytest.mark.parametrize("how", ["beside", "folder", "no build id"])
+def test_separate_debug_files_are_found(inlined: Path, tmp_path: Path, how: str) -> None:
+    program = tmp_path / "program"
+    folder = tmp_path / ".debug" if how == "folder" else tmp_path
+    folder.mkdir(exist_ok=True)
+    debug = folder / "program.debug"
+    options = ["--remove-section=.note.gnu.build-id"] if how == "no build id" else []
+    plain = tmp_path / "plain"
+    subprocess.run(["objcopy", *options, str(inlined), str(plain)], check=True)
+    subprocess.run(["objcopy", "--only-keep-debug", str(plain), str(debug)], check=True)
+    subprocess.run(
+        ["objcopy", "--strip-all", f"--add-gnu-debuglink={debug}", str(plain), str(program)],
+        check=True,
+    )
+    addresses = some_addresses(inlined, 300)
+    assert mine(structure(program, addresses), 300) == mine(structure(inlined, addresses), 300)
+    # Another program's file does not count.
+    compile_to(debug, "-O1")
+    assert structure(program, addresses).notes
+
+
+def test_a_changed_binary_is_refused(inlined: Path) -> None:
+    with StructureReader() as reader, pytest.raises(FormatError, match="another build id"):
+        reader.structure(inlined, np.zeros(1, np.uint64), "0123456789")
+
+
+def test_the_command_prints_a_tree(inlined: Path) -> None:
+    done = hpcd("structure", str(inlined), "--procedure", "tally")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert "inlined calls" in lines[0]
+    assert "tally" in lines[1] and f"{PROGRAM}:" in lines[1]
+    assert any(line.startswith("  inlined ") and f"at {PROGRAM}:" in line for line in lines)
+
+
+def test_the_command_prints_json(inlined: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"no program")
+    address = some_addresses(inlined, 1)[0]
+    done = hpcd("structure", str(bad), str(inlined), "--json", "--address", f"{address:#x}",
+                check=False)  # fmt: skip
+    assert done.returncode == FormatError.exit_code
+    assert "bad: not an ELF file" in done.stderr
+    (file,) = json.loads(done.stdout)["files"]
+    assert file["path"] == str(inlined)
+    assert file["scopes"][0]["kind"] == "procedure"
+    for number, scope in enumerate(file["scopes"]):
+        assert scope["parent"] is None or scope["parent"] < number
