@@ -7,11 +7,13 @@ waiting for one. It is what parallel programs lose when ranks wait for each othe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.metrics import SAMPLES
 from hpcd.analysis.sparse import sum_by
 from hpcd.errors import UsageError
 
@@ -19,6 +21,8 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 TIME = "time"
+# As metrics are made of events.
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _PARTS_OF_TIME = ("cpu_time", "blocked_time", "runnable_time")
 
 
@@ -49,3 +53,64 @@ def costs_by_node(db: Database, metric: str, lines: Sequence[int] | I64) -> F64:
     if not nodes:
         return np.zeros(len(db.cct))
     return sum_by(np.concatenate(nodes), np.concatenate(values), len(db.cct))
+
+
+@dataclass(frozen=True)
+class EventWeights:
+    """What records stand for in a metric, by event.
+
+    ``weight`` ``float64[events]``: the metric's unit per unit of a record's value, 0 where the
+    event is none of its; ``duration_ns`` ``float64[events]``: the same in ns for intervals, 0
+    for events that are moments. ``quantum`` is what one sample stands for: costs are uncertain by
+    it.
+    """
+
+    weight: F64
+    duration_ns: F64
+    quantum: float
+
+
+def event_weights(db: Database, metric: str) -> EventWeights:
+    """How records of ``db`` add to ``metric``. Raises :class:`UsageError`."""
+    names = {db.metrics.names[number] for number in metric_parts(db, metric)}
+    rows = db.sql().execute("SELECT id, unit, scale, metric, interval FROM event").fetchall()
+    count = max((int(row[0]) for row in rows), default=0) + 1
+    weight, duration = np.zeros(count), np.zeros(count)
+    quantum = 0.0
+    for number, unit, scale, of_metric, interval in rows:
+        seconds = _SECONDS.get(unit)
+        if interval and seconds is not None:
+            duration[number] = scale * seconds * 1e9
+        if SAMPLES in names:
+            # Counted, not weighed; records without value are ends of intervals.
+            weight[number] = np.nan
+            quantum = 1.0
+        elif names & {of_metric, f"{of_metric} ({unit if seconds is None else 's'})"}:
+            weight[number] = scale * (1.0 if seconds is None else seconds)
+            if not interval:
+                quantum = max(quantum, float(weight[number]))
+    return EventWeights(weight, duration, quantum)
+
+
+def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64, end: I64) -> F64:
+    """``float64[nodes]``: exclusive cost on ``lines[i]`` from ``begin[i]`` to ``end[i]`` (ns).
+
+    Of waits the part inside counts, samples count whole. O(records inside).
+    """
+    total = np.zeros(len(db.cct))
+    for line, low, high in zip(lines.tolist(), begin.tolist(), end.tolist(), strict=True):
+        records = db.records(line, None, high)
+        # Nothing else lies within a wait: only the last record before may reach inside.
+        first = max(int(np.searchsorted(records.time, low)) - 1, 0)
+        node, event = records.node[first:], records.event[first:]
+        start = records.time[first:]
+        value = records.value[first:].astype(np.float64)
+        length = value * weights.duration_ns[event]
+        inside = np.minimum(start + length, high) - np.maximum(start, low)
+        part = np.divide(inside, length, out=np.ones(len(value)), where=length > 0)
+        part[(length == 0) & (start < low)] = 0
+        weight = weights.weight[event]
+        worth = np.where(np.isnan(weight), value > 0, value * weight)
+        cost = worth * np.clip(part, 0, 1)
+        total += sum_by(node, cost, len(total))
+    return total

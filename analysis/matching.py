@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
@@ -25,9 +25,11 @@ import numpy.typing as npt
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.union import union
+from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
 
+I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 
 _CLONE = re.compile(r"( \[clone)?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
@@ -198,6 +200,33 @@ def _place(each: _Candidate) -> Place:
     )
 
 
-def labels(places: Iterable[Place]) -> list[str]:
-    """Display names of ``places``."""
-    return [place.label for place in places]
+def owners(matching: Matching) -> I64:
+    """``int64[n]``: the innermost node of the program on the way to each, or the root."""
+    program = np.array([place.program for place in matching.places])
+    if not bool(program.any()):
+        program = np.array([not place.kernel for place in matching.places])
+    return innermost(matching.tree, program[matching.place_of])
+
+
+def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:
+    """``bool[n]``: which nodes are frames of ``procedure``, or below one.
+
+    Raises :class:`UsageError` when there is none.
+    """
+    named = np.array([procedure in (place.name, place.label) for place in matching.places])
+    named[0] = False
+    inside = named[matching.place_of]
+    if not bool(inside.any()):
+        raise UsageError(f"no procedure {procedure} was seen")
+    below: npt.NDArray[np.bool_] = innermost(matching.tree, inside) > 0
+    return below
+
+
+def innermost(tree: CCT, chosen: npt.NDArray[np.bool_]) -> I64:
+    """``int64[n]``: the innermost ``chosen`` node on the way to each, itself included, or 0."""
+    at = np.where(chosen, np.arange(len(tree)), tree.parent)
+    stop = chosen.copy()
+    stop[0] = True
+    while not bool(stop[at].all()):
+        at = at[at]
+    return at.astype(np.int64)

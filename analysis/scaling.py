@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.costs import costs_by_node, unit_of
 from hpcd.analysis.database import Database
-from hpcd.analysis.matching import Matching, Place, match
+from hpcd.analysis.matching import Matching, Place, match, owners
 from hpcd.analysis.ranks import Ranks, find_ranks
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import VIEWS, View, by_caller
@@ -126,21 +126,6 @@ class Scaling:
         loss = self.loss(cost)[-1, nodes]
         nodes = nodes[np.argsort(-loss, kind="stable")]
         return nodes, cost[:, nodes]
-
-
-def owners(matching: Matching) -> I64:
-    """``int64[n]``: the innermost node of the program on the way to each, or the root."""
-    tree = matching.tree
-    program = np.array([place.program for place in matching.places])
-    if not bool(program.any()):
-        program = np.array([not place.kernel for place in matching.places])
-    inside = program[matching.place_of]
-    inside[0] = True
-    # Parents precede children, so jumping goes on until all stand on the program.
-    at = np.where(inside, np.arange(len(tree)), tree.parent)
-    while not bool(inside[at].all()):
-        at = at[at]
-    return at.astype(np.int64)
 
 
 def measure(

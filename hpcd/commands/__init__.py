@@ -18,6 +18,7 @@ VERBS = {
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
     "scaling": ("ScalingCommand", "show what is lost on more ranks"),
+    "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
     "view": ("View", "look at databases in a browser"),
     "render": ("Render", "draw the trace view as a picture"),
     "structure": (

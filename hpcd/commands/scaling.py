@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.text import Text
 
 from hpcd.analysis.costs import TIME
 from hpcd.analysis.database import open as open_database
@@ -22,12 +19,11 @@ from hpcd.analysis.report import joined, shorten
 from hpcd.analysis.scaling import STRONG, WEAK, Scaling, measure
 from hpcd.analysis.views import VIEWS, View
 from hpcd.commands.base import Command
+from hpcd.commands.tables import Page, Row, amount
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 
-_DEFAULT_WIDTH = 120
 _MIN_NAME = 24
-_STYLED_ROWS = 5000
 _PATH_SEPARATOR = " > "
 
 
@@ -239,26 +235,27 @@ class _Losses:
                 f"{loss:.1f} % lost, {amount(more, scaling.unit)} of excess work"
             )
 
-    def origin_rows(self, width: int) -> Iterator[tuple[float, str, str, str]]:
-        """(loss, figures, "", name) of the program's own contexts, the costliest loss first."""
+    def origin_rows(self, width: int) -> Iterator[Row]:
+        """The program's own contexts, the costliest loss first."""
         runs = self.scaling.runs
         columns = [f"{f'to {run.size}':>8}" for run in runs[1:]] + [f"{'excess':>12}"]
-        yield 0, "".join(columns) + "  ", "", "where the program lost it"
+        yield Row("".join(columns) + "  ", "", "where the program lost it")
         for node, loss, cost in self.origins():
             excess = float(self.scaling.excess(cost[:, None])[-1, 0])
             figures = "".join(f"{each:7.2f}%" for each in loss)
             figures += f"{amount(excess, self.scaling.unit):>12}  "
-            yield float(loss[-1]), figures, "", shorten(self.path(node), width - len(figures))
+            name = shorten(self.path(node), width - len(figures))
+            yield Row(figures, "", name, _style(float(loss[-1])))
 
-    def rows(self, width: int) -> Iterator[tuple[float, str, str, str]]:
-        """(loss, figures, tree lines, name) of each row of the view, heading first."""
+    def rows(self, width: int) -> Iterator[Row]:
+        """The rows of the view."""
         scaling, unit = self.scaling, self.scaling.unit
         columns = [f"{f'to {run.size} (I)':>10} {'(E)':>8}" for run in scaling.runs[1:]]
         columns += [f"{f'{run.size} ranks':>11}" for run in scaling.runs]
         head = " ".join(columns) + "  "
         cost = self.whole if self.view.kind == "top-down" else self.own
         loss = self.whole_loss if self.view.kind == "top-down" else self.own_loss
-        yield 0, head, "", f"loss of {scaling.metric}, {self.view.kind}"
+        yield Row(head, "", f"loss of {scaling.metric}, {self.view.kind}")
         room = max(width - len(head), _MIN_NAME)
         for node, before in self.forest:
             figures = [
@@ -268,36 +265,21 @@ class _Losses:
             figures += [f"{amount(float(each), unit):>11}" for each in cost[:, node]]
             lines = fit(before, room, _MIN_NAME)
             name = shorten(self.names[int(self.view.procedure[node])], room - len(lines))
-            yield float(loss[-1, node]), " ".join(figures) + "  ", lines, name
-
-
-def amount(value: float, unit: str) -> str:
-    """A cost with its unit."""
-    if unit == "s":
-        return f"{value:.3f} s" if abs(value) < 1000 else f"{value:,.0f} s"
-    if abs(value) >= 1e9:
-        return f"{value:.3e}"
-    return f"{value:,.0f}" + (f" {unit}" if unit else "")
+            yield Row(" ".join(figures) + "  ", lines, name, _style(float(loss[-1, node])))
 
 
 def _print(losses: _Losses, width: int | None) -> None:
-    on_terminal = sys.stdout.isatty()
-    if width is None:
-        width = shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH
+    page = Page(width)
     for line in losses.heading():
         print(line)
-    console = Console(width=width, soft_wrap=True) if on_terminal else None
-    for rows in (losses.origin_rows(width), losses.rows(width)):
-        print()
-        if console is not None:
-            for _, (loss, figures, lines, name) in zip(range(_STYLED_ROWS), rows, strict=False):
-                style = "bold red" if loss >= 10 else "bold" if loss >= 2 else ""
-                style = "green" if loss <= -2 else style
-                console.print(
-                    Text.assemble(figures, (lines, "dim"), (name, style)), highlight=False
-                )
-        for part in joined("".join(row[1:]).rstrip() + "\n" for row in rows):
-            sys.stdout.write(part)
+    page.table(losses.origin_rows(page.width))
+    page.table(losses.rows(page.width))
     if losses.omitted:
         plural = "s" if losses.omitted > 1 else ""
         print(f"(not shown: {losses.omitted:,} context{plural} below the cut-off)")
+
+
+def _style(loss: float) -> str:
+    if loss <= -2:
+        return "green"
+    return "bold red" if loss >= 10 else "bold" if loss >= 2 else ""

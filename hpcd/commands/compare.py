@@ -1,0 +1,386 @@
+"""``hpcd compare``: several runs, or parts of one, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.comparison import (
+    HOTSPOT,
+    SENSITIVITY,
+    Change,
+    Comparison,
+    Side,
+    compare,
+    is_difference,
+    some_ranks,
+    whole_runs,
+    windows,
+)
+from hpcd.analysis.costs import TIME
+from hpcd.analysis.database import Database
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.forest import Forest, fit
+from hpcd.analysis.report import shorten
+from hpcd.analysis.views import VIEWS
+from hpcd.commands.base import Command
+from hpcd.commands.tables import Page, Row, amount
+from hpcd.errors import UsageError
+
+_MIN_NAME = 24
+_WORDS = {
+    Change.ABSENT: "",
+    Change.SAME: "=",
+    Change.MORE: "more",
+    Change.LESS: "less",
+    Change.NEW: "new",
+    Change.GONE: "gone",
+    Change.MINOR: "",
+}
+# As in the paper: what is missing red, what is added yellow, what differs blue.
+_STYLES = {
+    Change.GONE: "bold red",
+    Change.NEW: "bold yellow",
+    Change.MORE: "bold blue",
+    Change.LESS: "bold blue",
+    Change.MINOR: "dim",
+}
+
+
+class CompareCommand(Command):
+    """Compare several runs, or parts of one, by calling context.
+
+    With several databases each is compared with the one before it; with one database its ranks
+    (--rank) or parts of its time (--window). Contexts are matched by name, so the program may have
+    been rebuilt. A context is in both (=), takes more or less than the sensitivity allows, is new
+    or is gone; those below the hotspot threshold are not judged, and no difference counts that
+    sampling alone would explain.
+
+    First come the regions that differ: the program's own contexts, libraries counted to their
+    callers. Then the view, or how often what called what (--frequency).
+    """
+
+    name = "compare"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd compare``."""
+        parser.add_argument("databases", nargs="+", type=Path, metavar="DB")
+        parser.add_argument(
+            "--window",
+            action="append",
+            metavar="T0:T1",
+            help="a part of the time, in seconds; give several",
+        )
+        parser.add_argument(
+            "--rank", action="append", type=int, metavar="N", help="a rank; give several"
+        )
+        parser.add_argument(
+            "--sensitivity",
+            type=float,
+            default=100 * SENSITIVITY,
+            metavar="P",
+            help="percent by which costs may differ (default: %(default)g)",
+        )
+        parser.add_argument(
+            "--hotspot",
+            type=float,
+            default=100 * HOTSPOT,
+            metavar="P",
+            help="judge contexts of at least so many percent of the whole (default: %(default)g)",
+        )
+        parser.add_argument(
+            "--metric",
+            default=TIME,
+            metavar="NAME",
+            help="what is compared (default: %(default)s, on CPUs, blocked and waiting for a CPU)",
+        )
+        parser.add_argument(
+            "--shares",
+            action="store_true",
+            help="compare percent of the whole instead: for runs at different speeds",
+        )
+        parser.add_argument(
+            "--within", metavar="PROCEDURE", help="only what it and what it called took"
+        )
+        parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
+        parser.add_argument("--view", choices=VIEWS, default="top-down", help="default: top-down")
+        parser.add_argument(
+            "--frequency", action="store_true", help="who called what, how often, instead of a view"
+        )
+        parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
+        parser.add_argument(
+            "--width", type=int, metavar="N", help="columns (default: the terminal's)"
+        )
+        parser.add_argument(
+            "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
+        )
+        parser.add_argument(
+            "--json", action="store_true", help="print one JSON object, children nested"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the comparison."""
+        for name in ("sensitivity", "hotspot"):
+            if not 0 <= getattr(args, name) <= 100:
+                raise UsageError(f"--{name} is between 0 and 100")
+        if args.depth is not None and args.depth < 1:
+            raise UsageError("--depth is at least 1")
+        with ExitStack() as stack:
+            databases = [stack.enter_context(open_database(path)) for path in args.databases]
+            comparison = compare(
+                _sides(databases, args),
+                metric=args.metric,
+                sensitivity=args.sensitivity / 100,
+                hotspot=args.hotspot / 100,
+                shares=args.shares,
+                procedure=args.within,
+            )
+            page = Page(args.width, args.color)
+            if args.json:
+                page.write(_as_json(comparison, args.view, args.depth))
+                return 0
+            for line in _heading(comparison):
+                print(line)
+            page.table(_region_rows(comparison, page.width))
+            if args.frequency:
+                page.table(_frequency_rows(comparison, page.width))
+            else:
+                page.table(_rows(comparison, args.view, args.depth, page.width))
+        return 0
+
+
+def _sides(databases: list[Database], args: argparse.Namespace) -> list[Side]:
+    given = [name for name in ("window", "rank") if getattr(args, name)]
+    if len(given) > 1:
+        raise UsageError(f"--{given[0]} and --{given[1]} do not go together")
+    if given and len(databases) > 1:
+        raise UsageError(f"--{given[0]} takes one database")
+    if args.window:
+        return windows(databases[0], [_span(text) for text in args.window], args.job)
+    if args.rank:
+        return some_ranks(databases[0], args.rank, args.job)
+    if len(databases) == 1:
+        raise UsageError("compare takes two databases, or one and several --rank or --window")
+    return whole_runs(databases, args.job)
+
+
+def _span(text: str) -> tuple[int, int]:
+    try:
+        low, high = (round(float(part) * 1e9) for part in text.split(":"))
+    except (ValueError, OverflowError):
+        raise UsageError(f"--window takes seconds as in 1.5:2, not {text}") from None
+    if not 0 <= low < high < 1 << 62:
+        raise UsageError(f"--window {text} is no span of time")
+    return low, high
+
+
+def _heading(comparison: Comparison) -> Iterator[str]:
+    total = comparison.total
+    for number, side in enumerate(comparison.sides):
+        ranks = f" for each of {side.ranks} ranks" if side.ranks > 1 else ""
+        cost = amount(float(total[number]), comparison.unit)
+        more = ""
+        if number and total[number - 1] > 0:
+            more = f" ({100 * (total[number] / total[number - 1] - 1):+.1f} %)"
+        yield f"{number + 1}: {side.label}: {cost} of {comparison.metric}{ranks}{more}"
+    for number, step in enumerate(_steps(comparison)):
+        yield (
+            f"from {number + 1} to {number + 2}: {step['common']:,} contexts in common, "
+            f"{step['gone']:,} only in {number + 1}, {step['new']:,} only in {number + 2} "
+            f"({step['gone_share']:.1%} and {step['new_share']:.1%} of the cost); "
+            f"{step['different']:,} of those in common differ"
+        )
+
+
+def _steps(comparison: Comparison) -> list[dict[str, Any]]:
+    """Per step: how many contexts are in both, in one, and different."""
+    tree = comparison.matching.tree
+    inclusive, variance = (
+        np.stack([tree.inclusive(each) for each in rows])
+        for rows in (comparison.cost, comparison.variance)
+    )
+    changes = comparison.changes(inclusive, variance)
+    result = []
+    for number, change in enumerate(changes):
+        before, after = inclusive[number] > 0, inclusive[number + 1] > 0
+        shares = [
+            float(comparison.cost[side][~other].sum() / (comparison.total[side] or 1))
+            for side, other in ((number, after), (number + 1, before))
+        ]
+        result.append(
+            {
+                "common": int((before & after).sum()) - 1,
+                "gone": int((before & ~after).sum()),
+                "new": int((after & ~before).sum()),
+                "gone_share": shares[0],
+                "new_share": shares[1],
+                "different": int(((change == Change.MORE) | (change == Change.LESS))[1:].sum()),
+            }
+        )
+    return result
+
+
+def _path(comparison: Comparison, node: int) -> list[str]:
+    matching = comparison.matching
+    places = [matching.places[int(matching.tree.frame[at])] for at in matching.tree.path(node)]
+    inside = [place.label for place in places if place.program]
+    return inside or [place.label for place in places]
+
+
+def _percent(before: float, after: float) -> str:
+    return f"{100 * (after / before - 1):+.1f}%" if before > 0 else ""
+
+
+def _figures(costs: np.ndarray[Any, Any], changes: np.ndarray[Any, Any], unit: str) -> str:
+    parts = [f"{amount(float(costs[0]), unit):>11}"]
+    for before, after, change in zip(
+        costs[:-1].tolist(), costs[1:].tolist(), changes.tolist(), strict=True
+    ):
+        parts.append(f"{amount(after, unit):>11} {_percent(before, after):>9} {_WORDS[change]:<4}")
+    return " ".join(parts) + "  "
+
+
+def _columns(comparison: Comparison) -> str:
+    parts = [f"{'1':>11}"]
+    parts += [f"{number:>11} {'':14}" for number in range(2, len(comparison.sides) + 1)]
+    return " ".join(parts) + "  "
+
+
+def _style(changes: np.ndarray[Any, Any]) -> str:
+    for change in (Change.GONE, Change.NEW, Change.MORE, Change.LESS):
+        if (changes == change).any():
+            return _STYLES[change]
+    return ""
+
+
+def _region_rows(comparison: Comparison, width: int) -> Iterator[Row]:
+    nodes, cost, changes = comparison.regions()
+    if not len(nodes):
+        yield Row(
+            "",
+            "",
+            f"no region of at least {100 * comparison.hotspot:g} % of the whole differs by more "
+            f"than {100 * comparison.sensitivity:g} %",
+        )
+        return
+    yield Row(_columns(comparison), "", "regions that differ, without what they call")
+    for number, node in enumerate(nodes.tolist()):
+        figures = _figures(cost[:, number], changes[:, number], comparison.unit)
+        path = " > ".join(_path(comparison, node)) or "outside the program"
+        name = shorten(path, max(width - len(figures), _MIN_NAME))
+        yield Row(figures, "", name, _style(changes[:, number]))
+
+
+def _rows(comparison: Comparison, kind: str, depth: int | None, width: int) -> Iterator[Row]:
+    sides = len(comparison.sides)
+    view = comparison.view(kind, depth=depth)
+    rows = view.inclusive if kind == "top-down" else view.exclusive
+    cost, changes = rows[:sides], comparison.changes(rows[:sides], rows[sides : 2 * sides])
+    shown = ((changes != Change.MINOR) & (changes != Change.ABSENT)).any(axis=0)
+    forest = Forest(view.parent, cost.max(axis=0), shown, depth=depth)
+    what = "inclusive" if kind == "top-down" else "exclusive"
+    head = _columns(comparison)
+    yield Row(head, "", f"{what} {comparison.metric}, {kind}")
+    room = max(width - len(head), _MIN_NAME)
+    for node, before in forest:
+        lines = fit(before, room, _MIN_NAME)
+        name = shorten(comparison.places[int(view.procedure[node])].label, room - len(lines))
+        figures = _figures(cost[:, node], changes[:, node], comparison.unit)
+        yield Row(figures, lines, name, _style(changes[:, node]))
+    if forest.omitted:
+        plural = "s" if forest.omitted > 1 else ""
+        yield Row("", "", f"(not shown: {forest.omitted:,} context{plural} below the threshold)")
+
+
+def _frequency_rows(comparison: Comparison, width: int) -> Iterator[Row]:
+    callers, called, visits, cost = comparison.call_points()
+    hot = (cost >= comparison.hotspot * comparison.total[:, None]).any(axis=0)
+    # What libraries and the kernel call among themselves is in the JSON.
+    own = [place.program for place in comparison.places]
+    if not any(own):
+        own = [not place.kernel for place in comparison.places]
+    hot &= np.array(own)[callers]
+    changes = comparison.changes_of_visits(visits)
+    head = "".join(f"{f'visits {n + 1}':>12}{f'time {n + 1}':>11}" for n in range(len(cost)))
+    yield Row(head.replace("time", comparison.metric[:6]) + "  ", "", "who called what")
+    for at in np.flatnonzero(hot).tolist():
+        figures = "".join(
+            f"{count:>12,.1f}{amount(each, comparison.unit):>11}"
+            for count, each in zip(visits[:, at].tolist(), cost[:, at].tolist(), strict=True)
+        )
+        caller = comparison.places[int(callers[at])].label
+        name = f"{caller} > {comparison.places[int(called[at])].label}"
+        if is_difference(changes[:, at]).any():
+            figures += " *"
+        else:
+            figures += "  "
+        yield Row(figures, "", shorten(name, width - len(figures)), _style(changes[:, at]))
+
+
+def _as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[str]:
+    sides = len(comparison.sides)
+    nodes, cost, changes = comparison.regions()
+    callers, called, visits, point_cost = comparison.call_points()
+    visit_changes = comparison.changes_of_visits(visits)
+    names = {change: change.name.lower() for change in Change}
+    head = {
+        "metric": comparison.metric,
+        "unit": comparison.unit,
+        "sensitivity": comparison.sensitivity,
+        "hotspot": comparison.hotspot,
+        "sides": [
+            {
+                "label": side.label,
+                "database": str(side.database.path),
+                "ranks": side.ranks,
+                "cost": float(comparison.total[number]),
+            }
+            for number, side in enumerate(comparison.sides)
+        ],
+        "steps": _steps(comparison),
+        "regions": [
+            {
+                "path": _path(comparison, node),
+                "cost": cost[:, number].tolist(),
+                "change": [names[each] for each in changes[:, number].tolist()],
+            }
+            for number, node in enumerate(nodes.tolist())
+        ],
+        "frequency": [
+            {
+                "caller": comparison.places[int(callers[at])].label,
+                "name": comparison.places[int(called[at])].label,
+                "visits": visits[:, at].tolist(),
+                "cost": point_cost[:, at].tolist(),
+                "change": [names[each] for each in visit_changes[:, at].tolist()],
+            }
+            for at in range(len(called))
+        ],
+        "view": kind,
+    }
+    view = comparison.view(kind, depth=depth)
+    rows = view.inclusive if kind == "top-down" else view.exclusive
+    tree_changes = comparison.changes(rows[:sides], rows[sides : 2 * sides])
+
+    def fields(node: int) -> dict[str, Any]:
+        place = comparison.places[int(view.procedure[node])]
+        return {
+            "name": place.label,
+            "module": place.module,
+            "file": place.file,
+            "line": place.line,
+            "inclusive": view.inclusive[:sides, node].tolist(),
+            "exclusive": view.exclusive[:sides, node].tolist(),
+            "change": [names[each] for each in tree_changes[:, node].tolist()],
+        }
+
+    yield json.dumps(head)[:-1] + ', "tree": '
+    everything = view.inclusive[:sides].max(axis=0) > 0
+    yield from Forest(view.parent, rows[:sides].max(axis=0), everything, depth=depth).json(fields)
+    yield "}\n"
