@@ -230,3 +230,10 @@ def innermost(tree: CCT, chosen: npt.NDArray[np.bool_]) -> I64:
     while not bool(stop[at].all()):
         at = at[at]
     return at.astype(np.int64)
+
+
+def path_labels(matching: Matching, node: int) -> list[str]:
+    """Names on the way to ``node``: the program's own frames, or all where it has none."""
+    places = [matching.places[int(matching.tree.frame[at])] for at in matching.tree.path(node)]
+    inside = [place.label for place in places if place.program]
+    return inside or [place.label for place in places]

@@ -19,6 +19,7 @@ VERBS = {
     "report": ("Report", "print a database's call tree"),
     "scaling": ("ScalingCommand", "show what is lost on more ranks"),
     "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
+    "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
     "view": ("View", "look at databases in a browser"),
     "render": ("Render", "draw the trace view as a picture"),
     "structure": (

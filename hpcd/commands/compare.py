@@ -27,6 +27,7 @@ from hpcd.analysis.costs import TIME
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.forest import Forest, fit
+from hpcd.analysis.matching import path_labels
 from hpcd.analysis.report import shorten
 from hpcd.analysis.views import VIEWS
 from hpcd.commands.base import Command
@@ -226,13 +227,6 @@ def _steps(comparison: Comparison) -> list[dict[str, Any]]:
     return result
 
 
-def _path(comparison: Comparison, node: int) -> list[str]:
-    matching = comparison.matching
-    places = [matching.places[int(matching.tree.frame[at])] for at in matching.tree.path(node)]
-    inside = [place.label for place in places if place.program]
-    return inside or [place.label for place in places]
-
-
 def _percent(before: float, after: float) -> str:
     return f"{100 * (after / before - 1):+.1f}%" if before > 0 else ""
 
@@ -272,7 +266,7 @@ def _region_rows(comparison: Comparison, width: int) -> Iterator[Row]:
     yield Row(_columns(comparison), "", "regions that differ, without what they call")
     for number, node in enumerate(nodes.tolist()):
         figures = _figures(cost[:, number], changes[:, number], comparison.unit)
-        path = " > ".join(_path(comparison, node)) or "outside the program"
+        path = " > ".join(path_labels(comparison.matching, node)) or "outside the program"
         name = shorten(path, max(width - len(figures), _MIN_NAME))
         yield Row(figures, "", name, _style(changes[:, number]))
 
@@ -346,7 +340,7 @@ def _as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[s
         "steps": _steps(comparison),
         "regions": [
             {
-                "path": _path(comparison, node),
+                "path": path_labels(comparison.matching, node),
                 "cost": cost[:, number].tolist(),
                 "change": [names[each] for each in changes[:, number].tolist()],
             }

@@ -15,6 +15,7 @@ import numpy as np
 from hpcd.analysis.costs import TIME
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.forest import Forest, fit
+from hpcd.analysis.matching import path_labels
 from hpcd.analysis.report import joined, shorten
 from hpcd.analysis.scaling import STRONG, WEAK, Scaling, measure
 from hpcd.analysis.views import VIEWS, View
@@ -152,13 +153,9 @@ class _Losses:
 
     def path(self, node: int) -> str:
         """A context's call path by the program's names."""
-        return _PATH_SEPARATOR.join(self._path(node)) or "outside the program"
-
-    def _path(self, node: int) -> list[str]:
-        matching = self.scaling.matching
-        places = [matching.places[int(matching.tree.frame[at])] for at in matching.tree.path(node)]
-        inside = [place.label for place in places if place.program]
-        return inside or [place.label for place in places]
+        return (
+            _PATH_SEPARATOR.join(path_labels(self.scaling.matching, node)) or "outside the program"
+        )
 
     def as_json(self) -> Iterator[str]:
         """One JSON object, in parts."""
@@ -182,7 +179,7 @@ class _Losses:
             "excess": scaling.excess(self.whole[:, :1])[:, 0].tolist(),
             "contexts": [
                 {
-                    "path": self._path(node),
+                    "path": path_labels(self.scaling.matching, node),
                     "loss": loss.tolist(),
                     "excess": scaling.excess(cost[:, None])[:, 0].tolist(),
                     "cost": cost.tolist(),

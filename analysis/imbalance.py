@@ -1,0 +1,185 @@
+"""Load imbalance: how unevenly ranks share the work of each context, and who makes others wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.costs import metric_parts, unit_of
+from hpcd.analysis.database import Database
+from hpcd.analysis.matching import Matching, match, owners
+from hpcd.analysis.ranks import Ranks, find_ranks
+from hpcd.analysis.sparse import sum_by
+from hpcd.analysis.waiting import Activity, Blame, share_blame, waiting_nodes
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+WORK = "work"
+"""CPU time outside of calls that wait for others: what can be balanced."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What contexts cost over ranks, each ``float64[n]`` or, for ranks, ``int64[n]``.
+
+    A rank without a context has it at cost 0. ``most`` and ``least`` are ranks.
+    """
+
+    mean: F64
+    maximum: F64
+    minimum: F64
+    most: I64
+    least: I64
+
+    @property
+    def ratio(self) -> F64:
+        """``float64[n]``: maximum by mean, 1 where there is no cost."""
+        return np.divide(self.maximum, self.mean, out=np.ones(len(self.mean)), where=self.mean > 0)
+
+    @property
+    def imbalance(self) -> F64:
+        """``float64[n]``: maximum less mean, what perfect balance would save."""
+        saved: F64 = self.maximum - self.mean
+        return saved
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """How ranks share work. Nodes are those of ``matching``.
+
+    ``inclusive`` is the spread of every context; ``own`` that of the program's own contexts, where
+    frames of other modules count to the innermost frame of the program above them. ``blame`` and
+    ``idle`` ``float64[n]`` are seconds, counted the same way; ``idle`` is where ranks waited,
+    ``blame`` what they were waited for. ``blame_of_rank`` ``float64[ranks]``.
+    """
+
+    database: Database
+    ranks: Ranks
+    metric: str
+    unit: str
+    matching: Matching
+    inclusive: Spread
+    own: Spread
+    own_by_rank: F64
+    own_nodes: I64
+    blame: F64
+    idle: F64
+    blame_of_rank: F64
+    unblamed: float
+    lived: float
+
+    def contexts(self) -> I64:
+        """``int64[m]``: the program's own contexts, most imbalance or blame first."""
+        weight = np.maximum(self.own.imbalance, self.blame / max(len(self.ranks), 1))
+        nodes = np.flatnonzero((weight > 0) | (self.idle > 0))
+        order: I64 = nodes[np.argsort(-weight[nodes], kind="stable")]
+        return order
+
+    def by_rank(self, node: int) -> F64:
+        """``float64[ranks]``: what the program's own context ``node`` cost each rank."""
+        at = int(np.searchsorted(self.own_nodes, node))
+        if at == len(self.own_nodes) or self.own_nodes[at] != node:
+            return np.zeros(len(self.ranks))
+        cost: F64 = self.own_by_rank[:, at]
+        return cost
+
+
+def measure(
+    db: Database, *, metric: str = WORK, job: str | None = None, share: float = 0.001
+) -> Imbalance:
+    """The imbalance of a database's ranks in ``metric``.
+
+    Costs by rank are kept for contexts of at least ``share`` of the whole. Raises
+    :class:`UsageError`.
+    """
+    ranks = find_ranks(db, job=job)
+    matching = match([db], [ranks.executables])
+    node_of = matching.node_of[0]
+    waits = waiting_nodes(matching)
+    owner = owners(matching)
+    name = "cpu_time" if metric == WORK else metric
+    parts = metric_parts(db, name)
+    count = len(matching.tree)
+    spread, own_spread = _Tally(count), _Tally(count)
+    kept: list[F64] = []
+    whole = sum(float(db.metrics.exclusive(part).sum()) for part in parts) / len(ranks)
+    totals = np.zeros(count)
+    for at in range(len(ranks)):
+        cost = _rank_cost(db, parts, ranks, at, node_of, count)
+        if metric == WORK:
+            cost[waits] = 0
+        own = sum_by(owner, cost, count)
+        spread.add(int(ranks.number[at]), matching.tree.inclusive(cost))
+        own_spread.add(int(ranks.number[at]), own)
+        totals = np.maximum(totals, own)
+    own_nodes = np.flatnonzero(totals >= max(share * whole, 1e-300))
+    for at in range(len(ranks)):
+        cost = _rank_cost(db, parts, ranks, at, node_of, count)
+        if metric == WORK:
+            cost[waits] = 0
+        kept.append(sum_by(owner, cost, count)[own_nodes])
+    activity = Activity(db, node_of, waits)
+    blame = share_blame((activity.stretches(line) for line in ranks.line.tolist()), count)
+    return Imbalance(
+        database=db,
+        ranks=ranks,
+        metric=metric,
+        unit=unit_of(db, name),
+        matching=matching,
+        inclusive=spread.result(),
+        own=own_spread.result(),
+        own_by_rank=np.stack(kept),
+        own_nodes=own_nodes,
+        blame=sum_by(owner, blame.seconds, count),
+        idle=sum_by(owner, blame.idle, count),
+        blame_of_rank=_blame_of_ranks(blame, ranks),
+        unblamed=blame.unblamed,
+        lived=float((db.lines.end - db.lines.start)[ranks.line].sum()) / 1e9,
+    )
+
+
+def _blame_of_ranks(blame: Blame, ranks: Ranks) -> F64:
+    return sum_by(ranks.of_line, blame.by_line, len(ranks))
+
+
+def _rank_cost(
+    db: Database,
+    parts: list[int],
+    ranks: Ranks,
+    at: int,
+    node_of: npt.NDArray[np.uint32],
+    count: int,
+) -> F64:
+    cost = np.zeros(count)
+    for line in ranks.line[ranks.of_line == at].tolist():
+        for part in parts:
+            node, value = db.metrics.by_line(part, line)
+            cost += sum_by(node_of[node], value, count)
+    return cost
+
+
+class _Tally:
+    """Means and extremes, rank by rank: memory does not grow with the ranks."""
+
+    def __init__(self, count: int) -> None:
+        self._sum = np.zeros(count)
+        self._max, self._min = np.full(count, -np.inf), np.full(count, np.inf)
+        self._most, self._least = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._ranks = 0
+
+    def add(self, rank: int, cost: F64) -> None:
+        """Another rank's costs; of equal ones the first counts."""
+        self._ranks += 1
+        self._sum += cost
+        more, less = cost > self._max, cost < self._min
+        self._max[more], self._most[more] = cost[more], rank
+        self._min[less], self._least[less] = cost[less], rank
+
+    def result(self) -> Spread:
+        """The spread so far."""
+        return Spread(
+            self._sum / max(self._ranks, 1), self._max, self._min, self._most, self._least
+        )

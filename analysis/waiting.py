@@ -1,0 +1,134 @@
+"""What each thread of a parallel program did at each moment: work, or wait for others.
+
+A thread waits while it sleeps in a system call, and all the time it is inside a call of MPI or a
+barrier of a threads library, be it asleep or spinning. Waiting for a device or for a CPU is not
+waiting for others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.matching import Matching, innermost
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+Mask = npt.NDArray[np.bool_]
+
+_WAITS = re.compile(
+    r"P?MPI_[A-Z]\w*"
+    r"|p?mpi_\w+_+"  # Fortran
+    r"|GOMP_barrier|gomp_(team_)?barrier_wait\w*|__kmp\w*_barrier\w*"
+    r"|pthread_(barrier_wait|join|cond_wait|cond_timedwait)\w*"
+)
+_SLEEP = "blocked"
+"""The event of a thread that sleeps in a system call (docs/formats.md)."""
+
+
+def waiting_nodes(matching: Matching) -> Mask:
+    """``bool[n]``: contexts that are calls others may have to answer, and all below them."""
+    waits = np.array([_WAITS.fullmatch(place.name) is not None for place in matching.places])
+    inside = waits[matching.place_of]
+    inside[0] = False
+    below: Mask = innermost(matching.tree, inside) > 0
+    return below
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """What one line did, as stretches of time that follow one another.
+
+    ``begin``, ``end`` ``int64[k]`` in ns since the origin, ``node`` ``uint32[k]`` of the matched
+    tree, ``idle`` ``bool[k]`` whether it waited for others.
+    """
+
+    begin: I64
+    end: I64
+    node: U32
+    idle: Mask
+
+
+class Activity:
+    """Turns the records of a database's lines into stretches."""
+
+    def __init__(self, db: Database, node_of: U32, waits: Mask) -> None:
+        """``node_of`` leads to the matched tree, of which ``waits`` are waiting contexts."""
+        rows = db.sql().execute("SELECT id, name, interval FROM event").fetchall()
+        count = max((int(row[0]) for row in rows), default=0) + 1
+        self._interval, self._sleep = np.zeros(count, bool), np.zeros(count, bool)
+        for number, name, interval in rows:
+            self._interval[number] = bool(interval)
+            self._sleep[number] = bool(interval) and name == _SLEEP
+        self._db, self._node_of, self._waits = db, node_of, waits
+
+    def stretches(self, line: int) -> Stretches:
+        """What ``line`` did, from its beginning to its last record.
+
+        A sample tells of the time before it, a wait of its own time; between a sample and a wait
+        the thread is taken to have been where the sample saw it.
+        """
+        records = self._db.records(line)
+        if not len(records):
+            none = np.zeros(0, np.int64)
+            return Stretches(none, none, np.zeros(0, np.uint32), np.zeros(0, bool))
+        begins = self._interval[records.event] & (records.value > 0)
+        owner = np.arange(len(records))
+        owner[1:] -= begins[:-1] | begins[1:]
+        begin = np.concatenate(([min(int(self._db.lines.start[line]), int(records.time[0]))],
+                                records.time[:-1]))  # fmt: skip
+        node = self._node_of[records.node[owner]]
+        idle = self._waits[node] | (self._sleep[records.event] & begins)[owner]
+        return Stretches(begin, np.maximum(records.time, begin), node, idle)
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Who made others wait (after Tallent and Mellor-Crummey, PPoPP 2009).
+
+    At each moment the waiting of all idle lines is shared among those at work. ``seconds``
+    ``float64[nodes]`` is what each context was at work while others waited for it, ``by_line``
+    ``float64[lines]`` the same by line; ``idle`` ``float64[nodes]`` where lines waited, in seconds.
+    ``unblamed`` are seconds of waiting while nobody was at work.
+    """
+
+    seconds: F64
+    by_line: F64
+    idle: F64
+    unblamed: float
+
+
+def share_blame(lines: Iterable[Stretches], nodes: int) -> Blame:
+    """Blame the waiting of ``lines`` on the contexts of ``nodes`` at work. O(r · log r)."""
+    every = list(lines)
+    time = np.concatenate(
+        [np.zeros(0, np.int64), *(part for s in every for part in (s.begin, s.end))]
+    )
+    ones = [(s.idle.astype(np.int64), (~s.idle).astype(np.int64)) for s in every]
+    none = np.zeros(0, np.int64)
+    idle_step = np.concatenate([none, *(part for i, _ in ones for part in (i, -i))])
+    work_step = np.concatenate([none, *(part for _, w in ones for part in (w, -w))])
+    moments, at = np.unique(time, return_inverse=True)
+    steps = len(moments)
+    idle = np.cumsum(np.bincount(at, idle_step, steps)).round()
+    work = np.cumsum(np.bincount(at, work_step, steps)).round()
+    length = np.diff(moments, append=moments[-1:]) / 1e9
+    share = np.divide(idle, work, out=np.zeros(steps), where=work > 0)
+    # What one line at work from the first moment on would be blamed for by each moment.
+    blamed = np.concatenate(([0.0], np.cumsum(share * length)[:-1])) if steps else np.zeros(0)
+    unblamed = float((idle * length)[work == 0].sum())
+    seconds, waited = np.zeros(nodes), np.zeros(nodes)
+    by_line = np.zeros(len(every))
+    for number, part in enumerate(every):
+        cost = blamed[np.searchsorted(moments, part.end)]
+        cost = (cost - blamed[np.searchsorted(moments, part.begin)]) * ~part.idle
+        seconds += np.bincount(part.node, cost, nodes)
+        waited += np.bincount(part.node, (part.end - part.begin) / 1e9 * part.idle, nodes)
+        by_line[number] = cost.sum()
+    return Blame(seconds, by_line, waited, unblamed)
