@@ -28,6 +28,7 @@ from hpcd.analysis.costs import (
 )
 from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, Place, match, owners, within
+from hpcd.analysis.phases import Timeline
 from hpcd.analysis.ranks import Ranks, find_ranks
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import VIEWS, View, by_caller, outermost, preorder
@@ -272,6 +273,48 @@ def windows(db: Database, spans: Sequence[tuple[int, int]], job: str | None = No
         )
         for low, high in spans
     ]
+
+
+def instances(
+    db: Database,
+    numbers: Sequence[int],
+    *,
+    procedure: str | None = None,
+    inside: str | None = None,
+    job: str | None = None,
+) -> list[Side]:
+    """One side per iteration of ``numbers``, from 1; without: shortest, median and longest.
+
+    With ``procedure`` its visits are the iterations, otherwise they are found in the trace, if
+    given below the procedure ``inside``. Raises :class:`UsageError` when there are none of them.
+    """
+    ranks, ranked = ranks_or_all(db, job)
+    timeline = Timeline(db, ranks)
+    if procedure is None:
+        pattern = timeline.iterations(inside)
+        name, found = "iteration", pattern.instances
+    else:
+        name, found = procedure, timeline.phase(procedure)
+    if not numbers:
+        order = np.argsort(found.length, kind="stable")
+        chosen = [order[0], order[len(order) // 2], order[-1]]
+        numbers = list(dict.fromkeys(int(each) + 1 for each in chosen))
+    sides = []
+    for number in numbers:
+        if not 1 <= number <= len(found):
+            raise UsageError(f"{db.path}: no {name} {number}; there are {len(found)}")
+        sides.append(
+            Side(
+                f"{db.path}: {name} {number}",
+                db,
+                ranks.line,
+                len(ranks) if ranked else 1,
+                ranks.executables,
+                found.begin[number - 1],
+                found.end[number - 1],
+            )
+        )
+    return sides
 
 
 def compare(

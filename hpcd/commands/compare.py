@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from hpcd.analysis.comparison import (
     Comparison,
     Side,
     compare,
+    instances,
     is_difference,
+    ranks_or_all,
     some_ranks,
     whole_runs,
     windows,
@@ -28,6 +31,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.forest import Forest, fit
 from hpcd.analysis.matching import path_labels
+from hpcd.analysis.phases import Pattern, Phase, Timeline
 from hpcd.analysis.report import shorten
 from hpcd.analysis.views import VIEWS
 from hpcd.commands.base import Command
@@ -58,10 +62,11 @@ class CompareCommand(Command):
     """Compare several runs, or parts of one, by calling context.
 
     With several databases each is compared with the one before it; with one database its ranks
-    (--rank) or parts of its time (--window). Contexts are matched by name, so the program may have
-    been rebuilt. A context is in both (=), takes more or less than the sensitivity allows, is new
-    or is gone; those below the hotspot threshold are not judged, and no difference counts that
-    sampling alone would explain.
+    (--rank), parts of its time (--window) or iterations (--iteration, --phase), which are found in
+    the trace: --phases lists them. Contexts are matched by name, so the program may have been
+    rebuilt. A context is in both (=), takes more or less than the sensitivity allows, is new or is
+    gone; those below the hotspot threshold are not judged, and no difference counts that sampling
+    alone would explain.
 
     First come the regions that differ: the program's own contexts, libraries counted to their
     callers. Then the view, or how often what called what (--frequency).
@@ -80,6 +85,22 @@ class CompareCommand(Command):
         )
         parser.add_argument(
             "--rank", action="append", type=int, metavar="N", help="a rank; give several"
+        )
+        parser.add_argument(
+            "--iteration",
+            action="append",
+            type=int,
+            metavar="N",
+            help="an iteration, from 1; give several (they are found in the trace)",
+        )
+        parser.add_argument(
+            "--phase",
+            metavar="PROCEDURE",
+            help="its visits are the iterations; without --iteration the shortest, the median and "
+            "the longest are compared",
+        )
+        parser.add_argument(
+            "--phases", action="store_true", help="only list the phases and iterations found"
         )
         parser.add_argument(
             "--sensitivity",
@@ -134,6 +155,9 @@ class CompareCommand(Command):
             raise UsageError("--depth is at least 1")
         with ExitStack() as stack:
             databases = [stack.enter_context(open_database(path)) for path in args.databases]
+            if args.phases:
+                _print_phases(databases, args)
+                return 0
             comparison = compare(
                 _sides(databases, args),
                 metric=args.metric,
@@ -157,18 +181,87 @@ class CompareCommand(Command):
 
 
 def _sides(databases: list[Database], args: argparse.Namespace) -> list[Side]:
-    given = [name for name in ("window", "rank") if getattr(args, name)]
+    given = [name for name in ("window", "rank", "iteration") if getattr(args, name)]
+    if args.phase and "iteration" not in given:
+        given.append("phase")
     if len(given) > 1:
         raise UsageError(f"--{given[0]} and --{given[1]} do not go together")
-    if given and len(databases) > 1:
+    if given in (["window"], ["rank"]) and len(databases) > 1:
         raise UsageError(f"--{given[0]} takes one database")
     if args.window:
         return windows(databases[0], [_span(text) for text in args.window], args.job)
     if args.rank:
         return some_ranks(databases[0], args.rank, args.job)
+    if given:
+        sides = []
+        for db in databases:
+            found = instances(
+                db,
+                args.iteration or [],
+                procedure=args.phase,
+                inside=args.within,
+                job=args.job,
+            )
+            # Of several runs one each is compared: the one in the middle.
+            sides += found if args.iteration or len(databases) == 1 else [found[len(found) // 2]]
+        return sides
     if len(databases) == 1:
-        raise UsageError("compare takes two databases, or one and several --rank or --window")
+        raise UsageError(
+            "compare takes two databases, or one and several --rank, --window or --iteration"
+        )
     return whole_runs(databases, args.job)
+
+
+def _print_phases(databases: list[Database], args: argparse.Namespace) -> None:
+    described = []
+    for db in databases:
+        timeline = Timeline(db, ranks_or_all(db, args.job)[0])
+        patterns = timeline.patterns(args.within)
+        outer = timeline.iterations(args.within) if patterns else None
+        described.append((timeline.label, db, timeline.phases(outer), patterns))
+    if args.json:
+        print(json.dumps([_phases_as_json(*each[1:]) for each in described]))
+        return
+    for label, db, phases, patterns in described:
+        print(f"{db.path}: phases of {label}")
+        for phase in phases:
+            print(f"  {phase.begin_s:9.3f} to {phase.end_s:9.3f} s  {phase.name}")
+        for pattern in patterns:
+            length = pattern.instances.length
+            longest = ", ".join(
+                f"{at + 1} ({length[at] / 1e9:.3f} s)"
+                for at in np.argsort(-length, kind="stable")[:3].tolist()
+            )
+            print(
+                f"{' > '.join(pattern.path)}: {len(length)} iterations of "
+                f"{pattern.period_s:.3f} s, spread {pattern.spread:.0%}, "
+                f"{pattern.share:.0%} of the time\n"
+                f"  {', '.join(pattern.calls)} ({pattern.alike} times in this order)\n"
+                f"  the longest: {longest}"
+            )
+        if not patterns:
+            print("  nothing repeats")
+
+
+def _phases_as_json(db: Database, phases: list[Phase], patterns: list[Pattern]) -> dict[str, Any]:
+    return {
+        "database": str(db.path),
+        "phases": [asdict(phase) for phase in phases],
+        "patterns": [
+            {
+                "path": pattern.path,
+                "anchor": pattern.anchor,
+                "calls": pattern.calls,
+                "alike": pattern.alike,
+                "period_s": pattern.period_s,
+                "spread": pattern.spread,
+                "share": pattern.share,
+                "begin_s": (pattern.instances.begin.mean(axis=1) / 1e9).tolist(),
+                "end_s": (pattern.instances.end.mean(axis=1) / 1e9).tolist(),
+            }
+            for pattern in patterns
+        ],
+    }
 
 
 def _span(text: str) -> tuple[int, int]:

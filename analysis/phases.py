@@ -1,0 +1,363 @@
+"""Phases and iterations of a program, found in its trace.
+
+A program that iterates calls the same procedures from one context again and again: seen at the
+depth below that context, its trace repeats a pattern. The context is looked for from the outside
+in, and in it the callee that returns most regularly: iterations begin where it is entered.
+
+A phase may also be named: each visit of a procedure is an instance of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.matching import Matching, innermost, match, within
+from hpcd.analysis.ranks import Ranks
+from hpcd.analysis.sparse import sum_by
+from hpcd.analysis.waiting import Activity, Stretches
+from hpcd.errors import UsageError
+from hpcd.model.cct import CCT
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+_LEAST = 3
+"""Iterations there must be: two may be chance."""
+_LEAST_SHARE = 0.1
+"""Of a line's time that iterations of interest take."""
+_MOST_SPREAD = 0.5
+"""Iterations differ from the next; a callee whose returns differ more than this begins none."""
+_REFERENCES = 8
+"""Lines that are looked at for a pattern: on the slowest rank waits between calls are short."""
+_OUTERMOST = 0.6
+"""An outer pattern is preferred to an inner one if it is this good against the best."""
+_AS_GOOD = 0.8
+"""Against the best callee of a context."""
+_PATTERN_LENGTH = 12
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Stretches of time of one kind on all lines: ``begin``, ``end`` ``int64[count, lines]``, ns.
+
+    ``name`` says what they are.
+    """
+
+    name: str
+    begin: I64
+    end: I64
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    @property
+    def length(self) -> I64:
+        """``int64[count]``: the mean over lines."""
+        length: I64 = (self.end - self.begin).mean(axis=1).astype(np.int64)
+        return length
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Iterations of one context.
+
+    ``path`` are the names on the way to the context that iterates; ``anchor`` is the callee that
+    begins an iteration, ``calls`` the most common order of callees and ``alike`` how many
+    iterations have it. ``period_s`` is the median length, ``spread`` the median difference from one
+    iteration to the next by it (so they may grow and shrink slowly), ``share`` of the reference
+    line's time all take together.
+    """
+
+    path: list[str]
+    depth: int
+    anchor: str
+    calls: list[str]
+    alike: int
+    period_s: float
+    spread: float
+    share: float
+    instances: Instances
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of the program: a callee of the context that iterates, or its iterations."""
+
+    name: str
+    begin_s: float
+    end_s: float
+
+
+class Timeline:
+    """The lines of a program's ranks, by what they were doing when."""
+
+    def __init__(self, db: Database, ranks: Ranks) -> None:
+        self.db, self.ranks = db, ranks
+        self.matching: Matching = match([db], [ranks.executables])
+        tree = self.matching.tree
+        activity = Activity(db, self.matching.node_of[0], np.zeros(len(tree), bool))
+        truncated = np.array([p.name.startswith("[truncated") for p in self.matching.places])
+        cut = truncated[self.matching.place_of]
+        cut[0] = False
+        lost = innermost(tree, cut) > 0
+        # A path that could not be followed says nothing of where the program was.
+        self.lines = [_without(activity.stretches(line), lost) for line in ranks.line.tolist()]
+
+    @property
+    def label(self) -> str:
+        """The name of the first line, whose phases :meth:`phases` tells."""
+        return self.db.lines.label[int(self.ranks.line[0])] if len(self.lines) else ""
+
+    def phase(self, procedure: str) -> Instances:
+        """The visits of ``procedure``. Raises :class:`UsageError` when there is none."""
+        inside = within(self.matching, procedure)
+        runs = [_runs(inside[line.node], line) for line in self.lines]
+        return self._instances(procedure, runs)
+
+    def patterns(self, inside: str | None = None) -> list[Pattern]:
+        """What repeats, outermost first; per context the pattern of its most regular callee.
+
+        Given ``inside``, only in contexts of that procedure and below. Raises :class:`UsageError`
+        when there is no such procedure.
+        """
+        part = None if inside is None else within(self.matching, inside)
+        found: dict[int, Pattern] = {}
+        scores: dict[int, float] = {}
+        for reference in range(min(len(self.lines), _REFERENCES)):
+            for node, child, score in self._candidates(reference, part):
+                if score > scores.get(node, 0.0):
+                    pattern = self._pattern(reference, node, child)
+                    if pattern is not None:
+                        found[node], scores[node] = pattern, score
+        return [found[node] for node in sorted(found, key=lambda node: (found[node].depth, node))]
+
+    def iterations(self, inside: str | None = None) -> Pattern:
+        """The outermost pattern worth the name. Raises :class:`UsageError` when there is none."""
+        patterns = self.patterns(inside)
+        if not patterns:
+            raise UsageError(f"{self.db.path}: nothing repeats; --phase names a procedure")
+        quality = [each.share * (1 - each.spread) for each in patterns]
+        best = max(quality)
+        return next(
+            each
+            for each, value in zip(patterns, quality, strict=True)
+            if value >= _OUTERMOST * best
+        )
+
+    def phases(self, pattern: Pattern | None, share: float = 0.01) -> list[Phase]:
+        """What the first line went through, one callee of the iterating context after another.
+
+        Iterations are one phase; what takes less than ``share`` of the time is left out.
+        """
+        line = self.lines[0]
+        tree = self.matching.tree
+        node = self._spine(line) if pattern is None else self._find(pattern.path)
+        child = innermost(tree, tree.parent == node)
+        child[tree.parent == np.arange(len(tree))] = 0
+        token = child[line.node]
+        names = [place.label for place in self.matching.places]
+        least = share * float(line.end[-1] - line.begin[0]) if len(line.begin) else 0
+        phases = []
+        first, last = (None, None)
+        if pattern is not None:
+            first, last = int(pattern.instances.begin[0, 0]), int(pattern.instances.end[-1, 0])
+            phases.append(Phase(f"{len(pattern.instances)} iterations", first / 1e9, last / 1e9))
+        change = np.flatnonzero(np.diff(token, prepend=-1))
+        for low, high in zip(change, np.append(change[1:], len(token)), strict=True):
+            begin, end = int(line.begin[low]), int(line.end[high - 1])
+            if first is not None and last is not None:
+                if begin < first:
+                    end = min(end, first)
+                else:
+                    begin = max(begin, last)
+            if token[low] and end - begin >= max(least, 1):
+                name = names[int(tree.frame[token[low]])]
+                phases.append(Phase(name, begin / 1e9, end / 1e9))
+        return sorted(phases, key=lambda phase: phase.begin_s)
+
+    # --- how patterns are found ---
+
+    def _candidates(
+        self, reference: int, part: npt.NDArray[np.bool_] | None
+    ) -> list[tuple[int, int, float]]:
+        """(context, callee, score) of the most regular callee of each context of interest."""
+        line = self.lines[reference]
+        if not len(line.begin):
+            return []
+        tree, places = self.matching.tree, self.matching.places
+        length = (line.end - line.begin).astype(np.float64)
+        own = sum_by(line.node, length, len(tree))
+        whole = tree.inclusive(own)
+        looked_at = float(own.sum() if part is None else own[part].sum())
+        program = np.array([place.program for place in places])
+        if not bool(program.any()):
+            program = np.array([not place.kernel for place in places])
+        kernel = np.array([place.kernel for place in places])[self.matching.place_of]
+        eligible = program[self.matching.place_of] & (whole >= _LEAST_SHARE * looked_at)
+        if part is not None:
+            eligible &= part
+        eligible[0] = False
+        result = []
+        for node in np.flatnonzero(eligible).tolist():
+            children = (tree.parent == node) & ~kernel
+            children[0] = False
+            token = innermost(tree, children)[line.node]
+            inside = _below(tree, node)[line.node]
+            callees = []
+            for child in np.unique(token[token > 0]).tolist():
+                runs = _runs(token == child, line)
+                if len(runs) < _LEAST:
+                    continue
+                visit, begin, end = _iterations(runs, _runs(inside, line))
+                if 2 * np.count_nonzero(np.diff(visit) == 0) < len(visit):
+                    # It is its caller that repeats: most visits call it once.
+                    continue
+                score = _score(begin, end, looked_at)
+                if score > 0:
+                    callees.append((score, len(runs), int(begin[0]), child))
+            if callees:
+                best, count, _, _ = max(callees)
+                # Of those as good and as frequent the one that is called first.
+                _, child = min(
+                    (begin, child)
+                    for score, often, begin, child in callees
+                    if often == count and score >= _AS_GOOD * best
+                )
+                result.append((node, child, best))
+        return result
+
+    def _pattern(self, reference: int, node: int, child: int) -> Pattern | None:
+        tree = self.matching.tree
+        labels = [place.label for place in self.matching.places]
+        below, inside = _below(tree, child), _below(tree, node)
+        windows = []
+        for line in self.lines:
+            _, begin, end = _iterations(
+                _runs(below[line.node], line), _runs(inside[line.node], line)
+            )
+            windows.append(np.stack([begin, end], axis=1))
+        line = self.lines[reference]
+        mine = windows[reference]
+        length = (mine[:, 1] - mine[:, 0]).astype(np.float64)
+        median = float(np.median(length))
+        name = labels[int(tree.frame[child])]
+        token = innermost(tree, tree.parent == node)[line.node]
+        calls, alike = _common_order(token, line, mine)
+        path = [labels[int(tree.frame[at])] for at in tree.path(node)]
+        lived = float((line.end - line.begin).sum())
+        return Pattern(
+            path=path,
+            depth=len(path),
+            anchor=name,
+            calls=[labels[int(tree.frame[call])] for call in calls],
+            alike=alike,
+            period_s=median / 1e9,
+            spread=_spread(length),
+            share=float(length.sum()) / (lived or 1.0),
+            instances=self._instances(name, windows, reference),
+        )
+
+    def _instances(
+        self, name: str, windows: Sequence[I64], reference: int | None = None
+    ) -> Instances:
+        """One window per line: its own where it has as many as the reference, else that one's."""
+        counts = [len(each) for each in windows]
+        if reference is None:
+            reference = int(np.argmax(counts))
+        chosen = windows[reference]
+        if not len(chosen):
+            raise UsageError(f"{self.db.path}: no rank was seen in {name}")
+        columns = [each if len(each) == len(chosen) else chosen for each in windows]
+        both = np.stack(columns, axis=1)
+        return Instances(name, both[:, :, 0], both[:, :, 1])
+
+    def _find(self, path: Sequence[str]) -> int:
+        tree = self.matching.tree
+        labels = [place.label for place in self.matching.places]
+        node = 0
+        for name in path:
+            for each in np.flatnonzero(tree.parent == node).tolist():
+                if each and labels[int(tree.frame[each])] == name:
+                    node = each
+                    break
+        return node
+
+    def _spine(self, line: Stretches) -> int:
+        """The innermost context nearly all time is spent below."""
+        tree = self.matching.tree
+        length = (line.end - line.begin).astype(np.float64)
+        whole = tree.inclusive(sum_by(line.node, length, len(tree)))
+        return int(np.flatnonzero(whole >= 0.8 * whole[0])[-1]) if len(length) else 0
+
+
+def _without(line: Stretches, lost: npt.NDArray[np.bool_]) -> Stretches:
+    kept = ~lost[line.node]
+    return Stretches(line.begin[kept], line.end[kept], line.node[kept], line.idle[kept])
+
+
+def _below(tree: CCT, node: int) -> npt.NDArray[np.bool_]:
+    chosen = np.zeros(len(tree), bool)
+    chosen[node] = True
+    below: npt.NDArray[np.bool_] = innermost(tree, chosen) == node
+    return below
+
+
+def _runs(mask: npt.NDArray[np.bool_], line: Stretches) -> I64:
+    """``int64[k, 2]``: begin and end of each run of stretches where ``mask`` holds."""
+    edge = np.diff(np.concatenate(([False], mask, [False])).astype(np.int8))
+    low, high = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
+    return np.stack([line.begin[low], line.end[high - 1]], axis=1)
+
+
+def _iterations(starts: I64, visits: I64) -> tuple[I64, I64, I64]:
+    """Which visit each iteration is in, its begin and its end.
+
+    An iteration lasts from one of ``starts`` to the next within the same of ``visits``, the last
+    of a visit as long as the median, if the visit does.
+    """
+    begin = starts[:, 0]
+    visit = np.searchsorted(visits[:, 0], begin, side="right") - 1
+    limit = visits[np.maximum(visit, 0), 1] if len(visits) else begin
+    end = limit.copy()
+    follows = np.flatnonzero(visit[1:] == visit[:-1])
+    end[follows] = begin[follows + 1]
+    if len(follows):
+        last = np.setdiff1d(np.arange(len(begin)), follows)
+        usual = int(np.median(end[follows] - begin[follows]))
+        end[last] = np.minimum(end[last], np.maximum(begin[last] + usual, starts[last, 1]))
+    return visit, begin, end
+
+
+def _spread(length: F64) -> float:
+    middle = float(np.median(length))
+    return float(np.median(np.abs(np.diff(length)))) / middle if middle > 0 else np.inf
+
+
+def _score(begin: I64, end: I64, whole: float) -> float:
+    length = (end - begin).astype(np.float64)
+    share = float(length.sum()) / (whole or 1.0)
+    spread = _spread(length)
+    if share < _LEAST_SHARE or spread > _MOST_SPREAD:
+        return 0.0
+    return share * (1 - spread)
+
+
+def _common_order(token: I64, line: Stretches, windows: I64) -> tuple[tuple[int, ...], int]:
+    """The most common order of callees in an iteration, and how many iterations have it."""
+    changed = np.flatnonzero(np.diff(token, prepend=-1))
+    changed = changed[token[changed] > 0]
+    at = np.searchsorted(windows[:, 0], line.begin[changed], side="right") - 1
+    inside = (at >= 0) & (line.begin[changed] < windows[np.maximum(at, 0), 1])
+    orders: dict[int, list[int]] = {}
+    for window, call in zip(at[inside].tolist(), token[changed[inside]].tolist(), strict=True):
+        order = orders.setdefault(window, [])
+        if len(order) < _PATTERN_LENGTH and (not order or order[-1] != call):
+            order.append(call)
+    counts = Counter(tuple(order) for order in orders.values())
+    return counts.most_common(1)[0] if counts else ((), 0)
