@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,17 @@ class ModuleLines:
         row = np.searchsorted(self.start, addresses, side="right") - 1
         found: I32 = np.where(row >= 0, self.scope[row], np.int32(-1))
         return found
+
+    def restricted(self, addresses: Sequence[U64]) -> ModuleLines:
+        """The same for these addresses; others may be unknown to it."""
+        wanted = np.zeros(len(self.forest) + 1, bool)
+        for each in addresses:
+            wanted[self.scope_of(each)] = True
+        used = np.flatnonzero(wanted[:-1])
+        forest, numbers = self.forest.only(used.astype(np.int32))
+        number = np.full(len(self.forest) + 1, -1, np.int32)
+        number[used] = numbers
+        return ModuleLines(self.start, number[self.scope], forest)
 
     def to_arrays(self) -> Arrays:
         """All of it as arrays."""

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.structure.cache import StructureCache
 from hpcd.analysis.structure.debugfiles import debug_file
 from hpcd.analysis.structure.forest import Kind, ScopeForest, joined, procedures_forest
-from hpcd.analysis.structure.functions import functions_of
+from hpcd.analysis.structure.functions import Functions, functions_of
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.linetable import I32, U64, Call, LineTable
+from hpcd.analysis.structure.loops import LoopTable
+from hpcd.analysis.structure.nesting import with_loops
 from hpcd.analysis.structure.reader import Reader
 from hpcd.analysis.symbols import SymbolTask, symbolize
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
+
+# Code analysed at once: enough to be worth a worker's while, little enough to keep its memory low.
+_PIECE = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -52,62 +59,192 @@ class Structure:
 
 
 class StructureReader:
-    """Reads the structure of modules, one after another. A context manager."""
+    """Reads the structure of modules, one after another. A context manager.
 
-    def __init__(self) -> None:
-        self._reader = Reader()
+    ``workers`` processes look for loops (None: one for each CPU).
+    """
+
+    def __init__(self, cache: StructureCache | None = None, workers: int | None = None) -> None:
+        self.cache = cache or StructureCache()
+        count = workers or len(os.sched_getaffinity(0))
+        self.readers = [Reader() for _ in range(max(count, 1))]
 
     def __enter__(self) -> StructureReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._reader.close()
+        for each in self.readers:
+            each.close()
 
-    def structure(self, path: Path, addresses: U64, build_id: str = "") -> Structure:
+    def structure(
+        self, path: Path, addresses: U64, build_id: str = "", *, loops: bool = True
+    ) -> Structure:
         """The scopes of ``addresses`` (``uint64[n]``, ELF virtual ones, any order) of a module.
 
-        Raises :class:`FormatError` for a file that is no ELF file or whose build id is not
-        ``build_id``, :class:`OSError` for one that cannot be read. Damaged debug information only
-        costs what it would have said.
+        ``loops``: look for these too, in the functions the addresses are in. Raises
+        :class:`FormatError` for a file that is no ELF file or whose build id is not ``build_id``,
+        :class:`OSError` for one that cannot be read. Damaged debug information or code only costs
+        what it would have said.
         """
-        notes: list[str] = []
-        with ElfFile.open(path) as elf:
-            identity = elf.build_id()
-        if build_id and build_id != identity:
-            raise FormatError(f"{path}: has another build id: {identity}")
-        lines = self._lines(path, notes)
-        scope = lines.scope_of(addresses)
-        forest, scope = lines.forest.only(scope)
-        unknown = np.flatnonzero(scope < 0)
-        if len(unknown):
-            named = _named(path, identity, addresses[unknown])
-            forest, (scope, others) = joined([(forest, scope), named])
-            scope[unknown] = others
-        return Structure(forest, scope, tuple(notes))
+        module = _Module(self, path, build_id)
+        return module.structure(addresses, module.functions if loops else None)
 
     def everything(self, path: Path) -> Structure:
         """The scopes of all code of a module. Raises as :meth:`structure` does."""
-        with ElfFile.open(path) as elf:
-            functions = functions_of(elf, debug_file(path))
-        lines = self._lines(path, [])
-        return self.structure(
-            path, np.unique(np.concatenate([lines.start[lines.scope >= 0], functions.start]))
-        )
+        module = _Module(self, path, "")
+        table = module.loops(module.functions())
+        starts = [module.lines.start[module.lines.scope >= 0], module.functions().start]
+        addresses = np.unique(np.concatenate([*starts, table.start]))
+        return module.structure(addresses, module.functions)
 
-    def _lines(self, path: Path, notes: list[str]) -> ModuleLines:
-        nothing = ModuleLines.of(LineTable.empty())
-        source = debug_file(path)
-        if source is None:
-            notes.append("no debug information: no lines, no inlined procedures")
-            return nothing
-        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    def read(self, path: Path, want: str) -> dict[str, np.ndarray]:
+        """What one worker makes of a file. Raises :class:`FormatError`, :class:`OSError`."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return ModuleLines.from_arrays(self._reader.arrays(fd, source.name, want="lines"))
-        except FormatError as error:
-            notes.append(str(error))
-            return nothing
+            return self.readers[0].arrays(fd, path.name, want=want)
         finally:
             os.close(fd)
+
+    def loops(self, path: Path, functions: Functions) -> tuple[LoopTable, list[str]]:
+        """The loops of functions, and what went wrong. All workers share them."""
+        pieces = _pieces(functions)
+        tables: list[LoopTable] = []
+        notes: list[str] = []
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for at in range(0, len(pieces), len(self.readers)):
+                batch = list(zip(self.readers, pieces[at : at + len(self.readers)], strict=False))
+                waiting = []
+                for reader, piece in batch:
+                    try:
+                        arrays = {"start": piece.start, "end": piece.end}
+                        reader.ask(fd, path.name, arrays, want="loops")
+                        waiting.append(reader)
+                    except FormatError as error:
+                        notes.append(str(error))
+                for reader in waiting:
+                    try:
+                        tables.append(LoopTable.from_arrays(reader.result(path.name)))
+                    except FormatError as error:
+                        notes.append(str(error))
+        finally:
+            os.close(fd)
+        return LoopTable.joined(tables), notes
+
+
+class _Module:
+    """One file being read."""
+
+    def __init__(self, reader: StructureReader, path: Path, build_id: str) -> None:
+        self._reader = reader
+        self._path = path
+        self._notes: dict[str, None] = {}
+        self._functions: Functions | None = None
+        self._loops: LoopTable | None = None
+        with ElfFile.open(path) as elf:
+            self._build_id = elf.build_id()
+        status = path.stat()
+        self._owner = -1 if status.st_mode & 0o022 else status.st_uid
+        if build_id and build_id != self._build_id:
+            raise FormatError(f"{path}: has another build id: {self._build_id}")
+        self._debug: Path | None = None
+        self.lines = self._read_lines()
+
+    def functions(self) -> Functions:
+        """All functions."""
+        if self._functions is None:
+            with ElfFile.open(self._path) as elf:
+                self._functions = functions_of(elf, self._debug)
+        return self._functions
+
+    def structure(self, addresses: U64, functions: Callable[[], Functions] | None) -> Structure:
+        """The scopes of ``addresses``; with loops when it is known which functions there are."""
+        if functions is None:
+            table = LoopTable.empty()
+        else:
+            table = self.loops(_holding(functions(), addresses))
+        witnesses = [table.start, table.last, table.exit]
+        lines = self.lines.restricted([addresses, *witnesses])
+        scope = lines.scope_of(addresses)
+        forest = lines.forest
+        unknown = np.flatnonzero(scope < 0)
+        if len(unknown):
+            named = _named(self._path, self._build_id, addresses[unknown])
+            forest, (scope, others) = joined([(forest, scope), named])
+            scope[unknown] = others
+        forest, scope = with_loops(forest, scope, addresses, lines, table)
+        forest, scope = forest.only(scope)
+        return Structure(forest, scope, tuple(self._notes))
+
+    def _read_lines(self) -> ModuleLines:
+        cache = self._reader.cache
+        kept = cache.load(self._owner, self._build_id, "lines")
+        if kept is not None:
+            try:
+                return ModuleLines.from_arrays(kept)
+            except FormatError:
+                cache.damaged += 1
+        try:
+            self._debug = debug_file(self._path)
+            if self._debug is None:
+                self._notes["no debug information: no lines, no inlined procedures"] = None
+                return ModuleLines.of(LineTable.empty())
+            arrays = self._reader.read(self._debug, "lines")
+            lines = ModuleLines.from_arrays(arrays)
+        except (FormatError, OSError) as error:
+            self._notes[str(error)] = None
+            return ModuleLines.of(LineTable.empty())
+        cache.store(self._owner, self._build_id, "lines", arrays)
+        return lines
+
+    def loops(self, functions: Functions) -> LoopTable:
+        """The loops of ``functions``, kept ones and those that are new."""
+        cache = self._reader.cache
+        known = Functions(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+        table = LoopTable.empty()
+        kept = None if self._loops is not None else cache.load(self._owner, self._build_id, "loops")
+        if kept is not None:
+            try:
+                table = LoopTable.from_arrays(kept)
+                known = Functions(kept["known.start"], kept["known.end"])
+            except (FormatError, KeyError):
+                cache.damaged += 1
+                table = LoopTable.empty()
+        new = ~np.isin(functions.start, known.start)
+        if bool(new.any()):
+            fresh = Functions(functions.start[new], functions.end[new])
+            found, notes = self._reader.loops(self._path, fresh)
+            self._notes.update(dict.fromkeys(notes))
+            table = LoopTable.joined([table, found])
+            if not notes:
+                arrays = table.to_arrays()
+                arrays["known.start"] = np.concatenate([known.start, fresh.start])
+                arrays["known.end"] = np.concatenate([known.end, fresh.end])
+                cache.store(self._owner, self._build_id, "loops", arrays)
+        return table
+
+
+def _holding(functions: Functions, addresses: U64) -> Functions:
+    """Those functions any of ``addresses`` is in."""
+    if not len(functions.start):
+        return functions
+    at = np.searchsorted(functions.start, addresses, side="right") - 1
+    at = np.unique(at[(at >= 0) & (addresses < functions.end[at])])
+    return Functions(functions.start[at], functions.end[at])
+
+
+def _pieces(functions: Functions) -> list[Functions]:
+    """``functions`` in pieces of about the same amount of code."""
+    size = np.cumsum(functions.end - functions.start)
+    piece = (size // np.uint64(_PIECE)).astype(np.int64)
+    cuts = np.flatnonzero(np.diff(piece)) + 1
+    return [
+        Functions(start, end)
+        for start, end in zip(
+            np.split(functions.start, cuts), np.split(functions.end, cuts), strict=True
+        )
+        if len(start)
+    ]
 
 
 def _named(path: Path, build_id: str, addresses: U64) -> tuple[ScopeForest, I32]:

@@ -14,8 +14,8 @@ import subprocess
 import sys
 from typing import Any
 
-from hpcd.analysis.structure.arrays import Arrays, unpack_arrays
-from hpcd.analysis.structure.worker import OK, REPLY
+from hpcd.analysis.structure.arrays import Arrays, pack_arrays, unpack_arrays
+from hpcd.analysis.structure.worker import OK, REPLY, REQUEST, receive
 from hpcd.errors import FormatError
 
 # The biggest modules there are (2 GB of debug information) take a minute.
@@ -29,7 +29,7 @@ class Reader:
 
     def __init__(self, timeout: float = _TIMEOUT_SECONDS) -> None:
         self._timeout = timeout
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
 
     def __enter__(self) -> Reader:
@@ -46,11 +46,14 @@ class Reader:
         self.ask(fd, name, **request)
         return self.result(name)
 
-    def ask(self, fd: int, name: str, **request: Any) -> None:
-        """Begin a request; :meth:`result` waits for it."""
+    def ask(self, fd: int, name: str, arrays: Arrays | None = None, **request: Any) -> None:
+        """Begin a request; :meth:`result` waits for it. Raises :class:`FormatError`."""
+        message = json.dumps({"name": name, **request}).encode()
+        packed = pack_arrays(arrays) if arrays else b""
         try:
-            message = json.dumps({"name": name, **request}).encode()
-            socket.send_fds(self._start(), [message], [fd])
+            channel = self._start()
+            socket.send_fds(channel, [REQUEST.pack(len(message), len(packed))], [fd])
+            channel.sendall(message + packed)
         except OSError as error:
             self.close()
             raise FormatError(f"{name}: the reader died ({error})") from None
@@ -59,10 +62,10 @@ class Reader:
         """The answer to the request begun. Raises :class:`FormatError`."""
         try:
             channel = self._start()
-            status, size = REPLY.unpack(_receive(channel, REPLY.size))
+            status, size = REPLY.unpack(receive(channel, REPLY.size))
             if size > _MAX_REPLY:
                 raise ConnectionError("reply is too large")
-            data = _receive(channel, size)
+            data = receive(channel, size)
         except TimeoutError:
             self.close()
             raise FormatError(f"{name}: reading took over {self._timeout:g} s") from None
@@ -78,11 +81,11 @@ class Reader:
         if self._channel:
             self._channel.close()
             self._channel = None
-        if self._process:
+        if self.process:
             with contextlib.suppress(PermissionError):
-                self._process.kill()
-                self._process.wait()
-            self._process = None
+                self.process.kill()
+                self.process.wait()
+            self.process = None
 
     def _start(self) -> socket.socket:
         if self._channel:
@@ -90,7 +93,7 @@ class Reader:
         # One message is one request.
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -103,15 +106,3 @@ class Reader:
         ours.settimeout(self._timeout)
         self._channel = ours
         return ours
-
-
-def _receive(channel: socket.socket, size: int) -> bytearray:
-    data = bytearray(size)
-    view = memoryview(data)
-    at = 0
-    while at < size:
-        count = channel.recv_into(view[at:], min(size - at, 1 << 20))
-        if not count:
-            raise ConnectionError("it closed the connection")
-        at += count
-    return data

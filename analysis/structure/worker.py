@@ -7,8 +7,8 @@ arrays, or why there are none.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import gc
 import json
 import mmap
 import os
@@ -19,13 +19,22 @@ import sys
 import time
 from typing import Any
 
-from hpcd.analysis.structure.arrays import pack_arrays
+import numpy as np
+
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.structure.arrays import Arrays, pack_arrays, unpack_arrays
+from hpcd.analysis.structure.endings import ending_procedures
+from hpcd.analysis.structure.functions import Functions
+from hpcd.analysis.structure.image import Image
 from hpcd.analysis.structure.lines import ModuleLines
-from hpcd.analysis.structure.linetable import LineTable
+from hpcd.analysis.structure.loops import LoopTable, loops_of
+from hpcd.analysis.structure.symcache import read_lines
 from hpcd.errors import FormatError
 
 REPLY = struct.Struct("<BQ")
-MAX_REQUEST = 1 << 16
+# The lengths of a request's JSON and of the arrays after it.
+REQUEST = struct.Struct("<IQ")
+_MAX_REQUEST = 64 << 20
 OK, FAILED = 0, 1
 _NOBODY = 65534
 # What a reader allocates, mapped files not counted; libLLVM with debug information takes most.
@@ -51,16 +60,39 @@ def confine() -> None:
             raise OSError(f"prctl {option} failed")
 
 
-def answer(request: dict[str, Any], fd: int) -> bytes:
+class Code:
+    """The file whose code was looked at last: many requests for one file come in a row."""
+
+    def __init__(self) -> None:
+        self._key: tuple[int, ...] = ()
+        self._image: Image | None = None
+        self._ending: frozenset[int] = frozenset()
+
+    def loops(self, fd: int, name: str, functions: Functions) -> LoopTable:
+        """The loops of functions of the file open at ``fd``."""
+        status = os.fstat(fd)
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if key != self._key or self._image is None:
+            with os.fdopen(os.dup(fd), "rb") as file:
+                elf = ElfFile(file, name)
+                memory = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+                self._image, self._ending = Image(elf, memory), ending_procedures(elf)
+            self._key = key
+        return loops_of(self._image, functions, self._ending)
+
+
+def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> bytes:
     """The reply's contents. Raises :class:`FormatError` for a file that is none of ours."""
     size = os.fstat(fd).st_size
     if not size:
         raise FormatError("file is empty")
     if request["want"] == "lines":
-        from hpcd.analysis.structure.symcache import read_lines
-
-        with contextlib.closing(mmap.mmap(fd, size, prot=mmap.PROT_READ)) as image:
-            return pack_arrays(ModuleLines.of(read_lines(image, request["name"])).to_arrays())
+        # Not closed but dropped: an error's traceback may still refer to it.
+        image = mmap.mmap(fd, size, prot=mmap.PROT_READ)
+        return pack_arrays(ModuleLines.of(read_lines(image, request["name"])).to_arrays())
+    if request["want"] == "loops":
+        functions = Functions(arrays["start"], arrays["end"])
+        return pack_arrays(code.loops(fd, request["name"], functions).to_arrays())
     raise FormatError("unknown request")
 
 
@@ -70,31 +102,56 @@ def rehearse() -> None:
     Libraries import parts of themselves when these are first used, and once confined this process
     may not be able to read the folder they are installed in.
     """
-    pack_arrays(ModuleLines.of(LineTable.empty()).to_arrays())
+    nothing = np.zeros(0, np.uint64)
     with open(sys.executable, "rb") as file:  # noqa: PTH123
-        answer({"want": "lines", "name": "interpreter"}, file.fileno())
+        for want in ("lines", "loops"):
+            request = {"want": want, "name": "interpreter"}
+            answer(Code(), request, {"start": nothing, "end": nothing}, file.fileno())
 
 
 def serve(channel: socket.socket) -> None:
     """Answer requests until the other side closes."""
+    code = Code()
+    # What decoding makes by the million is not garbage, and goes by itself.
+    gc.disable()
     while True:
-        message, fds, _, _ = socket.recv_fds(channel, MAX_REQUEST, 1)
-        if not message or not fds:
+        head, fds, _, _ = socket.recv_fds(channel, REQUEST.size, 1)
+        if len(head) < REQUEST.size or not fds:
             return
         limit = int(time.process_time()) + _CPU_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+        sizes = REQUEST.unpack(head)
+        if sum(sizes) > _MAX_REQUEST:
+            return
+        request, packed = (bytes(receive(channel, size)) for size in sizes)
         try:
-            status, data = OK, answer(json.loads(message), fds[0])
+            arrays = unpack_arrays(packed) if packed else {}
+            status, data = OK, answer(code, json.loads(request), arrays, fds[0])
         except FormatError as error:
             status, data = FAILED, str(error).encode()
         except (
-            OSError, ValueError, MemoryError, IndexError, OverflowError, struct.error,
+            OSError, ValueError, MemoryError, IndexError, KeyError, OverflowError, struct.error,
         ) as error:  # fmt: skip
             status, data = FAILED, f"cannot be read: {type(error).__name__}".encode()
         finally:
             os.close(fds[0])
         channel.sendall(REPLY.pack(status, len(data)))
         channel.sendall(data)
+        del data
+        gc.collect()
+
+
+def receive(channel: socket.socket, size: int) -> bytearray:
+    """Exactly ``size`` bytes. Raises :class:`ConnectionError` when the other side closes."""
+    data = bytearray(size)
+    view = memoryview(data)
+    at = 0
+    while at < size:
+        count = channel.recv_into(view[at:], min(size - at, 1 << 20))
+        if not count:
+            raise ConnectionError("it closed the connection")
+        at += count
+    return data
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import subprocess
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.structure import Kind, Structure, StructureReader
+from hpcd.analysis.structure.cache import StructureCache
 from hpcd.errors import FormatError
 from tests.support.recorded import hpcd
 
@@ -39,8 +41,18 @@ def some_addresses(path: Path, count: int = 2000) -> list[int]:
     return sorted(random.Random(1).sample(every, min(count, len(every))))
 
 
-def structure(path: Path, addresses: list[int]) -> Structure:
-    with StructureReader() as reader:
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HPCD_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def structure(path: Path, addresses: list[int], cache: Path | None = None) -> Structure:
+    """With a cache of its own, unless one is given."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        StructureReader(StructureCache(cache or Path(folder)), workers=1) as reader,
+    ):
         return reader.structure(path, np.array(addresses, np.uint64))
 
 
@@ -116,7 +128,7 @@ def test_stripped_programs_have_procedures(inlined: Path, tmp_path: Path) -> Non
     found = structure(stripped, addresses)
     assert "no debug information" in found.notes[0]
     assert bool((found.scope >= 0).all())
-    assert bool((found.forest.kind == Kind.PROCEDURE).all())
+    assert set(found.forest.kind.tolist()) == {Kind.PROCEDURE, Kind.LOOP}
 
 
 @pytest.mark.parametrize("how", ["beside", "folder", "no build id"])
@@ -167,3 +179,82 @@ def test_the_command_prints_json(inlined: Path, tmp_path: Path) -> None:
     assert file["scopes"][0]["kind"] == "procedure"
     for number, scope in enumerate(file["scopes"]):
         assert scope["parent"] is None or scope["parent"] < number
+
+
+def same(one: Structure, other: Structure) -> bool:
+    forests = one.forest, other.forest
+    return bool((one.scope == other.scope).all()) and all(
+        bool((getattr(forests[0], name) == getattr(forests[1], name)).all())
+        for name in ("parent", "kind", "name", "file", "line", "address")
+    )
+
+
+def test_what_is_cached_is_the_same(inlined: Path, own_cache: Path) -> None:
+    addresses = some_addresses(inlined)
+    first = structure(inlined, addresses, own_cache)
+    kept = sorted(own_cache.rglob("*.*"))
+    assert [each.suffix for each in kept] == [".lines", ".loops"]
+    before = [each.stat().st_mtime_ns for each in kept]
+    assert same(first, structure(inlined, addresses, own_cache))
+    assert [each.stat().st_mtime_ns for each in kept] == before
+
+
+def test_loops_are_kept_function_by_function(inlined: Path, own_cache: Path) -> None:
+    addresses = some_addresses(inlined)
+    structure(inlined, addresses[:1], own_cache)
+    (loops,) = own_cache.rglob("*.loops")
+    size = loops.stat().st_size
+    assert same(structure(inlined, addresses, own_cache), structure(inlined, addresses))
+    assert loops.stat().st_size > size
+
+
+def test_a_damaged_cache_is_made_again(inlined: Path, own_cache: Path) -> None:
+    addresses = some_addresses(inlined, 200)
+    first = structure(inlined, addresses, own_cache)
+    for each in own_cache.rglob("*.*"):
+        data = bytearray(each.read_bytes())
+        data[len(data) // 2] ^= 1
+        each.write_bytes(data)
+    cache = StructureCache(own_cache)
+    with StructureReader(cache, workers=1) as reader:
+        assert same(first, reader.structure(inlined, np.array(addresses, np.uint64)))
+    assert cache.damaged == 2
+    assert same(first, structure(inlined, addresses, own_cache))
+
+
+def test_damaged_programs_never_fail_otherwise_than_said(inlined: Path, tmp_path: Path) -> None:
+    """Headers, debug information and code overwritten at random."""
+    image = inlined.read_bytes()
+    addresses = np.array(some_addresses(inlined, 100), np.uint64)
+    chance = random.Random(7)
+    outcomes = set()
+    with StructureReader(StructureCache(tmp_path / "none" / "such"), workers=1) as reader:
+        for number in range(60):
+            data = bytearray(image)
+            for _ in range(chance.choice([1, 10, 1000])):
+                at = chance.randrange(64 if number % 3 == 0 else len(data))
+                data[at] = chance.randrange(256)
+            if number % 10 == 9:
+                del data[chance.randrange(len(data)) :]
+            path = tmp_path / f"damaged{number}"
+            path.write_bytes(data)
+            try:
+                found = reader.structure(path, addresses)
+                assert len(found.scope) == len(addresses)
+                outcomes.add("noted" if found.notes else "whole")
+            except FormatError:
+                outcomes.add("refused")
+    assert outcomes == {"noted", "whole", "refused"}
+
+
+def test_a_reader_that_dies_costs_its_module_only(inlined: Path, own_cache: Path) -> None:
+    addresses = np.array(some_addresses(inlined, 10), np.uint64)
+    with StructureReader(StructureCache(own_cache), workers=1) as reader:
+        reader.structure(inlined, addresses)
+        for each in own_cache.rglob("*.*"):
+            each.unlink()
+        assert reader.readers[0].process is not None
+        reader.readers[0].process.kill()
+        reader.readers[0].process.wait()
+        assert any("the reader died" in note for note in reader.structure(inlined, addresses).notes)
+        assert not reader.structure(inlined, addresses).notes

@@ -1,0 +1,92 @@
+"""Procedures that never return.
+
+What follows a call of one in memory is not what runs next. Taken for it, code behind an
+``abort()`` would seem to run into loops from outside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hpcd.analysis import symboltable
+from hpcd.analysis.elf import SYMBOL, ElfFile
+from hpcd.analysis.structure.flow import Branch, Flow
+from hpcd.errors import FormatError
+
+_NAMES = (
+    "abort", "exit", "_exit", "_Exit", "quick_exit", "pthread_exit", "longjmp", "_longjmp",
+    "siglongjmp", "__longjmp_chk", "__assert_fail", "__assert_perror_fail", "__assert",
+    "__stack_chk_fail", "__fortify_fail", "__chk_fail", "__libc_fatal", "err", "errx", "verr",
+    "verrx", "__cxa_throw", "__cxa_rethrow", "__cxa_bad_cast", "__cxa_bad_typeid",
+    "__cxa_throw_bad_array_new_length", "__cxa_throw_bad_array_length", "__cxa_pure_virtual",
+    "__cxa_deleted_virtual", "__clang_call_terminate", "_ZSt9terminatev", "_Unwind_Resume",
+    "_gfortran_runtime_error", "_gfortran_runtime_error_at", "_gfortran_os_error",
+    "_gfortran_os_error_at", "_gfortran_stop_numeric", "_gfortran_stop_string",
+    "_gfortran_error_stop_numeric", "_gfortran_error_stop_string", "rust_begin_unwind",
+    "runtime.gopanic", "runtime.throw", "runtime.fatalthrow", "MPI_Abort", "PMPI_Abort",
+)  # fmt: skip
+# std::__throw_length_error and its kin; panics of Rust's core and Go's runtime.
+_PATTERNS = (
+    re.compile(rb"_ZSt\d\d__throw_\w+"),
+    re.compile(rb"_ZN4core9panicking\w+"),
+    re.compile(rb"runtime\.panic\w+"),
+)
+_KNOWN = frozenset(_NAMES)
+_MAX_FOUND = 4096
+
+
+def ending_procedures(elf: ElfFile) -> frozenset[int]:
+    """Addresses of procedures known by name not to return, and of their PLT stubs."""
+    found: set[int] = set()
+    for name in (".symtab", ".dynsym"):
+        section = elf.section(name)
+        if section is None or section.link >= len(elf.sections):
+            continue
+        strings_section = elf.sections[section.link]
+        try:
+            symbols = elf.table(section, SYMBOL)
+            strings = elf.contents(strings_section)
+        except FormatError:
+            continue
+        named = np.isin(symbols["name"], np.array(list(_offsets(strings)), np.uint32))
+        found.update(symbols["value"][named & (symbols["section"] != 0)].tolist())
+    try:
+        stubs = symboltable.from_plt(elf)
+    except FormatError:
+        stubs = None
+    for number in range(0 if stubs is None else len(stubs)):
+        stub = stubs.symbol(number)  # type: ignore[union-attr]
+        name = stub.name.removesuffix("@plt")
+        if name in _KNOWN or any(each.fullmatch(name.encode()) for each in _PATTERNS):
+            found.add(stub.start)
+    return frozenset(found)
+
+
+def _offsets(strings: bytes) -> Iterable[int]:
+    """Where in a table of strings the names are; the tables share tails of names."""
+    for name in _NAMES:
+        wanted = name.encode() + b"\0"
+        at = strings.find(wanted)
+        for _ in range(_MAX_FOUND):
+            if at < 0:
+                break
+            yield at
+            at = strings.find(wanted, at + 1)
+    for pattern in _PATTERNS:
+        for match in pattern.finditer(strings):
+            yield match.start()
+
+
+def never_returns(branches: Sequence[Branch], start: int, end: int) -> bool:
+    """Whether the function from ``start`` up to ``end`` has no way back to its caller."""
+    for branch in branches:
+        flow = branch.flow
+        if flow in (Flow.RETURN, Flow.INDIRECT):
+            return False
+        if flow in (Flow.JUMP, Flow.CONDITIONAL) and not start <= branch.target < end:
+            return False
+    # Something must end it, or it is data, or runs into the next function.
+    return bool(branches) and branches[-1].flow != Flow.CONDITIONAL

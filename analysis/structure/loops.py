@@ -1,0 +1,261 @@
+"""Loops in the machine code of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.structure import arm64, x86
+from hpcd.analysis.structure.arrays import Arrays, from_arrays, to_arrays, within
+from hpcd.analysis.structure.endings import never_returns
+from hpcd.analysis.structure.flow import Branch, Graph, graph_of, may_loop
+from hpcd.analysis.structure.functions import Functions
+from hpcd.analysis.structure.image import Image
+from hpcd.analysis.structure.linetable import I32, U64
+from hpcd.analysis.structure.nest import Nest, find_loops
+from hpcd.errors import FormatError
+
+X86_64, AARCH64 = 62, 183
+# Generated parsers reach a million instructions in one function; what is bigger is no function.
+_MAX_FUNCTION = 16 << 20
+# Steps of the search a block may take, and of the smallest functions: real ones take about three.
+_STEPS_PER_BLOCK, _STEPS = 400, 20_000
+
+
+@dataclass(frozen=True)
+class LoopTable:
+    """The loops of functions.
+
+    Blocks, ``[b]``, ascending by ``start`` ``uint64``: ``last`` ``uint64`` an address within the
+    last instruction; ``loop`` ``int32`` the innermost loop, -1 none. A block ends where the next
+    one begins; code without loops makes one block of many. Loops, ``[l]``, parents before children:
+    ``parent`` ``int32``, -1 for outermost ones; ``header`` ``uint64``: its first instruction;
+    ``irreducible`` ``bool``: it is entered elsewhere too. Exits, ``[e]``: ``exit`` ``uint64`` a
+    branch that may leave loop ``exit_of`` ``int32``; the jump back of a loop that has none.
+    """
+
+    start: U64
+    last: U64
+    loop: I32
+    parent: I32
+    header: U64
+    irreducible: npt.NDArray[np.bool_]
+    exit: U64
+    exit_of: I32
+
+    def loop_of(self, addresses: U64) -> I32:
+        """``int32[n]``: the innermost loop of each address, -1 for none."""
+        if not len(self.start):
+            return np.full(len(addresses), -1, np.int32)
+        row = np.searchsorted(self.start, addresses, side="right") - 1
+        found: I32 = np.where(row >= 0, self.loop[row], np.int32(-1))
+        return found
+
+    def to_arrays(self) -> Arrays:
+        """All of it as arrays."""
+        return to_arrays(self)
+
+    @staticmethod
+    def from_arrays(arrays: Arrays) -> LoopTable:
+        """What :meth:`to_arrays` gave. Raises :class:`FormatError`."""
+        table = from_arrays(LoopTable, arrays)
+        blocks, loops = len(table.start), len(table.parent)
+        if not (
+            len(table.last) == len(table.loop) == blocks
+            and len(table.header) == len(table.irreducible) == loops
+            and len(table.exit) == len(table.exit_of)
+            and within(table.exit_of, 0, loops)
+            and within(table.loop, -1, loops)
+            and within(table.parent, -1, max(loops, 1))
+            and bool((table.parent < np.maximum(np.arange(loops), 0)).all())
+            and bool((table.start[1:] > table.start[:-1]).all())
+        ):
+            raise FormatError("loops are damaged")
+        return table
+
+    @staticmethod
+    def joined(parts: list[LoopTable]) -> LoopTable:
+        """Several tables of other functions each as one."""
+        offsets = np.cumsum([0, *(len(each.parent) for each in parts)])
+        start = np.concatenate([np.zeros(0, np.uint64), *(each.start for each in parts)])
+        order = np.argsort(start, kind="stable")
+
+        def column(name: str, kind: type) -> npt.NDArray[np.generic]:
+            return np.concatenate([np.zeros(0, kind), *(getattr(each, name) for each in parts)])
+
+        def shifted(name: str) -> I32:
+            return np.concatenate(
+                [np.zeros(0, np.int32)]
+                + [
+                    np.where(getattr(each, name) >= 0, getattr(each, name) + offset, -1)
+                    for each, offset in zip(parts, offsets.tolist(), strict=False)
+                ]
+            ).astype(np.int32)
+
+        return LoopTable(
+            start=start[order],
+            last=column("last", np.uint64)[order],  # type: ignore[arg-type]
+            loop=shifted("loop")[order],
+            parent=shifted("parent"),
+            header=column("header", np.uint64),  # type: ignore[arg-type]
+            irreducible=column("irreducible", np.bool_),  # type: ignore[arg-type]
+            exit=column("exit", np.uint64),  # type: ignore[arg-type]
+            exit_of=shifted("exit_of"),
+        )
+
+    @staticmethod
+    def empty() -> LoopTable:
+        """The table of no code."""
+        return LoopTable.joined([])
+
+
+def loops_of(image: Image, functions: Functions, ending: frozenset[int]) -> LoopTable:
+    """The loops of ``functions``; ``ending`` are procedures that never return, by address.
+
+    Those among ``functions`` that never return are found by themselves. O(code), 0.2 s a megabyte
+    of x86-64. What is no code makes no loops, or senseless ones.
+    """
+    rows = _Rows()
+    found: list[tuple[int, int, list[Branch]]] = []
+    ends = set(ending)
+    for start, end in zip(functions.start.tolist(), functions.end.tolist(), strict=True):
+        branches: list[Branch] = []
+        if end - start <= _MAX_FUNCTION:
+            branches = _branches(image, start, end)
+        if never_returns(branches, start, end):
+            ends.add(start)
+        found.append((start, end, branches if may_loop(branches, start) else []))
+    ending = frozenset(ends)
+    for start, end, branches in found:
+        graph = None
+        if branches:
+            tables = _tables(image, start, end)
+            graph = graph_of(start, end, branches, tables.targets, ending)
+        rows.add(start, end, graph)
+    return rows.table()
+
+
+def _branches(image: Image, start: int, end: int) -> list[Branch]:
+    code = image.data(start, end - start)
+    if image.machine == X86_64:
+        return x86.branches_of(code, start)
+    return arm64.branches_of(code, start) if image.machine == AARCH64 else []
+
+
+def _tables(image: Image, start: int, end: int) -> x86.Tables | arm64.Tables:
+    code = image.data(start, end - start)
+    if image.machine == X86_64:
+        return x86.Tables(image, code, start)
+    return arm64.Tables(image, code, start)
+
+
+class _Rows:
+    """The columns of a table as they grow."""
+
+    def __init__(self) -> None:
+        self._start: list[int] = []
+        self._last: list[int] = []
+        self._loop: list[int] = []
+        self._parent: list[int] = []
+        self._header: list[int] = []
+        self._irreducible: list[bool] = []
+        self._exit: list[int] = []
+        self._exit_of: list[int] = []
+
+    def add(self, start: int, end: int, graph: Graph | None) -> None:
+        """The function from ``start`` up to ``end``, whose graph is None when it has no loops."""
+        if graph is not None:
+            try:
+                self._add_graph(end, graph)
+                return
+            except RecursionError:
+                pass
+        self._start.append(start)
+        self._last.append(end - 1)
+        self._loop.append(-1)
+
+    def _add_graph(self, end: int, graph: Graph) -> None:
+        blocks = len(graph.start)
+        nest = find_loops(graph.successors, _STEPS_PER_BLOCK * blocks + _STEPS)
+        number: dict[int, int] = {}
+        # A loop's parent is numbered before it: by depth, then address.
+        depth: dict[int, int] = {}
+        for header in nest.latches:
+            depth[header] = _depth(header, nest.header, depth)
+        for header in sorted(nest.latches, key=lambda each: (depth[each], each)):
+            number[header] = len(self._parent)
+            self._parent.append(number.get(nest.header[header], -1))
+            self._header.append(graph.start[header])
+            self._irreducible.append(header in nest.irreducible)
+        self._add_exits(graph, nest, number)
+        before = None
+        for block in range(blocks):
+            loop = number.get(nest.innermost(block), -1)
+            # Code outside loops is of no interest in detail.
+            if loop == before == -1:
+                self._last[-1] = graph.last[block]
+                continue
+            self._start.append(graph.start[block])
+            self._last.append(graph.last[block])
+            self._loop.append(loop)
+            before = loop
+
+    def _add_exits(self, graph: Graph, nest: Nest, number: dict[int, int]) -> None:
+        inner = [nest.innermost(block) for block in range(len(graph.start))]
+        without = set(nest.latches)
+        for block, header in enumerate(inner):
+            if header < 0:
+                continue
+            targets = graph.successors[block]
+            # One way on is no decision.
+            if len(targets) < 2:
+                continue
+            for target in targets:
+                if inner[target] == header:
+                    continue
+                around = set(_outwards(inner[target], nest.header))
+                for left in _outwards(header, nest.header):
+                    if left in around:
+                        break
+                    without.discard(left)
+                    self._exit.append(graph.last[block])
+                    self._exit_of.append(number[left])
+        for header in without:
+            self._exit.append(graph.last[max(nest.latches[header])])
+            self._exit_of.append(number[header])
+
+    def table(self) -> LoopTable:
+        """All rows."""
+        return LoopTable(
+            np.array(self._start, np.uint64),
+            np.array(self._last, np.uint64),
+            np.array(self._loop, np.int32),
+            np.array(self._parent, np.int32),
+            np.array(self._header, np.uint64),
+            np.array(self._irreducible, np.bool_),
+            np.array(self._exit, np.uint64),
+            np.array(self._exit_of, np.int32),
+        )
+
+
+def _depth(header: int, around: list[int], known: dict[int, int]) -> int:
+    """How many loops are around the one of ``header``."""
+    path = []
+    while header >= 0 and header not in known:
+        path.append(header)
+        header = around[header]
+    depth = known.get(header, -1)
+    for each in reversed(path):
+        depth += 1
+        known[each] = depth
+    return depth
+
+
+def _outwards(header: int, around: list[int]) -> Iterator[int]:
+    """``header`` and the headers of the loops around its loop."""
+    while header >= 0:
+        yield header
+        header = around[header]

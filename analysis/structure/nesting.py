@@ -1,0 +1,255 @@
+"""Loops among procedures and inlined calls: which is inside which.
+
+Debug information knows the nesting of inlined calls, machine code the nesting of loops. A loop
+belongs to the innermost (inlined) procedure that all of its code is in; what is deeper than that in
+the code of the loop is inside the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hpcd.analysis.structure.forest import Kind, ScopeForest
+from hpcd.analysis.structure.lines import ModuleLines
+from hpcd.analysis.structure.linetable import I32, I64, U64
+from hpcd.analysis.structure.loops import LoopTable
+
+
+def with_loops(
+    forest: ScopeForest, scope: I32, addresses: U64, lines: ModuleLines, loops: LoopTable
+) -> tuple[ScopeForest, I32]:
+    """``forest`` with loops in it, and the innermost scope there of each of ``addresses``.
+
+    ``forest`` begins with that of ``lines``; ``scope`` is each address's without loops. Copies of
+    one loop that a compiler made (unrolled, vectorised, peeled ones) are one loop when they are in
+    the same scope and have the same file and line.
+    """
+    loop = loops.loop_of(addresses)
+    inside = np.flatnonzero((loop >= 0) & (scope >= 0))
+    if not len(inside):
+        return forest, scope
+    tree = _Tree(forest)
+    builder = _Builder(forest, tree, _contexts(tree, lines, loops), lines, loops)
+    pairs, which = np.unique(
+        scope[inside].astype(np.int64) << 32 | loop[inside], return_inverse=True
+    )
+    placed = [builder.place(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
+    result = scope.copy()
+    result[inside] = np.array(placed, np.int32)[which]
+    return builder.forest(), result
+
+
+class _Tree:
+    """Who is whose ancestor: the descendants of a scope are numbered in a row in preorder."""
+
+    def __init__(self, forest: ScopeForest) -> None:
+        self.parent = forest.parent
+        self.depth = forest.depths()
+        count = len(forest)
+        self.size: I64 = np.ones(count, np.int64)
+        levels = [np.flatnonzero(self.depth == each) for each in range(int(self.depth.max()) + 1)]
+        for level in reversed(levels[1:]):
+            np.add.at(self.size, self.parent[level], self.size[level])
+        self.first: I64 = np.zeros(count, np.int64)
+        # Trees one after another.
+        roots = levels[0]
+        self.first[roots] = np.cumsum(self.size[roots]) - self.size[roots]
+        for level in levels[1:]:
+            above = self.parent[level]
+            order = np.argsort(above, kind="stable")
+            level, above = level[order], above[order]
+            before = np.cumsum(self.size[level]) - self.size[level]
+            begin = np.searchsorted(above, above, side="left")
+            self.first[level] = self.first[above] + 1 + before - before[begin]
+        self.by_first: I64 = np.empty(count, np.int64)
+        self.by_first[self.first] = np.arange(count)
+
+    def common(self, one: I64, other: I64) -> I64:
+        """The innermost scope both are in, -1 where there is none."""
+        one, other = one.copy(), other.copy()
+        while True:
+            apart = np.flatnonzero((one != other) & (one >= 0) & (other >= 0))
+            if not len(apart):
+                break
+            left, right = one[apart], other[apart]
+            deeper = self.depth[left] >= self.depth[right]
+            one[apart] = np.where(deeper, self.parent[left], left)
+            other[apart] = np.where(deeper, right, self.parent[right])
+        return np.where(one == other, one, -1)
+
+
+def _contexts(tree: _Tree, lines: ModuleLines, loops: LoopTable) -> I64:
+    """``int64[l]``: the innermost (inlined) procedure all of a loop is in, -1 unknown."""
+    count = len(loops.parent)
+    low = np.full(count, len(tree.parent), np.int64)
+    high = np.full(count, -1, np.int64)
+    blocks = np.flatnonzero(loops.loop >= 0)
+    for addresses in (loops.start[blocks], loops.last[blocks]):
+        statement = lines.scope_of(addresses)
+        known = np.flatnonzero(statement >= 0)
+        place = tree.first[tree.parent[statement[known]]]
+        np.minimum.at(low, loops.loop[blocks[known]], place)
+        np.maximum.at(high, loops.loop[blocks[known]], place)
+    # The scopes first and last in preorder have all the others' common ancestor. Children come
+    # after parents.
+    deepest_first = np.argsort(-_depths(loops.parent), kind="stable")
+    ordered = loops.parent[deepest_first]
+    for at in np.flatnonzero(ordered >= 0).tolist():
+        child, parent = int(deepest_first[at]), int(ordered[at])
+        low[parent] = min(low[parent], low[child])
+        high[parent] = max(high[parent], high[child])
+    found = np.full(count, -1, np.int64)
+    known = np.flatnonzero(high >= 0)
+    found[known] = tree.common(tree.by_first[low[known]], tree.by_first[high[known]])
+    return found
+
+
+def _by_loop(
+    lines: ModuleLines, loops: LoopTable, addresses: U64, loop: I32
+) -> tuple[list[int], list[int]]:
+    """The scopes of addresses in order of their loop, and where each loop's begin."""
+    order = np.lexsort((addresses, loop))
+    bounds = np.searchsorted(loop[order], np.arange(len(loops.parent) + 1))
+    return lines.scope_of(addresses[order]).tolist(), bounds.tolist()
+
+
+def _depths(parent: I32) -> I64:
+    depth = np.zeros(len(parent), np.int64)
+    above = parent
+    while bool((above >= 0).any()):
+        depth += above >= 0
+        above = np.where(above >= 0, parent[above], np.int32(-1))
+    return depth
+
+
+class _Builder:
+    """Makes scopes inside loops, each once."""
+
+    def __init__(
+        self,
+        forest: ScopeForest,
+        tree: _Tree,
+        contexts: I64,
+        lines: ModuleLines,
+        loops: LoopTable,
+    ) -> None:
+        self._forest = forest
+        self._first: list[int] = tree.first.tolist()
+        self._size: list[int] = tree.size.tolist()
+        self._parent = forest.parent.tolist()
+        self._kind = forest.kind.tolist()
+        self._context: list[int] = contexts.tolist()
+        self._loop_parent = loops.parent.tolist()
+        self._header = loops.header.tolist()
+        # What a loop's place may be told from: its exits, else its blocks.
+        self._exit, self._exits = _by_loop(lines, loops, loops.exit, loops.exit_of)
+        self._block, self._blocks = _by_loop(lines, loops, loops.start, loops.loop)
+        self._file, self._line = forest.file.tolist(), forest.line.tolist()
+        # Instances inside loops by (instance, innermost loop), loops and statements by (scope they
+        # are in, file, line).
+        self._known: dict[tuple[int, int], int] = {}
+        self._places: dict[tuple[int, int, int, int], int] = {}
+        self._spots: dict[int, tuple[int, int]] = {}
+        # New scopes: parent, the scope copied or -1, kind, file, line, address.
+        self._rows: list[tuple[int, int, int, int, int, int]] = []
+
+    def place(self, scope: int, loop: int) -> int:
+        """The scope of code that is in ``scope`` without loops, and innermost in ``loop``."""
+        if self._kind[scope] != Kind.STATEMENT:
+            return self._instance(scope, loop)
+        parent = self._instance(self._parent[scope], loop)
+        key = (parent, Kind.STATEMENT, self._file[scope], self._line[scope])
+        return self._add(key, scope, 0)
+
+    def _instance(self, instance: int, loop: int) -> int:
+        """The scope of a (inlined) procedure's code in ``loop``, or of the loop itself."""
+        todo: list[tuple[int, int]] = []
+        while loop >= 0 and (instance, loop) not in self._known:
+            todo.append((instance, loop))
+            if self._is_around(instance, loop):
+                loop = self._loop_parent[loop]
+            else:
+                instance = self._parent[instance]
+        at = instance if loop < 0 else self._known[instance, loop]
+        for instance, loop in reversed(todo):
+            if self._is_around(instance, loop):
+                file, line = self._spot(loop)
+                # Without a line nothing tells copies of a loop from loops of their own.
+                key = (at, Kind.LOOP, file, line) if line else (at, Kind.LOOP, -2 - loop, 0)
+                at = self._add(key, -1, self._header[loop])
+            else:
+                key = (at, Kind.INLINED, -2 - instance, 0)
+                at = self._add(key, instance, 0)
+            self._known[instance, loop] = at
+        return at
+
+    def _is_around(self, instance: int, loop: int) -> bool:
+        """Whether all of the loop is inside ``instance``."""
+        if self._parent[instance] < 0:
+            return True
+        context = self._context[loop]
+        first = self._first[instance]
+        return context >= 0 and 0 <= self._first[context] - first < self._size[instance]
+
+    def _spot(self, loop: int) -> tuple[int, int]:
+        """File and line of a loop's head: the first line of its own scope that may leave it.
+
+        In the source, the condition of a loop stands before all that is in it, unless it is at the
+        end; in the code it may be anywhere.
+        """
+        known = self._spots.get(loop)
+        if known is not None:
+            return known
+        found = [
+            self._seen_from(scope, self._context[loop])
+            for scope in self._exit[self._exits[loop] : self._exits[loop + 1]]
+        ]
+        found = [each for each in found if each[1]]
+        if not found:
+            # Compilers give line 0 to what they make of several lines.
+            found = [
+                self._seen_from(scope, self._context[loop])
+                for scope in self._block[self._blocks[loop] : self._blocks[loop + 1]]
+            ]
+            found = [each for each in found if each[1]]
+        spot = min((each for each in found if each[0] == found[-1][0]), default=(-1, 0))
+        self._spots[loop] = spot
+        return spot
+
+    def _seen_from(self, scope: int, context: int) -> tuple[int, int]:
+        """File and line of ``scope`` in ``context``, or of the call in it that ``scope`` is of."""
+        while scope >= 0 and self._parent[scope] != context:
+            scope = self._parent[scope]
+        if scope < 0 or context < 0 or not self._line[scope]:
+            return -1, 0
+        return self._file[scope], self._line[scope]
+
+    def _add(self, key: tuple[int, int, int, int], copied: int, address: int) -> int:
+        known = self._places.get(key)
+        if known is not None:
+            return known
+        parent, kind, file, line = key
+        if copied >= 0:
+            file, line = self._file[copied], self._line[copied]
+        number = len(self._parent) + len(self._rows)
+        self._rows.append((parent, copied, kind, max(file, -1), line, address))
+        self._places[key] = number
+        return number
+
+    def forest(self) -> ScopeForest:
+        """The forest with what was made."""
+        rows = np.array(self._rows, np.int64).reshape(-1, 6)
+        forest = self._forest
+        copied = rows[:, 1]
+        name = np.where(copied >= 0, forest.name[copied], -1)
+        return replace(
+            forest,
+            parent=np.concatenate([forest.parent, rows[:, 0]]).astype(np.int32),
+            kind=np.concatenate([forest.kind, rows[:, 2]]).astype(np.uint8),
+            name=np.concatenate([forest.name, name]).astype(np.int32),
+            file=np.concatenate([forest.file, rows[:, 3]]).astype(np.int32),
+            line=np.concatenate([forest.line, rows[:, 4]]).astype(np.uint32),
+            address=np.concatenate([forest.address, rows[:, 5].astype(np.uint64)]),
+        )

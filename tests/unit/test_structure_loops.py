@@ -1,0 +1,183 @@
+"""Loops: the search against dominators, and the nests of programs against their sources."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcd.analysis.structure import Kind, StructureReader
+from hpcd.analysis.structure.cache import StructureCache
+from hpcd.analysis.structure.nest import find_loops
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "tests/programs/nests.c"
+COMMENT = re.compile(r"// loop (\w+)(?: in (\w+))?(, gone)?$")
+CROSS = "aarch64-linux-gnu-gcc"
+
+
+class Truth:
+    """The loops of the program: line and parent of each by name."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, str] = {}
+        self.parent: dict[str, str] = {}
+        self.gone: set[str] = set()
+        for number, text in enumerate(PROGRAM.read_text().splitlines(), 1):
+            match = COMMENT.search(text)
+            if match:
+                name = match[1]
+                self.lines[number] = name
+                self.parent[name] = match[2] or ""
+                if match[3]:
+                    self.gone.add(name)
+
+
+TRUTH = Truth()
+
+
+def nests(path: Path, tmp_path: Path) -> dict[tuple[str, str], int]:
+    """How many scopes each (loop, loop around it) of the program has."""
+    with StructureReader(StructureCache(tmp_path / "cache")) as reader:
+        found = reader.everything(path)
+    assert not found.notes
+    forest = found.forest
+    pairs: dict[tuple[str, str], int] = {}
+    for scope in np.flatnonzero(forest.kind == Kind.LOOP).tolist():
+        around = [each for each in forest.path(scope)[1:] if forest.kind[each] == Kind.LOOP]
+        file, line = forest.place(scope)
+        assert file in (str(PROGRAM), ""), file
+        outer = TRUTH.lines.get(forest.place(around[0])[1], "?") if around else ""
+        pair = TRUTH.lines.get(line, f"line {line}"), outer
+        pairs[pair] = pairs.get(pair, 0) + 1
+    return pairs
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", CROSS])
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
+def test_nests_are_those_of_the_source(tmp_path: Path, compiler: str, level: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
+    path = tmp_path / "nests"
+    subprocess.run([compiler, "-g", level, str(PROGRAM), "-o", str(path)], check=True)
+    found = nests(path, tmp_path)
+    names = {name for name, _ in found}
+    assert names <= set(TRUTH.parent)
+    if level in ("-O0", "-O1"):
+        # What is not inlined yet is in no other's loop; nothing is there twice.
+        truth = {(name, around if name != "norm" else "") for name, around in TRUTH.parent.items()}
+        inlined = {("norm", "rounds") if name == "norm" else (name, around)
+                   for name, around in truth}  # fmt: skip
+        gone = {pair for pair in truth if pair[0] in TRUTH.gone}
+        assert set(found) - gone in (truth - gone, inlined - gone)
+        assert set(found.values()) == {1}
+        assert level == "-O1" or set(found) >= gone
+    else:
+        assert names >= set(TRUTH.parent) - TRUTH.gone
+        # Copies of a loop may be nested in one another; none is where it does not belong.
+        for name, around in found:
+            assert around in (name, TRUTH.parent[name], TRUTH.parent.get(TRUTH.parent[name]))
+        for name, around in TRUTH.parent.items():
+            assert name in TRUTH.gone or (name, around) in found
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[list[int]]:
+    count = draw(st.integers(1, 12))
+    blocks = st.lists(st.integers(0, count - 1), max_size=3, unique=True)
+    return [draw(blocks) for _ in range(count)]
+
+
+def reachable(successors: list[list[int]], without: int = -1) -> set[int]:
+    seen: set[int] = set()
+    pending = [0] if without != 0 else []
+    while pending:
+        block = pending.pop()
+        if block not in seen and block != without:
+            seen.add(block)
+            pending += successors[block]
+    return seen
+
+
+def natural_loops(successors: list[list[int]]) -> tuple[dict[int, set[int]], bool]:
+    """The natural loops by header, by dominators; and whether the graph is reducible."""
+    everything = reachable(successors)
+    dominated = {block: everything - reachable(successors, block) for block in everything}
+    loops: dict[int, set[int]] = {}
+    back = set()
+    for block in everything:
+        for target in successors[block]:
+            if block in dominated[target]:
+                back.add((block, target))
+                body = loops.setdefault(target, {target})
+                pending = [block]
+                while pending:
+                    each = pending.pop()
+                    if each not in body:
+                        body.add(each)
+                        pending += [one for one in everything if each in successors[one]]
+    # Reducible: without back edges there are no cycles left.
+    left = {block: [t for t in successors[block] if (block, t) not in back] for block in everything}
+    while True:
+        ends = [block for block in left if not any(t in left for t in left[block])]
+        if not ends:
+            break
+        for block in ends:
+            del left[block]
+    return loops, not left
+
+
+def bodies(successors: list[list[int]]) -> dict[int, set[int]]:
+    nest = find_loops(successors)
+    loops: dict[int, set[int]] = {header: {header} for header in nest.latches}
+    for block in range(len(successors)):
+        around = nest.innermost(block)
+        while around >= 0:
+            loops[around].add(block)
+            around = nest.header[around]
+    return loops
+
+
+@settings(max_examples=2000, deadline=None)
+@given(graphs())
+def test_loops_are_those_of_dominators(successors: list[list[int]]) -> None:
+    expected, reducible = natural_loops(successors)
+    everything = reachable(successors)
+    found = {header: body for header, body in bodies(successors).items() if header in everything}
+    if reducible:
+        assert found == expected
+        assert not find_loops(successors).irreducible & everything
+    else:
+        # Each natural loop's blocks are in loops; each loop found is one: its header and each
+        # of its blocks reach each other inside it.
+        assert set().union(*expected.values()) <= set().union(*found.values())
+        for header, body in found.items():
+            for block in body:
+                assert _reaches(successors, body, header, block)
+                assert _reaches(successors, body, block, header)
+
+
+def _reaches(successors: list[list[int]], body: set[int], one: int, other: int) -> bool:
+    seen: set[int] = set()
+    pending = [one]
+    while pending:
+        block = pending.pop()
+        if block == other:
+            return True
+        if block in body and block not in seen:
+            seen.add(block)
+            pending += successors[block]
+    return False
+
+
+def test_tangled_graphs_end_in_bounded_time() -> None:
+    count = 400
+    everything = [list(range(count)) for _ in range(count)]
+    with pytest.raises(RecursionError):
+        find_loops(everything, 20 * count)
