@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -84,8 +85,7 @@ class Comparison:
     """Sides and what each context of ``matching`` cost them.
 
     ``cost`` ``float64[sides, n]`` is exclusive, per rank, in ``unit`` of ``metric``; ``variance``
-    ``float64[sides, n]`` what is uncertain of it; ``visits`` ``float64[sides, n]`` how often each
-    context was entered, per rank (see :mod:`hpcd.analysis.visits`).
+    ``float64[sides, n]`` what is uncertain of it; ``looked_at`` ``bool[n]`` contexts that count.
     """
 
     sides: list[Side]
@@ -94,7 +94,7 @@ class Comparison:
     matching: Matching
     cost: F64
     variance: F64
-    visits: F64
+    looked_at: npt.NDArray[np.bool_]
     sensitivity: float = SENSITIVITY
     hotspot: float = HOTSPOT
 
@@ -103,6 +103,23 @@ class Comparison:
         """``float64[sides]``: cost of everything."""
         total: F64 = self.cost.sum(axis=1)
         return total
+
+    @cached_property
+    def visits(self) -> F64:
+        """``float64[sides, n]``: how often each context was entered, per rank.
+
+        Reads the trace (see :mod:`hpcd.analysis.visits`).
+        """
+        databases = list(dict.fromkeys(side.database for side in self.sides))
+        rows = []
+        for side in self.sides:
+            to = self.matching.node_of[databases.index(side.database)]
+            sequences = (
+                to[side.database.records(line, *_bounds(side, at)).node]
+                for at, line in enumerate(side.lines.tolist())
+            )
+            rows.append(count_visits(self.matching.tree, sequences) / side.ranks)
+        return np.stack(rows) * self.looked_at
 
     @property
     def places(self) -> list[Place]:
@@ -339,24 +356,18 @@ def compare(
         raise UsageError(f"{metric} has different units: {', '.join(sorted(units))}")
     programs = {side.database: side.executables for side in sides}
     matching = match(databases, [programs[db] for db in databases])
-    costs, variances, visits = [], [], []
+    costs, variances = [], []
     for side in sides:
         to = matching.node_of[databases.index(side.database)]
         cost, variance = _costs(side, metric)
         count = len(matching.tree)
         costs.append(sum_by(to, cost, count) / side.ranks)
         variances.append(sum_by(to, variance, count) / side.ranks**2)
-        sequences = (
-            to[side.database.records(line, *_bounds(side, at)).node]
-            for at, line in enumerate(side.lines.tolist())
-        )
-        visits.append(count_visits(matching.tree, sequences) / side.ranks)
     unit = units.pop()
-    cost, variance, visited = np.stack(costs), np.stack(variances), np.stack(visits)
+    looked_at = np.ones(len(matching.tree), bool)
     if procedure is not None:
-        outside = ~within(matching, procedure)
-        for rows in (cost, variance, visited):
-            rows[:, outside] = 0
+        looked_at = within(matching, procedure)
+    cost, variance = np.stack(costs) * looked_at, np.stack(variances) * looked_at
     if shares:
         whole = cost.sum(axis=1, keepdims=True)
         scale = np.divide(100, whole, out=np.zeros_like(whole), where=whole > 0)
@@ -368,7 +379,7 @@ def compare(
         matching,
         cost,
         variance,
-        visited,
+        looked_at,
         sensitivity,
         hotspot,
     )

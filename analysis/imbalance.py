@@ -12,6 +12,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, match, owners
 from hpcd.analysis.ranks import Ranks, find_ranks
 from hpcd.analysis.sparse import sum_by
+from hpcd.analysis.views import preorder
 from hpcd.analysis.waiting import Activity, Blame, share_blame, waiting_nodes
 
 F64 = npt.NDArray[np.float64]
@@ -103,26 +104,25 @@ def measure(
     name = "cpu_time" if metric == WORK else metric
     parts = metric_parts(db, name)
     count = len(matching.tree)
+    ignored = waits if metric == WORK else np.zeros(count, bool)
     spread, own_spread = _Tally(count), _Tally(count)
-    kept: list[F64] = []
-    whole = sum(float(db.metrics.exclusive(part).sum()) for part in parts) / len(ranks)
-    totals = np.zeros(count)
+    begin, end = preorder(matching.tree)
+    order = np.argsort(begin)
     for at in range(len(ranks)):
-        cost = _rank_cost(db, parts, ranks, at, node_of, count)
-        if metric == WORK:
-            cost[waits] = 0
-        own = sum_by(owner, cost, count)
-        spread.add(int(ranks.number[at]), matching.tree.inclusive(cost))
-        own_spread.add(int(ranks.number[at]), own)
-        totals = np.maximum(totals, own)
-    own_nodes = np.flatnonzero(totals >= max(share * whole, 1e-300))
-    for at in range(len(ranks)):
-        cost = _rank_cost(db, parts, ranks, at, node_of, count)
-        if metric == WORK:
-            cost[waits] = 0
-        kept.append(sum_by(owner, cost, count)[own_nodes])
+        cost = _rank_cost(db, parts, ranks, at, node_of, ignored)
+        # A subtree is a range of the depth-first order.
+        running = np.concatenate(([0.0], np.cumsum(cost[order])))
+        spread.add(int(ranks.number[at]), running[end] - running[begin])
+        own_spread.add(int(ranks.number[at]), sum_by(owner, cost, count))
+    own = own_spread.result()
+    whole = float(spread.result().mean[0])
+    own_nodes = np.flatnonzero(own.maximum >= max(share * whole, 1e-300))
+    kept = [
+        sum_by(owner, _rank_cost(db, parts, ranks, at, node_of, ignored), count)[own_nodes]
+        for at in range(len(ranks))
+    ]
     activity = Activity(db, node_of, waits)
-    blame = share_blame((activity.stretches(line) for line in ranks.line.tolist()), count)
+    blame = share_blame(lambda at: activity.stretches(int(ranks.line[at])), len(ranks.line), count)
     return Imbalance(
         database=db,
         ranks=ranks,
@@ -130,7 +130,7 @@ def measure(
         unit=unit_of(db, name),
         matching=matching,
         inclusive=spread.result(),
-        own=own_spread.result(),
+        own=own,
         own_by_rank=np.stack(kept),
         own_nodes=own_nodes,
         blame=sum_by(owner, blame.seconds, count),
@@ -151,13 +151,17 @@ def _rank_cost(
     ranks: Ranks,
     at: int,
     node_of: npt.NDArray[np.uint32],
-    count: int,
+    ignored: npt.NDArray[np.bool_],
 ) -> F64:
-    cost = np.zeros(count)
+    """``float64[n]``: what the rank at ``at`` spent in each context that is not ``ignored``."""
+    nodes, values = [], []
     for line in ranks.line[ranks.of_line == at].tolist():
         for part in parts:
             node, value = db.metrics.by_line(part, line)
-            cost += sum_by(node_of[node], value, count)
+            nodes.append(node)
+            values.append(value)
+    cost = sum_by(node_of[np.concatenate(nodes)], np.concatenate(values), len(ignored))
+    cost[ignored] = 0
     return cost
 
 

@@ -32,7 +32,7 @@ from hpcd.model.identity import ModuleKind
 I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 
-_CLONE = re.compile(r"( \[clone)?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
+_CLONE = re.compile(r"( \[clone )?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
 _NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
 _KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
 _PROGRAM = "\0program"
@@ -115,6 +115,7 @@ class _Candidate(NamedTuple):
 
     module: str
     name: str
+    full_name: str
     shown_module: str
     build: str
     address: int
@@ -136,6 +137,7 @@ def _candidates(db: Database, program: str) -> list[_Candidate]:
         _Candidate(
             modules[module][0],
             _NUMBER.sub("", _CLONE.sub("", name)),
+            name,
             modules[module][1],
             modules[module][2],
             address,
@@ -183,8 +185,10 @@ def _tell_apart(columns: Sequence[Sequence[_Candidate]]) -> list[list[tuple[obje
                 key = (*key, each.build)
             elif (each.module, each.name) in by_file:
                 key = (*key, PurePath(each.file).name)
-            keys[at] = (*key, seen[key])
-            seen[key] += 1
+            # Copies of one procedure differ in what was left off, procedures of one name do not.
+            copy = (*key, each.full_name)
+            keys[at] = (*key, seen[copy])
+            seen[copy] += 1
         result.append(keys)
     return result
 

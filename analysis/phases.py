@@ -10,8 +10,9 @@ A phase may also be named: each visit of a procedure is an instance of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -107,17 +108,26 @@ class Timeline:
         cut[0] = False
         lost = innermost(tree, cut) > 0
         # A path that could not be followed says nothing of where the program was.
-        self.lines = [_without(activity.stretches(line), lost) for line in ranks.line.tolist()]
+        self._activity, self._lost = activity, lost
+        # A few lines are looked at again and again; all of them may not fit into memory.
+        self._stretches = lru_cache(_REFERENCES)(self._read)
+
+    def _read(self, number: int) -> Stretches:
+        return _without(self._activity.stretches(int(self.ranks.line[number])), self._lost)
+
+    def _each(self) -> Iterator[Stretches]:
+        for number in range(len(self.ranks.line)):
+            yield self._stretches(number) if number < _REFERENCES else self._read(number)
 
     @property
     def label(self) -> str:
         """The name of the first line, whose phases :meth:`phases` tells."""
-        return self.db.lines.label[int(self.ranks.line[0])] if len(self.lines) else ""
+        return self.db.lines.label[int(self.ranks.line[0])] if len(self.ranks.line) else ""
 
     def phase(self, procedure: str) -> Instances:
         """The visits of ``procedure``. Raises :class:`UsageError` when there is none."""
         inside = within(self.matching, procedure)
-        runs = [_runs(inside[line.node], line) for line in self.lines]
+        runs = [_runs(inside[line.node], line) for line in self._each()]
         return self._instances(procedure, runs)
 
     def patterns(self, inside: str | None = None) -> list[Pattern]:
@@ -129,7 +139,7 @@ class Timeline:
         part = None if inside is None else within(self.matching, inside)
         found: dict[int, Pattern] = {}
         scores: dict[int, float] = {}
-        for reference in range(min(len(self.lines), _REFERENCES)):
+        for reference in range(min(len(self.ranks.line), _REFERENCES)):
             for node, child, score in self._candidates(reference, part):
                 if score > scores.get(node, 0.0):
                     pattern = self._pattern(reference, node, child)
@@ -155,7 +165,7 @@ class Timeline:
 
         Iterations are one phase; what takes less than ``share`` of the time is left out.
         """
-        line = self.lines[0]
+        line = self._stretches(0)
         tree = self.matching.tree
         node = self._spine(line) if pattern is None else self._find(pattern.path)
         child = innermost(tree, tree.parent == node)
@@ -187,7 +197,7 @@ class Timeline:
         self, reference: int, part: npt.NDArray[np.bool_] | None
     ) -> list[tuple[int, int, float]]:
         """(context, callee, score) of the most regular callee of each context of interest."""
-        line = self.lines[reference]
+        line = self._stretches(reference)
         if not len(line.begin):
             return []
         tree, places = self.matching.tree, self.matching.places
@@ -237,12 +247,12 @@ class Timeline:
         labels = [place.label for place in self.matching.places]
         below, inside = _below(tree, child), _below(tree, node)
         windows = []
-        for line in self.lines:
+        for line in self._each():
             _, begin, end = _iterations(
                 _runs(below[line.node], line), _runs(inside[line.node], line)
             )
             windows.append(np.stack([begin, end], axis=1))
-        line = self.lines[reference]
+        line = self._stretches(reference)
         mine = windows[reference]
         length = (mine[:, 1] - mine[:, 0]).astype(np.float64)
         median = float(np.median(length))

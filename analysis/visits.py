@@ -15,7 +15,13 @@ from hpcd.analysis.sparse import sum_by
 from hpcd.model.cct import CCT
 
 F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+_SHIFT = np.uint64(32)
+# Steps that wait to be looked at together: 16 bytes each.
+_BATCH = 4 << 20
 
 
 def common_ancestors(tree: CCT, one: U32, other: U32) -> U32:
@@ -37,18 +43,34 @@ def common_ancestors(tree: CCT, one: U32, other: U32) -> U32:
 def count_visits(tree: CCT, sequences: Iterable[U32]) -> F64:
     """``float64[n]``: visits to each node of ``tree`` by lines that stood at these in turn."""
     change = np.zeros(len(tree))
+    waiting: list[U64] = []
+    counts: list[I64] = []
     for nodes in sequences:
         if not len(nodes):
             continue
         before = np.concatenate(([np.uint32(0)], nodes[:-1]))
         moved = before != nodes
-        pairs, counts = np.unique(
-            before[moved].astype(np.uint64) << np.uint64(32) | nodes[moved], return_counts=True
+        steps, count = np.unique(
+            before[moved].astype(np.uint64) << _SHIFT | nodes[moved], return_counts=True
         )
-        source = (pairs >> np.uint64(32)).astype(np.uint32)
-        target = (pairs & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-        # A step enters what lies between the common ancestor and where it leads.
-        weight = counts.astype(np.float64)
-        change += sum_by(target, weight, len(tree))
-        change -= sum_by(common_ancestors(tree, source, target), weight, len(tree))
+        waiting.append(steps)
+        counts.append(count)
+        if sum(map(len, waiting)) > _BATCH:
+            change += _entered(tree, waiting, counts)
+            waiting, counts = [], []
+    change += _entered(tree, waiting, counts)
     return tree.inclusive(change)
+
+
+def _entered(tree: CCT, steps: list[U64], counts: list[I64]) -> F64:
+    """What steps (from << 32 | to) change, so that sums over subtrees are visits."""
+    if not steps:
+        return np.zeros(len(tree))
+    # Lines of one program take the same steps: each is looked at once.
+    distinct, place = np.unique(np.concatenate(steps), return_inverse=True)
+    weight = sum_by(place, np.concatenate(counts).astype(np.float64), len(distinct))
+    source = (distinct >> _SHIFT).astype(np.uint32)
+    target = (distinct & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    # A step enters what lies between the common ancestor and where it leads.
+    common = common_ancestors(tree, source, target)
+    return sum_by(target, weight, len(tree)) - sum_by(common, weight, len(tree))

@@ -8,7 +8,7 @@ waiting for others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,31 +104,52 @@ class Blame:
     unblamed: float
 
 
-def share_blame(lines: Iterable[Stretches], nodes: int) -> Blame:
-    """Blame the waiting of ``lines`` on the contexts of ``nodes`` at work. O(r · log r)."""
-    every = list(lines)
-    time = np.concatenate(
-        [np.zeros(0, np.int64), *(part for s in every for part in (s.begin, s.end))]
-    )
-    ones = [(s.idle.astype(np.int64), (~s.idle).astype(np.int64)) for s in every]
+def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -> Blame:
+    """Blame the waiting of ``lines`` on the contexts of ``nodes`` at work.
+
+    ``stretches`` gives those of a line, and is asked twice: memory grows with how often lines begin
+    and end to wait, not with their records. O(r · log r).
+    """
+    turns = [_turns(stretches(line)) for line in range(lines)]
     none = np.zeros(0, np.int64)
-    idle_step = np.concatenate([none, *(part for i, _ in ones for part in (i, -i))])
-    work_step = np.concatenate([none, *(part for _, w in ones for part in (w, -w))])
+    time = np.concatenate([none, *(each for each, _, _ in turns)])
     moments, at = np.unique(time, return_inverse=True)
     steps = len(moments)
-    idle = np.cumsum(np.bincount(at, idle_step, steps)).round()
-    work = np.cumsum(np.bincount(at, work_step, steps)).round()
+    idle, work = (
+        np.cumsum(np.bincount(at, np.concatenate([none, *parts]), steps)).round()
+        for parts in ([each for _, each, _ in turns], [each for _, _, each in turns])
+    )
     length = np.diff(moments, append=moments[-1:]) / 1e9
     share = np.divide(idle, work, out=np.zeros(steps), where=work > 0)
     # What one line at work from the first moment on would be blamed for by each moment.
     blamed = np.concatenate(([0.0], np.cumsum(share * length)[:-1])) if steps else np.zeros(0)
     unblamed = float((idle * length)[work == 0].sum())
     seconds, waited = np.zeros(nodes), np.zeros(nodes)
-    by_line = np.zeros(len(every))
-    for number, part in enumerate(every):
-        cost = blamed[np.searchsorted(moments, part.end)]
-        cost = (cost - blamed[np.searchsorted(moments, part.begin)]) * ~part.idle
+    by_line = np.zeros(lines)
+    for line in range(lines):
+        part = stretches(line)
+        if not len(part.begin):
+            continue
+        cost = np.interp(part.end, moments, blamed) - np.interp(part.begin, moments, blamed)
+        cost *= ~part.idle
         seconds += np.bincount(part.node, cost, nodes)
         waited += np.bincount(part.node, (part.end - part.begin) / 1e9 * part.idle, nodes)
-        by_line[number] = cost.sum()
+        by_line[line] = cost.sum()
     return Blame(seconds, by_line, waited, unblamed)
+
+
+def _turns(part: Stretches) -> tuple[I64, I64, I64]:
+    """When a line begins or ends to wait or to work, and by how much that changes either number."""
+    if not len(part.begin):
+        none = np.zeros(0, np.int64)
+        return none, none, none
+    new = np.ones(len(part.begin), bool)
+    new[1:] = (part.idle[1:] != part.idle[:-1]) | (part.begin[1:] != part.end[:-1])
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(new)) - 1
+    idle = part.idle[first].astype(np.int64)
+    return (
+        np.concatenate([part.begin[first], part.end[last]]),
+        np.concatenate([idle, -idle]),
+        np.concatenate([1 - idle, idle - 1]),
+    )

@@ -119,7 +119,7 @@ def test_blame_is_what_each_millisecond_says(lines: list[list[tuple[int, int, bo
             blame[node] += idle.sum() / working.sum() * 1e-3
         if not working.any():
             unblamed += idle.sum() * 1e-3
-    found = share_blame(stretches, 4)
+    found = share_blame(stretches.__getitem__, len(stretches), 4)
     assert found.seconds == pytest.approx(blame)
     assert found.idle == pytest.approx(waited)
     assert found.unblamed == pytest.approx(unblamed)
