@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cxxfilt
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import symboltable
+from hpcd.analysis.demangle import demangle
 from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.scan import load_symbols
 from hpcd.analysis.symboltable import Symbol, SymbolTable
@@ -34,9 +34,6 @@ I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
 DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
-
-# Demangling can grow a name exponentially; nothing a compiler emits for real code is longer.
-_DEMANGLE_LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +110,6 @@ class Namer:
         """The procedure of each of ``offsets`` (``uint64[n]``), demangled."""
         answer = _answer(replace(self._task, offsets=offsets), self._tables, "")
         return [answer.procedures[number].name for number in answer.index.tolist()]
-
-
-def demangle(name: str) -> str:
-    """The name as the source has it; unchanged where it is not mangled."""
-    if not name.startswith("_Z") or len(name) > _DEMANGLE_LIMIT:
-        return name
-    try:
-        return str(cxxfilt.demangle(name))
-    except (cxxfilt.InvalidName, cxxfilt.InternalError, UnicodeError):
-        return name
 
 
 def _expected(task: SymbolTask) -> bool:

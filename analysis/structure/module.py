@@ -86,12 +86,12 @@ class StructureReader:
         :class:`OSError` for one that cannot be read. Damaged debug information or code only costs
         what it would have said.
         """
-        module = _Module(self, path, build_id)
+        module = Module(self, path, build_id)
         return module.structure(addresses, module.functions if loops else None)
 
     def everything(self, path: Path) -> Structure:
         """The scopes of all code of a module. Raises as :meth:`structure` does."""
-        module = _Module(self, path, "")
+        module = Module(self, path, "")
         table = module.loops(module.functions())
         starts = [module.lines.start[module.lines.scope >= 0], module.functions().start]
         addresses = np.unique(np.concatenate([*starts, table.start]))
@@ -132,10 +132,10 @@ class StructureReader:
         return LoopTable.joined(tables), notes
 
 
-class _Module:
+class Module:
     """One file being read."""
 
-    def __init__(self, reader: StructureReader, path: Path, build_id: str) -> None:
+    def __init__(self, reader: StructureReader, path: Path, build_id: str = "") -> None:
         self._reader = reader
         self._path = path
         self._notes: dict[str, None] = {}

@@ -17,9 +17,9 @@ from symbolic._lowlevel import ffi
 from symbolic.debuginfo import Archive
 from symbolic.exceptions import SymbolicError
 
+from hpcd.analysis.demangle import demangle
 from hpcd.analysis.structure.arrays import Strings
 from hpcd.analysis.structure.linetable import I32, I64, NO_ENTRY, U32, LineTable
-from hpcd.analysis.structure.names import demangle
 from hpcd.errors import FormatError
 
 _HEAD = struct.Struct("<4sI32s6I16s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from iced_x86 import Code, Decoder, FlowControl, Instruction, Mnemonic, OpKind, Register
@@ -60,6 +61,8 @@ class Tables:
         self._code = code
         self._steps: list[Instruction] = []
         self._at: dict[int, int] = {}
+        # Addresses of the module put into each register: after which step, and what.
+        self._loaded: dict[int, tuple[list[int], list[int]]] = {}
         self._bases: list[int] = []
 
     def targets(self, branch: Branch) -> Sequence[int]:
@@ -67,9 +70,13 @@ class Tables:
         if not self._steps:
             self._steps = list(Decoder(64, self._code, ip=self._start))
             self._at = {each.ip: index for index, each in enumerate(self._steps)}
-            self._bases = sorted(
-                {each.ip_rel_memory_address for each in self._steps if _is_address(each)}
-            )
+            for index, each in enumerate(self._steps):
+                if each.code == _LEA and each.memory_base == _RIP:
+                    steps, addresses = self._loaded.setdefault(each.op0_register, ([], []))
+                    steps.append(index)
+                    addresses.append(each.ip_rel_memory_address)
+            found = {each for _, addresses in self._loaded.values() for each in addresses}
+            self._bases = sorted(found)
         jump = self._at.get(branch.at)
         if jump is None:
             return ()
@@ -83,8 +90,9 @@ class Tables:
 
     def _load(self, jump: int) -> tuple[int | None, int]:
         """The instruction that reads the table, and the size of an entry."""
-        if self._steps[jump].op0_kind == _MEMORY:
-            return jump, 8
+        step = self._steps[jump]
+        if step.op0_kind == _MEMORY:
+            return (jump, 8) if step.memory_index != _NONE else (None, 0)
         for index in range(jump - 1, max(jump - _NEAR, -1), -1):
             each = self._steps[index]
             size = _LOADS.get(each.code)
@@ -99,13 +107,14 @@ class Tables:
         read = self._steps[load]
         if read.memory_base == _NONE and read.memory_index_scale == 8:
             return read.memory_displacement
-        registers = {read.memory_base, read.memory_index}
         # Compilers move the address out of loops: it may be far before.
-        for index in range(load - 1, -1, -1):
-            each = self._steps[index]
-            if _is_address(each) and each.op0_register in registers:
-                return each.ip_rel_memory_address
-        return 0
+        nearest, address = -1, 0
+        for register in (read.memory_base, read.memory_index):
+            steps, addresses = self._loaded.get(register, ([], []))
+            at = bisect_left(steps, load) - 1
+            if at >= 0 and steps[at] > nearest:
+                nearest, address = steps[at], addresses[at]
+        return address
 
     def _entries(self, load: int) -> int:
         """How many entries the code guards the table for, 0 if it cannot be seen."""
@@ -122,10 +131,10 @@ class Tables:
         return 0
 
     def _read(self, table: int, size: int, entries: int) -> list[int]:
-        following = next((each for each in self._bases if each > table), None)
         count = entries or _UNGUARDED
-        if following is not None:
-            count = min(count, max((following - table) // size, 1))
+        following = bisect_right(self._bases, table)
+        if following < len(self._bases):
+            count = min(count, max((self._bases[following] - table) // size, 1))
         if size == 4:
             data = self._image.data(table, 4 * count)
             offsets = struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4])
@@ -144,8 +153,3 @@ class Tables:
             elif not entries:
                 break  # beyond the table
         return list(dict.fromkeys(targets))
-
-
-def _is_address(step: Instruction) -> bool:
-    """Whether it puts an address of the module into a register."""
-    return step.code == _LEA and step.memory_base == _RIP

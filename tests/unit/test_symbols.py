@@ -23,6 +23,8 @@ from hpcd.errors import FormatError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Module, ModuleKind, Node
 
+ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 SOURCE = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -317,8 +319,59 @@ def test_the_vdso_is_looked_up_in_this_process() -> None:
         ("_ZN3foo3barEv", "foo::bar()"),
         ("_ZNotaname", "_ZNotaname"),
         ("_Z" + "x" * 10_000, "_Z" + "x" * 10_000),
-        ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write::h0123456789abcdef"),
+        ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
     ],
 )
 def test_demangling(mangled: str, plain: str) -> None:
     assert demangle(mangled) == plain
+
+
+@pytest.mark.parametrize(
+    ("mangled", "plain"),
+    [
+        ("_ZN3foo3barEv", "foo::bar()"),
+        ("_ZN1t4main17hc89f1824c9b61e1dE", "t::main"),
+        (
+            "_ZN42_$LT$$RF$T$u20$as$u20$core..fmt..Debug$GT$3fmt17h199ed126650a6352E.llvm.59373782",
+            "<&T as core::fmt::Debug>::fmt",
+        ),
+        ("_RNvC6_123foo3bar", "123foo::bar"),
+        (
+            "_RINvMNtCsgEmfK2I1SDS_4core5sliceSh11copy_withinINtNtNtB5_3ops5range"
+            "14RangeInclusivejEECsfEOYDRpO4Ta_11miniz_oxide",
+            "<[u8]>::copy_within::<core::ops::range::RangeInclusive<usize>>",
+        ),
+        (
+            "_RNCNCNvNtNtCsjrHSEGnQ3l9_3std3sys9backtrace10__print_fmts_00B9_",
+            "std::sys::backtrace::_print_fmt::{closure#1}::{closure#0}",
+        ),
+        ("__solver_MOD_sweep", "solver::sweep"),
+        ("__assert_fail", "__assert_fail"),
+        ("runtime.mallocgc", "runtime.mallocgc"),
+    ],
+)
+def test_names_are_demangled(mangled: str, plain: str) -> None:
+    assert demangle(mangled) == plain
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(st.sampled_from("NvCMXYIBsuEKLpTSARQPOFDGj_0123456789abz"), max_size=60))
+def test_no_name_breaks_demangling(body: str) -> None:
+    assert isinstance(demangle("_R" + body), str)
+
+
+def test_names_that_grow_without_end_are_left_alone() -> None:
+    # Each tuple holds the one before twice.
+    body = "INvC1a1b"
+    names = ["TmmE"]
+    for _ in range(60):
+        where = len(body) + sum(map(len, names[:-1]))
+        digits = ""
+        number = where - 1
+        while True:
+            digits = ALPHABET[number % 62] + digits
+            number //= 62
+            if not number:
+                break
+        names.append(f"TB{digits}_B{digits}_E")
+    assert len(demangle("_R" + body + "".join(names) + "E")) < 1 << 17

@@ -1,0 +1,240 @@
+"""Structure of binaries: exactness and rates against llvm-symbolizer and addr2line, loops, memory.
+
+``python -m benchmarks.structure [--program FILE] [--addresses N]`` prints tables. Without a
+program one is compiled from Eigen's templates (libeigen3-dev), 110 MB in two minutes. Rates are of
+distinct addresses spread over the text; the peers demangle names as hpcd does. Seconds depend on
+the machine: compare them only with each other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.structure import Structure, StructureReader
+from hpcd.analysis.structure.cache import StructureCache
+
+SOURCE = """
+#include <Eigen/Dense>
+#include <cstdio>
+template <typename S, int R, int C> double work(unsigned seed) {
+    std::srand(seed);
+    using Matrix = Eigen::Matrix<S, R, C>;
+    Matrix a = Matrix::Random(), b = Matrix::Random();
+    Eigen::Matrix<S, R, R> d = (a * b.transpose() + a * a.transpose()).eval();
+    auto inverse = d.partialPivLu().inverse().eval();
+    Eigen::HouseholderQR<Eigen::Matrix<S, R, R>> qr(d);
+    Eigen::Matrix<S, R, R> q = qr.householderQ();
+    Eigen::LLT<Eigen::Matrix<S, R, R>> llt(d * d.transpose());
+    return double((inverse * q).sum() + a.array().abs().log().sum() + d.norm()
+                  + a.cwiseProduct(b).colwise().sum().sum() + llt.matrixL().solve(d).sum());
+}
+template <int N> double each(unsigned s) {
+    return work<double, N, N + 1>(s) + work<float, N + 1, N>(s) + each<N - 1>(s);
+}
+template <> double each<1>(unsigned) { return 0; }
+int main(int argc, char **) { std::printf("%f\\n", each<5>(argc)); }
+"""
+LIBRARIES = ("libLLVM-14.so.1", "libc.so.6", "libstdc++.so.6", "libopenblas.so.0")
+
+Chain = list[tuple[str, int]]
+
+
+def compile_program(folder: Path) -> Path:
+    """A heavily inlined program of over 100 MB."""
+    source, program = folder / "eigen.cpp", folder / "eigen"
+    source.write_text(SOURCE)
+    command = ["g++", "-O2", "-g", "-I/usr/include/eigen3", str(source), "-o", str(program)]
+    subprocess.run(command, check=True)
+    return program
+
+
+def addresses_of(program: Path, count: int) -> list[int]:
+    """Distinct addresses, spread over the text."""
+    with ElfFile.open(program) as elf:
+        text = next(each for each in elf.sections if each.name == ".text")
+    every = range(text.address, text.address + text.size)
+    return sorted(random.Random(1).sample(every, min(count, len(every))))
+
+
+def ask(command: list[str], addresses: list[int]) -> tuple[str, float]:
+    """What another symbolizer says, and the seconds it takes."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        command,
+        input="".join(f"{each:#x}\n" for each in addresses),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout, time.perf_counter() - begin
+
+
+def peers(program: Path) -> dict[str, list[str]]:
+    """Commands of the other symbolizers."""
+    return {
+        "llvm-symbolizer": ["llvm-symbolizer", "-e", str(program), "--inlining"],
+        "addr2line -i": ["addr2line", "-aCife", str(program)],
+    }
+
+
+def chains(tool: str, text: str) -> Iterator[Chain]:
+    """Files and lines, innermost first, of each address."""
+    if tool == "llvm-symbolizer":
+        for block in text.rstrip("\n").split("\n\n"):
+            yield [place(line.rsplit(":", 1)[0]) for line in block.split("\n")[1::2]]
+        return
+    found: Chain = []
+    lines = iter(text.splitlines())
+    next(lines)
+    for name in lines:
+        if name.startswith("0x0") and len(name) == 18:
+            yield found
+            found = []
+        else:
+            found.append(place(next(lines).split(" (")[0]))
+    yield found
+
+
+def place(text: str) -> tuple[str, int]:
+    """``file:line``; empty and 0 where unknown."""
+    file, _, line = text.rpartition(":")
+    return (os.path.normpath(file), int(line)) if line.isdigit() and line != "0" else ("", 0)
+
+
+def difference(mine: Structure, number: int, theirs: Chain) -> str:
+    """Why the chains of an address differ, empty where they do not."""
+    ours = [(call.file, call.line) if call.line else ("", 0) for call in mine.chain(number)]
+    if ours == theirs:
+        return ""
+    if ours == [("", 0)]:
+        return "between functions: padding has no line of its own"
+    if len(ours) != len(theirs):
+        return "another depth"
+    if [line for _, line in ours] == [line for _, line in theirs]:
+        return "the same lines, of other files"
+    return "other lines"
+
+
+def exactness(program: Path, count: int) -> Table:
+    """Chains and lines compared with both peers."""
+    addresses = addresses_of(program, count)
+    with tempfile.TemporaryDirectory() as folder, reader(folder) as each:
+        mine = each.structure(program, np.array(addresses, np.uint64))
+    table = Table("against", "addresses", "same", "difference", title=f"chains of {program.name}")
+    for tool, command in peers(program).items():
+        text, _ = ask(command, addresses)
+        causes = Counter(
+            difference(mine, number, theirs) for number, theirs in enumerate(chains(tool, text))
+        )
+        same = causes.pop("", 0)
+        why = "; ".join(f"{cause}: {n}" for cause, n in causes.items())
+        table.add_row(tool, f"{len(addresses):,}", f"{same / len(addresses):.2%}", why or "none")
+    return table
+
+
+def reader(folder: str) -> StructureReader:
+    """A reader with a cache in ``folder``."""
+    return StructureReader(StructureCache(Path(folder)))
+
+
+def rates(program: Path, count: int) -> Table:
+    """Addresses a second, with nothing cached and cached, as multiples of the peers'."""
+    addresses = addresses_of(program, count)
+    wanted = np.array(addresses, np.uint64)
+    seconds: dict[str, float] = {}
+    for tool, command in peers(program).items():
+        seconds[tool] = min(ask(command, addresses)[1] for _ in range(2))
+    for what, loops in (("hpcd", False), ("hpcd with loops", True)):
+        cold, warm = [], []
+        for _ in range(3):
+            with tempfile.TemporaryDirectory() as folder:
+                for taken in (cold, warm, warm):
+                    begin = time.perf_counter()
+                    with reader(folder) as each:
+                        each.structure(program, wanted, loops=loops)
+                    taken.append(time.perf_counter() - begin)
+        seconds[f"{what}, nothing cached"], seconds[f"{what}, cached"] = min(cold), min(warm)
+    size = program.stat().st_size / 1e6
+    table = Table("", "seconds", "addresses/s", *(f"x {tool}" for tool in peers(program)),
+                  title=f"{len(addresses):,} addresses of {size:.0f} MB")  # fmt: skip
+    for what, taken in seconds.items():
+        table.add_row(what, f"{taken:.3f}", f"{len(addresses) / taken:,.0f}",
+                      *(f"{seconds[tool] / taken:.1f}" for tool in peers(program)))  # fmt: skip
+    return table
+
+
+def whole(files: list[Path]) -> Table:
+    """Everything of whole modules, each in a process of its own."""
+    table = Table("module", "MB", "code, MB", "loops", "seconds", "s a MB of code", "peak, MB",
+                  "a worker's, MB", title="whole modules, nothing cached")  # fmt: skip
+    for path in files:
+        if not path.exists():
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.structure", "--whole", str(path)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        table.add_row(path.name, *done.stdout.split())
+    return table
+
+
+def measure_whole(path: Path) -> None:
+    """Print the figures of one module: only the loops are timed."""
+    from hpcd.analysis.structure.module import Module
+
+    with tempfile.TemporaryDirectory() as folder, reader(folder) as each:
+        module = Module(each, path)
+        functions = module.functions()
+        code = float((functions.end - functions.start).sum()) / 1e6
+        begin = time.perf_counter()
+        table = module.loops(functions)
+        taken = time.perf_counter() - begin
+        each.structure(path, functions.start)
+        own = peak(os.getpid())
+        workers = max(peak(one.process.pid) for one in each.readers if one.process)
+    size = path.stat().st_size / 1e6
+    print(f"{size:.0f} {code:.1f} {len(table.parent)} {taken:.2f} {taken / code:.3f} "
+          f"{own:.0f} {workers:.0f}")  # fmt: skip
+
+
+def peak(pid: int) -> float:
+    """The most memory a process had, pages of mapped files included, in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", type=Path)
+    parser.add_argument("--addresses", type=int, default=100_000)
+    parser.add_argument("--whole", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.whole:
+        measure_whole(options.whole)
+        return
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    with tempfile.TemporaryDirectory() as folder:
+        program = options.program or compile_program(Path(folder))
+        console.print(exactness(program, 2000))
+        console.print(rates(program, options.addresses))
+        console.print(whole([program, *(Path("/usr/lib/x86_64-linux-gnu") / each
+                                        for each in LIBRARIES)]))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
