@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +180,7 @@ class Timeline:
             first, last = int(pattern.instances.begin[0, 0]), int(pattern.instances.end[-1, 0])
             phases.append(Phase(f"{len(pattern.instances)} iterations", first / 1e9, last / 1e9))
         change = np.flatnonzero(np.diff(token, prepend=-1))
-        for low, high in zip(change, np.append(change[1:], len(token)), strict=True):
+        for low, high in pairwise([*change.tolist(), len(token)]):
             begin, end = int(line.begin[low]), int(line.end[high - 1])
             if first is not None and last is not None:
                 if begin < first:

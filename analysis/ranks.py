@@ -49,6 +49,8 @@ def find_ranks(db: Database, *, job: str | None = None, size: int | None = None)
     Where nothing has a rank each process stands for one, if ``size`` says how many there are.
     Raises :class:`UsageError` when there are none and ``size`` is None, or no such job.
     """
+    if not len(db.lines):
+        raise UsageError(f"{db.path}: nothing was recorded")
     busy = _busy_seconds(db)
     jobs = np.array(db.lines.job, dtype=object)
     ranked = np.flatnonzero(db.lines.rank >= 0)
