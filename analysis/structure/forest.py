@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.structure.arrays import Arrays, Strings, from_arrays, to_arrays, within
-from hpcd.analysis.structure.linetable import I32, I64, U32, U64, LineTable
+from hpcd.analysis.structure.linetable import I32, I64, MAX_DEPTH, U32, U64, LineTable, depths
 from hpcd.errors import FormatError
 
 U8 = npt.NDArray[np.uint8]
@@ -70,14 +70,9 @@ class ScopeForest:
         file = int(self.file[scope])
         return (str(self.files[file]) if file >= 0 else "", int(self.line[scope]))
 
-    def depths(self) -> I32:
-        """``int32[n]``: how many scopes stand above each. O(n · greatest depth)."""
-        depth = np.zeros(len(self), np.int32)
-        above = self.parent
-        while bool((above >= 0).any()):
-            depth += above >= 0
-            above = np.where(above >= 0, self.parent[above], np.int32(-1))
-        return depth
+    def depths(self) -> I64:
+        """``int64[n]``: how many scopes stand above each."""
+        return depths(self.parent)
 
     def walk(self) -> Iterator[tuple[int, int]]:
         """(scope, depth), each scope after its parent and before its parent's next child."""
@@ -143,6 +138,7 @@ class ScopeForest:
             and bool((forest.parent < np.maximum(numbers, 0)).all())
             and bool((root == (forest.parent < 0)).all())
             and bool(((forest.name >= 0) | (forest.kind >= Kind.LOOP)).all())
+            and int(forest.depths().max(initial=0)) <= MAX_DEPTH + 1
         ):
             raise FormatError("scopes are damaged")
         return forest

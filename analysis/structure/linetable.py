@@ -26,6 +26,23 @@ NO_ENTRY = (1 << 64) - 1
 MAX_DEPTH = 256
 
 
+def depths(parent: I32) -> I64:
+    """``int64[n]``: how many stand above each, by the number of each one's parent, -1 for none.
+
+    O(n · log greatest depth).
+    """
+    depth = (parent >= 0).astype(np.int64)
+    above = parent
+    while bool((above >= 0).any()):
+        inside = np.flatnonzero(above >= 0)
+        at = above[inside]
+        further = depth[at]
+        depth[inside] += further
+        above = above.copy()
+        above[inside] = above[at]
+    return depth
+
+
 class Call(NamedTuple):
     """One procedure on a chain of inlined calls, and where in it the chain goes on."""
 

@@ -22,7 +22,9 @@ X86_64, AARCH64 = 62, 183
 # Generated parsers reach a million instructions in one function; what is bigger is no function.
 _MAX_FUNCTION = 16 << 20
 # Steps of the search a block may take, and of the smallest functions: real ones take about three.
-_STEPS_PER_BLOCK, _STEPS = 400, 20_000
+_STEPS_PER_BLOCK, _STEPS, _MAX_STEPS = 400, 20_000, 20_000_000
+# Loops inside loops: far more than anybody writes.
+_MAX_NESTING = 128
 
 
 @dataclass(frozen=True)
@@ -179,12 +181,15 @@ class _Rows:
 
     def _add_graph(self, end: int, graph: Graph) -> None:
         blocks = len(graph.start)
-        nest = find_loops(graph.successors, _STEPS_PER_BLOCK * blocks + _STEPS)
+        budget = min(_STEPS_PER_BLOCK * blocks + _STEPS, _MAX_STEPS)
+        nest = find_loops(graph.successors, budget)
         number: dict[int, int] = {}
         # A loop's parent is numbered before it: by depth, then address.
         depth: dict[int, int] = {}
         for header in nest.latches:
             depth[header] = _depth(header, nest.header, depth)
+        if max(depth.values(), default=0) > _MAX_NESTING:
+            raise RecursionError("loops are nested too deeply")
         for header in sorted(nest.latches, key=lambda each: (depth[each], each)):
             number[header] = len(self._parent)
             self._parent.append(number.get(nest.header[header], -1))

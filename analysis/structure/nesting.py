@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcd.analysis.structure.forest import Kind, ScopeForest
 from hpcd.analysis.structure.lines import ModuleLines
-from hpcd.analysis.structure.linetable import I32, I64, U64
+from hpcd.analysis.structure.linetable import I32, I64, U64, depths
 from hpcd.analysis.structure.loops import LoopTable
 
 
@@ -94,7 +94,7 @@ def _contexts(tree: _Tree, lines: ModuleLines, loops: LoopTable) -> I64:
         np.maximum.at(high, loops.loop[blocks[known]], place)
     # The scopes first and last in preorder have all the others' common ancestor. Children come
     # after parents.
-    deepest_first = np.argsort(-_depths(loops.parent), kind="stable")
+    deepest_first = np.argsort(-depths(loops.parent), kind="stable")
     ordered = loops.parent[deepest_first]
     for at in np.flatnonzero(ordered >= 0).tolist():
         child, parent = int(deepest_first[at]), int(ordered[at])
@@ -113,15 +113,6 @@ def _by_loop(
     order = np.lexsort((addresses, loop))
     bounds = np.searchsorted(loop[order], np.arange(len(loops.parent) + 1))
     return lines.scope_of(addresses[order]).tolist(), bounds.tolist()
-
-
-def _depths(parent: I32) -> I64:
-    depth = np.zeros(len(parent), np.int64)
-    above = parent
-    while bool((above >= 0).any()):
-        depth += above >= 0
-        above = np.where(above >= 0, parent[above], np.int32(-1))
-    return depth
 
 
 class _Builder:

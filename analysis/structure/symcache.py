@@ -19,7 +19,7 @@ from symbolic.exceptions import SymbolicError
 
 from hpcd.analysis.demangle import demangle
 from hpcd.analysis.structure.arrays import Strings
-from hpcd.analysis.structure.linetable import I32, I64, NO_ENTRY, U32, LineTable
+from hpcd.analysis.structure.linetable import I32, I64, MAX_DEPTH, NO_ENTRY, U32, LineTable, depths
 from hpcd.errors import FormatError
 
 _HEAD = struct.Struct("<4sI32s6I16s")
@@ -79,13 +79,16 @@ def parse_symcache(data: bytes) -> LineTable:
     places = np.arange(locations)
     known = (location[:, 2] < functions)[locations - ranges :]
     caller = location[:, 3].astype(np.int64)
+    caller[caller >= places] = -1
+    deep = depths(caller.astype(np.int32))
+    caller[(deep > 0) & (deep % MAX_DEPTH == 0)] = -1
     file_of = location[:, 0].astype(np.int64)
     entry = function[:, 2].astype(np.uint64)
     entry[function[:, 2] == _NONE] = NO_ENTRY
     return LineTable(
         start=start.astype(np.uint64),
         at=np.where(known, places[locations - ranges :], -1).astype(np.int32),
-        caller=np.where(caller < places, caller, -1).astype(np.int32),
+        caller=caller.astype(np.int32),
         function=_function(location[:, 2], whole),
         file=np.where(file_of < files, file_of, -1).astype(np.int32),
         line=np.where(location[:, 1] == _NONE, 0, location[:, 1]).astype(np.uint32),

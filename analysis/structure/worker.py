@@ -130,7 +130,8 @@ def serve(channel: socket.socket) -> None:
         except FormatError as error:
             status, data = FAILED, str(error).encode()
         except (
-            OSError, ValueError, MemoryError, IndexError, KeyError, OverflowError, struct.error,
+            OSError, ValueError, MemoryError, IndexError, KeyError, OverflowError, ImportError,
+            RecursionError, struct.error,
         ) as error:  # fmt: skip
             status, data = FAILED, f"cannot be read: {type(error).__name__}".encode()
         finally:

@@ -40,6 +40,8 @@ _FAR_BACK = 48
 _NEAR = 12
 _MAX_ENTRIES = 4096
 _UNGUARDED = 1024
+# Entries read for all jumps of a function.
+_MAX_READ = 1 << 20
 
 
 def branches_of(code: bytes, start: int) -> list[Branch]:
@@ -64,6 +66,7 @@ class Tables:
         # Addresses of the module put into each register: after which step, and what.
         self._loaded: dict[int, tuple[list[int], list[int]]] = {}
         self._bases: list[int] = []
+        self._left = _MAX_READ
 
     def targets(self, branch: Branch) -> Sequence[int]:
         """Where the indirect jump ``branch`` may go inside the function; none if unknown."""
@@ -78,7 +81,7 @@ class Tables:
             found = {each for _, addresses in self._loaded.values() for each in addresses}
             self._bases = sorted(found)
         jump = self._at.get(branch.at)
-        if jump is None:
+        if jump is None or self._left <= 0:
             return ()
         load, size = self._load(jump)
         if load is None:
@@ -135,6 +138,7 @@ class Tables:
         following = bisect_right(self._bases, table)
         if following < len(self._bases):
             count = min(count, max((self._bases[following] - table) // size, 1))
+        self._left -= count
         if size == 4:
             data = self._image.data(table, 4 * count)
             offsets = struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4])
