@@ -9,7 +9,7 @@ import cxxfilt
 
 # Demangling can grow a name exponentially; nothing a compiler emits for real code is longer.
 _MAX_MANGLED = 4096
-_MAX_PLAIN = 1 << 16
+_MAX_PLAIN, _MAX_MADE = 1 << 16, 1 << 18
 _MAX_DEPTH = 200
 
 # A hash that makes the symbols of two compilations differ.
@@ -64,7 +64,7 @@ def _rust(name: str) -> str:
         return name
     try:
         return _RustName(body).path(in_value=True)
-    except (ValueError, IndexError, RecursionError):
+    except (ValueError, LookupError, OverflowError, RecursionError):
         return name
 
 
@@ -291,6 +291,6 @@ class _RustName:
         self._depth -= 1
         # References make names of names: what grows without end is given up.
         self._made += len(plain) + 1
-        if self._made > _MAX_PLAIN * 16 or len(plain) > _MAX_PLAIN:
+        if self._made > _MAX_MADE or len(plain) > _MAX_PLAIN:
             raise ValueError("too long")
         return plain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -85,10 +85,11 @@ class ScopeForest:
             inside = order[first[scope + 1] : first[scope + 2]].tolist()
             pending += [(each, depth + 1) for each in inside[::-1]]
 
-    def only(self, scopes: I32) -> tuple[ScopeForest, I32]:
+    def only(self, scopes: I32, *, texts: bool = True) -> tuple[ScopeForest, I32]:
         """The forest of ``scopes`` (``int32[k]``, -1 allowed) and those above them.
 
-        Second, ``int32[k]``: their numbers in it. Names and files nothing refers to are left out.
+        Second, ``int32[k]``: their numbers in it. Names and files nothing refers to are left out,
+        unless not ``texts``.
         """
         wanted = np.zeros(len(self), bool)
         fresh = np.unique(scopes[scopes >= 0])
@@ -100,6 +101,10 @@ class ScopeForest:
         keep = np.flatnonzero(wanted)
         number = np.full(len(self) + 1, -1, np.int32)
         number[keep] = np.arange(len(keep), dtype=np.int32)
+        if not texts:
+            columns = {each: getattr(self, each)[keep] for each in _COLUMNS}
+            columns["parent"] = number[columns["parent"]]
+            return replace(self, **columns), number[scopes]
         name, names = _used(self.name[keep])
         file, files = _used(self.file[keep])
         return (

@@ -46,7 +46,7 @@ class ModuleLines:
         for each in addresses:
             wanted[self.scope_of(each)] = True
         used = np.flatnonzero(wanted[:-1])
-        forest, numbers = self.forest.only(used.astype(np.int32))
+        forest, numbers = self.forest.only(used.astype(np.int32), texts=False)
         number = np.full(len(self.forest) + 1, -1, np.int32)
         number[used] = numbers
         return ModuleLines(self.start, number[self.scope], forest)

@@ -16,6 +16,9 @@ from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.linetable import I32, I64, U64, depths
 from hpcd.analysis.structure.loops import LoopTable
 
+# Plain numbers: those of an enumeration are slow in a dictionary's keys.
+_INLINED, _LOOP, _STATEMENT = int(Kind.INLINED), int(Kind.LOOP), int(Kind.STATEMENT)
+
 
 def with_loops(
     forest: ScopeForest, scope: I32, addresses: U64, lines: ModuleLines, loops: LoopTable
@@ -148,10 +151,10 @@ class _Builder:
 
     def place(self, scope: int, loop: int) -> int:
         """The scope of code that is in ``scope`` without loops, and innermost in ``loop``."""
-        if self._kind[scope] != Kind.STATEMENT:
+        if self._kind[scope] != _STATEMENT:
             return self._instance(scope, loop)
         parent = self._instance(self._parent[scope], loop)
-        key = (parent, Kind.STATEMENT, self._file[scope], self._line[scope])
+        key = (parent, _STATEMENT, self._file[scope], self._line[scope])
         return self._add(key, scope, 0)
 
     def _instance(self, instance: int, loop: int) -> int:
@@ -168,10 +171,10 @@ class _Builder:
             if self._is_around(instance, loop):
                 file, line = self._spot(loop)
                 # Without a line nothing tells copies of a loop from loops of their own.
-                key = (at, Kind.LOOP, file, line) if line else (at, Kind.LOOP, -2 - loop, 0)
+                key = (at, _LOOP, file, line) if line else (at, _LOOP, -2 - loop, 0)
                 at = self._add(key, -1, self._header[loop])
             else:
-                key = (at, Kind.INLINED, -2 - instance, 0)
+                key = (at, _INLINED, -2 - instance, 0)
                 at = self._add(key, instance, 0)
             self._known[instance, loop] = at
         return at

@@ -41,7 +41,8 @@ def read_lines(image: mmap.mmap, name: str) -> LineTable:
         cache = objects[0].make_symcache()
         data: bytes = cache.open_stream().read()  # type: ignore[no-untyped-call]
     except SymbolicError as error:
-        raise FormatError(f"{name}: {str(error) or type(error).__name__}") from None
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise FormatError(f"{name}: {why}") from None
     return parse_symcache(data)
 
 

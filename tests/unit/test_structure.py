@@ -152,6 +152,26 @@ def test_separate_debug_files_are_found(inlined: Path, tmp_path: Path, how: str)
     assert structure(program, addresses).notes
 
 
+def test_debuginfod_is_asked_only_where_configured(
+    inlined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stripped = tmp_path / "stripped"
+    subprocess.run(["strip", "-o", str(stripped), str(inlined)], check=True)
+    client = tmp_path / "bin/debuginfod-find"
+    client.parent.mkdir()
+    client.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\necho {inlined}\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{client.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("DEBUGINFOD_URLS", raising=False)
+    addresses = some_addresses(stripped, 100)
+    assert structure(stripped, addresses).notes
+    assert not (tmp_path / "asked").exists()
+    monkeypatch.setenv("DEBUGINFOD_URLS", "https://debuginfod.example.org")
+    assert mine(structure(stripped, addresses), 100) == mine(structure(inlined, addresses), 100)
+    with ElfFile.open(inlined) as elf:
+        assert (tmp_path / "asked").read_text() == f"debuginfo {elf.build_id()}\n"
+
+
 def test_a_changed_binary_is_refused(inlined: Path) -> None:
     with StructureReader() as reader, pytest.raises(FormatError, match="another build id"):
         reader.structure(inlined, np.zeros(1, np.uint64), "0123456789")
