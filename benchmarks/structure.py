@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from rich.table import Table
 from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.structure import Structure, StructureReader
 from hpcd.analysis.structure.cache import StructureCache
+from tests.support.nests import PROGRAM, TRUTH, nests
 
 SOURCE = """
 #include <Eigen/Dense>
@@ -175,6 +177,30 @@ def rates(program: Path, count: int) -> Table:
     return table
 
 
+def nesting(folder: Path) -> Table:
+    """The loops of tests/programs/nests.c, by compiler, against its comments."""
+    table = Table("compiler", "in the source", "found", "with the right parent", "copies nested",
+                  "missing", "elsewhere", title="loops of nests.c")  # fmt: skip
+    for compiler in ("gcc", "clang", "aarch64-linux-gnu-gcc"):
+        if shutil.which(compiler) is None:
+            continue
+        for level in ("-O0", "-O2", "-O3"):
+            path = folder / "nests"
+            command = [compiler, "-w", "-g", level, str(PROGRAM), "-o", str(path)]
+            subprocess.run(command, check=True)
+            found = nests(path)
+            parents = {name: around for name, around in TRUTH.parent.items()}
+            right = {name for name, around in found if parents.get(name) == around}
+            copies = sum(name == around for name, around in found)
+            names = {name for name, _ in found}
+            wrong = [f"{name} in {around or 'none'}" for name, around in found
+                     if parents.get(name) != around and name != around]  # fmt: skip
+            table.add_row(f"{compiler} {level}", str(len(parents)), str(len(names & set(parents))),
+                          str(len(right)), str(copies), ", ".join(sorted(set(parents) - names)),
+                          ", ".join(wrong))  # fmt: skip
+    return table
+
+
 def whole(files: list[Path]) -> Table:
     """Everything of whole modules, each in a process of its own."""
     table = Table("module", "MB", "code, MB", "loops", "seconds", "s a MB of code", "peak, MB",
@@ -231,6 +257,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         program = options.program or compile_program(Path(folder))
         console.print(exactness(program, 2000))
+        console.print(nesting(Path(folder)))
         console.print(rates(program, options.addresses))
         console.print(whole([program, *(Path("/usr/lib/x86_64-linux-gnu") / each
                                         for each in LIBRARIES)]))  # fmt: skip

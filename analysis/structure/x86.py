@@ -32,6 +32,7 @@ _LOADS = {
     int(Code.MOV_R64_RM64): 8,
 }
 _LEA = int(Code.LEA_R64_M)
+_ADDS = frozenset((int(Code.ADD_R64_RM64), int(Code.ADD_RM64_R64)))
 _CMP = int(Mnemonic.CMP)
 # How many entries a table has after "cmp index, n", by the branch that guards it.
 _GUARDS = {int(Mnemonic.JA): 1, int(Mnemonic.JBE): 1, int(Mnemonic.JAE): 0, int(Mnemonic.JB): 0}
@@ -89,7 +90,8 @@ class Tables:
         table = self._table(load)
         if not table or self._image.is_code(table):
             return ()
-        return self._read(table, size, self._entries(load))
+        base = self._base(load, jump) or table
+        return self._read(table, size, self._entries(load), base)
 
     def _load(self, jump: int) -> tuple[int | None, int]:
         """The instruction that reads the table, and the size of an entry."""
@@ -110,11 +112,24 @@ class Tables:
         read = self._steps[load]
         if read.memory_base == _NONE and read.memory_index_scale == 8:
             return read.memory_displacement
+        return self._address(load, (read.memory_base, read.memory_index))
+
+    def _base(self, load: int, jump: int) -> int:
+        """What the entries are added to, if the code says: the table, or a label."""
+        entry = self._steps[load].op0_register
+        for each in self._steps[load + 1 : jump]:
+            if each.code in _ADDS and each.op1_kind == _REGISTER:
+                summands = each.op0_register, each.op1_register
+                return self._address(jump, [one for one in summands if one != entry])
+        return 0
+
+    def _address(self, before: int, registers: Sequence[int]) -> int:
+        """The last address of the module put into one of ``registers``."""
         # Compilers move the address out of loops: it may be far before.
         nearest, address = -1, 0
-        for register in (read.memory_base, read.memory_index):
+        for register in registers:
             steps, addresses = self._loaded.get(register, ([], []))
-            at = bisect_left(steps, load) - 1
+            at = bisect_left(steps, before) - 1
             if at >= 0 and steps[at] > nearest:
                 nearest, address = steps[at], addresses[at]
         return address
@@ -133,7 +148,7 @@ class Tables:
                 return count if 0 < count <= _MAX_ENTRIES else 0
         return 0
 
-    def _read(self, table: int, size: int, entries: int) -> list[int]:
+    def _read(self, table: int, size: int, entries: int, base: int) -> list[int]:
         count = entries or _UNGUARDED
         following = bisect_right(self._bases, table)
         if following < len(self._bases):
@@ -142,7 +157,7 @@ class Tables:
         if size == 4:
             data = self._image.data(table, 4 * count)
             offsets = struct.unpack(f"<{len(data) // 4}i", data[: len(data) // 4 * 4])
-            found = [table + each for each in offsets]
+            found = [base + each for each in offsets]
         else:
             found = []
             for number in range(count):
@@ -154,6 +169,6 @@ class Tables:
         for target in found:
             if self._start <= target < self._end:
                 targets.append(target)
-            elif not entries:
+            elif not entries and not self._image.is_code(target):
                 break  # beyond the table
         return list(dict.fromkeys(targets))

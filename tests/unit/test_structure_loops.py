@@ -2,61 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.structure import Kind, StructureReader
-from hpcd.analysis.structure.cache import StructureCache
 from hpcd.analysis.structure.nest import find_loops
+from tests.support.nests import PROGRAM, TRUTH, nests
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "tests/programs/nests.c"
-COMMENT = re.compile(r"// loop (\w+)(?: in (\w+))?(, gone)?$")
 CROSS = "aarch64-linux-gnu-gcc"
-
-
-class Truth:
-    """The loops of the program: line and parent of each by name."""
-
-    def __init__(self) -> None:
-        self.lines: dict[int, str] = {}
-        self.parent: dict[str, str] = {}
-        self.gone: set[str] = set()
-        for number, text in enumerate(PROGRAM.read_text().splitlines(), 1):
-            match = COMMENT.search(text)
-            if match:
-                name = match[1]
-                self.lines[number] = name
-                self.parent[name] = match[2] or ""
-                if match[3]:
-                    self.gone.add(name)
-
-
-TRUTH = Truth()
-
-
-def nests(path: Path, tmp_path: Path) -> dict[tuple[str, str], int]:
-    """How many scopes each (loop, loop around it) of the program has."""
-    with StructureReader(StructureCache(tmp_path / "cache")) as reader:
-        found = reader.everything(path)
-    assert not found.notes
-    forest = found.forest
-    pairs: dict[tuple[str, str], int] = {}
-    for scope in np.flatnonzero(forest.kind == Kind.LOOP).tolist():
-        around = [each for each in forest.path(scope)[1:] if forest.kind[each] == Kind.LOOP]
-        file, line = forest.place(scope)
-        assert file in (str(PROGRAM), ""), file
-        outer = TRUTH.lines.get(forest.place(around[0])[1], "?") if around else ""
-        pair = TRUTH.lines.get(line, f"line {line}"), outer
-        pairs[pair] = pairs.get(pair, 0) + 1
-    return pairs
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang", CROSS])
@@ -66,7 +23,7 @@ def test_nests_are_those_of_the_source(tmp_path: Path, compiler: str, level: str
         pytest.skip(f"no {compiler}")
     path = tmp_path / "nests"
     subprocess.run([compiler, "-g", level, str(PROGRAM), "-o", str(path)], check=True)
-    found = nests(path, tmp_path)
+    found = nests(path)
     names = {name for name, _ in found}
     assert names <= set(TRUTH.parent)
     if level in ("-O0", "-O1"):
