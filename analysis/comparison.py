@@ -21,9 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.costs import (
+    TIME,
     costs_by_node,
     costs_in_window,
     event_weights,
+    has_time,
     metric_parts,
     unit_of,
 )
@@ -34,6 +36,7 @@ from hpcd.analysis.ranks import Ranks, find_ranks
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import VIEWS, View, by_caller, outermost, preorder
 from hpcd.analysis.visits import count_visits
+from hpcd.analysis.waiting import counted
 from hpcd.errors import UsageError
 
 F64 = npt.NDArray[np.float64]
@@ -86,6 +89,8 @@ class Comparison:
 
     ``cost`` ``float64[sides, n]`` is exclusive, per rank, in ``unit`` of ``metric``; ``variance``
     ``float64[sides, n]`` what is uncertain of it; ``looked_at`` ``bool[n]`` contexts that count.
+    ``lived`` ``float64[sides]`` is how long a rank was in them in seconds, waiting included; 0
+    where that was not measured.
     """
 
     sides: list[Side]
@@ -95,6 +100,7 @@ class Comparison:
     cost: F64
     variance: F64
     looked_at: npt.NDArray[np.bool_]
+    lived: F64
     sensitivity: float = SENSITIVITY
     hotspot: float = HOTSPOT
 
@@ -226,7 +232,7 @@ class Comparison:
         )
         some = np.zeros(count, np.int64)
         some[group[order]] = order
-        shown = np.flatnonzero(cost.any(axis=0) & (some > 0))
+        shown = np.flatnonzero((cost.any(axis=0) | visits.any(axis=0)) & (some > 0))
         shown = shown[np.argsort(-cost[:, shown].max(axis=0), kind="stable")]
         at = some[shown]
         return (
@@ -367,7 +373,8 @@ def compare(
     looked_at = np.ones(len(matching.tree), bool)
     if procedure is not None:
         looked_at = within(matching, procedure)
-    cost, variance = np.stack(costs) * looked_at, np.stack(variances) * looked_at
+    kept = looked_at & counted(matching, metric)
+    cost, variance = np.stack(costs) * kept, np.stack(variances) * kept
     if shares:
         whole = cost.sum(axis=1, keepdims=True)
         scale = np.divide(100, whole, out=np.zeros_like(whole), where=whole > 0)
@@ -380,9 +387,20 @@ def compare(
         cost,
         variance,
         looked_at,
+        np.array([_lived(side, matching, databases, looked_at) for side in sides]),
         sensitivity,
         hotspot,
     )
+
+
+def _lived(
+    side: Side, matching: Matching, databases: list[Database], looked_at: npt.NDArray[np.bool_]
+) -> float:
+    if not has_time(side.database):
+        return 0.0
+    cost, _ = _costs(side, TIME)
+    inside = looked_at[matching.node_of[databases.index(side.database)]]
+    return float(cost[inside].sum()) / side.ranks
 
 
 def _bounds(side: Side, at: int) -> tuple[int | None, int | None]:

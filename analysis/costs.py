@@ -1,7 +1,8 @@
 """What contexts cost on some trace lines, or in some part of the time.
 
-Besides the metrics of a database there is ``time``: the time threads lived, on a CPU, blocked or
-waiting for one. It is what parallel programs lose when ranks wait for each other, however they do.
+Besides the metrics of a database there are ``time``: the time threads lived, on a CPU, blocked or
+waiting for one, which is what parallel programs lose when ranks wait for each other, however they
+do; and ``work``: CPU time outside of calls that wait for others (:mod:`hpcd.analysis.waiting`).
 """
 
 from __future__ import annotations
@@ -21,19 +22,30 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 TIME = "time"
+WORK = "work"
 # As metrics are made of events.
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _PARTS_OF_TIME = ("cpu_time", "blocked_time", "runnable_time")
 
 
 def metric_parts(db: Database, metric: str) -> list[int]:
-    """Numbers of the metrics that add up to ``metric``. Raises :class:`UsageError`."""
+    """Numbers of the metrics that add up to ``metric``. Raises :class:`UsageError`.
+
+    For ``work`` that is CPU time; the contexts that wait are the caller's to leave out.
+    """
+    if metric == WORK and WORK not in db.metrics.names:
+        metric = "cpu_time"
     if metric == TIME and TIME not in db.metrics.names:
         parts = [db.metrics.number(name) for name in _PARTS_OF_TIME if name in db.metrics.names]
         if parts:
             return parts
         raise UsageError(f"{db.path}: no times were measured; --metric names what was")
     return [db.metrics.number(metric)]
+
+
+def has_time(db: Database) -> bool:
+    """Whether ``time`` was measured."""
+    return TIME in db.metrics.names or any(name in db.metrics.names for name in _PARTS_OF_TIME)
 
 
 def unit_of(db: Database, metric: str) -> str:

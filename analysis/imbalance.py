@@ -7,19 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.costs import metric_parts, unit_of
+from hpcd.analysis.costs import WORK, metric_parts, unit_of
 from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, match, owners
 from hpcd.analysis.ranks import Ranks, find_ranks
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import preorder
-from hpcd.analysis.waiting import Activity, Blame, share_blame, waiting_nodes
+from hpcd.analysis.waiting import Activity, Blame, counted, share_blame, waiting_nodes
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
-
-WORK = "work"
-"""CPU time outside of calls that wait for others: what can be balanced."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +98,9 @@ def measure(
     node_of = matching.node_of[0]
     waits = waiting_nodes(matching)
     owner = owners(matching)
-    name = "cpu_time" if metric == WORK else metric
-    parts = metric_parts(db, name)
+    parts = metric_parts(db, metric)
     count = len(matching.tree)
-    ignored = waits if metric == WORK else np.zeros(count, bool)
+    ignored = ~counted(matching, metric)
     spread, own_spread = _Tally(count), _Tally(count)
     begin, end = preorder(matching.tree)
     order = np.argsort(begin)
@@ -127,7 +123,7 @@ def measure(
         database=db,
         ranks=ranks,
         metric=metric,
-        unit=unit_of(db, name),
+        unit=unit_of(db, metric),
         matching=matching,
         inclusive=spread.result(),
         own=own,

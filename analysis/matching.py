@@ -34,6 +34,7 @@ U32 = npt.NDArray[np.uint32]
 
 _CLONE = re.compile(r"( \[clone )?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
 _NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
+_START_AND_END = re.compile(r"MPI_(Init|Init_thread|Finalize)|mpi_(init|init_thread|finalize)_+")
 _KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
 _PROGRAM = "\0program"
 
@@ -205,11 +206,18 @@ def _place(each: _Candidate) -> Place:
 
 
 def owners(matching: Matching) -> I64:
-    """``int64[n]``: the innermost node of the program on the way to each, or the root."""
-    program = np.array([place.program for place in matching.places])
-    if not bool(program.any()):
+    """``int64[n]``: the innermost node of the program on the way to each, or the root.
+
+    MPI's start and end count as the program's: they are not their caller's doing.
+    """
+    program = np.array([_own(place) for place in matching.places])
+    if not any(place.program for place in matching.places):
         program = np.array([not place.kernel for place in matching.places])
     return innermost(matching.tree, program[matching.place_of])
+
+
+def _own(place: Place) -> bool:
+    return place.program or _START_AND_END.fullmatch(place.name) is not None
 
 
 def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:
@@ -239,5 +247,5 @@ def innermost(tree: CCT, chosen: npt.NDArray[np.bool_]) -> I64:
 def path_labels(matching: Matching, node: int) -> list[str]:
     """Names on the way to ``node``: the program's own frames, or all where it has none."""
     places = [matching.places[int(matching.tree.frame[at])] for at in matching.tree.path(node)]
-    inside = [place.label for place in places if place.program]
+    inside = [place.label for place in places if _own(place)]
     return inside or [place.label for place in places]

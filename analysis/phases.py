@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.costs import event_weights
 from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, innermost, match, within
 from hpcd.analysis.ranks import Ranks
@@ -37,10 +38,8 @@ _MOST_SPREAD = 0.5
 """Iterations differ from the next; a callee whose returns differ more than this begins none."""
 _REFERENCES = 8
 """Lines that are looked at for a pattern: on the slowest rank waits between calls are short."""
-_OUTERMOST = 0.6
-"""An outer pattern is preferred to an inner one if it is this good against the best."""
-_AS_GOOD = 0.8
-"""Against the best callee of a context."""
+_GOOD = 0.5
+"""Against the best: of such patterns the outermost, of such callees the most frequent is taken."""
 _PATTERN_LENGTH = 12
 
 
@@ -110,6 +109,9 @@ class Timeline:
         lost = innermost(tree, cut) > 0
         # A path that could not be followed says nothing of where the program was.
         self._activity, self._lost = activity, lost
+        # Whether a shorter callee is seen is chance.
+        period = event_weights(db, "cpu_time").quantum if "cpu_time" in db.metrics.names else 0
+        self._shortest_ns = 2e9 * period
         # A few lines are looked at again and again; all of them may not fit into memory.
         self._stretches = lru_cache(_REFERENCES)(self._read)
 
@@ -138,14 +140,19 @@ class Timeline:
         when there is no such procedure.
         """
         part = None if inside is None else within(self.matching, inside)
-        found: dict[int, Pattern] = {}
-        scores: dict[int, float] = {}
+        marks: dict[int, list[_Callee]] = {}
         for reference in range(min(len(self.ranks.line), _REFERENCES)):
-            for node, child, score in self._candidates(reference, part):
-                if score > scores.get(node, 0.0):
-                    pattern = self._pattern(reference, node, child)
-                    if pattern is not None:
-                        found[node], scores[node] = pattern, score
+            for mark in self._candidates(reference, part):
+                marks.setdefault(mark.context, []).append(mark)
+        found = {}
+        for node, several in marks.items():
+            # Of lines that show it well the one that shows most iterations.
+            best = max(mark.score for mark in several)
+            good = [mark for mark in several if mark.score >= _GOOD * best]
+            mark = max(good, key=lambda each: (each.visits, each.score))
+            pattern = self._pattern(mark.reference, node, mark.node)
+            if pattern is not None:
+                found[node] = pattern
         return [found[node] for node in sorted(found, key=lambda node: (found[node].depth, node))]
 
     def iterations(self, inside: str | None = None) -> Pattern:
@@ -156,9 +163,7 @@ class Timeline:
         quality = [each.share * (1 - each.spread) for each in patterns]
         best = max(quality)
         return next(
-            each
-            for each, value in zip(patterns, quality, strict=True)
-            if value >= _OUTERMOST * best
+            each for each, value in zip(patterns, quality, strict=True) if value >= _GOOD * best
         )
 
     def phases(self, pattern: Pattern | None, share: float = 0.01) -> list[Phase]:
@@ -194,10 +199,8 @@ class Timeline:
 
     # --- how patterns are found ---
 
-    def _candidates(
-        self, reference: int, part: npt.NDArray[np.bool_] | None
-    ) -> list[tuple[int, int, float]]:
-        """(context, callee, score) of the most regular callee of each context of interest."""
+    def _candidates(self, reference: int, part: npt.NDArray[np.bool_] | None) -> list[_Callee]:
+        """The callee of each context of interest that marks its iterations, on one line."""
         line = self._stretches(reference)
         if not len(line.begin):
             return []
@@ -223,7 +226,7 @@ class Timeline:
             callees = []
             for child in np.unique(token[token > 0]).tolist():
                 runs = _runs(token == child, line)
-                if len(runs) < _LEAST:
+                if len(runs) < _LEAST or np.median(np.diff(runs)) < self._shortest_ns:
                     continue
                 visit, begin, end = _iterations(runs, _runs(inside, line))
                 if 2 * np.count_nonzero(np.diff(visit) == 0) < len(visit):
@@ -231,16 +234,12 @@ class Timeline:
                     continue
                 score = _score(begin, end, looked_at)
                 if score > 0:
-                    callees.append((score, len(runs), int(begin[0]), child))
+                    callees.append(
+                        _Callee(node, child, reference, score, len(runs), int(begin[0]),
+                                float(whole[child]))
+                    )  # fmt: skip
             if callees:
-                best, count, _, _ = max(callees)
-                # Of those as good and as frequent the one that is called first.
-                _, child = min(
-                    (begin, child)
-                    for score, often, begin, child in callees
-                    if often == count and score >= _AS_GOOD * best
-                )
-                result.append((node, child, best))
+                result.append(_chosen(callees))
         return result
 
     def _pattern(self, reference: int, node: int, child: int) -> Pattern | None:
@@ -305,6 +304,37 @@ class Timeline:
         length = (line.end - line.begin).astype(np.float64)
         whole = tree.inclusive(sum_by(line.node, length, len(tree)))
         return int(np.flatnonzero(whole >= 0.8 * whole[0])[-1]) if len(length) else 0
+
+
+@dataclass(frozen=True)
+class _Callee:
+    """A callee that may mark iterations of a context, as one line shows it."""
+
+    context: int
+    node: int
+    reference: int
+    score: float
+    visits: int
+    first: int
+    cost: float
+
+
+def _chosen(callees: Sequence[_Callee]) -> _Callee:
+    """The callee that marks iterations best.
+
+    Callees of every iteration are visited equally often, those often too short to be seen are not:
+    the number of visits is that of the callees that cost most together.
+    """
+    best = max(each.score for each in callees)
+    good = [each for each in callees if each.score >= _GOOD * best]
+
+    def alike(one: _Callee) -> list[_Callee]:
+        return [each for each in good if abs(each.visits - one.visits) <= 0.1 * one.visits]
+
+    group = alike(max(good, key=lambda one: (sum(each.cost for each in alike(one)), one.score)))
+    top = max(group, key=lambda each: each.score)
+    # Iterations begin with what is called first.
+    return min((each for each in group if each.visits == top.visits), key=lambda each: each.first)
 
 
 def _without(line: Stretches, lost: npt.NDArray[np.bool_]) -> Stretches:

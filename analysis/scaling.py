@@ -24,6 +24,7 @@ from hpcd.analysis.matching import Matching, Place, match, owners
 from hpcd.analysis.ranks import Ranks, find_ranks
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import VIEWS, View, by_caller
+from hpcd.analysis.waiting import counted
 from hpcd.errors import UsageError
 
 F64 = npt.NDArray[np.float64]
@@ -169,4 +170,5 @@ def measure(
         / len(run.ranks)
         for number, run in enumerate(runs)
     ]
-    return Scaling(runs, mode, metric, units.pop(), matching, np.stack(cost))
+    kept = np.stack(cost) * counted(matching, metric)
+    return Scaling(runs, mode, metric, units.pop(), matching, kept)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.costs import WORK
 from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, innermost
 
@@ -39,6 +40,11 @@ def waiting_nodes(matching: Matching) -> Mask:
     inside[0] = False
     below: Mask = innermost(matching.tree, inside) > 0
     return below
+
+
+def counted(matching: Matching, metric: str) -> Mask:
+    """``bool[n]``: contexts that count in ``metric``: for ``work`` those that do not wait."""
+    return ~waiting_nodes(matching) if metric == WORK else np.ones(len(matching.tree), bool)
 
 
 @dataclass(frozen=True)

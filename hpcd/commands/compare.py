@@ -26,7 +26,7 @@ from hpcd.analysis.comparison import (
     whole_runs,
     windows,
 )
-from hpcd.analysis.costs import TIME
+from hpcd.analysis.costs import TIME, WORK
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.forest import Forest, fit
@@ -66,7 +66,8 @@ class CompareCommand(Command):
     the trace: --phases lists them. Contexts are matched by name, so the program may have been
     rebuilt. A context is in both (=), takes more or less than the sensitivity allows, is new or is
     gone; those below the hotspot threshold are not judged, and no difference counts that sampling
-    alone would explain.
+    alone would explain. How long ranks wait depends on the machine, so by default their work is
+    compared; --metric time compares all.
 
     First come the regions that differ: the program's own contexts, libraries counted to their
     callers. Then the view, or how often what called what (--frequency).
@@ -118,9 +119,9 @@ class CompareCommand(Command):
         )
         parser.add_argument(
             "--metric",
-            default=TIME,
             metavar="NAME",
-            help="what is compared (default: %(default)s, on CPUs, blocked and waiting for a CPU)",
+            help="what is compared: a metric; work (the default), CPU time outside of MPI; or time "
+            "(the default of --frequency), on CPUs, blocked and waiting for a CPU",
         )
         parser.add_argument(
             "--shares",
@@ -160,7 +161,7 @@ class CompareCommand(Command):
                 return 0
             comparison = compare(
                 _sides(databases, args),
-                metric=args.metric,
+                metric=args.metric or (TIME if args.frequency else WORK),
                 sensitivity=args.sensitivity / 100,
                 hotspot=args.hotspot / 100,
                 shares=args.shares,
@@ -282,7 +283,9 @@ def _heading(comparison: Comparison) -> Iterator[str]:
         more = ""
         if number and total[number - 1] > 0:
             more = f" ({100 * (total[number] / total[number - 1] - 1):+.1f} %)"
-        yield f"{number + 1}: {side.label}: {cost} of {comparison.metric}{ranks}{more}"
+        lived = float(comparison.lived[number])
+        of_time = f"; it took {amount(lived, 's')}" if lived and comparison.metric != TIME else ""
+        yield f"{number + 1}: {side.label}: {cost} of {comparison.metric}{ranks}{more}{of_time}"
     for number, step in enumerate(_steps(comparison)):
         yield (
             f"from {number + 1} to {number + 2}: {step['common']:,} contexts in common, "
@@ -427,6 +430,7 @@ def _as_json(comparison: Comparison, kind: str, depth: int | None) -> Iterator[s
                 "database": str(side.database.path),
                 "ranks": side.ranks,
                 "cost": float(comparison.total[number]),
+                "lived_s": float(comparison.lived[number]),
             }
             for number, side in enumerate(comparison.sides)
         ],

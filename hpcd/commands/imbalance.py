@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from hpcd.analysis.costs import WORK
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.forest import Forest, fit
-from hpcd.analysis.imbalance import WORK, Imbalance, measure
+from hpcd.analysis.imbalance import Imbalance, measure
 from hpcd.analysis.matching import path_labels
 from hpcd.analysis.report import shorten
 from hpcd.commands.base import Command

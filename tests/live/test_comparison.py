@@ -50,11 +50,11 @@ def test_iterations_of_one_run(timesteps: Path) -> None:
         "set_up", "20 iterations", "output",
     ]  # fmt: skip
     chosen = [word for number in (8, 12, 16) for word in ("--iteration", number)]
-    assert regions(compared("--metric", "cpu_time", *chosen, timesteps)) == {
+    assert regions(compared(*chosen, timesteps)) == {
         "solve": ["more", "less"],
         "checkpoint": ["absent", "new"],
     }
-    longest = compared("--metric", "cpu_time", "--phase", "solve", timesteps)
+    longest = compared("--phase", "solve", timesteps)
     assert longest["sides"][-1]["label"].endswith("solve 12")
 
 
@@ -63,10 +63,8 @@ def test_identical_runs_differ_nowhere(
     tmp_path: Path, timesteps: Path, build: Callable[..., Path]
 ) -> None:
     again = recorded(tmp_path / "db", build("timesteps.c", compiler="mpicc.openmpi"))
-    found = compared("--metric", "cpu_time", timesteps, again)
-    # What MPI's start takes is the machine's affair.
-    assert set(regions(found)) <= {"main"}
-    within = compared("--metric", "cpu_time", "--within", "solve", timesteps, again)
+    assert compared(timesteps, again)["regions"] == []
+    within = compared("--within", "solve", timesteps, again)
     assert within["regions"] == []
     assert within["sides"][0]["cost"] == pytest.approx(1.05, rel=0.02)
 
@@ -86,11 +84,11 @@ def hpl(folder: Path, block: int) -> Path:
 def test_hpl_at_two_block_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "1")
     coarse, fine = hpl(tmp_path / "coarse", 128), hpl(tmp_path / "fine", 4)
-    whole = compared("--metric", "cpu_time", coarse, fine)
+    whole = compared(coarse, fine)
     # Debian's program has no names; HPL alone solves triangular systems.
     above = next(path for path, name in paths(whole["tree"]) if "dtrsm" in name)
     start = [name for name in above if name.startswith("[hpcc")][2]
-    found = compared("--metric", "cpu_time", "--within", start, coarse, fine)
+    found = compared("--within", start, coarse, fine)
     assert found["regions"], "blocks of 4 cost as much as blocks of 128"
     first = found["regions"][0]
     assert first["change"] == ["more"]

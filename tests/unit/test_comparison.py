@@ -187,11 +187,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     two = str(make(tmp_path / "two", {0: OTHER, 1: OTHER}, seed=2))
     assert main(["compare", one, two]) == 0
     text = capsys.readouterr().out
-    assert "1: " + one + ": 1.500 s of time for each of 2 ranks" in text
+    assert "1: " + one + ": 1.300 s of work for each of 2 ranks; it took 1.500 s" in text
     lines = {line.split()[-1]: line for line in text.splitlines() if line.split()}
     assert "new" in lines["checkpoint"]
     assert "gone" in lines["output"]
     assert "=" in lines["setup"]
+    assert main(["compare", "--metric", "time", one, two]) == 0
+    assert ": 1.500 s of time for each of 2 ranks\n" in capsys.readouterr().out
     assert main(["compare", "--color", "always", one, two]) == 0
     colored = capsys.readouterr().out
     assert "\x1b[1;33m" in colored and "\x1b[1;31m" in colored and "\x1b[1;34m" in colored
