@@ -32,7 +32,7 @@ from hpcd.analysis.costs import (
 from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, Place, match, owners, within
 from hpcd.analysis.phases import Timeline
-from hpcd.analysis.ranks import Ranks, find_ranks
+from hpcd.analysis.ranks import Ranks, find_ranks, has_ranks
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import VIEWS, View, by_caller, outermost, preorder
 from hpcd.analysis.visits import count_visits
@@ -262,7 +262,7 @@ def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Si
 
 def ranks_or_all(db: Database, job: str | None = None) -> tuple[Ranks, bool]:
     """The ranks of a database; where there are none, all its processes, and False."""
-    if job is not None or bool((db.lines.rank >= 0).any()):
+    if job is not None or has_ranks(db):
         return find_ranks(db, job=job), True
     return find_ranks(db, size=1), False
 
@@ -277,6 +277,19 @@ def some_ranks(db: Database, numbers: Sequence[int], job: str | None = None) -> 
             raise UsageError(f"{db.path}: no rank {number}")
         lines = ranks.line[ranks.of_line == at[0]]
         sides.append(Side(f"rank {number}", db, lines, 1, ranks.executables))
+    return sides
+
+
+def some_processes(db: Database, pids: Sequence[int]) -> list[Side]:
+    """One side per process id, all its threads. Raises :class:`UsageError` for unknown ones."""
+    programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
+    sides = []
+    for pid in pids:
+        lines = np.flatnonzero(db.lines.pid == pid)
+        if not len(lines):
+            raise UsageError(f"{db.path}: no process {pid}")
+        exe = str(programs.get(int(db.lines.process[lines[0]])) or "")
+        sides.append(Side(f"process {pid}", db, lines, 1, (exe,) if exe else ()))
     return sides
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hpcd.analysis.database import Database
 from hpcd.analysis.metrics import SAMPLES
 from hpcd.analysis.sparse import sum_by
+from hpcd.analysis.trace import Records
 from hpcd.errors import UsageError
 
 F64 = npt.NDArray[np.float64]
@@ -111,8 +112,7 @@ def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64,
     """
     total = np.zeros(len(db.cct))
     for line, low, high in zip(lines.tolist(), begin.tolist(), end.tolist(), strict=True):
-        records = db.records(line, None, high)
-        # Nothing else lies within a wait: only the last record before may reach inside.
+        records = _with_the_one_before(db, line, low, high)
         first = max(int(np.searchsorted(records.time, low)) - 1, 0)
         node, event = records.node[first:], records.event[first:]
         start = records.time[first:]
@@ -126,3 +126,17 @@ def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64,
         cost = worth * np.clip(part, 0, 1)
         total += sum_by(node, cost, len(total))
     return total
+
+
+def _with_the_one_before(db: Database, line: int, low: int, high: int) -> Records:
+    """Records of ``line`` from ``low`` to ``high``, with the last one before at least.
+
+    Nothing else lies within a wait, so no earlier one can reach inside. Waits are written in pieces
+    of about a second, so it is rarely far to it.
+    """
+    back = 2 * 10**9
+    while True:
+        records = db.records(line, low - back, high)
+        if (len(records) and records.time[0] < low) or low - back < 0:
+            return records
+        back *= 8

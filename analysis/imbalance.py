@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hpcd.analysis.costs import WORK, metric_parts, unit_of
 from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, match, owners
-from hpcd.analysis.ranks import Ranks, find_ranks
+from hpcd.analysis.ranks import Ranks, find_ranks, find_threads, has_ranks
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import preorder
 from hpcd.analysis.waiting import Activity, Blame, counted, share_blame, waiting_nodes
@@ -88,12 +88,13 @@ class Imbalance:
 def measure(
     db: Database, *, metric: str = WORK, job: str | None = None, share: float = 0.001
 ) -> Imbalance:
-    """The imbalance of a database's ranks in ``metric``.
+    """The imbalance of a database's ranks in ``metric``; without ranks, of a program's threads.
 
     Costs by rank are kept for contexts of at least ``share`` of the whole. Raises
     :class:`UsageError`.
     """
-    ranks = find_ranks(db, job=job)
+    threads = job is None and not has_ranks(db)
+    ranks = find_threads(db) if threads else find_ranks(db, job=job)
     matching = match([db], [ranks.executables])
     node_of = matching.node_of[0]
     waits = waiting_nodes(matching)

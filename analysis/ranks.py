@@ -7,12 +7,13 @@ busiest thread and all others that use a CPU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.sparse import sum_by
 from hpcd.errors import UsageError
 
 I64 = npt.NDArray[np.int64]
@@ -28,7 +29,8 @@ class Ranks:
     ``number`` ``int64[r]`` are the ranks recorded, ascending; ``line`` ``int64[k]`` the trace lines
     that stand for them and ``of_line`` ``int64[k]`` each one's position in ``number``. ``size`` is
     how many ranks the program had, recorded or not. ``executables`` are their programs' paths.
-    ``note`` is what a user should know, or empty.
+    ``note`` is what a user should know, or empty. ``kind`` is what the numbers number: ``rank``,
+    ``process`` or ``thread``.
     """
 
     job: str
@@ -38,6 +40,7 @@ class Ranks:
     of_line: I64
     executables: tuple[str, ...]
     note: str = ""
+    kind: str = "rank"
 
     def __len__(self) -> int:
         return len(self.number)
@@ -58,9 +61,10 @@ def find_ranks(db: Database, *, job: str | None = None, size: int | None = None)
         if job is not None:
             raise UsageError(f"{db.path}: no rank of job {job}")
         if size is None:
-            raise UsageError(f"{db.path}: no process has a rank; --ranks says how many there were")
+            raise UsageError(f"{db.path}: no process has a rank")
         lines = np.arange(len(db.lines))
-        return _gather(db, "", size, lines, db.lines.process.astype(np.int64), busy, "")
+        of_process = _gather(db, "", size, lines, db.lines.process.astype(np.int64), busy, "")
+        return replace(of_process, kind="process")
     names = sorted(set(jobs[ranked].tolist()))
     note = ""
     if job is None:
@@ -74,6 +78,27 @@ def find_ranks(db: Database, *, job: str | None = None, size: int | None = None)
     if size is None:
         size = _size(db, lines)
     return _gather(db, job, size, lines, db.lines.rank[lines].astype(np.int64), busy, note)
+
+
+def has_ranks(db: Database) -> bool:
+    """Whether any process has a rank."""
+    return bool((db.lines.rank >= 0).any())
+
+
+def find_threads(db: Database) -> Ranks:
+    """The threads of the busiest process, numbered by thread id, as if they were ranks.
+
+    Raises :class:`UsageError` when there are none.
+    """
+    if not len(db.lines):
+        raise UsageError(f"{db.path}: nothing was recorded")
+    busy = _busy_seconds(db)
+    process = db.lines.process.astype(np.int64)
+    lines = np.flatnonzero(process == np.argmax(sum_by(process, busy, int(process.max()) + 1)))
+    life = (db.lines.end - db.lines.start)[lines] / 1e9
+    lines = lines[(busy[lines] >= _IDLE_SHARE * life) | (busy[lines] == busy[lines].max())]
+    threads = _gather(db, "", len(lines), lines, db.lines.tid[lines].astype(np.int64), busy, "")
+    return replace(threads, kind="thread")
 
 
 def _gather(

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from hpcd.analysis.costs import costs_by_node, unit_of
 from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, Place, match, owners
-from hpcd.analysis.ranks import Ranks, find_ranks
+from hpcd.analysis.ranks import Ranks, find_ranks, has_ranks
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import VIEWS, View, by_caller
 from hpcd.analysis.waiting import counted
@@ -146,6 +146,9 @@ def measure(
         raise UsageError("scaling takes two databases at least")
     if sizes is not None and len(sizes) != len(databases):
         raise UsageError(f"--ranks takes {len(databases)} numbers, one per database")
+    for db in databases:
+        if sizes is None and not has_ranks(db):
+            raise UsageError(f"{db.path}: no process has a rank; --ranks says how many there were")
     runs = [
         Run(db, find_ranks(db, job=job, size=None if sizes is None else sizes[number]))
         for number, db in enumerate(databases)

@@ -22,6 +22,7 @@ from hpcd.analysis.comparison import (
     instances,
     is_difference,
     ranks_or_all,
+    some_processes,
     some_ranks,
     whole_runs,
     windows,
@@ -62,9 +63,9 @@ class CompareCommand(Command):
     """Compare several runs, or parts of one, by calling context.
 
     With several databases each is compared with the one before it; with one database its ranks
-    (--rank), parts of its time (--window) or iterations (--iteration, --phase), which are found in
-    the trace: --phases lists them. Contexts are matched by name, so the program may have been
-    rebuilt. A context is in both (=), takes more or less than the sensitivity allows, is new or is
+    (--rank), processes (--pid), parts of its time (--window) or iterations (--iteration, --phase),
+    which are found in the trace: --phases lists them. Contexts are matched by name, so the program
+    may have been rebuilt. A context is in both (=), takes more or less than the sensitivity allows, is new or is
     gone; those below the hotspot threshold are not judged, and no difference counts that sampling
     alone would explain. How long ranks wait depends on the machine, so by default their work is
     compared; --metric time compares all.
@@ -86,6 +87,9 @@ class CompareCommand(Command):
         )
         parser.add_argument(
             "--rank", action="append", type=int, metavar="N", help="a rank; give several"
+        )
+        parser.add_argument(
+            "--pid", action="append", type=int, metavar="PID", help="a process; give several"
         )
         parser.add_argument(
             "--iteration",
@@ -182,17 +186,19 @@ class CompareCommand(Command):
 
 
 def _sides(databases: list[Database], args: argparse.Namespace) -> list[Side]:
-    given = [name for name in ("window", "rank", "iteration") if getattr(args, name)]
+    given = [name for name in ("window", "rank", "pid", "iteration") if getattr(args, name)]
     if args.phase and "iteration" not in given:
         given.append("phase")
     if len(given) > 1:
         raise UsageError(f"--{given[0]} and --{given[1]} do not go together")
-    if given in (["window"], ["rank"]) and len(databases) > 1:
+    if given in (["window"], ["rank"], ["pid"]) and len(databases) > 1:
         raise UsageError(f"--{given[0]} takes one database")
     if args.window:
         return windows(databases[0], [_span(text) for text in args.window], args.job)
     if args.rank:
         return some_ranks(databases[0], args.rank, args.job)
+    if args.pid:
+        return some_processes(databases[0], args.pid)
     if given:
         sides = []
         for db in databases:
@@ -208,7 +214,7 @@ def _sides(databases: list[Database], args: argparse.Namespace) -> list[Side]:
         return sides
     if len(databases) == 1:
         raise UsageError(
-            "compare takes two databases, or one and several --rank, --window or --iteration"
+            "compare takes two databases, or one and several --rank, --pid, --window or --iteration"
         )
     return whole_runs(databases, args.job)
 

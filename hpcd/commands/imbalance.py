@@ -33,7 +33,8 @@ class ImbalanceCommand(Command):
     idle, how long ranks waited there for others; and blame, how long others waited while it was
     at work. At each moment the waiting of all idle ranks is shared among those at work.
 
-    Then all contexts, inclusive. --ranks shows the costliest contexts rank by rank.
+    Without ranks it is the threads of the busiest process. Then come all contexts, inclusive.
+    --ranks shows the costliest contexts rank by rank.
     """
 
     name = "imbalance"
@@ -91,14 +92,14 @@ class ImbalanceCommand(Command):
 
 
 def _heading(found: Imbalance) -> Iterator[str]:
-    spread = found.inclusive
+    spread, kind = found.inclusive, found.ranks.kind
     idle = float(found.idle.sum())
     yield (
-        f"{found.database.path}: {len(found.ranks)} ranks; {found.metric}: "
+        f"{found.database.path}: {len(found.ranks)} {kind}s; {found.metric}: "
         f"mean {amount(float(spread.mean[0]), found.unit)}, "
-        f"most {amount(float(spread.maximum[0]), found.unit)} on rank {spread.most[0]} "
+        f"most {amount(float(spread.maximum[0]), found.unit)} on {kind} {spread.most[0]} "
         f"({spread.ratio[0]:.2f} times the mean), "
-        f"least {amount(float(spread.minimum[0]), found.unit)} on rank {spread.least[0]}"
+        f"least {amount(float(spread.minimum[0]), found.unit)} on {kind} {spread.least[0]}"
     )
     yield (
         f"waiting for others: {amount(idle, 's')} of {amount(found.lived, 's')} "
@@ -108,7 +109,7 @@ def _heading(found: Imbalance) -> Iterator[str]:
     if blamed > 0:
         order = np.argsort(-found.blame_of_rank, kind="stable")[:_RANKS_IN_TEXT]
         shares = [
-            f"rank {found.ranks.number[at]} {found.blame_of_rank[at] / blamed:.0%}"
+            f"{kind} {found.ranks.number[at]} {found.blame_of_rank[at] / blamed:.0%}"
             for at in order.tolist()
         ]
         yield "others wait for: " + ", ".join(shares)
@@ -127,7 +128,7 @@ def _listed(found: Imbalance, share: float) -> Iterator[int]:
 
 def _context_rows(found: Imbalance, share: float, width: int) -> Iterator[Row]:
     yield Row(
-        f"{'mean':>10} {'max':>10} {'rank':>6} {'max/mean':>8} {'imbalance':>10} "
+        f"{'mean':>10} {'max':>10} {found.ranks.kind:>7} {'max/mean':>8} {'imbalance':>10} "
         f"{'blame':>10} {'idle':>10}  ",
         "",
         f"{found.metric} of the program's contexts",
@@ -137,7 +138,7 @@ def _context_rows(found: Imbalance, share: float, width: int) -> Iterator[Row]:
         figures = (
             f"{amount(float(own.mean[node]), unit):>10} "
             f"{amount(float(own.maximum[node]), unit):>10} "
-            f"{own.most[node]:>6} {own.ratio[node]:>8.2f} "
+            f"{own.most[node]:>7} {own.ratio[node]:>8.2f} "
             f"{amount(float(own.imbalance[node]), unit):>10} "
             f"{amount(float(found.blame[node]), 's'):>10} "
             f"{amount(float(found.idle[node]), 's'):>10}  "
@@ -148,21 +149,21 @@ def _context_rows(found: Imbalance, share: float, width: int) -> Iterator[Row]:
 
 
 def _rank_rows(found: Imbalance, share: float, width: int) -> Iterator[Row]:
-    yield Row(f"{'rank':>6} {found.metric:>12} {'of mean':>8}  ", "", "context")
+    yield Row(f"{found.ranks.kind:>7} {found.metric:>12} {'of mean':>8}  ", "", "context")
     for node in _listed(found, share):
         cost = found.by_rank(node)
         mean = float(cost.mean()) or 1.0
         path = " > ".join(path_labels(found.matching, node)) or "outside the program"
         for at in np.argsort(-cost, kind="stable").tolist():
             figures = (
-                f"{found.ranks.number[at]:>6} {amount(float(cost[at]), found.unit):>12} "
+                f"{found.ranks.number[at]:>7} {amount(float(cost[at]), found.unit):>12} "
                 f"{cost[at] / mean:>8.2f}  "
             )
             yield Row(figures, "", shorten(path, max(width - len(figures), _MIN_NAME)))
 
 
 def _rows(found: Imbalance, share: float, depth: int | None, width: int) -> Iterator[Row]:
-    head = f"{'mean':>10} {'max':>10} {'rank':>6} {'max/mean':>8} {'imbalance':>10}  "
+    head = f"{'mean':>10} {'max':>10} {found.ranks.kind:>7} {'max/mean':>8} {'imbalance':>10}  "
     yield Row(head, "", f"inclusive {found.metric}, top-down")
     spread, unit, tree = found.inclusive, found.unit, found.matching.tree
     shown = spread.imbalance >= share * (float(spread.mean[0]) or 1.0)
@@ -174,7 +175,7 @@ def _rows(found: Imbalance, share: float, depth: int | None, width: int) -> Iter
         figures = (
             f"{amount(float(spread.mean[node]), unit):>10} "
             f"{amount(float(spread.maximum[node]), unit):>10} "
-            f"{spread.most[node]:>6} {spread.ratio[node]:>8.2f} "
+            f"{spread.most[node]:>7} {spread.ratio[node]:>8.2f} "
             f"{amount(float(spread.imbalance[node]), unit):>10}  "
         )
         lines = fit(before, room, _MIN_NAME)
@@ -189,6 +190,7 @@ def _as_json(found: Imbalance, depth: int | None) -> Iterator[str]:
     head = {
         "database": str(found.database.path),
         "job": found.ranks.job,
+        "kind": found.ranks.kind,
         "ranks": found.ranks.number.tolist(),
         "metric": found.metric,
         "unit": found.unit,

@@ -37,12 +37,14 @@ def make(
     size: int | None = None,
     job: str = "job",
     helper: bool = False,
+    threads: bool = False,
 ) -> Path:
     """A database of a program whose ranks went through ``steps``, one after another.
 
     CPU time is a sample every millisecond, blocked time an interval. Where functions stand in
     their modules depends on ``seed``, as it does on a rebuild. With ``helper`` each rank has a
-    second thread that sleeps all the time. ``size`` 0 makes them processes without ranks.
+    second thread that sleeps all the time. ``size`` 0 makes them processes without ranks,
+    ``threads`` threads of one process.
     """
     random = np.random.default_rng(seed)
     measurement = path.with_name(path.name + "-m")
@@ -80,7 +82,8 @@ def make(
     rows: list[tuple[int, int, int, int, int]] = []
     line = 0
     for number, (rank, steps) in enumerate(sorted(ranks.items())):
-        ranked = size != 0
+        ranked = size != 0 and not threads
+        number = 0 if threads else number
         writer.add_process(
             Process(number, 100 + number, 1, "solver", program, ("solver",), 0, START,
                     job if ranked else "", rank if ranked else None, size or len(ranks))
@@ -95,7 +98,8 @@ def make(
                     (line, each + MS // 2, node(chain), 0, 1) for each in range(at, at + length, MS)
                 ]
             at += length
-        writer.add_thread(Thread(line, number, 100 + number, "solver", START, at))
+        tid = 100 + (rank if threads else number)
+        writer.add_thread(Thread(line, number, tid, "solver", START, at))
         line += 1
         if helper:
             writer.add_thread(Thread(line, number, 1000 + number, "async", START, at))

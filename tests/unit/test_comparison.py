@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.comparison import Change, Comparison, compare, some_ranks, whole_runs, windows
+from hpcd.analysis.comparison import (
+    Change,
+    Comparison,
+    compare,
+    some_processes,
+    some_ranks,
+    whole_runs,
+    windows,
+)
 from hpcd.analysis.costs import costs_by_node, costs_in_window, event_weights
 from hpcd.analysis.union import union
 from hpcd.analysis.visits import common_ancestors, count_visits
@@ -110,6 +118,17 @@ def test_ranks_of_one_run(tmp_path: Path) -> None:
         assert [side.label for side in comparison.sides] == ["rank 0", "rank 1", "rank 7"]
         with pytest.raises(UsageError, match="no rank 2"):
             some_ranks(db, [2])
+
+
+def test_processes_of_one_run(tmp_path: Path) -> None:
+    path = make(tmp_path / "db", {0: STEPS, 1: OTHER}, size=0, helper=True)
+    with hpcd.analysis.open(path) as db:
+        comparison = compare(some_processes(db, [100, 101]), metric="work")
+        assert set(differences(comparison)) == {
+            "main/checkpoint", "main/solve/kernel", "main/output",
+        }  # fmt: skip
+        with pytest.raises(UsageError, match="no process 7"):
+            some_processes(db, [7])
 
 
 def test_windows_cut_waits_where_they_end(tmp_path: Path) -> None:
@@ -211,6 +230,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (tree["name"], tree["change"]) == ("main", ["same"])
     assert main(["compare", one, one]) == 0
     assert "no region of at least 1 % of the whole differs by more" in capsys.readouterr().out
+    assert main(["compare", one, "--pid", "100", "--pid", "101"]) == 0
+    assert "no region" in capsys.readouterr().out
     assert main(["compare", one, "--window", "0:0.5", "--window", "0.5:1"]) == 0
     assert "0.500 to 1.000 s" in capsys.readouterr().out
 

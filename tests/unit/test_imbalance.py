@@ -78,6 +78,20 @@ def test_a_context_of_one_rank_is_most_imbalanced(tmp_path: Path) -> None:
         assert found.contexts()[0] == node
 
 
+def test_without_ranks_threads_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path / "db", uneven("cpu", "main/gomp_barrier_wait"), threads=True)
+    with hpcd.analysis.open(path) as db:
+        found = measure(db)
+        work = by_path(found)["main/work/kernel"]
+        assert (found.ranks.kind, found.ranks.number.tolist()) == ("thread", [100, 101, 102, 103])
+        assert (found.own.ratio[work], found.own.most[work]) == (pytest.approx(1.6), 103)
+        assert found.blame[work] == pytest.approx(0.6, abs=0.005)
+    assert main(["imbalance", str(path)]) == 0
+    assert "others wait for: thread 103 72%" in capsys.readouterr().out
+
+
 def test_all_waiting_at_once_is_nobodys_fault(tmp_path: Path) -> None:
     ranks: dict[int, list[Step]] = {r: [("main/MPI_Recv", "cpu", 0.2)] for r in range(2)}
     with hpcd.analysis.open(make(tmp_path / "db", ranks)) as db:
@@ -144,6 +158,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ("main", "meet"),
     }
     single = str(make(tmp_path / "single", {0: [("main", "cpu", 0.1)]}, size=0))
-    assert main(["imbalance", single]) == 2
+    assert main(["imbalance", single]) == 0
+    assert main(["imbalance", "--job", "x", single]) == 2
     assert main(["imbalance", "--depth", "0", path]) == 2
     assert main(["imbalance", "--percent", "-1", path]) == 2
