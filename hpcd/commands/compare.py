@@ -65,10 +65,12 @@ class CompareCommand(Command):
     With several databases each is compared with the one before it; with one database its ranks
     (--rank), processes (--pid), parts of its time (--window) or iterations (--iteration, --phase),
     which are found in the trace: --phases lists them. Contexts are matched by name, so the program
-    may have been rebuilt. A context is in both (=), takes more or less than the sensitivity allows, is new or is
-    gone; those below the hotspot threshold are not judged, and no difference counts that sampling
-    alone would explain. How long ranks wait depends on the machine, so by default their work is
-    compared; --metric time compares all.
+    may have been rebuilt.
+
+    A context is in both (=), takes more or less than the sensitivity allows, is new or is gone;
+    those below the hotspot threshold are not judged, and no difference counts that sampling alone
+    would explain. How long ranks wait depends on the machine, so by default their work is compared;
+    --metric time compares all.
 
     First come the regions that differ: the program's own contexts, libraries counted to their
     callers. Then the view, or how often what called what (--frequency).
