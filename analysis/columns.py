@@ -103,6 +103,24 @@ class ColumnWriter:
         return np.frombuffer(bytearray(data), self.dtype)
 
 
+def map_column(path: Path) -> Array:
+    """Map an existing column for writing: for what is written all over, in no order."""
+    with path.open("rb") as file:
+        rows, kind = _read_header(file, path)
+        offset = file.tell()
+    if rows == 0:
+        return np.zeros(0, kind)
+    return np.memmap(path, kind, "r+", offset, (rows,))
+
+
+def open_value(path: Path, rows: int) -> Array:
+    """Map a column of metric values, ``float64`` or, where they are small counts, ``uint32``."""
+    try:
+        return open_column(path, np.float64, rows)
+    except FormatError:
+        return open_column(path, np.uint32, rows)
+
+
 def open_column(path: Path, dtype: npt.DTypeLike, rows: int | None = None) -> Array:
     """Map a column read-only. Raises :class:`FormatError` unless it has this type and length."""
     try:

@@ -12,6 +12,7 @@ for. Arrays handed out may be read-only views of the files.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from hpcd.analysis.columns import open_column
 from hpcd.analysis.lines import LineColumns, Lines
 from hpcd.analysis.metrics import Metrics
 from hpcd.analysis.schema import connect, read_rows
-from hpcd.analysis.trace import Records, TraceColumns
+from hpcd.analysis.trace import Records, Trace, TraceMap
 from hpcd.errors import FormatError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
@@ -36,6 +37,7 @@ I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 
+_UID = re.compile("[0-9a-f]{16}")
 _KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
 
 
@@ -100,7 +102,7 @@ class Database:
         try:
             counts = {
                 name: int(self.manifest[name])
-                for name in ("lines", "records", "nodes", "procedures", "cells")
+                for name in ("measurements", "lines", "records", "nodes", "procedures", "cells")
             }
             self.origin_ns = int(self.manifest["origin_ns"])
             self.duration_ns = int(self.manifest["duration_ns"])
@@ -122,7 +124,14 @@ class Database:
         if int(self.procedure_of_node.max(initial=0)) >= max(counts["procedures"], 1):
             raise FormatError(f"{self.path}: a node's procedure does not exist")
         self._columns = LineColumns.load(self.path / "lines", counts["lines"], counts["records"])
-        self.trace = TraceColumns(self.path / "trace", self._columns.first)
+        self.trace = Trace(
+            self.path / "trace",
+            self._part_names(),
+            TraceMap.load(
+                self.path / "trace", counts["measurements"], counts["lines"], counts["nodes"]
+            ),
+            self._columns.first,
+        )
         self.metrics = Metrics(
             self.path / "metrics",
             self.cct,
@@ -246,6 +255,12 @@ class Database:
         where a line did not exist or was not watched. O(h · w · log t).
         """
         return grid.sample_grid(self.trace, self._columns, lines, t0, t1, height, width)
+
+    def _part_names(self) -> list[str]:
+        uids = [str(row[0]) for row in self._rows("SELECT uid FROM measurement ORDER BY id")]
+        if len(uids) != self.manifest["measurements"] or not all(map(_UID.fullmatch, uids)):
+            raise FormatError(f"{self._sqlite}: measurement table is damaged")
+        return [f"{uid}.part" for uid in uids]
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
         return read_rows(self._connection, self._sqlite, query)

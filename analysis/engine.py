@@ -11,8 +11,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from typing import ParamSpec, TypeVar
 
 from hpcd.errors import HpcdError
@@ -20,6 +19,21 @@ from hpcd.errors import HpcdError
 _Args = ParamSpec("_Args")
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
+
+
+_TICK_SECONDS = 0.5
+# What executors say when a worker is gone: concurrent.futures, Dask.
+_DEATHS = ("BrokenProcessPool", "BrokenExecutor", "KilledWorker")
+
+
+class WorkerDiedError(HpcdError):
+    """A worker was killed under us."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a merge worker was killed (out of memory?);"
+            " run it again: it goes on with what was read"
+        )
 
 
 class InlineExecutor(Executor):
@@ -56,24 +70,24 @@ def run_all(
     executor: Executor,
     function: Callable[[_Task], _Result],
     tasks: Sequence[_Task],
+    tick: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[int, Future[_Result]]]:
     """Run ``function`` on each task; (task number, finished future) as they finish.
 
-    Raises :class:`HpcdError` in one line when a worker died.
+    ``tick`` is called now and then while nothing finishes. Raises :class:`WorkerDiedError` when a
+    worker died.
     """
     futures = {executor.submit(function, task): number for number, task in enumerate(tasks)}
+    waiting = set(futures)
     try:
-        for future in as_completed(futures):
-            if isinstance(future.exception(), BrokenProcessPool):
-                raise worker_died()
-            yield futures[future], future
+        while waiting:
+            done, waiting = wait(waiting, _TICK_SECONDS, FIRST_COMPLETED)
+            if not done:
+                tick()
+            for future in sorted(done, key=lambda each: futures[each]):
+                if type(future.exception()).__name__ in _DEATHS:
+                    raise WorkerDiedError
+                yield futures[future], future
     finally:
         for future in futures:
             future.cancel()
-
-
-def worker_died() -> HpcdError:
-    """The error for a worker that was killed under us."""
-    return HpcdError(
-        "a merge worker was killed (out of memory?); nothing was written, run it again"
-    )

@@ -1,8 +1,8 @@
 """The Trace View's data: a picture of any size by sampling, in time independent of the trace's.
 
 Tallent et al., ICS 2011, section 5.2: of the lines, ``height`` are chosen systematically; of the
-interval, ``width`` virtual timestamps; each pixel shows the record closest to its timestamp, found
-by binary search.
+interval, ``width`` virtual timestamps; each pixel shows the record closest to its timestamp, or to
+a moment inside the pixel where it covers many.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.lines import LineColumns
-from hpcd.analysis.trace import TraceColumns
+from hpcd.analysis.trace import Trace
 from hpcd.errors import UsageError
-from hpcd.model.cct import NO_NODE
 
 I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
@@ -47,7 +46,7 @@ def pixel_times(t0: int, t1: int, width: int) -> I64:
 
 
 def sample_grid(
-    trace: TraceColumns,
+    trace: Trace,
     columns: LineColumns,
     lines: Sequence[int] | npt.NDArray[np.integer] | None,
     t0: int,
@@ -65,12 +64,6 @@ def sample_grid(
         raise UsageError("a picture needs a width and a time interval")
     chosen = choose_lines(lines, height, len(columns.start))
     times = pixel_times(t0, t1, width)
-    nodes = np.full((len(chosen), width), NO_NODE, np.uint32)
-    starts, ends = columns.start[chosen], columns.end[chosen]
-    first = np.searchsorted(times, starts).tolist()
-    last = np.searchsorted(times, ends, side="right").tolist()
-    for row, line in enumerate(chosen.tolist()):
-        begin, end = first[row], last[row]
-        if begin < end:
-            nodes[row, begin:end] = trace.nearest(line, times[begin:end])
-    return nodes
+    first = np.searchsorted(times, columns.start[chosen])
+    last = np.searchsorted(times, columns.end[chosen], side="right")
+    return trace.sample(chosen, times, (t1 - t0) / width, first, last)

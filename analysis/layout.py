@@ -17,7 +17,7 @@ from hpcd.analysis.columns import storage_error
 from hpcd.errors import FormatError, NotFoundError
 
 FORMAT = "hpcd-database"
-VERSION = 2
+VERSION = 3
 MANIFEST = "manifest.json"
 SQLITE = "hpcd.sqlite"
 

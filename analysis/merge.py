@@ -1,23 +1,27 @@
 """Merging measurements into a database.
 
-Four stages, each a set of independent tasks on an :class:`concurrent.futures.Executor`:
+Stages, each a set of independent tasks on an :class:`concurrent.futures.Executor`:
 
-1. *scan* every measurement: identities, tree, extent of the records;
+1. *read*: every measurement becomes a part of the database (:mod:`hpcd.analysis.ingest`), the only
+   stage that looks at records;
 2. *unite* the trees pairwise into the canonical calling context tree (ICS 2011, section 4);
-3. *relabel*: stream every measurement's records to their place under their canonical ids;
-4. *symbols*: name the addresses of every load module.
+3. *sums*: every part's sums, by the canonical tree's nodes;
+4. *symbols*: name the addresses of every load module;
+5. *tables* and *checksums*.
 
-The result is written beside its place and renamed, so a database exists whole or not at all, and
-it depends on the measurements alone: not on their order, the engine, or the number of workers.
+All but the first depend on parts alone: adding measurements to a database reads only those, and a
+merge that was killed goes on with the parts it made. The result is written beside its place and
+renamed, so a database exists whole or not at all, and it depends on the measurements alone: not on
+their order, the engine, or the number of workers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,8 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis import layout
-from hpcd.analysis.columns import save_column, storage_error
-from hpcd.analysis.engine import local_executor, run_all
+from hpcd.analysis.columns import ColumnWriter, create_column, save_column, storage_error
+from hpcd.analysis.engine import WorkerDiedError, local_executor, run_all
+from hpcd.analysis.ingest import IngestTask, ingest, part_name, progress_of
 from hpcd.analysis.lines import (
     NO_RANK,
     LineColumns,
@@ -35,25 +40,36 @@ from hpcd.analysis.lines import (
     order_lines,
     unknown_thread,
 )
-from hpcd.analysis.metrics import write_metrics
+from hpcd.analysis.metrics import (
+    CellTask,
+    PlaceTask,
+    create_cells,
+    metric_table,
+    place_cells,
+    translate_cells,
+    write_contexts,
+)
 from hpcd.analysis.modules import CanonicalModule, translate, unite_modules
 from hpcd.analysis.naming import NamedTree, name_tree
-from hpcd.analysis.relabel import RelabelTask, relabel
-from hpcd.analysis.scan import Scan, load_tree, save_tree, scan
+from hpcd.analysis.part import Part
+from hpcd.analysis.scan import Scan, load_tree, read_scan
 from hpcd.analysis.schema import write_tables
-from hpcd.analysis.sparse import Cells, add_cells
 from hpcd.analysis.tables import Contents, Timeline
-from hpcd.analysis.trace import create_trace
-from hpcd.analysis.union import union
+from hpcd.analysis.union import load_canonical, save_canonical, union
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
 U16 = npt.NDArray[np.uint16]
 U32 = npt.NDArray[np.uint32]
 
 Progress = Callable[[str, int, int], None]
-"""Called with the stage, how much of it is done, and how much there is."""
+"""Called with the stage, how much of it is done, and how much there is (``read``: bytes)."""
+
+DEFAULT_MEMORY = 1 << 30
+"""Bytes a worker may use for records it gathers; blocks are smaller, and more, with less."""
 
 # Trees united by one task. Two would halve the work of each step and double their number; with
 # alike trees, as ranks of one program have, the total work is less the more are united at once.
@@ -87,47 +103,49 @@ def merge(
     *,
     executor: Executor | None = None,
     workers: int | None = None,
+    memory: int = DEFAULT_MEMORY,
     progress: Progress | None = None,
     force: bool = False,
+    add: bool = False,
 ) -> MergeResult:
     """Merge the measurements ``paths`` into the database ``out``.
 
-    ``executor`` runs the tasks and stays open; without one, ``workers`` local processes do.
-    Inputs that are no measurements are refused by name and the rest is merged.
+    ``executor`` runs the tasks and stays open; without one, ``workers`` local processes do, each
+    with about ``memory`` bytes. Inputs that are no measurements are refused by name and the rest
+    is merged. ``add`` keeps the measurements that are in ``out`` already.
 
-    Raises :class:`StorageError` when ``out`` exists (unless ``force``: then a database there is
-    replaced at the end) or cannot be written, :class:`FormatError` when nothing is left to merge.
+    Raises :class:`StorageError` when ``out`` exists (unless ``force`` or ``add``: then a database
+    there is replaced at the end) or cannot be written, or another merge writes it,
+    :class:`FormatError` when nothing is left to merge, :class:`WorkerDiedError` when a worker was
+    killed; then the parts that were made are kept for the next attempt.
     """
     if not paths:
         raise UsageError("nothing to merge")
-    _check_output(out, force=force)
+    _check_output(out, replace=force or add)
     report = progress or (lambda stage, done, total: None)
-    try:
-        work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".merging", dir=out.parent))
-    except OSError as error:
-        raise storage_error(out.parent, error) from None
-    try:
-        with contextlib.ExitStack() as stack:
-            if executor is None:
-                executor = stack.enter_context(local_executor(_workers(paths, workers)))
-            result = _Merge(paths, work, executor, report).run()
+    with _work_directory(out) as work, contextlib.ExitStack() as stack:
+        if executor is None:
+            executor = stack.enter_context(local_executor(_workers(paths, workers)))
+        old = out if add and out.exists() else None
+        result = _Merge(paths, work, old, executor, memory, report).run()
         _put_in_place(work / "database", out)
-        result.database = out
-        return result
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    result.database = out
+    return result
 
 
 class _Merge:
     """One merge under way: its work directory, and what the stages found so far."""
 
     def __init__(
-        self, paths: Sequence[Path], work: Path, executor: Executor, progress: Progress
-    ) -> None:
-        self._paths = paths
+        self, paths: Sequence[Path], work: Path, old: Path | None, executor: Executor,
+        memory: int, progress: Progress,
+    ) -> None:  # fmt: skip
+        self._paths = list(dict.fromkeys(path.absolute() for path in paths))
         self._work = work
         self._root = work / "database"
+        self._old = old
         self._executor = executor
+        self._memory = memory
         self._progress = progress
         self._result = MergeResult(self._root)
 
@@ -139,7 +157,7 @@ class _Merge:
                 (self._root / folder).mkdir(parents=True)
         except OSError as error:
             raise storage_error(self._root, error) from None
-        scans = self._scan()
+        scans = self._read()
         modules, module_maps = unite_modules(
             [each.modules for each in scans],
             [each.node for each in scans],
@@ -151,16 +169,14 @@ class _Merge:
         order, processes = order_lines(scans)
         columns = _line_columns(scans, order, processes, timeline)
         columns.save(self._root / "lines")
-        cells = self._relabel(
-            scans, module_maps, tree_path, event_maps, len(events), timeline, order, columns
+        node_totals, line_totals, cells = self._sum(
+            scans, module_maps, tree, tree_path, events, event_maps, order
         )
+        self._map_trace(scans, event_maps, timeline, order)
         named = self._name(scans, modules, tree)
         save_column(self._root / "cct" / "parent.npy", tree.parent)
         save_column(self._root / "cct" / "frame.npy", tree.frame)
         save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
-        count, node_totals, line_totals = write_metrics(
-            self._root / "metrics", cells, events, len(columns.start), len(tree)
-        )
         self._progress("tables", 0, 1)
         contents = Contents(
             scans, modules, tree, named, events, timeline, order, processes, columns
@@ -175,48 +191,61 @@ class _Merge:
         result.procedures = len(named.procedures)
         result.notes += named.notes
         facts = {
+            "measurements": len(scans),
             "lines": result.lines,
             "records": result.records,
             "nodes": result.nodes,
             "procedures": result.procedures,
-            "cells": count,
+            "cells": cells,
             "origin_ns": timeline.origin_ns,
             "duration_ns": int(columns.end.max(initial=0)),
         }
-        files = self._checksums()
+        files = self._checksums(self._place_parts(scans))
         layout.write_manifest(self._root, facts, files)
         result.bytes = sum(entry.bytes for entry in files.values())
         return result
 
     # --- stages ---
 
-    def _scan(self) -> list[Scan]:
+    def _read(self) -> list[Scan]:
         """Stage 1; measurements in an order of their own, whatever order they were given in."""
-        paths = list(dict.fromkeys(path.absolute() for path in self._paths))
-        tasks = [(path, self._work / f"scan-{number}") for number, path in enumerate(paths)]
+        parts = self._work / "parts"
+        parts.mkdir(exist_ok=True)
+        known = {each.id: each for each in self._old_scans()}
         found: list[tuple[int, Scan]] = []
         refused: list[tuple[int, str]] = []
         errors: list[HpcdError] = []
-        for done, (number, future) in enumerate(run_all(self._executor, _scan_task, tasks), 1):
+        sizes = [_size(path) for path in self._paths]
+        # The biggest first, so that no worker is left with it at the end.
+        numbers = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+        tasks = [
+            IngestTask(self._paths[number], parts, self._old and self._old / "trace", self._memory)
+            for number in numbers
+        ]
+        done, total = 0, max(sum(sizes), 1)
+        finished: set[int] = set()
+
+        def show() -> None:
+            waiting = [task for at, task in enumerate(tasks) if at not in finished]
+            self._progress("read", min(done + progress_of(waiting), total), total)
+
+        for at, future in run_all(self._executor, ingest, tasks, show):
+            number = numbers[at]
+            finished.add(at)
             try:
                 found.append((number, future.result()))
             except (FormatError, NotFoundError) as error:
                 refused.append((number, str(error)))
                 errors.append(error)
-            self._progress("scan", done, len(tasks))
-        found.sort(key=lambda item: _measurement_key(item[1]))
-        scans: list[Scan] = []
-        for number, each in found:
-            if scans and scans[-1].id == each.id:
-                refused.append((number, f"{each.path}: the same measurement as {scans[-1].path}"))
-                continue
-            scans.append(each)
-        self._result.refused = [(str(paths[number]), why) for number, why in sorted(refused)]
+            done += sizes[number]
+            show()
+        scans = self._distinct(found, refused, known)
+        self._result.refused = [(str(self._paths[number]), why) for number, why in sorted(refused)]
         if not scans:
             if len(refused) == 1:
                 raise errors[0]
             raise FormatError(
-                f"none of {len(paths)} inputs is a measurement: "
+                f"none of {len(self._paths)} inputs is a measurement: "
                 + "; ".join(str(error) for error in errors)
             )
         for each in scans:
@@ -225,10 +254,34 @@ class _Merge:
                 self._result.notes.append(f"{each.path}: not closed, merged as far as it goes")
         return scans
 
+    def _old_scans(self) -> list[Scan]:
+        """What is in the database already that is added to."""
+        if self._old is None:
+            return []
+        places = sorted((self._old / "trace").glob("*.part"))
+        answers = run_all(self._executor, _scan_of, places)
+        return [future.result() for _, future in answers]
+
+    def _distinct(
+        self, found: list[tuple[int, Scan]], refused: list[tuple[int, str]],
+        known: dict[int, Scan],
+    ) -> list[Scan]:  # fmt: skip
+        """Every measurement once, in order; of one that has grown, what there is now."""
+        new: dict[int, Scan] = {}
+        for number, each in sorted(found, key=lambda item: _measurement_key(item[1])):
+            if each.id in new:
+                why = f"{each.path}: the same measurement as {new[each.id].path}"
+                refused.append((number, why))
+                continue
+            if each.id in known and known[each.id].part == each.part:
+                self._result.notes.append(f"{each.path}: already in the database")
+            new[each.id] = each
+        return sorted((known | new).values(), key=_measurement_key)
+
     def _unite(self, scans: Sequence[Scan], module_maps: Sequence[U32]) -> tuple[CCT, Path]:
         """Stage 2: reduce the trees to one. The path is where workers find it."""
         waiting = [
-            _Leaf(each.tree, module_map)
+            _Leaf(each.part, module_map)
             for each, module_map in zip(scans, module_maps, strict=True)
         ]
         total, done, step = len(waiting), 0, 0
@@ -245,62 +298,77 @@ class _Merge:
             waiting = [_Leaf(path, None) for _, path in tasks]
             step += 1
             if len(waiting) == 1:
-                return load_tree(waiting[0].path), waiting[0].path
+                return load_canonical(waiting[0].path), waiting[0].path
 
-    def _relabel(
-        self,
-        scans: Sequence[Scan],
-        module_maps: Sequence[U32],
-        tree: Path,
-        event_maps: Sequence[U16],
-        events: int,
-        timeline: Timeline,
+    def _sum(
+        self, scans: Sequence[Scan], module_maps: Sequence[U32], tree: CCT, tree_path: Path,
+        events: Sequence[Event], event_maps: Sequence[U16], order: LineOrder,
+    ) -> tuple[list[F64], list[F64], int]:  # fmt: skip
+        """Stage 3: metrics by line and by context; totals per metric of nodes and of lines."""
+        folder = self._root / "metrics"
+        metrics = len(metric_table(events))
+        tasks = [
+            CellTask(each.part, module_maps[number], event_maps[number], tree_path, tuple(events),
+                     self._cells(number))
+            for number, each in enumerate(scans)
+        ]  # fmt: skip
+        total = 2 * len(tasks) + 1
+        counts = np.zeros(len(order.source), np.int64)
+        rows = _rows_by_measurement(order, len(scans))
+        most = 0
+        for done, (number, future) in enumerate(
+            run_all(self._executor, translate_cells, tasks), start=1
+        ):
+            found, high = future.result()
+            counts[rows[number][: len(found)]] = found[: len(rows[number])]
+            most = max(most, high)
+            self._progress("sums", done, total)
+        line_start = np.concatenate(([0], np.cumsum(counts)))
+        create_cells(folder, line_start, metrics, most)
+        places = [
+            PlaceTask(self._cells(number), folder, line_start[rows[number]], metrics)
+            for number in range(len(scans))
+        ]
+        for done, (_, placed) in enumerate(run_all(self._executor, place_cells, places), start=1):
+            placed.result()
+            self._progress("sums", len(tasks) + done, total)
+        node_totals, line_totals = write_contexts(folder, line_start, metrics, len(tree))
+        self._progress("sums", total, total)
+        return node_totals, line_totals, int(line_start[-1])
+
+    def _cells(self, number: int) -> Path:
+        return self._work / f"cells-{number}.npz"
+
+    def _map_trace(
+        self, scans: Sequence[Scan], event_maps: Sequence[U16], timeline: Timeline,
         order: LineOrder,
-        columns: LineColumns,
-    ) -> Cells:
-        """Stage 3: write the trace; returns the sums per line, node and event."""
-        has_event = events > 1
-        has_value = any(each.value_min != 1 or each.value_max != 1 for each in scans)
-        records = int(columns.first[-1])
-        trace = self._root / "trace"
-        create_trace(trace, records, has_event=has_event, has_value=has_value)
-        tasks = []
-        for number, each in enumerate(scans):
-            mine = np.flatnonzero(order.measurement == number)
-            ids = mine[np.argsort(order.source[mine])]
-            tasks.append(
-                RelabelTask(
-                    path=each.path,
-                    tree=each.tree,
-                    module_map=module_maps[number],
-                    canonical=tree,
-                    chunks=each.chunks,
-                    lines=each.lines,
-                    line_ids=ids.astype(np.uint32),
-                    rows=columns.first[ids],
-                    counts=each.counts,
-                    offset_ns=timeline.offsets[number] - timeline.origin_ns,
-                    event_map=event_maps[number],
-                    trace=trace,
-                    has_event=has_event,
-                    has_value=has_value,
-                    cells=self._work / f"cells-{number}.npz",
-                )
-            )
-        # The biggest first, so that no worker is left with it at the end.
-        tasks.sort(key=lambda task: -int(task.counts.sum()))
-        done = 0
-        for _, future in run_all(self._executor, relabel, tasks):
-            done += future.result()
-            self._progress("relabel", done, records)
-        return add_cells([_load_cells(task.cells) for task in tasks])
+    ) -> None:  # fmt: skip
+        """Say what the numbers in the parts mean here."""
+        folder = self._root / "trace"
+        starts = np.concatenate(([0], np.cumsum([each.nodes for each in scans])))
+        save_column(folder / "node_start.npy", starts.astype(np.int64))
+        create_column(folder / "node.npy", np.uint32, int(starts[-1]))
+        with ColumnWriter(folder / "node.npy") as column:
+            for number, at in enumerate(starts[:-1].tolist()):
+                with np.load(self._cells(number), allow_pickle=False) as arrays:
+                    column.write(at, arrays["map"])
+        save_column(folder / "event.npy", np.concatenate(event_maps).astype(np.uint16))
+        bounds = np.concatenate(([0], np.cumsum([len(table) for table in event_maps])))
+        save_column(folder / "event_start.npy", bounds.astype(np.int64))
+        shift = np.array(timeline.offsets, np.int64) - timeline.origin_ns
+        save_column(folder / "shift.npy", shift)
+        row = np.zeros(len(order.source), np.uint32)
+        for mine in _rows_by_measurement(order, len(scans)):
+            row[mine] = np.arange(len(mine))
+        save_column(folder / "part.npy", order.measurement)
+        save_column(folder / "row.npy", row)
 
     def _name(
         self, scans: Sequence[Scan], modules: Sequence[CanonicalModule], tree: CCT
     ) -> NamedTree:
         """Stage 4: procedures for all frames."""
         tables = [
-            next((scans[m].symbols[i] for m, i in module.sources if i in scans[m].symbols), None)
+            next(((scans[m].part, i) for m, i in module.sources if i in scans[m].symbols), None)
             for module in modules
         ]
         return name_tree(
@@ -308,9 +376,36 @@ class _Merge:
             lambda done, total: self._progress("symbols", done, total),
         )  # fmt: skip
 
-    def _checksums(self) -> dict[str, layout.FileEntry]:
+    def _place_parts(self, scans: Sequence[Scan]) -> dict[str, layout.FileEntry]:
+        """Put the parts into the database; those of the old one with the checksums known of them.
+
+        They never change: both databases may have the same file.
+        """
+        known: dict[str, layout.FileEntry] = {}
+        if self._old is not None:
+            known = layout.manifest_files(self._old, layout.read_manifest(self._old))
+        kept = {}
+        for each in scans:
+            name = f"trace/{part_name(each.id)}"
+            place = self._root / name
+            try:
+                if self._work in each.part.parents:
+                    each.part.rename(place)
+                    continue
+                try:
+                    place.hardlink_to(each.part)
+                except OSError:
+                    shutil.copyfile(each.part, place)
+            except OSError as error:
+                raise storage_error(place, error) from None
+            if name in known:
+                kept[name] = known[name]
+        return kept
+
+    def _checksums(self, known: dict[str, layout.FileEntry]) -> dict[str, layout.FileEntry]:
         paths = sorted(path for path in self._root.rglob("*") if path.is_file())
-        entries = {}
+        entries = dict(known)
+        paths = [path for path in paths if str(path.relative_to(self._root)) not in known]
         done = run_all(self._executor, layout.block_checksums, paths)
         for count, (number, future) in enumerate(done, start=1):
             entries[str(paths[number].relative_to(self._root))] = future.result()
@@ -323,36 +418,28 @@ class _Merge:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A tree to unite; with a module map if it still has its measurement's module ids."""
+    """A tree to unite; a part's with a module map, for it still has its measurement's ids."""
 
     path: Path
     module_map: U32 | None
 
 
-def _scan_task(task: tuple[Path, Path]) -> Scan:
-    try:
-        return scan(*task)
-    except OSError as error:
-        raise NotFoundError(f"{task[0]}: {error.strerror or error}") from None
+def _scan_of(place: Path) -> Scan:
+    return read_scan(Part(place))
 
 
 def _unite_task(task: tuple[Sequence[_Leaf], Path]) -> None:
     leaves, out = task
     trees = [
-        load_tree(leaf.path)
+        load_canonical(leaf.path)
         if leaf.module_map is None
         else translate(load_tree(leaf.path), leaf.module_map)
         for leaf in leaves
     ]
     try:
-        save_tree(out, union(trees)[0])
+        save_canonical(out, union(trees)[0])
     except OSError as error:
         raise storage_error(out, error) from None
-
-
-def _load_cells(path: Path) -> Cells:
-    with np.load(path, allow_pickle=False) as arrays:
-        return Cells(*(arrays[name] for name in ("line", "node", "event", "records", "value")))
 
 
 # --- what the measurements have in common ---
@@ -360,7 +447,14 @@ def _load_cells(path: Path) -> Cells:
 
 def _measurement_key(each: Scan) -> tuple[object, ...]:
     """An order of measurements that depends on what they are alone."""
-    return (each.node.hostname, each.node.boot_id, each.window_ns[0], each.id, str(each.path))
+    return (each.node.hostname, each.node.boot_id, each.window_ns[0], each.id, each.path.name)
+
+
+def _rows_by_measurement(order: LineOrder, measurements: int) -> list[I64]:
+    """The trace lines of each measurement, in the order its part has them."""
+    ranked = np.lexsort((order.source, order.measurement))
+    bounds = np.searchsorted(order.measurement[ranked], np.arange(1, measurements))
+    return np.split(ranked, bounds)
 
 
 def _unite_events(scans: Sequence[Scan]) -> tuple[list[Event], list[U16]]:
@@ -398,9 +492,9 @@ def _line_columns(
     count = len(order.source)
     start, end, records = (np.zeros(count, np.int64) for _ in range(3))
     tid = np.zeros(count, np.int64)
-    for number, each in enumerate(scans):
-        mine = np.flatnonzero(order.measurement == number)
-        mine = mine[np.argsort(order.source[mine])]
+    for number, (each, mine) in enumerate(
+        zip(scans, _rows_by_measurement(order, len(scans)), strict=True)
+    ):
         opened, closed = each.window_ns
         threads = [each.threads.get(n) or unknown_thread(n) for n in each.lines.tolist()]
         born = np.array([thread.start_ns for thread in threads], np.int64)
@@ -430,16 +524,56 @@ def _line_columns(
 # --- the output's place ---
 
 
-def _check_output(out: Path, *, force: bool) -> None:
+def _check_output(out: Path, *, replace: bool) -> None:
     if not out.parent.is_dir():
         raise StorageError(f"{out.parent}: no such directory")
     if not out.exists() and not out.is_symlink():
         return
-    if not force:
-        raise StorageError(f"{out} exists already; choose another name or give --force")
+    if not replace:
+        raise StorageError(f"{out} exists already; choose another name or give --force or --add")
     if not layout.is_database(out):
-        # --force replaces results, never somebody's files.
+        # Results are replaced, never somebody's files.
         raise StorageError(f"{out} is not an hpcd database; it is not replaced")
+
+
+@contextlib.contextmanager
+def _work_directory(out: Path) -> Iterator[Path]:
+    """A directory beside ``out`` that is gone afterwards; a killed merge's parts are still in it.
+
+    Raises :class:`StorageError` when another merge uses it.
+    """
+    work = out.parent / f".{out.name}.merging"
+    try:
+        work.mkdir(mode=0o700, exist_ok=True)
+        lock = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise storage_error(work, error) from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(f"{out}: another merge is writing it") from None
+        _clear(work)
+        try:
+            yield work
+        except WorkerDiedError:
+            _clear(work)
+            raise
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        shutil.rmtree(work, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _clear(work: Path) -> None:
+    """Remove what a killed merge left, but for parts that are whole."""
+    for path in [*work.glob("*"), *work.glob("parts/part-*")]:
+        if path.is_dir() and path.name != "parts":
+            shutil.rmtree(path, ignore_errors=True)
+        elif not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 def _put_in_place(made: Path, out: Path) -> None:
@@ -469,12 +603,14 @@ def _put_in_place(made: Path, out: Path) -> None:
         raise storage_error(out, error) from None
 
 
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return sum(file.stat().st_size for file in path.glob("segment-*.hpcd"))
+    return 0
+
+
 def _workers(paths: Sequence[Path], workers: int | None) -> int | None:
     """Small inputs are merged in this process: starting workers would take longer."""
     if workers is not None:
         return workers
-    size = 0
-    for path in paths:
-        with contextlib.suppress(OSError):
-            size += sum(file.stat().st_size for file in path.glob("segment-*.hpcd"))
-    return 1 if size < 16 << 20 else None
+    return 1 if sum(_size(path) for path in paths) < 16 << 20 else None

@@ -50,14 +50,15 @@ class NamedTree:
 def name_tree(
     executor: Executor,
     modules: Sequence[CanonicalModule],
-    tables: Sequence[Path | None],
+    tables: Sequence[tuple[Path, int] | None],
     tree: CCT,
     progress: Callable[[int, int], None],
 ) -> NamedTree:
     """Name all frames of ``tree``.
 
-    ``tables`` has, per module, the file of symbols its measurement brought along. Procedure ids
-    depend on the tree and the names alone: special ones first, then by module and address.
+    ``tables`` has, per module, the part and number there of symbols a measurement brought along.
+    Procedure ids depend on the tree and the names alone: special ones first, then by module and
+    address.
     """
     module_of = frame.module_of(tree.frame)
     offset_of = frame.offset_of(tree.frame)

@@ -1,36 +1,33 @@
-"""First pass of a merge: what is in a measurement, without keeping its records.
+"""What is in a measurement besides its records, and how a part keeps it.
 
-Runs in a worker. Identities travel back to the merge; the tree and the symbols, which may be big,
-go to files of the merge's work directory and only their place travels.
+Identities travel from the worker that read them to the merge; the tree, the sums and the symbols,
+which may be big, stay in the part and only its place travels.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields, replace
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.columns import storage_error
-from hpcd.analysis.intervals import Intervals
-from hpcd.analysis.union import DEPTH_LIMIT
+from hpcd.analysis.part import Part, unpack_array, unpack_bytes
+from hpcd.analysis.sparse import Cells
 from hpcd.errors import FormatError
-from hpcd.measurement.reader import Measurement, open_measurement
+from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.measurement.reader import read_row
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Module, Node, Process, Thread
 
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
 
-# 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
-_MONOTONIC_LIMIT = 1 << 60
-_REALTIME_LIMIT = 1 << 62
-_RANK_LIMIT = (1 << 31) - 1
-
-_Row = TypeVar("_Row", Node, Event, Process, Thread, Module)
+SymbolRow = tuple[int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +35,14 @@ class Scan:
     """A measurement's identities and the extent of its records.
 
     ``lines`` ``uint32[k]`` ascending are the measurement's trace lines, with or without records;
-    ``counts``, ``first_ns``, ``last_ns`` ``int64[k]`` their records and those' monotonic times
-    (0 without records). ``chunks`` is how many record chunks were seen: a measurement still being
-    written may have more when it is read again, which are then left for the next merge.
+    ``counts``, ``first_ns``, ``last_ns`` ``int64[k]`` their entries in the trace and those'
+    monotonic times (0 without). ``size`` is how many bytes the measurement had: one still being
+    written may have more later. ``part`` is where the rest of it is.
     """
 
     path: Path
+    part: Path
+    size: int
     id: int
     node: Node
     options: dict[str, Any]
@@ -51,25 +50,22 @@ class Scan:
     processes: dict[int, Process]
     threads: dict[int, Thread]
     modules: dict[int, Module]
-    symbols: dict[int, Path]
+    symbols: frozenset[int]
     clock_pairs: I64
     summary: dict[str, Any] | None
     closed: bool
     damage: tuple[str, ...]
-    tree: Path
     nodes: int
     lines: U32
     counts: I64
     first_ns: I64
     last_ns: I64
-    chunks: int
     events_used: frozenset[int]
-    value_max: int
-    value_min: int
+    cells: int
 
     @property
     def records(self) -> int:
-        """Records of all lines."""
+        """Entries in the trace of all lines."""
         return int(self.counts.sum())
 
     @property
@@ -81,167 +77,118 @@ class Scan:
         return (int(known.min()), int(known.max())) if len(known) else (0, 0)
 
 
-def scan(path: Path, work: Path) -> Scan:
-    """Read ``path`` once; leave its tree and symbols in the directory ``work``.
-
-    Raises :class:`FormatError` or :class:`NotFoundError` when it is no measurement, or says what
-    cannot be: what gets past here is in range.
-    """
-    with open_measurement(path) as measurement:
-        extent = _Extent(measurement)
-        measurement.cct.validate(str(path))
-        if int(measurement.cct.depth().max()) >= DEPTH_LIMIT:
-            raise FormatError(f"{path}: calling context tree is deeper than {DEPTH_LIMIT} frames")
-        clock_pairs = _checked_clock(measurement, path)
-        tree = work / "tree.npz"
-        try:
-            work.mkdir()
-            save_tree(tree, measurement.cct)
-            symbols = _save_symbols(work, measurement.symbols)
-        except OSError as error:
-            raise storage_error(work, error) from None
-        if measurement.id is None:
-            raise FormatError(f"{path}: nothing readable")
-        lines, counts, first, last = extent.by_line(measurement.threads)
-        if len(first) and not 0 <= int(first.min()) <= int(last.max()) < _MONOTONIC_LIMIT:
-            raise FormatError(f"{path}: record times are out of range")
-        return Scan(
-            path=path,
-            id=measurement.id,
-            node=_bounded(measurement.node),
-            options=measurement.options,
-            events={n: _bounded(e) for n, e in measurement.events.items() if n < 1 << 16},
-            processes={n: _bounded(p) for n, p in measurement.processes.items()},
-            threads={n: _bounded(t) for n, t in measurement.threads.items()},
-            modules={n: _bounded(m) for n, m in measurement.modules.items()},
-            symbols=symbols,
-            clock_pairs=clock_pairs,
-            summary=measurement.summary,
-            closed=measurement.closed,
-            damage=tuple(measurement.damage),
-            tree=tree,
-            nodes=len(measurement.cct),
-            lines=lines,
-            counts=counts,
-            first_ns=first,
-            last_ns=last,
-            chunks=extent.chunks,
-            events_used=frozenset(extent.events),
-            value_max=extent.value_max,
-            value_min=extent.value_min,
-        )
+def pack_scan(
+    scan: Scan, tree: CCT, cells: Cells, symbols: Mapping[int, list[SymbolRow]]
+) -> dict[str, Array | bytes]:
+    """What a part's archive holds of a measurement. ``cells`` are by row, not by line."""
+    identity = {
+        "path": scan.path.name,
+        "size": scan.size,
+        "id": scan.id,
+        "node": asdict(scan.node),
+        "options": scan.options,
+        "events": [asdict(row) for row in scan.events.values()],
+        "processes": [asdict(row) for row in scan.processes.values()],
+        "threads": [asdict(row) for row in scan.threads.values()],
+        "modules": [asdict(row) for row in scan.modules.values()],
+        "summary": scan.summary,
+        "closed": scan.closed,
+        "damage": scan.damage,
+        "events_used": sorted(scan.events_used),
+    }
+    archive: dict[str, Array | bytes] = {
+        "identity": json.dumps(identity).encode(),
+        "clock": scan.clock_pairs.astype("<i8").ravel(),
+        "parent": tree.parent.astype("<u4"),
+        "frame": tree.frame.astype("<u8"),
+        "cell_row": cells.line.astype("<u4"),
+        "cell_node": cells.node.astype("<u4"),
+        "cell_event": cells.event.astype("<u2"),
+        "cell_records": cells.records.astype("<u8"),
+        "cell_value": cells.value.astype("<u8"),
+    }
+    for module, rows in symbols.items():
+        # Hostile sizes are cut to what an address can be.
+        bounds = [[min(max(part, 0), (1 << 63) - 1) for part in row[:2]] for row in rows]
+        names = [row[2].replace("\0", "") for row in rows]
+        archive[f"symbols-{module}"] = json.dumps([bounds, names]).encode()
+    return archive
 
 
-def _checked_clock(measurement: Measurement, path: Path) -> I64:
+def read_scan(part: Part) -> Scan:
+    """The scan a part was made with. Raises :class:`FormatError`."""
+    archive = part.archive()
     try:
-        pairs = measurement.clock_pairs
-    except OverflowError:
-        pairs = np.full((1, 2), -1)
-    if len(pairs) and not (
-        int(pairs.min()) >= 0
-        and int(pairs[:, 0].max()) < _MONOTONIC_LIMIT
-        and int(pairs[:, 1].max()) < _REALTIME_LIMIT
-    ):
-        raise FormatError(f"{path}: clock readings are out of range")
-    return pairs
+        known = json.loads(unpack_bytes(archive["identity"]))
+        clock = unpack_array(archive["clock"], np.int64).reshape(-1, 2)
+        nodes = len(unpack_array(archive["parent"], np.uint32))
+        cells = len(unpack_array(archive["cell_row"], np.uint32))
+        return Scan(
+            path=Path(known["path"]),
+            part=part.path,
+            size=int(known["size"]),
+            id=int(known["id"]),
+            node=read_row(Node, known["node"]),
+            options=dict(known["options"]),
+            events={row["id"]: read_row(Event, row) for row in known["events"]},
+            processes={row["id"]: read_row(Process, row) for row in known["processes"]},
+            threads={row["line"]: read_row(Thread, row) for row in known["threads"]},
+            modules={row["id"]: read_row(Module, row) for row in known["modules"]},
+            symbols=frozenset(
+                int(name.removeprefix("symbols-")) for name in archive if name.startswith("symb")
+            ),
+            clock_pairs=clock,
+            summary=known["summary"],
+            closed=bool(known["closed"]),
+            damage=tuple(known["damage"]),
+            nodes=nodes,
+            lines=part.lines.source.astype(np.uint32),
+            counts=part.lines.records.astype(np.int64),
+            first_ns=part.lines.first * TIME_UNIT_NS,
+            last_ns=part.lines.last * TIME_UNIT_NS,
+            events_used=frozenset(known["events_used"]),
+            cells=cells,
+        )
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise FormatError(f"{part.path}: damaged") from None
 
 
-def _bounded(row: _Row) -> _Row:
-    """``row`` with its numbers cut to what columns and SQLite hold; JSON knows no bounds."""
-    changes: dict[str, Any] = {}
-    for each in fields(row):
-        value = getattr(row, each.name)
-        limit = _RANK_LIMIT if each.name in ("rank", "size") else _MONOTONIC_LIMIT
-        if isinstance(value, int) and not -limit < value < limit:
-            changes[each.name] = max(-limit, min(value, limit))
-        elif isinstance(value, float) and not math.isfinite(value):
-            changes[each.name] = 0.0
-    return replace(row, **changes) if changes else row
+def load_tree(part: Path) -> CCT:
+    """The measurement's calling context tree, from its part. Raises :class:`FormatError`."""
+    archive = Part(part).archive()
+    try:
+        tree = CCT(
+            unpack_array(archive["parent"], np.uint32), unpack_array(archive["frame"], np.uint64)
+        )
+    except KeyError:
+        raise FormatError(f"{part}: damaged") from None
+    tree.validate(str(part))
+    return tree
 
 
-class _Extent:
-    """Counts and time ranges of a measurement's records, by line."""
-
-    def __init__(self, measurement: Measurement) -> None:
-        self.chunks = 0
-        self.events: set[int] = set()
-        self.value_min = self.value_max = 1
-        rows: list[tuple[U32, I64, I64, I64]] = []
-        intervals = Intervals(measurement.events.values())
-        for part in map(intervals.expand, measurement.record_chunks()):
-            self.chunks += 1
-            if not len(part):
-                continue
-            times = part.time_ns.view(np.int64)
-            rows.append(
-                (part.line, np.diff(part.start), times[part.start[:-1]], times[part.start[1:] - 1])
-            )
-            low, high = int(part.event.min()), int(part.event.max())
-            self.events.update([low] if low == high else np.unique(part.event).tolist())
-            self.value_min = min(self.value_min, int(part.value.min()))
-            self.value_max = max(self.value_max, int(part.value.max()))
-            if len(rows) > 1024:
-                rows = [_sum_rows(rows)]
-        self._rows = _sum_rows(rows)
-
-    def by_line(self, threads: dict[int, Thread]) -> tuple[U32, I64, I64, I64]:
-        """Lines with a thread or with records, ascending, and their extents."""
-        with_records, count, low, high = self._rows
-        lines = np.union1d(with_records, np.array(sorted(threads), np.uint32))
-        at = np.searchsorted(lines, with_records)
-        counts, first, last = (np.zeros(len(lines), np.int64) for _ in range(3))
-        counts[at], first[at], last[at] = count, low, high
-        return lines.astype(np.uint32), counts, first, last
+def load_cells(part: Path) -> Cells:
+    """The sums of a part: ``line`` is the row in it. Raises :class:`FormatError`."""
+    archive = Part(part).archive()
+    try:
+        cells = Cells(
+            unpack_array(archive["cell_row"], np.uint32),
+            unpack_array(archive["cell_node"], np.uint32),
+            unpack_array(archive["cell_event"], np.uint16),
+            unpack_array(archive["cell_records"], np.uint64),
+            unpack_array(archive["cell_value"], np.uint64),
+        )
+    except KeyError:
+        raise FormatError(f"{part}: damaged") from None
+    columns = (cells.line, cells.node, cells.event, cells.records, cells.value)
+    if len({len(column) for column in columns}) != 1:
+        raise FormatError(f"{part}: damaged")
+    return cells
 
 
-def _sum_rows(rows: list[tuple[U32, I64, I64, I64]]) -> tuple[U32, I64, I64, I64]:
-    """One row per line from many."""
-    if not rows:
-        empty = np.zeros(0, np.int64)
-        return np.zeros(0, np.uint32), empty, empty, empty
-    line, count, low, high = (np.concatenate(column) for column in zip(*rows, strict=True))
-    order = np.argsort(line, kind="stable")
-    line = line[order]
-    starts = np.flatnonzero(np.concatenate(([True], line[1:] != line[:-1])))
-    return (
-        line[starts],
-        np.add.reduceat(count[order], starts),
-        np.minimum.reduceat(low[order], starts),
-        np.maximum.reduceat(high[order], starts),
-    )
-
-
-def save_tree(path: Path, tree: CCT) -> None:
-    """Write a tree for another worker."""
-    with path.open("xb") as file:
-        np.savez(file, parent=tree.parent, frame=tree.frame)
-
-
-def load_tree(path: Path) -> CCT:
-    """Read what :func:`save_tree` wrote."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return CCT(arrays["parent"], arrays["frame"])
-
-
-def _save_symbols(work: Path, tables: dict[int, list[tuple[int, int, str]]]) -> dict[int, Path]:
-    places = {}
-    for module, rows in tables.items():
-        if not rows:
-            continue
-        places[module] = work / f"symbols-{module}.npz"
-        with places[module].open("xb") as file:
-            bounds = np.array([row[:2] for row in rows], dtype=object)
-            # Hostile sizes are cut to what an address can be.
-            limited = np.clip(bounds, 0, (1 << 63) - 1).astype(np.uint64)
-            names = "\0".join(row[2].replace("\0", "") for row in rows).encode()
-            np.savez(
-                file, start=limited[:, 0], size=limited[:, 1], names=np.frombuffer(names, np.uint8)
-            )
-    return places
-
-
-def load_symbols(path: Path) -> list[tuple[int, int, str]]:
-    """Symbol rows (start, size, name) a scan left in ``path``."""
-    with np.load(path, allow_pickle=False) as arrays:
-        names = arrays["names"].tobytes().decode(errors="replace").split("\0")
-        return list(zip(arrays["start"].tolist(), arrays["size"].tolist(), names, strict=True))
+def load_symbols(part: Path, module: int) -> list[SymbolRow]:
+    """The symbols (start, size, name) a measurement brought along for ``module``."""
+    try:
+        bounds, names = json.loads(unpack_bytes(Part(part).archive()[f"symbols-{module}"]))
+        return [(int(a), int(b), str(name)) for (a, b), name in zip(bounds, names, strict=True)]
+    except (KeyError, ValueError, TypeError, RecursionError):
+        raise FormatError(f"{part}: damaged") from None

@@ -57,13 +57,14 @@ class Procedure:
 class SymbolTask:
     """Addresses of one module to be named: ``offsets`` ``uint64[n]``, distinct, ascending.
 
-    ``table`` is a file of symbols the measurement brought along (kernel, JIT).
+    ``table`` is where symbols are that the measurement brought along (kernel, JIT): its part, and
+    the module's number in it.
     """
 
     kind: ModuleKind
     path: str
     build_id: str
-    table: Path | None
+    table: tuple[Path, int] | None
     offsets: U64
 
 
@@ -119,7 +120,7 @@ def _expected(task: SymbolTask) -> bool:
 
 def _tables(task: SymbolTask) -> tuple[list[SymbolTable], str]:
     if task.table is not None:
-        rows = load_symbols(task.table)
+        rows = load_symbols(*task.table)
         return [symboltable.from_rows(rows)], f"{len(rows)} symbols from the measurement"
     if not len(task.offsets):
         return [], "no addresses"

@@ -15,6 +15,7 @@ Frames must mean the same in every input (see :mod:`hpcd.analysis.modules`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,18 @@ def locate(canonical: CCT, tree: CCT) -> U32:
             raise FormatError("calling context tree has a path the union does not hold")
         ids[nodes] = at
     return ids
+
+
+def save_canonical(path: Path, tree: CCT) -> None:
+    """Write a tree of the union under way for another worker. Raises :class:`OSError`."""
+    with path.open("xb") as file:
+        np.savez(file, parent=tree.parent, frame=tree.frame)
+
+
+def load_canonical(path: Path) -> CCT:
+    """Read what :func:`save_canonical` wrote."""
+    with np.load(path, allow_pickle=False) as arrays:
+        return CCT(arrays["parent"], arrays["frame"])
 
 
 def rank_frames(frames: U64) -> tuple[U64, U64]:

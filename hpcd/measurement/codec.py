@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ I64 = npt.NDArray[np.int64]
 # Microseconds, as in the paper (ICS 2011, section 3): finer than sampling can place anything, and a
 # nanosecond's noise would cost 1.3 bytes a record.
 TIME_UNIT_NS = 1000
+_Kind = TypeVar("_Kind", np.uint16, np.uint32, np.uint64)
 _HEAD = struct.Struct("<IIQI")
 _COLUMN = struct.Struct("<BBHI")
 _CONSTANT, _PLANES, _DICTIONARY = 0, 1, 2
@@ -36,7 +38,7 @@ class RecordChunk:
     """Records of a chunk: line ``line[i]`` has records ``start[i]:start[i+1]``, in time order.
 
     ``line`` u32[k], ``start`` i64[k+1], ``time_ns`` u64[n] (monotonic), ``node`` u32[n], ``event``
-    u16[n], ``value`` u64[n].
+    u16[n], ``value`` u64[n]. A column that is constant may be one value, broadcast.
     """
 
     line: U32
@@ -56,9 +58,16 @@ def _planes(values: npt.NDArray[np.unsignedinteger]) -> bytes:
     return np.ascontiguousarray(values.view(np.uint8).reshape(-1, width).T).tobytes()
 
 
-def _unplanes(data: bytes, width: int, count: int) -> npt.NDArray[np.unsignedinteger]:
-    raw = np.frombuffer(data, np.uint8, width * count).reshape(width, count)
-    out: npt.NDArray[np.unsignedinteger] = np.ascontiguousarray(raw.T).view(f"<u{width}").ravel()
+def _unplanes(
+    data: bytes, width: int, count: int, kind: type[_Kind] | None = None
+) -> npt.NDArray[_Kind]:
+    """The inverse of :func:`_planes`, as ``kind``, which must be no narrower than ``width``."""
+    planes = np.frombuffer(data, np.uint8, width * count).reshape(width, count)
+    wanted = np.dtype(kind or f"<u{width}")
+    # Plane by plane: transposing them takes ten times as long.
+    out: npt.NDArray[_Kind] = planes[0].astype(wanted)
+    for number in range(1, width):
+        out |= planes[number].astype(wanted) << wanted.type(8 * number)
     return out
 
 
@@ -106,28 +115,38 @@ class _Cursor:
         self._at = end
         return part
 
-    def column(self, count: int) -> npt.NDArray[np.unsignedinteger]:
+    def column(self, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
+        """``count`` integers of type ``kind``; a constant takes no memory, and is read-only."""
         coding, width, _, size = _COLUMN.unpack(self.take(_COLUMN.size))
         data = self.take(size)
         if coding == _CONSTANT and size == 8:
-            return np.full(count, struct.unpack("<Q", data)[0], dtype=np.uint64)
-        if coding == _PLANES and width in (1, 2, 4, 8) and size == width * count:
-            return _unplanes(data, width, count)
-        if coding == _DICTIONARY and size >= 8:
-            entries, step_width, width = struct.unpack_from("<IBB", data)
-            body = data[8:]
-            if (
-                step_width in (1, 2, 4)
-                and width in (1, 2, 4)
-                and entries <= count
-                and len(body) == step_width * entries + width * count
+            (value,) = struct.unpack("<Q", data)
+            if value <= np.iinfo(kind).max:
+                return np.broadcast_to(kind(value), count)
+        elif coding == _PLANES and width in (1, 2, 4, 8) and size == width * count:
+            if width <= np.dtype(kind).itemsize:
+                return _unplanes(data, width, count, kind)
+        elif coding == _DICTIONARY and size >= 8:
+            return self._dictionary(data, count, kind)
+        raise FormatError("column has an unknown or inconsistent coding")
+
+    def _dictionary(self, data: bytes, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
+        entries, step_width, width = struct.unpack_from("<IBB", data)
+        body = data[8:]
+        if (
+            step_width in (1, 2, 4)
+            and width in (1, 2, 4)
+            and entries <= count
+            and len(body) == step_width * entries + width * count
+        ):
+            steps: U64 = _unplanes(body[: step_width * entries], step_width, entries, np.uint64)
+            unique = np.cumsum(steps)
+            place: U32 = _unplanes(body[step_width * entries :], width, count, np.uint32)
+            if not len(place) or (
+                int(place.max()) < entries and int(unique[-1]) <= np.iinfo(kind).max
             ):
-                steps = _unplanes(body[: step_width * entries], step_width, entries)
-                unique = np.cumsum(steps, dtype=np.uint64)
-                place = _unplanes(body[step_width * entries :], width, count)
-                if not len(place) or int(place.max()) < entries:
-                    chosen: npt.NDArray[np.unsignedinteger] = unique[place]
-                    return chosen
+                chosen: npt.NDArray[_Kind] = unique.astype(kind).take(place)
+                return chosen
         raise FormatError("column has an unknown or inconsistent coding")
 
 
@@ -153,23 +172,24 @@ def decode_records(data: bytes) -> RecordChunk:
     if records > MAX_RECORDS or lines > records or not 1 <= unit <= 1_000_000:
         raise FormatError("records chunk has an impossible size")
     cursor = _Cursor(data, _HEAD.size)
-    line = cursor.column(lines).astype(np.uint32)
-    count = cursor.column(lines).astype(np.int64)
+    line = cursor.column(lines, np.uint32)
+    count = cursor.column(lines, np.uint32).astype(np.int64)
     if int(count.sum()) != records or (lines and int(count.min()) < 1):
         raise FormatError("records chunk: lines do not add up to its records")
     start = np.zeros(lines + 1, dtype=np.int64)
     np.cumsum(count, out=start[1:])
-    step = cursor.column(records).astype(np.uint64)
+    step = cursor.column(records, np.uint64)
     if records and int(step.max()) >= 1 << 44:
         raise FormatError("records chunk: times are out of range")
     # Times are sums of steps within each line: one running sum, less what came before the line.
     total = np.cumsum(step, dtype=np.uint64)
     before = np.where(start[:-1] > 0, total[np.maximum(start[:-1] - 1, 0)], np.uint64(0))
-    ticks = total - np.repeat(before, count) + np.uint64(base)
-    node = cursor.column(records).astype(np.uint32)
-    event = cursor.column(records).astype(np.uint16)
-    value = cursor.column(records).astype(np.uint64)
-    return RecordChunk(line, start, ticks * np.uint64(unit), node, event, value)
+    total += np.repeat(np.uint64(base) - before, count)
+    total *= np.uint64(unit)
+    node = cursor.column(records, np.uint32)
+    event = cursor.column(records, np.uint16)
+    value = cursor.column(records, np.uint64)
+    return RecordChunk(line, start, total, node, event, value)
 
 
 def encode_nodes(first: int, parent: U32, frame: U64) -> bytes:
@@ -190,8 +210,8 @@ def decode_nodes(data: bytes) -> tuple[int, U32, U64]:
     if count > MAX_NODES or first < 1 or first + count >= 1 << 32:
         raise FormatError("CCT chunk has an impossible size")
     cursor = _Cursor(data, _CCT_HEAD.size)
-    back = cursor.column(count).astype(np.int64)
-    frame = cursor.column(count).astype(np.uint64)
+    back = cursor.column(count, np.uint32).astype(np.int64)
+    frame = np.array(cursor.column(count, np.uint64))
     parent = np.arange(first, first + count, dtype=np.int64) - back
     if count and (int(back.min()) < 1 or int(parent.min()) < 0):
         raise FormatError("CCT chunk: a parent does not precede its child")

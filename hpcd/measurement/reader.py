@@ -62,6 +62,8 @@ class Measurement:
         self.index: dict[str, Any] | None = None
         self.damage: list[str] = []
         self.id: int | None = None
+        self.bytes_read = 0
+        """Stored bytes of records handed out so far."""
         self._clock: list[tuple[int, int]] = []
         self._parent: list[U32] = [np.zeros(1, np.uint32)]
         self._frame: list[U64] = [np.zeros(1, np.uint64)]
@@ -140,6 +142,7 @@ class Measurement:
         Damaged chunks are left out and named in ``damage``.
         """
         for number, header, nodes in self._records[first:]:
+            self.bytes_read += header.stored
             try:
                 data = chunk.read_payload(self._files[number], header)
                 records = codec.decode_records(data)
@@ -255,14 +258,14 @@ class Measurement:
         self._nodes += len(parent)
 
     def _meta(self, value: dict[str, Any]) -> None:
-        self.node = _row(Node, value["node"])
+        self.node = read_row(Node, value["node"])
         self.options = dict(value["options"])
 
     def _take_rows(
         self, rows: list[dict[str, Any]], kind: type[_Row], table: dict[int, _Row], key: str
     ) -> None:
         for values in rows:
-            row = _row(kind, values)
+            row = read_row(kind, values)
             number = getattr(row, key)
             if not 0 <= number < 1 << 32:
                 raise FormatError(f"{key} {number} is out of range")
@@ -288,8 +291,11 @@ class Measurement:
             self.damage.append(line)
 
 
-def _row(kind: type[_Row], values: dict[str, Any]) -> _Row:
-    """A row from JSON: unknown keys are a later version's, wrong types are damage."""
+def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
+    """A row from JSON: unknown keys are a later version's, wrong types are damage.
+
+    Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`.
+    """
     known = {}
     for field in fields(kind):
         if field.name not in values:

@@ -23,7 +23,6 @@ from hpcd.analysis.columns import ColumnWriter, create_column, open_column, save
 from hpcd.analysis.database import Database
 from hpcd.analysis.grid import choose_lines, pixel_times
 from hpcd.analysis.merge import merge
-from hpcd.analysis.trace import TraceColumns, create_trace
 from hpcd.errors import FormatError, NotFoundError, UsageError
 from hpcd.model.cct import NO_NODE
 from tests.unit.test_merge import write_measurement
@@ -186,30 +185,6 @@ def test_lines_are_chosen_systematically() -> None:
     assert choose_lines([5, 3, 1, 0], 2, 9).tolist() == [3, 0]
 
 
-@given(st.data())
-@settings(max_examples=60, deadline=None)
-def test_nearest_records_of_any_line(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    moments = sorted(data.draw(st.lists(st.integers(0, 60), max_size=30)))
-    asked = sorted(data.draw(st.lists(st.integers(-5, 65), min_size=1, max_size=200)))
-    folder = tmp_path_factory.mktemp("trace")
-    create_trace(folder, len(moments), has_event=False, has_value=False)
-    with ColumnWriter(folder / "time.npy") as time, ColumnWriter(folder / "node.npy") as node:
-        time.write(0, np.array(moments, np.int64))
-        node.write(0, np.arange(len(moments)))
-    trace = TraceColumns(folder, np.array([0, len(moments)]))
-    found = trace.nearest(0, np.array(asked, np.int64)).tolist()
-    for moment, index in zip(asked, found, strict=True):
-        if not moments:
-            assert index == NO_NODE
-            continue
-        best = min(abs(each - moment) for each in moments)
-        assert abs(moments[index] - moment) == best
-        # Of two as close, the earlier.
-        assert moments[index] <= moment or moment - best not in moments
-
-
 # --- what is broken is found ---
 
 
@@ -268,7 +243,7 @@ def test_any_missing_or_short_file_is_found(
         ("[]", "not an hpcd database"),
         ('{"format": "other"}', "not an hpcd database"),
         ('{"format": "hpcd-database", "version": 99}', "version 99"),
-        ('{"format": "hpcd-database", "version": 2}', "damaged"),
+        ('{"format": "hpcd-database", "version": 3}', "damaged"),
         ("[" * 100_000, "damaged"),
     ],
 )

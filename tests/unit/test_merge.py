@@ -202,7 +202,7 @@ def test_a_tree_deeper_than_the_limit_is_refused() -> None:
 
 
 @given(
-    st.lists(
+    batches=st.lists(
         st.lists(
             st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 1), st.integers(0, 3)),
             max_size=30,
@@ -211,8 +211,9 @@ def test_a_tree_deeper_than_the_limit_is_refused() -> None:
     )
 )
 @settings(deadline=None)
-def test_sums_of_cells(batches: list[list[tuple[int, int, int, int]]]) -> None:
-    sums = CellSum()
+@pytest.mark.parametrize("limit", [0, 40, 1 << 20])
+def test_sums_of_cells(batches: list[list[tuple[int, int, int, int]]], limit: int) -> None:
+    sums = CellSum(4, 10, limit=limit)
     expected: dict[tuple[int, int, int], tuple[int, int]] = {}
     for batch in batches:
         rows = sorted(batch, key=lambda row: row[0])

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from hpcd.analysis import symbols, symboltable
 from hpcd.analysis.elf import ElfFile
-from hpcd.analysis.scan import load_symbols, scan
+from hpcd.analysis.ingest import IngestTask, ingest
+from hpcd.analysis.scan import load_symbols
 from hpcd.analysis.symbols import SymbolAnswer, SymbolTask, demangle, symbolize
 from hpcd.analysis.symboltable import SymbolTable
 from hpcd.errors import FormatError
@@ -297,10 +298,11 @@ def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
     writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
     writer.add_symbols(1, [(0, 16, "_text"), (64, 0, "do_syscall_64"), (128, 1 << 70, "last")])
     writer.close({})
-    table = scan(tmp_path / "m", tmp_path / "work").symbols[1]
-    assert [row[2] for row in load_symbols(table)] == ["_text", "do_syscall_64", "last"]
+    scan = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
+    assert scan.symbols == {1}
+    assert [row[2] for row in load_symbols(scan.part, 1)] == ["_text", "do_syscall_64", "last"]
     offsets = np.array([3, 20, 70], np.uint64)
-    answer = symbolize(SymbolTask(ModuleKind.KERNEL, "[kernel]", "", table, offsets))
+    answer = symbolize(SymbolTask(ModuleKind.KERNEL, "[kernel]", "", (scan.part, 1), offsets))
     names = [answer.procedures[place].name for place in answer.index]
     assert names == ["_text", "[kernel]", "do_syscall_64"]
 

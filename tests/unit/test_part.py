@@ -1,0 +1,211 @@
+"""Parts: blocks, overviews, and what is drawn from them."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hpcd.analysis
+from hpcd.analysis import blocks
+from hpcd.analysis.grid import pixel_times
+from hpcd.analysis.ingest import IngestTask, ingest
+from hpcd.analysis.merge import merge
+from hpcd.analysis.overview import FEWEST_RECORDS, OverviewBuilder
+from hpcd.analysis.part import Part
+from hpcd.analysis.scan import load_cells, load_tree, read_scan
+from hpcd.errors import FormatError
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model import frame
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from tests.unit.test_merge import START, write_measurement
+
+I64 = npt.NDArray[np.int64]
+
+
+@given(
+    lengths=st.lists(st.integers(1, 5000), min_size=1, max_size=4),
+    seed=st.integers(0, 99),
+    gap=st.sampled_from([1, 300, 1 << 20, 1 << 31, 1 << 34]),
+    weighted=st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: bool) -> None:
+    random = np.random.default_rng(seed)
+    start = np.concatenate(([0], np.cumsum(lengths)))
+    total = int(start[-1])
+    time = np.cumsum(random.integers(0, gap, total))
+    node = random.integers(0, 1 << 32, total, dtype=np.uint32)
+    event = random.integers(0, 1 << 16, total).astype(np.uint16) if weighted else None
+    value = random.integers(0, 1 << 63, total).astype(np.uint64) if weighted else None
+    cuts = blocks.cut(start, time)
+    assert np.diff(cuts).max() <= blocks.BLOCK_RECORDS
+    assert set(start.tolist()) <= set(cuts.tolist())
+    frames = blocks.encode(cuts, time, node, event, value)
+    count = np.diff(cuts)
+    full = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
+    places = [memoryview(each) for each in (frames.data[::2] if weighted else frames.data)]
+    found_time, found_node = blocks.decode_places(places, time[cuts[:-1]], count)
+    assert np.array_equal(found_time[full], time)
+    assert np.array_equal(found_node[full], node)
+    # A block that is not full repeats its last record.
+    last = found_time[np.arange(len(count)), count - 1]
+    assert np.array_equal(found_time[:, -1], last)
+    if weighted:
+        weights = [memoryview(each) for each in frames.data[1::2]]
+        found_event, found_value = blocks.decode_weights(weights, count)
+        assert np.array_equal(found_event[full], event)
+        assert np.array_equal(found_value[full], value)
+
+
+def test_a_block_that_lies_about_its_size_is_refused() -> None:
+    frames = blocks.encode(np.array([0, 5]), np.arange(5), np.zeros(5, np.uint32), None, None)
+    with pytest.raises(FormatError, match="another length"):
+        blocks.decode_places([memoryview(frames.data[0])], np.zeros(1, np.int64), np.array([6]))
+    with pytest.raises(FormatError, match="decompress"):
+        blocks.decode_places([memoryview(b"nothing")], np.zeros(1, np.int64), np.array([6]))
+
+
+def closest(time: I64, moments: I64) -> I64:
+    """Index of the record closest to each moment, the earlier of two."""
+    return np.abs(time[None, :] - moments[:, None]).argmin(axis=1)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    count = data.draw(st.integers(FEWEST_RECORDS, FEWEST_RECORDS + 3000))
+    gap = data.draw(st.sampled_from([1, 3, 1000, 70_000]))
+    time = data.draw(st.integers(0, 10**9)) + np.cumsum(random.integers(0, gap + 1, count))
+    if data.draw(st.booleans()):
+        time[count // 3 :] += gap * 1000 * data.draw(st.integers(0, 50))
+    node = np.arange(count, dtype=np.uint32)
+    with tempfile.TemporaryFile() as spool:
+        builder = OverviewBuilder(3, spool)
+        cuts = sorted(data.draw(st.lists(st.integers(1, count - 1), max_size=5, unique=True)))
+        builder.add(np.array([0]), np.array([0, 1]), time[:1] * 0 + 5, node[:1])
+        for low, high in zip([0, *cuts], [*cuts, count], strict=True):
+            # Another line beside it, to be kept apart.
+            both = np.concatenate([time[low:high], time[low:high] * 0 + 7])
+            nodes = np.concatenate([node[low:high], node[low:high] * 0 + 9])
+            start = np.array([0, high - low, 2 * (high - low)])
+            builder.add(np.array([1, 2]), start, both, nodes)
+        overview = builder.finish()
+        step, first, found = overview.line(1)
+        assert len(overview.line(0)[2]) == 0
+    moments = (first + np.arange(len(found))) * step
+    assert moments[0] <= time[0]
+    assert moments[-1] >= time[-1]
+    expected = closest(time, moments)
+    # Of records at one moment any may be shown.
+    assert np.array_equal(time[found], time[expected])
+    assert len(found) <= 2 * count + 2
+
+
+def long_measurement(path: Path, *, records: int, pauses: bool = False, nodes: int = 50) -> None:
+    """Two lines with ``records`` records each."""
+    random = np.random.default_rng(records)
+    writer = MeasurementWriter(path, Node("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 997))
+    writer.add_module(Module(1, ModuleKind.ELF, "/lib/a.so"))
+    writer.add_clock_pair(START, START)
+    places = np.uint64(frame.module_frame(1, 0)) + np.arange(nodes, dtype=np.uint64)
+    writer.add_nodes(np.zeros(nodes, np.uint32), places)
+    for line in range(2):
+        writer.add_process(Process(line, 10 + line, 1, "p", "/p", (), 0, START, "j", line, 2))
+        writer.add_thread(Thread(line, line, 10 + line, "p", START))
+        gaps = random.integers(900, 1100, records) * 1000
+        if pauses:
+            gaps[:: records // 7] += 3 * 10**9
+        time = START + np.cumsum(gaps)
+        for at in range(0, records, 3000):
+            part = slice(at, at + 3000)
+            node = random.integers(1, nodes + 1, len(time[part])).astype(np.uint32)
+            writer.add_records(
+                np.full(len(node), line, np.uint32), time[part].astype(np.uint64), node, 0
+            )
+            writer.flush()
+    writer.close({})
+
+
+@pytest.mark.parametrize(("pauses", "nodes"), [(False, 50), (True, 50), (False, 70_000)])
+def test_every_zoom_shows_what_was_there_within_the_pixel(
+    tmp_path: Path, pauses: bool, nodes: int
+) -> None:
+    long_measurement(tmp_path / "m", records=300_000, pauses=pauses, nodes=nodes)
+    merge([tmp_path / "m"], tmp_path / "db")
+    random = np.random.default_rng(1)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        records = [db.records(line) for line in (0, 1)]
+        assert [len(each) for each in records] == [300_000, 300_000]
+        for _ in range(60):
+            span = int(10 ** random.uniform(3, np.log10(db.duration_ns)))
+            t0 = int(random.integers(0, db.duration_ns - span + 1))
+            width = int(random.integers(1, 900))
+            grid = db.sample_grid(None, t0, t0 + span, 2, width)
+            times = pixel_times(t0, t0 + span, width)
+            half = span / width / 2
+            for line in (0, 1):
+                time, node = records[line].time, records[line].node
+                alive = (times >= db.lines.start[line]) & (times <= db.lines.end[line])
+                # The records that are closest to some moment inside the pixel.
+                middle = time[:-1] + (time[1:] - time[:-1]) / 2
+                low = np.searchsorted(middle, times - half - 1)
+                high = np.searchsorted(middle, times + half + 1)
+                for column in np.flatnonzero(alive).tolist():
+                    shown = node[low[column] : high[column] + 1]
+                    assert grid[line, column] in shown
+
+
+def test_a_part_has_all_a_merge_needs(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "m", threads=2, events=2, weighted=True, close=False)
+    made = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
+    part = Part(made.part)
+    again = read_scan(part)
+    for name in ("id", "node", "events", "processes", "threads", "modules", "closed", "damage"):
+        assert getattr(again, name) == getattr(made, name), name
+    assert again.counts.tolist() == made.counts.tolist() == [200] * 4
+    assert np.array_equal(again.first_ns, made.first_ns)
+    assert len(load_tree(made.part)) == made.nodes
+    assert int(load_cells(made.part).records.sum()) == 800
+    # What was read is not read again.
+    before = made.part.stat().st_ino
+    assert ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20)).part == made.part
+    assert made.part.stat().st_ino == before
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=150)
+def test_no_bytes_make_reading_a_part_fail_otherwise(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "hostile"
+    if not folder.exists():
+        folder.mkdir()
+        long_measurement(folder / "m", records=6000)
+        merge([folder / "m"], folder / "db")
+    (good,) = (folder / "db" / "trace").glob("*.part")
+    content = bytearray(good.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        # Everything but the blocks is small: aim at it as often as at them.
+        where = data.draw(st.sampled_from([(0, 72), (0, len(content) - 1), (-9000, -1)]))
+        at = data.draw(st.integers(*where))
+        content[at] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content)))]
+    path = tmp_path_factory.mktemp("part") / good.name
+    path.write_bytes(content)
+    try:
+        part = Part(path)
+        read_scan(part)
+        load_cells(path)
+        for row in range(len(part)):
+            part.places(np.arange(*part.lines.block[row : row + 2].tolist()))
+    except FormatError:
+        pass
