@@ -1,17 +1,19 @@
-"""Blocks: how trace records are stored in a database, up to 2,048 of one line together.
+"""Blocks: how trace records are stored in a database, up to 1,024 of one line together.
 
-A block is one zstd frame of byte planes: eight planes of a byte each per record, four of the time
-since the record before (in ticks), four of the node. High planes are nearly constant and cost
-nothing compressed; that every block is laid out alike lets thousands be decoded in one go. Where a
+A block is one zstd frame of byte planes, a byte of each record together: first of the times since
+the record before (in ticks, less the block's least step), then of the nodes; as many planes of each
+as its greatest number needs. Blocks of the same widths are decoded in one go, however many. Where a
 measurement has several events or values other than 1, a second frame holds them: two planes of the
 event and eight of the value.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +27,17 @@ U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
-# Long enough that a frame's fixed cost is little (1,024: 3 % more bytes and a third more time),
-# short enough that a deep zoom, which decodes at least one per line, stays fast.
-BLOCK_RECORDS = 2048
+# Long enough that a frame's fixed cost is little (2,048: 1 % fewer bytes), short enough that a deep
+# zoom, which decodes at least one per line, stays fast (2,048: half as long again).
+BLOCK_RECORDS = 1024
 # Steps within a block are 32-bit; a wait of over 71 minutes begins a new one.
 MAX_STEP = (1 << 32) - 1
 
-_PLACE_PLANES = 8
+_BYTE_LIMITS = np.array([1 << 8, 1 << 16, 1 << 24], np.uint32)
 _WEIGHT_PLANES = 10
+_FEW_FRAMES = 8
+# As many as a picture's share of a small machine may be.
+_THREADS = min(len(os.sched_getaffinity(0)), 4)
 # Levels above 1 save 1 % and cost half as much again.
 _LEVEL = 1
 
@@ -40,12 +45,16 @@ _LEVEL = 1
 @dataclass(frozen=True, slots=True)
 class Frames:
     """Encoded blocks: ``data`` their frames in order, ``place`` and ``weight`` ``uint32[n]``: the
-    bytes of each block's first frame (times, nodes) and second one (events, values; or 0).
+    bytes of each block's first frame (times, nodes) and second one (events, values; or 0);
+    ``least`` ``uint32[n]`` their least step in ticks; ``width`` ``uint16[n]`` the planes of times
+    (bits 0 to 3) and of nodes (bits 4 to 7).
     """
 
     data: list[bytes]
     place: U32
     weight: U32
+    least: U32
+    width: U16
 
 
 def cut(start: I64, time: I64) -> I64:
@@ -73,37 +82,66 @@ def encode(cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None
     """
     step = np.empty(len(time), np.uint32)
     np.subtract(time[1:], time[:-1], out=step[1:], casting="unsafe")
-    step[cuts[:-1]] = 0
-    pack = zstandard.ZstdCompressor(level=_LEVEL).compress
+    # A block's first time is in the table; regular sampling leaves a byte of the other steps.
+    step[cuts[:-1]] = MAX_STEP
+    least = np.minimum.reduceat(step, cuts[:-1]) if len(cuts) > 1 else np.zeros(0, np.uint32)
+    step[cuts[:-1]] = least
     bounds = cuts.tolist()
     pairs = list(pairwise(bounds))
-    planes = _planes(step, 4) + _planes(node, 4)
-    place = [pack(b"".join([plane[a:b] for plane in planes])) for a, b in pairs]
+    for (a, b), smallest in zip(pairs, least, strict=True):
+        step[a:b] -= smallest
+    pack = zstandard.ZstdCompressor(level=_LEVEL).compress
+    times, nodes = _width(step, cuts), _width(node, cuts)
+    step_planes, node_planes = _planes(step, 4), _planes(node, 4)
+    place = [
+        pack(b"".join([plane[a:b] for plane in step_planes[:t] + node_planes[:n]]))
+        for (a, b), t, n in zip(pairs, times.tolist(), nodes.tolist(), strict=True)
+    ]
     sizes = np.array([len(frame) for frame in place], np.uint32)
+    width = times | nodes << np.uint16(4)
     if event is None or value is None:
-        return Frames(place, sizes, np.zeros(len(place), np.uint32))
+        return Frames(place, sizes, np.zeros(len(place), np.uint32), least, width)
     planes = _planes(event, 2) + _planes(value, 8)
     weight = [pack(b"".join([plane[a:b] for plane in planes])) for a, b in pairs]
     both = [frame for pair in zip(place, weight, strict=True) for frame in pair]
-    return Frames(both, sizes, np.array([len(frame) for frame in weight], np.uint32))
+    weights = np.array([len(frame) for frame in weight], np.uint32)
+    return Frames(both, sizes, weights, least, width)
 
 
-def decode_places(frames: Sequence[memoryview], base: I64, count: I64) -> tuple[I64, U32]:
-    """Times in ticks ``int64[n, 2048]`` and nodes ``uint32[n, 2048]`` of ``n`` blocks.
+def decode_places(
+    frames: Sequence[memoryview], width: U16, least: U32, count: I64
+) -> tuple[npt.NDArray[np.unsignedinteger], U32]:
+    """Ticks since each block's first record and nodes (``uint32``), both ``[n, 1024]``.
 
-    ``base`` are their first times, ``count`` their records. A block that is not full repeats its
-    last record. Raises :class:`FormatError`.
+    ``width`` and ``least`` are those of :class:`Frames`, ``count`` the blocks' records. Ticks are
+    ``uint32`` where they all fit, else ``uint64``. A block that is not full repeats its last
+    record. Raises :class:`FormatError`.
     """
-    planes = _decompress(frames, count, _PLACE_PLANES)
-    # The first time is in the table; the sum begins there.
-    step = _join(planes[:, :4], np.uint32)
-    time = np.cumsum(step, axis=1, dtype=np.int64)
-    time += base[:, None]
-    return time, _join(planes[:, 4:], np.uint32)
+    shape = (len(frames), BLOCK_RECORDS)
+    step, node = np.empty(shape, np.uint32), np.empty(shape, np.uint32)
+    for kind in np.unique(width).tolist():
+        mine = np.flatnonzero(width == kind)
+        times, nodes = kind & 15, kind >> 4
+        if not (1 <= times <= 4 and 1 <= nodes <= 4):
+            raise FormatError("a block has planes of no number")
+        chosen = frames if len(mine) == len(frames) else [frames[n] for n in mine.tolist()]
+        planes = _decompress(chosen, count[mine], times + nodes)
+        every = slice(None) if len(mine) == len(frames) else mine
+        step[every] = _join(planes[:, :times], np.uint32)
+        node[every] = _join(planes[:, times:], np.uint32)
+    step += least[:, None]
+    step[:, 0] = 0
+    for number in np.flatnonzero(count < BLOCK_RECORDS).tolist():
+        step[number, count[number] :] = 0
+    # Sums of half the size where no block can be longer than they hold.
+    highest = int(step.max(initial=0)) if len(frames) else 0
+    ticks: type[np.uint32] | type[np.uint64]
+    ticks = np.uint32 if highest * BLOCK_RECORDS <= MAX_STEP else np.uint64
+    return np.cumsum(step, axis=1, dtype=ticks), node
 
 
 def decode_weights(frames: Sequence[memoryview], count: I64) -> tuple[U16, U64]:
-    """Events ``uint16[n, 2048]`` and values ``uint64[n, 2048]`` of ``n`` blocks.
+    """Events ``uint16[n, 1024]`` and values ``uint64[n, 1024]`` of ``n`` blocks.
 
     An empty frame stands for a block of event 0 whose values are all 1.
     """
@@ -115,6 +153,14 @@ def decode_weights(frames: Sequence[memoryview], count: I64) -> tuple[U16, U64]:
         event[given] = _join(planes[:, :2], np.uint16)
         value[given] = _join(planes[:, 2:], np.uint64)
     return event, value
+
+
+def _width(values: U32, cuts: I64) -> U16:
+    """Bytes that the greatest of the values between ``cuts`` needs, at least 1."""
+    if len(cuts) < 2:
+        return np.zeros(0, np.uint16)
+    top = np.maximum.reduceat(values, cuts[:-1])
+    return np.searchsorted(_BYTE_LIMITS, top, side="right").astype(np.uint16) + np.uint16(1)
 
 
 def _planes(values: npt.NDArray[np.unsignedinteger], width: int) -> list[memoryview]:
@@ -136,24 +182,20 @@ def _join(planes: U8, kind: npt.DTypeLike) -> npt.NDArray[np.unsignedinteger]:
     """Integers ``[n, records]`` of byte planes ``[n, width, records]``."""
     values: npt.NDArray[np.unsignedinteger] = planes[:, 0].astype(kind)
     for number in range(1, planes.shape[1]):
-        plane = planes[:, number]
-        if plane.any():
-            values |= plane.astype(kind) << values.dtype.type(8 * number)
+        values |= planes[:, number].astype(kind) << values.dtype.type(8 * number)
     return values
 
 
 def _decompress(frames: Sequence[memoryview], count: I64, width: int) -> U8:
-    """Planes ``uint8[n, width, 2048]``; a short block's last record fills it up."""
-    unpack = zstandard.ZstdDecompressor().decompress
+    """Planes ``uint8[n, width, 1024]``; a short block's last record fills it up."""
     size_of = zstandard.frame_content_size
-    wanted = (count * width).tolist()
-    parts = []
+    wanted = count * width
     try:
-        for frame, size in zip(frames, wanted, strict=True):
+        for frame, size in zip(frames, wanted.tolist(), strict=True):
             # A frame may claim any size and would get the memory for it.
             if size_of(frame) != size:
                 raise FormatError("a block has another length than its table says")
-            parts.append(unpack(frame))
+        parts = _unpack(frames, wanted)
     except zstandard.ZstdError as error:
         raise FormatError(f"a block does not decompress: {error}") from None
     for number in np.flatnonzero(count < BLOCK_RECORDS).tolist():
@@ -161,11 +203,23 @@ def _decompress(frames: Sequence[memoryview], count: I64, width: int) -> U8:
     return np.frombuffer(b"".join(parts), np.uint8).reshape(len(parts), width, BLOCK_RECORDS)
 
 
-def _fill(data: bytes, width: int) -> bytes:
-    """A short block filled up with its last record; steps in time are 0."""
+def _unpack(frames: Sequence[memoryview], sizes: I64) -> list[Any]:
+    """The contents of ``frames``, as objects with the buffer protocol."""
+    decompressor = zstandard.ZstdDecompressor()
+    if len(frames) < _FEW_FRAMES or not hasattr(decompressor, "multi_decompress_to_buffer"):
+        return [decompressor.decompress(frame) for frame in frames]
+    # Many at once, on several cores: half of what drawing a picture record by record takes.
+    # zstandard calls this experimental; without it all is as above.
+    found = decompressor.multi_decompress_to_buffer(
+        list(frames), decompressed_sizes=sizes.astype("<u8").tobytes(), threads=_THREADS
+    )
+    return [found[number] for number in range(len(found))]
+
+
+def _fill(data: Any, width: int) -> bytes:
+    """A short block filled up with its last record."""
     planes = np.frombuffer(data, np.uint8).reshape(width, -1)
     full = np.empty((width, BLOCK_RECORDS), np.uint8)
     full[:, : planes.shape[1]] = planes
     full[:, planes.shape[1] :] = planes[:, -1:]
-    full[:4, planes.shape[1] :] = 0
     return full.tobytes()

@@ -1,20 +1,22 @@
 """Where a merge's tasks run: anything that is a ``concurrent.futures.Executor``.
 
 Tasks are module-level functions of small picklable arguments; bulk data goes through files that
-all workers can reach. That is all an engine has to offer, so processes on one machine, MPI and
-Dask serve alike.
+all workers must reach: with MPI or Dask on several nodes, a shared file system. That is all an
+engine has to offer, so processes on one machine, MPI and Dask serve alike.
 """
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from typing import ParamSpec, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import Any, ParamSpec, TypeVar
 
-from hpcd.errors import HpcdError
+from hpcd.errors import HpcdError, UsageError
 
 _Args = ParamSpec("_Args")
 _Task = TypeVar("_Task")
@@ -64,6 +66,55 @@ def local_executor(workers: int | None = None) -> Executor:
         initializer=signal.signal,
         initargs=(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+ENGINES = ("processes", "mpi", "dask")
+"""Names of :func:`engine`; the last two need ``pip install 'hpcd[mpi]'`` or ``'hpcd[dask]'``."""
+
+
+@contextmanager
+def engine(
+    name: str, workers: int | None = None, address: str | None = None
+) -> Iterator[tuple[Executor | None, bool]]:
+    """An executor for a merge, and whether this process was but a worker of another's.
+
+    ``processes``: none, the merge starts what it needs. ``mpi``: under ``mpirun -n 4`` or ``srun
+    -n 4`` rank 0 merges and the others work; started alone, it spawns ``workers`` ranks.
+    ``dask``: the scheduler at ``address``, or ``workers`` processes started for the purpose. Raises
+    :class:`UsageError` when the engine is not installed or not to be reached.
+    """
+    count = workers or len(os.sched_getaffinity(0))
+    if name == "mpi":
+        futures = _library("mpi4py.futures", "mpi")
+        world = _library("mpi4py.MPI", "mpi").COMM_WORLD
+        if world.Get_size() == 1:
+            with futures.MPIPoolExecutor(count) as pool:
+                yield pool, False
+            return
+        with futures.MPICommExecutor(world, root=0) as executor:
+            yield executor, executor is None
+        return
+    if name == "dask":
+        dask = _library("distributed", "dask")
+        with ExitStack() as stack:
+            try:
+                where = address or stack.enter_context(
+                    dask.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None)
+                )
+                client = stack.enter_context(dask.Client(where))
+            except (OSError, ValueError) as error:
+                raise UsageError(f"no Dask scheduler at {address}: {error}") from None
+            # A task that killed its worker would kill the next one too.
+            yield stack.enter_context(client.get_executor(retries=0)), False
+        return
+    yield None, False
+
+
+def _library(name: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UsageError(f"--engine {extra} needs pip install 'hpcd[{extra}]': {error}") from None
 
 
 def run_all(

@@ -51,7 +51,7 @@ _ENTRY_LIMIT = 1 << 30
 
 _BLOCK = np.dtype(
     [("line", "<i8"), ("base", "<i8"), ("offset", "<i8"), ("node", "<u4"), ("place", "<u4"),
-     ("weight", "<u4"), ("records", "<u4")]
+     ("weight", "<u4"), ("least", "<u4"), ("width", "<u2"), ("records", "<u2")]
 )  # fmt: skip
 
 
@@ -83,8 +83,9 @@ class BlockTable:
     """The blocks of a part, ``n`` of them, line by line in time order.
 
     ``base`` ``int64[n]`` time of the first record in ticks; ``offset`` ``int64[n]`` where the
-    frames lie; ``node``, ``place``, ``weight``, ``records`` ``uint32[n]``: node of the first
-    record, bytes of the two frames, and how many records.
+    frames lie; ``node``, ``place``, ``weight``, ``least`` ``uint32[n]``: node of the first record,
+    bytes of the two frames, the least step in ticks; ``width`` and ``records`` ``uint16[n]``: the
+    planes (see :class:`blocks.Frames`) and how many records.
     """
 
     base: I64
@@ -92,7 +93,9 @@ class BlockTable:
     node: U32
     place: U32
     weight: U32
-    records: U32
+    least: U32
+    width: U16
+    records: U16
 
 
 _BOUNDS = ("block", "word")
@@ -138,6 +141,7 @@ class PartWriter:
         table = np.empty(len(line), _BLOCK)
         table["line"], table["base"], table["node"] = line, base, node
         table["records"], table["place"], table["weight"] = records, frames.place, frames.weight
+        table["least"], table["width"] = frames.least, frames.width
         table["offset"] = self._at + np.cumsum(both) - both
         self._tables.append(table)
         self._write(b"".join(frames.data))
@@ -311,16 +315,20 @@ class Part:
         """The nodes that overview entries of a line stand for."""
         return self.dictionary[int(self.lines.word[row]) : int(self.lines.word[row + 1])]
 
-    def places(self, chosen: I64) -> tuple[I64, U32]:
-        """Times (ticks) and nodes ``[n, 2048]`` of the blocks ``chosen``; short ones filled up."""
+    def places(self, chosen: I64) -> tuple[npt.NDArray[np.unsignedinteger], U32]:
+        """Ticks since each block's first record and nodes ``[n, 1024]`` of the blocks ``chosen``;
+        short ones filled up with their last.
+        """
         begin = self.blocks.offset[chosen]
         end = begin + self.blocks.place[chosen]
         frames = [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
         count = self.blocks.records[chosen].astype(np.int64)
-        return blocks.decode_places(frames, self.blocks.base[chosen], count)
+        return blocks.decode_places(
+            frames, self.blocks.width[chosen], self.blocks.least[chosen], count
+        )
 
     def weights(self, chosen: I64) -> tuple[U16, U64]:
-        """Events (the measurement's) and values ``[n, 2048]`` of the blocks ``chosen``."""
+        """Events (the measurement's) and values ``[n, 1024]`` of the blocks ``chosen``."""
         begin = self.blocks.offset[chosen] + self.blocks.place[chosen]
         end = begin + self.blocks.weight[chosen]
         frames = [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
@@ -399,7 +407,8 @@ def _decode(body: memoryview, table: Array) -> tuple[I64, U32, U16 | None, U64 |
     count = table["records"].astype(np.int64)
     full = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
     frames = [body[a:b] for a, b in zip(begin, middle, strict=True)]
-    time, node = blocks.decode_places(frames, table["base"], count)
+    ticks, node = blocks.decode_places(frames, table["width"], table["least"], count)
+    time = ticks.astype(np.int64) + table["base"][:, None]
     if not table["weight"].any():
         return time[full], node[full], None, None
     frames = [body[a:b] for a, b in zip(middle, end, strict=True)]

@@ -7,9 +7,7 @@ and what its numbers mean in the database.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +28,13 @@ U64 = npt.NDArray[np.uint64]
 U16 = npt.NDArray[np.uint16]
 Array = npt.NDArray[Any]
 
-# Blocks decoded together for a picture: their arrays fit a core's cache.
-_GROUP_BLOCKS = 64
+# Blocks decoded together for a picture: enough to share among threads, their arrays still cached.
+_GROUP_BLOCKS = 256
 # Pixels narrower than this are found by search: their times, whole nanoseconds, are too unevenly
 # spaced to be computed.
 _EVEN_NS = 10_000.0
-# Decoding and numpy let other threads run; a picture needs no more of them than this.
-_THREADS = 4
+# A time after all others, in ticks; sums of two, in ns, fit 64 bits.
+_NEVER = (1 << 62) // TIME_UNIT_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +132,9 @@ class Trace:
             low += max(int(np.searchsorted(base, (t0 - shift) // TIME_UNIT_NS)) - 1, 0)
         chosen = np.arange(low, max(high, low))
         full = np.arange(BLOCK_RECORDS) < part.blocks.records[chosen][:, None]
-        tick, local = part.places(chosen) if len(chosen) else _nothing()
-        time = tick[full] * TIME_UNIT_NS + shift
+        since, local = part.places(chosen) if len(chosen) else _nothing()
+        ticks = since.astype(np.int64) + part.blocks.base[chosen][:, None]
+        time = ticks[full] * TIME_UNIT_NS + shift
         node = self._canonical(number, local[full])
         event, value = np.zeros(len(time), np.uint16), np.ones(len(time), np.uint64)
         if len(chosen):
@@ -159,15 +158,12 @@ class Trace:
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
         order = drawn[np.argsort(parts[drawn], kind="stable")]
         cuts = np.flatnonzero(np.diff(parts[order])) + 1
-        tasks: list[Callable[[], None]] = []
         for rows in np.split(order, cuts) if len(order) else []:
             number = int(parts[rows[0]])
-            picture = _Picture(
+            _Picture(
                 self.part(number), self._part_nodes(number), self._map.row[lines[rows]],
                 times - self._map.shift[number], spacing, begin[rows], end[rows], nodes, rows,
-            )  # fmt: skip
-            tasks += picture.tasks()
-        _run(tasks)
+            ).draw()  # fmt: skip
         return nodes
 
     def _part_nodes(self, number: int) -> U32:
@@ -189,20 +185,9 @@ class Trace:
         return found
 
 
-def _nothing() -> tuple[I64, U32]:
+def _nothing() -> tuple[U64, U32]:
     shape = (0, BLOCK_RECORDS)
-    return np.zeros(shape, np.int64), np.zeros(shape, np.uint32)
-
-
-def _run(tasks: Sequence[Callable[[], None]]) -> None:
-    threads = min(len(os.sched_getaffinity(0)), _THREADS, len(tasks))
-    if threads <= 1:
-        for task in tasks:
-            task()
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(lambda task: task(), tasks):
-            pass
+    return np.zeros(shape, np.uint64), np.zeros(shape, np.uint32)
 
 
 class _Picture:
@@ -227,8 +212,8 @@ class _Picture:
         # One more, after every time there can be: what lies behind the last pixel.
         self._ahead = np.append(times, np.iinfo(np.int64).max)
 
-    def tasks(self) -> list[Callable[[], None]]:
-        """What to do, each part of it on its own."""
+    def draw(self) -> None:
+        """Fill the rows in."""
         wide = self._part.lines.wide[self._local] != 0
         level = np.full(len(self._local), -1)
         for kind in (False, True):
@@ -238,22 +223,11 @@ class _Picture:
                 rows = self._local[mine]
                 fits = levels.step[:, rows] * TIME_UNIT_NS <= self._spacing
                 level[mine] = (fits & (levels.count[:, rows] > 0)).sum(axis=0) - 1
-        tasks: list[Callable[[], None]] = []
         seen = np.flatnonzero(level >= 0)
-        for rows in np.array_split(seen, max(len(seen) // 128, 1)) if len(seen) else []:
-            tasks.append(lambda rows=rows: self._overviews(rows, level[rows]))  # type: ignore[misc]
-        group: list[tuple[int, int, int]] = []
-        blocks = 0
-        for row in np.flatnonzero(level < 0).tolist():
-            low, high = self._blocks(row)
-            group.append((row, low, high))
-            blocks += high - low
-            if blocks >= _GROUP_BLOCKS:
-                tasks.append(lambda group=group: self._exact(group))  # type: ignore[misc]
-                group, blocks = [], 0
-        if group:
-            tasks.append(lambda: self._exact(group))
-        return tasks
+        self._overviews(seen, level[seen])
+        exact = np.flatnonzero(level < 0)
+        if len(exact):
+            self._exact(exact)
 
     # --- from the overview ---
 
@@ -283,56 +257,110 @@ class _Picture:
 
     # --- record by record ---
 
+    def _exact(self, rows: I64) -> None:
+        """Rows whose records are decoded, those with as many blocks together."""
+        first, blocks = np.array([self._blocks(row) for row in rows.tolist()]).T
+        for count in np.unique(blocks).tolist():
+            mine = np.flatnonzero(blocks == count)
+            each = max(_GROUP_BLOCKS // count, 1)
+            for at in range(0, len(mine), each):
+                group = mine[at : at + each]
+                self._decode(rows[group], first[group], count)
+
     def _blocks(self, row: int) -> tuple[int, int]:
-        """The blocks that have the records between a row's first and last pixel."""
+        """The first block with records between a row's pixels, and how many there are."""
         table, line = self._part.lines.block, int(self._local[row])
         low, high = int(table[line]), int(table[line + 1])
         base = self._part.blocks.base[low:high]
         first, last = self._times[self._begin[row]], self._times[self._end[row] - 1]
-        a, z = np.searchsorted(base, [first // TIME_UNIT_NS, last // TIME_UNIT_NS], side="right")
+        a, z = base.searchsorted([first // TIME_UNIT_NS, last // TIME_UNIT_NS], side="right")
         begin = max(int(a) - 1, 0)
-        return low + begin, low + max(int(z), begin + 1)
+        return low + begin, max(int(z), begin + 1) - begin
 
-    def _exact(self, group: list[tuple[int, int, int]]) -> None:
+    def _decode(self, rows: I64, first: I64, count: int) -> None:
+        """Draw ``rows`` from ``count`` blocks each, from ``first`` on."""
         part = self._part
-        chosen = np.concatenate([np.arange(low, high) for _, low, high in group])
-        ticks, nodes = part.places(chosen)
-        time, node = ticks.ravel(), nodes.ravel()
+        chosen = (first[:, None] + np.arange(count)).ravel()
+        since, node = part.places(chosen)
+        node = node.reshape(len(rows), -1)
         if int(node.max(initial=0)) >= len(self._table):
             raise FormatError(f"{part.path}: records of nodes that do not exist")
-        stops = np.cumsum([high - low for _, low, high in group]) * BLOCK_RECORDS
-        starts = stops - [(high - low) * BLOCK_RECORDS for _, low, high in group]
-        # A record owns the pixels up to the middle between it and the next.
-        middle = np.empty(len(time), np.int64)
-        np.add(time[:-1], time[1:], out=middle[:-1])
-        after = [self._next(row, high) for row, _, high in group]
-        last = time[stops - 1]
-        middle[stops - 1] = [
-            (1 << 62) // TIME_UNIT_NS if behind is None else int(own) + behind[0]
-            for own, behind in zip(last.tolist(), after, strict=True)
-        ]
-        middle *= TIME_UNIT_NS // 2
-        upto = self._columns(middle)
-        for (row, _, _), start, stop, behind in zip(
-            group, starts.tolist(), stops.tolist(), after, strict=True
-        ):
-            begin, end = int(self._begin[row]), int(self._end[row])
-            bounds = np.clip(upto[start:stop], begin, end)
-            count = np.diff(bounds, prepend=begin)
+        base = part.blocks.base[chosen]
+        after, behind = self._next(rows, first + count)
+        begin, end = self._begin[rows][:, None], self._end[rows][:, None]
+        if (count - 1) * BLOCK_RECORDS > len(self._times):
+            upto = self._many(since, base, after)
+        else:
+            time = (since.astype(np.int64) + base[:, None]).reshape(len(rows), -1)
+            upto, node = self._few(time, node, after, begin, end)
+        bounds = np.empty((len(rows), upto.shape[1] + 1), np.int64)
+        bounds[:, :1] = begin
+        np.clip(upto, begin, end, out=bounds[:, 1:])
+        values = self._table[np.repeat(node.ravel(), np.diff(bounds).ravel())]
+        width = len(self._times)
+        if (bounds[:, -1] == width).all() and not begin.any():
+            self._out[self._place[rows]] = values.reshape(len(rows), width)
+            return
+        at = 0
+        reached = bounds[:, -1].tolist()
+        for k, row in enumerate(rows.tolist()):
+            low, high, stop = int(begin[k, 0]), reached[k], int(end[k, 0])
             out = self._out[self._place[row]]
-            reached = int(bounds[-1])
-            out[begin:reached] = self._table[np.repeat(node[start:stop], count)]
-            if reached < end and behind is not None:
-                out[reached:end] = self._table[behind[1]]
+            out[low:high] = values[at : at + high - low]
+            out[high:stop] = self._table[behind[k]]
+            at += high - low
 
-    def _next(self, row: int, high: int) -> tuple[int, int] | None:
-        """Time (ticks) and node of the first record behind the blocks of a row."""
-        if high >= int(self._part.lines.block[int(self._local[row]) + 1]):
-            return None
-        node = int(self._part.blocks.node[high])
-        if node >= len(self._table):
-            raise FormatError(f"{self._part.path}: records of nodes that do not exist")
-        return int(self._part.blocks.base[high]), node
+    def _many(self, since: npt.NDArray[np.unsignedinteger], base: I64, after: I64) -> I64:
+        """How many pixels each record and those before it own, where pixels have many records.
+
+        Within a thousandth of a pixel: single precision.
+        """
+        scale = TIME_UNIT_NS / self._spacing
+        offset = (base * TIME_UNIT_NS - int(self._times[0])) / self._spacing
+        place = since.astype(np.float32)
+        place *= np.float32(scale)
+        place += offset.astype(np.float32)[:, None]
+        place = place.reshape(len(after), -1)
+        follower = (after * float(TIME_UNIT_NS) - float(self._times[0])) / self._spacing
+        middle = np.empty_like(place)
+        np.add(place[:, :-1], place[:, 1:], out=middle[:, :-1])
+        middle[:, -1] = place[:, -1] + follower
+        middle *= np.float32(0.5)
+        middle += np.float32(1.0)
+        np.clip(middle, 0, len(self._times), out=middle)
+        return middle.astype(np.int32)
+
+    def _few(self, time: I64, node: U32, after: I64, begin: I64, end: I64) -> tuple[I64, U32]:
+        """The same, exactly, and the nodes of the few records around the pixels."""
+        first = self._times[begin] // TIME_UNIT_NS
+        last = self._times[end - 1] // TIME_UNIT_NS
+        low = np.maximum((time <= first).sum(axis=1) - 1, 0)
+        high = (time <= last).sum(axis=1)
+        shown = int((high - low).max()) + 1
+        if 2 * shown < time.shape[1]:
+            columns = low[:, None] + np.arange(shown)
+            np.minimum(columns, time.shape[1] - 1, out=columns)
+            time = np.take_along_axis(time, columns, axis=1)
+            node = np.take_along_axis(node, columns, axis=1)
+        # A record owns the pixels up to the middle between it and the next.
+        middle = np.empty_like(time)
+        np.add(time[:, :-1], time[:, 1:], out=middle[:, :-1])
+        middle[:, -1] = time[:, -1] + after
+        middle *= TIME_UNIT_NS // 2
+        return self._columns(middle), node
+
+    def _next(self, rows: I64, high: I64) -> tuple[I64, U32]:
+        """Time (ticks) and node of the first record behind the blocks of each row.
+
+        A time after all others where there is none.
+        """
+        part = self._part
+        exists = high < part.lines.block[self._local[rows] + 1]
+        at = np.where(exists, high, 0)
+        node = np.where(exists, part.blocks.node[at], 0)
+        if int(node.max(initial=0)) >= len(self._table):
+            raise FormatError(f"{part.path}: records of nodes that do not exist")
+        return np.where(exists, part.blocks.base[at], _NEVER), node
 
     def _columns(self, middle: I64) -> I64:
         """How many pixels are not later than each of ``middle`` (ns)."""

@@ -26,6 +26,7 @@ VERBS = {
         "StructureCommand",
         "show procedures, inlined calls, loops and lines of binaries",
     ),
+    "synth": ("Synth", "make measurements of any size, for benchmarks"),
     "check": ("Check", "verify a measurement or database"),
     "daemon": ("Daemon", "run the service"),
     "doctor": ("Doctor", "say what this machine can do, and why not the rest"),

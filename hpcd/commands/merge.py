@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from hpcd.analysis.merge import MergeResult, merge
+from hpcd.analysis.engine import ENGINES, engine
+from hpcd.analysis.merge import DEFAULT_MEMORY, MergeResult, merge
+from hpcd.commands.bar import progress_bar
 from hpcd.commands.base import Command
+from hpcd.daemon.service.configuration import size_of
 from hpcd.errors import FormatError
 
 
 class Merge(Command):
     """Merge measurements into a database.
 
-    Unites the call paths of all measurements, relabels their traces and names their addresses.
+    Unites the call paths of all measurements, packs their traces and names their addresses.
     What is no measurement is refused by name, what is damaged is merged as far as it can be read;
     in both cases the rest is merged and the exit code is 7.
     """
@@ -36,6 +36,20 @@ class Merge(Command):
         parser.add_argument(
             "-j", "--workers", type=int, metavar="N", help="processes (default: one per CPU)"
         )
+        parser.add_argument(
+            "--engine", choices=ENGINES, default=ENGINES[0],
+            help="where the work is done: processes here (default), MPI ranks, Dask workers",
+        )  # fmt: skip
+        parser.add_argument(
+            "--dask", metavar="ADDRESS", help="scheduler of --engine dask (default: start one here)"
+        )
+        parser.add_argument(
+            "--memory", type=size_of, default=DEFAULT_MEMORY, metavar="SIZE",
+            help="what a worker may use for records (default: 1G)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--add", action="store_true", help="keep what is in DB, and read only what is new"
+        )
         parser.add_argument("--force", action="store_true", help="replace a database that exists")
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
@@ -43,14 +57,21 @@ class Merge(Command):
         """Merge, and say what came of it."""
         # Ended from outside, it cleans up as after Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with _Bar() as bar:
-            result = merge(
-                args.measurements,
-                args.output,
-                workers=args.workers,
-                progress=bar.update,
-                force=args.force,
-            )
+        with engine(args.engine, args.workers, args.dask) as (executor, serves):
+            if serves:
+                # An MPI rank that did its share of another's merge.
+                return 0
+            with progress_bar() as update:
+                result = merge(
+                    args.measurements,
+                    args.output,
+                    executor=executor,
+                    workers=args.workers,
+                    memory=args.memory,
+                    progress=update,
+                    force=args.force,
+                    add=args.add,
+                )
         if args.json:
             print(json.dumps(as_json(result)))
         else:
@@ -90,31 +111,3 @@ def as_json(result: MergeResult) -> dict[str, Any]:
         "damaged": [{"path": path, "what": what} for path, what in result.damaged],
         "notes": result.notes,
     }
-
-
-class _Bar:
-    """A progress bar on standard error, when that is a terminal."""
-
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description:10}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task("scan", total=None)
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def update(self, stage: str, done: int, total: int) -> None:
-        """Show ``stage`` at ``done`` of ``total``."""
-        self._progress.update(self._task, description=stage, completed=done, total=total)

@@ -88,12 +88,27 @@ def _encode(values: U64 | U32 | U16 | I64) -> bytes:
     return _COLUMN.pack(_PLANES, narrow.dtype.itemsize, 0, len(data)) + data
 
 
+def _ranked(values: U32) -> tuple[U32, U32]:
+    """The distinct ``values``, ascending, and the place of each of ``values`` among them."""
+    top = int(values.max(initial=0)) + 1
+    if top > 8 * len(values):
+        unique, place = np.unique(values, return_inverse=True)
+        return unique, place.astype(np.uint32)
+    # Marking what is there takes a tenth of the time of sorting.
+    seen = np.zeros(top, bool)
+    seen[values] = True
+    unique = np.flatnonzero(seen).astype(np.uint32)
+    table = np.zeros(top, np.uint32)
+    table[unique] = np.arange(len(unique), dtype=np.uint32)
+    return unique, table[values]
+
+
 def _encode_nodes(values: U32) -> bytes:
     """The node column, by dictionary: most chunks use few of the nodes there are."""
-    unique, place = np.unique(values, return_inverse=True)
+    unique, place = _ranked(values)
     if len(unique) == 1 or 4 * len(unique) > len(values) * 3:
         return _encode(values)
-    index = _narrow(place.astype(np.uint32))
+    index = _narrow(place)
     steps = _narrow(np.diff(unique, prepend=np.uint32(0)).astype(np.uint32))
     data = struct.pack("<IBB2x", len(unique), steps.dtype.itemsize, index.dtype.itemsize)
     data += _planes(steps) + _planes(index)

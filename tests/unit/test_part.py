@@ -50,7 +50,8 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     count = np.diff(cuts)
     full = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
     places = [memoryview(each) for each in (frames.data[::2] if weighted else frames.data)]
-    found_time, found_node = blocks.decode_places(places, time[cuts[:-1]], count)
+    since, found_node = blocks.decode_places(places, frames.width, frames.least, count)
+    found_time = since.astype(np.int64) + time[cuts[:-1]][:, None]
     assert np.array_equal(found_time[full], time)
     assert np.array_equal(found_node[full], node)
     # A block that is not full repeats its last record.
@@ -63,12 +64,19 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
         assert np.array_equal(found_value[full], value)
 
 
+def decode(frame: bytes, width: int) -> None:
+    widths = np.array([width], np.uint16)
+    blocks.decode_places([memoryview(frame)], widths, np.zeros(1, np.uint32), np.array([6]))
+
+
 def test_a_block_that_lies_about_its_size_is_refused() -> None:
     frames = blocks.encode(np.array([0, 5]), np.arange(5), np.zeros(5, np.uint32), None, None)
     with pytest.raises(FormatError, match="another length"):
-        blocks.decode_places([memoryview(frames.data[0])], np.zeros(1, np.int64), np.array([6]))
+        decode(frames.data[0], 0x11)
     with pytest.raises(FormatError, match="decompress"):
-        blocks.decode_places([memoryview(b"nothing")], np.zeros(1, np.int64), np.array([6]))
+        decode(b"nothing", 0x11)
+    with pytest.raises(FormatError, match="planes"):
+        decode(frames.data[0], 0x05)
 
 
 def closest(time: I64, moments: I64) -> I64:
