@@ -11,6 +11,7 @@ for. Arrays handed out may be read-only views of the files.
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sqlite3
@@ -25,11 +26,13 @@ import numpy.typing as npt
 
 from hpcd.analysis import grid, layout
 from hpcd.analysis.columns import open_column
-from hpcd.analysis.lines import LineColumns, Lines
+from hpcd.analysis.lines import NO_RANK, LineColumns, Lines
 from hpcd.analysis.metrics import Metrics
 from hpcd.analysis.schema import connect, read_rows
+from hpcd.analysis.sparse import sum_by
+from hpcd.analysis.statistics import Statistics
 from hpcd.analysis.trace import Records, Trace, TraceMap
-from hpcd.errors import FormatError
+from hpcd.errors import FormatError, PlatformError, UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
 
@@ -228,6 +231,42 @@ class Database:
             ]
         except (ValueError, TypeError):
             raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
+
+    def statistics(self, metric: str | int, node: int, by: str = "line") -> Statistics:
+        """What ``node`` cost, all below it included, on each ``line``, ``rank``, ``job`` or
+        ``node`` (machine), with mean, extremes and spread.
+
+        By rank, only lines of processes with one count, as "job rank". Raises
+        :class:`UsageError`. O(cells of the subtree).
+        """
+        value = self.metrics.over_lines(metric, node)
+        if by == "line":
+            return Statistics(range(len(value)), value)
+        if by == "rank":
+            ranked = np.flatnonzero(self.lines.rank != NO_RANK).tolist()
+            jobs, ranks = self.lines.job, self.lines.rank.tolist()
+            keys = [(jobs[line], ranks[line]) for line in ranked]
+            names = [f"{job} {rank}".strip() for job, rank in sorted(set(keys))]
+        elif by in ("job", "node"):
+            ranked = list(range(len(value)))
+            keys = [(each, 0) for each in (self.lines.job if by == "job" else self.lines.host)]
+            names = [name for name, _ in sorted(set(keys))]
+        else:
+            raise UsageError(f"statistics are by line, rank, job or node, not by {by}")
+        place = {key: number for number, key in enumerate(sorted(set(keys)))}
+        index = np.array([place[key] for key in keys], np.int64)
+        return Statistics(names, sum_by(index, value[ranked], len(names)))
+
+    def frame(self, query: str) -> Any:
+        """The rows of an SQL ``query`` (tables: ``docs/database.md``) as a pandas DataFrame.
+
+        Raises :class:`PlatformError` without pandas.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise PlatformError("tables need pandas: pip install pandas") from None
+        return pandas.read_sql_query(query, self._connection)
 
     # --- trace ---
 

@@ -24,6 +24,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,7 @@ from hpcd.analysis.naming import NamedTree, name_tree
 from hpcd.analysis.part import Part
 from hpcd.analysis.scan import Scan, load_tree, read_scan
 from hpcd.analysis.schema import write_tables
+from hpcd.analysis.statistics import context_statistics
 from hpcd.analysis.tables import Contents, Timeline
 from hpcd.analysis.union import load_canonical, save_canonical, union
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
@@ -181,7 +183,10 @@ class _Merge:
         contents = Contents(
             scans, modules, tree, named, events, timeline, order, processes, columns
         )
-        write_tables(self._root / layout.SQLITE, contents.tables(node_totals, line_totals))
+        rows = contents.tables(
+            node_totals, line_totals, partial(context_statistics, self._root / "metrics", tree)
+        )
+        write_tables(self._root / layout.SQLITE, rows)
         self._progress("tables", 1, 1)
         result.measurements = len(scans)
         result.lines = len(columns.start)

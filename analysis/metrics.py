@@ -297,11 +297,36 @@ class Metrics:
         """
         nodes = self._subtree(node) if inclusive else [slice(node, node + 1)]
         total = np.zeros(len(self._line_start) - 1)
+        cells = sum(
+            int(self._node_start[part.stop] - self._node_start[part.start]) for part in nodes
+        )
+        if cells > len(self._line_node) // 8:
+            return self._scan(metric, nodes)
         for part in nodes:
             span = slice(int(self._node_start[part.start]), int(self._node_start[part.stop]))
             for at in range(span.start, span.stop, _CHUNK_CELLS):
                 cells = self._node_cell[at : min(at + _CHUNK_CELLS, span.stop)]
                 total += sum_by(self._lines(cells), self._cells(cells, metric), len(total))
+        return total
+
+    def _scan(self, metric: str | int, nodes: Sequence[slice]) -> F64:
+        """The same from the form by line: reading all in order beats half of it in disorder."""
+        inside = np.zeros(len(self._cct), bool)
+        for part in nodes:
+            inside[part] = True
+        value = self._line_value[self.number(metric)]
+        lines = len(self._line_start) - 1
+        total = np.zeros(lines)
+        first = 0
+        while first < lines:
+            last = int(np.searchsorted(self._line_start, self._line_start[first] + _CHUNK_CELLS))
+            last = min(max(last, first + 1), lines)
+            start = self._line_start[first : last + 1]
+            span = slice(int(start[0]), int(start[-1]))
+            own = value[span] * inside[self._line_node[span]]
+            filled = np.flatnonzero(np.diff(start))
+            total[first + filled] = np.add.reduceat(own, start[filled] - start[0])
+            first = last
         return total
 
     def _subtree(self, node: int) -> list[slice]:

@@ -20,6 +20,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -282,12 +283,13 @@ class Part:
         wide_entries: U32 = self._take(np.dtype("<u4"), wide)
         tables = {name: self._take(kind, n) for name, kind, n in _tables(lines, count)}
         self.lines = LineTable(*(tables[each.name] for each in fields(LineTable)))
-        self.blocks = BlockTable(*(tables[f"block_{each.name}"] for each in fields(BlockTable)))
+        self._blocks = BlockTable(*(tables[f"block_{each.name}"] for each in fields(BlockTable)))
+        self._blob = blob
         self.dictionary: U32 = self._take(np.dtype("<u4"), words)
         self._archive = slice(self._at, self._at + archive)
         if self._archive.stop != size:
             raise FormatError(f"{path}: {size} bytes, should be {self._archive.stop}")
-        self._check(blob, count, words)
+        self._check_lines(count, words)
         is_wide = self.lines.wide != 0
         self._levels = [
             Levels.of(self.lines.step, self.lines.origin, np.where(kind, self.lines.entries, 0))
@@ -315,19 +317,25 @@ class Part:
         """The nodes that overview entries of a line stand for."""
         return self.dictionary[int(self.lines.word[row]) : int(self.lines.word[row + 1])]
 
-    def places(self, chosen: I64) -> tuple[npt.NDArray[np.unsignedinteger], U32]:
+    def places(self, chosen: slice) -> tuple[npt.NDArray[np.unsignedinteger], U32]:
         """Ticks since each block's first record and nodes ``[n, 1024]`` of the blocks ``chosen``;
         short ones filled up with their last.
         """
-        begin = self.blocks.offset[chosen]
-        end = begin + self.blocks.place[chosen]
-        frames = [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
-        count = self.blocks.records[chosen].astype(np.int64)
+        table = self.blocks
         return blocks.decode_places(
-            frames, self.blocks.width[chosen], self.blocks.least[chosen], count
+            self.place_frames(chosen),
+            table.width[chosen],
+            table.least[chosen],
+            table.records[chosen].astype(np.int64),
         )
 
-    def weights(self, chosen: I64) -> tuple[U16, U64]:
+    def place_frames(self, chosen: slice) -> list[memoryview]:
+        """The frames of times and nodes of the blocks ``chosen``."""
+        begin = self.blocks.offset[chosen]
+        end = begin + self.blocks.place[chosen]
+        return [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+
+    def weights(self, chosen: slice) -> tuple[U16, U64]:
         """Events (the measurement's) and values ``[n, 1024]`` of the blocks ``chosen``."""
         begin = self.blocks.offset[chosen] + self.blocks.place[chosen]
         end = begin + self.blocks.weight[chosen]
@@ -359,26 +367,35 @@ class Part:
         self._at += size + -size % 8
         return values
 
-    def _check(self, blob: int, count: int, words: int) -> None:
-        lines, table = self.lines, self.blocks
-        sizes = table.place.astype(np.int64) + table.weight
-        sound = (
+    def _check_lines(self, count: int, words: int) -> None:
+        lines = self.lines
+        if not (
             _bounds(lines.block, count)
             and _bounds(lines.word, words)
-            and int(table.records.max(initial=0)) <= blocks.BLOCK_RECORDS
-            and int(table.records.min(initial=1)) >= 1
-            and int(table.offset.min(initial=0)) >= 0
-            and int((table.offset + sizes).max(initial=0)) <= blob
             and int(lines.entries.min(initial=0)) >= 0
             and int(np.abs(lines.origin).max(initial=0)) < 1 << 61
             and 0 <= int(lines.step.min(initial=0)) <= int(lines.step.max(initial=0)) < 1 << 61
             and bool((lines.step[lines.entries > 0] > 0).all())
-        )
-        if sound:
-            total = np.concatenate(([0], np.cumsum(table.records, dtype=np.int64)))
-            sound = bool((total[lines.block[1:]] - total[lines.block[:-1]] == lines.records).all())
-        if not sound:
+        ):
             raise self._damaged()
+
+    @cached_property
+    def blocks(self) -> BlockTable:
+        """The table of blocks, checked when it is first asked for: overviews need none of it."""
+        lines, table = self.lines, self._blocks
+        sizes = table.place.astype(np.int64) + table.weight
+        sound = (
+            int(table.records.max(initial=0)) <= blocks.BLOCK_RECORDS
+            and int(table.records.min(initial=1)) >= 1
+            and int(table.offset.min(initial=0)) >= 0
+            and int((table.offset + sizes).max(initial=0)) <= self._blob
+        )
+        total = np.concatenate(([0], np.cumsum(table.records, dtype=np.int64)))
+        if not sound or bool(
+            (total[lines.block[1:]] - total[lines.block[:-1]] != lines.records).any()
+        ):
+            raise self._damaged()
+        return table
 
     def _damaged(self) -> FormatError:
         return FormatError(f"{self.path}: damaged")

@@ -47,6 +47,10 @@ CREATE TABLE metric (id INTEGER PRIMARY KEY, name TEXT UNIQUE, unit TEXT);
 CREATE TABLE node_metric (
     metric INTEGER REFERENCES metric, node INTEGER REFERENCES cct,
     exclusive REAL, inclusive REAL, PRIMARY KEY (metric, node)) WITHOUT ROWID;
+CREATE TABLE node_statistic (
+    metric INTEGER REFERENCES metric, node INTEGER REFERENCES cct, lines INTEGER, mean REAL,
+    min REAL, max REAL, stddev REAL, cv REAL, min_line INTEGER REFERENCES thread,
+    max_line INTEGER REFERENCES thread, PRIMARY KEY (metric, node)) WITHOUT ROWID;
 CREATE TABLE line_metric (
     metric INTEGER REFERENCES metric, line INTEGER REFERENCES thread,
     total REAL, PRIMARY KEY (metric, line)) WITHOUT ROWID;

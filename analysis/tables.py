@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from hpcd.analysis.metrics import metric_table
 from hpcd.analysis.modules import CanonicalModule
 from hpcd.analysis.naming import NamedTree
 from hpcd.analysis.scan import Scan
+from hpcd.analysis.statistics import ContextStatistics
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 
@@ -62,9 +63,15 @@ class Contents:
     columns: LineColumns
 
     def tables(
-        self, node_totals: Sequence[F64], line_totals: Sequence[F64]
+        self,
+        node_totals: Sequence[F64],
+        line_totals: Sequence[F64],
+        statistics: Callable[[int, F64], ContextStatistics],
     ) -> dict[str, Iterator[tuple[Any, ...]]]:
-        """Rows of every table, by its name."""
+        """Rows of every table, by its name.
+
+        ``statistics`` gives those of a metric from its inclusive sums.
+        """
         hosts = sorted({_host(each) for each in self.scans})
         metrics = metric_table(self.events)
         return {
@@ -91,6 +98,7 @@ class Contents:
             "cct": self._nodes(),
             "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
             "node_metric": self._node_metrics(node_totals),
+            "node_statistic": self._statistics(node_totals, statistics),
             "line_metric": ((k, line, value) for k, total in enumerate(line_totals)
                             for line, value in enumerate(total.tolist())),
         }  # fmt: skip
@@ -142,6 +150,22 @@ class Contents:
             rows = (nodes.tolist(), exclusive[nodes].tolist(), inclusive[nodes].tolist())
             for node, own, whole in zip(*rows, strict=True):
                 yield number, node, own, whole
+
+    def _statistics(
+        self, totals: Sequence[F64], statistics: Callable[[int, F64], ContextStatistics]
+    ) -> Iterator[tuple[Any, ...]]:
+        for number, exclusive in enumerate(totals):
+            inclusive = self.tree.inclusive(exclusive)
+            found = statistics(number, inclusive)
+            nodes = np.flatnonzero(found.lines)
+            mean, stddev = found.mean[nodes], found.stddev[nodes]
+            cv = np.divide(stddev, mean, out=np.zeros(len(nodes)), where=mean != 0)
+            columns = (
+                nodes, found.lines[nodes], mean, found.least[nodes], found.most[nodes], stddev,
+                cv, found.least_line[nodes], found.most_line[nodes],
+            )  # fmt: skip
+            for row in zip(*(column.tolist() for column in columns), strict=True):
+                yield number, *row
 
 
 def _host(each: Scan) -> tuple[str, str, str, str, int]:

@@ -214,6 +214,6 @@ def test_no_bytes_make_reading_a_part_fail_otherwise(
         read_scan(part)
         load_cells(path)
         for row in range(len(part)):
-            part.places(np.arange(*part.lines.block[row : row + 2].tolist()))
+            part.places(slice(*part.lines.block[row : row + 2].tolist()))
     except FormatError:
         pass
