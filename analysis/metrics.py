@@ -297,10 +297,9 @@ class Metrics:
         """
         nodes = self._subtree(node) if inclusive else [slice(node, node + 1)]
         total = np.zeros(len(self._line_start) - 1)
-        cells = sum(
-            int(self._node_start[part.stop] - self._node_start[part.start]) for part in nodes
-        )
-        if cells > len(self._line_node) // 8:
+        bounds = self._node_start
+        count = sum(int(bounds[part.stop] - bounds[part.start]) for part in nodes)
+        if count > len(self._line_node) // 8:
             return self._scan(metric, nodes)
         for part in nodes:
             span = slice(int(self._node_start[part.start]), int(self._node_start[part.stop]))

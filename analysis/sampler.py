@@ -141,7 +141,7 @@ class Sampler:
         followers = [self._follower(row, first + count) for row, first in group]
         after = np.array([time for time, _ in followers])
         if (count - 1) * BLOCK_RECORDS > len(self._times):
-            upto = self._many(since, joined["base"], after)
+            upto = self._many(since, joined["base"], after).astype(np.int64)
         else:
             time = since.astype(np.int64) * TIME_UNIT_NS + joined["base"][:, None]
             upto, node = self._few(time.reshape(len(group), -1), node, after, begin, end)
