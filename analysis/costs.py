@@ -26,6 +26,8 @@ TIME = "time"
 WORK = "work"
 # As metrics are made of events.
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+# Enough to know the usual value of a record.
+_SAMPLED_LINES, _SAMPLED_RECORDS = 4, 1 << 18
 _PARTS_OF_TIME = ("cpu_time", "blocked_time", "runnable_time")
 
 
@@ -86,11 +88,15 @@ class EventWeights:
 def event_weights(db: Database, metric: str) -> EventWeights:
     """How records of ``db`` add to ``metric``. Raises :class:`UsageError`."""
     names = {db.metrics.names[number] for number in metric_parts(db, metric)}
-    rows = db.sql().execute("SELECT id, unit, scale, metric, interval FROM event").fetchall()
+    rows = (
+        db.sql()
+        .execute("SELECT id, unit, scale, metric, interval, frequency FROM event")
+        .fetchall()
+    )
     count = max((int(row[0]) for row in rows), default=0) + 1
     weight, duration = np.zeros(count), np.zeros(count)
     quantum = 0.0
-    for number, unit, scale, of_metric, interval in rows:
+    for number, unit, scale, of_metric, interval, frequency in rows:
         seconds = _SECONDS.get(unit)
         if interval and seconds is not None:
             duration[number] = scale * seconds * 1e9
@@ -100,9 +106,25 @@ def event_weights(db: Database, metric: str) -> EventWeights:
             quantum = 1.0
         elif names & {of_metric, f"{of_metric} ({unit if seconds is None else 's'})"}:
             weight[number] = scale * (1.0 if seconds is None else seconds)
-            if not interval:
-                quantum = max(quantum, float(weight[number]))
+            # Times that are no intervals and have no rate are sums of what was measured.
+            if not interval and (frequency or seconds is None):
+                quantum = max(quantum, float(weight[number]) * _typical_value(db, number))
     return EventWeights(weight, duration, quantum)
+
+
+def _typical_value(db: Database, event: int) -> float:
+    """What one sample of an event stands for: the mean of its values, weighted by themselves.
+
+    Where the rate was lowered values are above 1. A part of the busiest lines shows it.
+    """
+    total, squares = 0.0, 0.0
+    for line in np.argsort(-db.lines.records, kind="stable")[:_SAMPLED_LINES].tolist():
+        records = db.records(line)
+        value = records.value[:_SAMPLED_RECORDS][records.event[:_SAMPLED_RECORDS] == event]
+        values = value.astype(np.float64)
+        total += float(values.sum())
+        squares += float((values * values).sum())
+    return squares / total if total > 0 else 1.0
 
 
 def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64, end: I64) -> F64:

@@ -38,13 +38,14 @@ def make(
     job: str = "job",
     helper: bool = False,
     threads: bool = False,
+    weight: int = 1,
 ) -> Path:
     """A database of a program whose ranks went through ``steps``, one after another.
 
     CPU time is a sample every millisecond, blocked time an interval. Where functions stand in
     their modules depends on ``seed``, as it does on a rebuild. With ``helper`` each rank has a
     second thread that sleeps all the time. ``size`` 0 makes them processes without ranks,
-    ``threads`` threads of one process.
+    ``threads`` threads of one process. A sample stands for ``weight`` periods of a millisecond.
     """
     random = np.random.default_rng(seed)
     measurement = path.with_name(path.name + "-m")
@@ -95,7 +96,8 @@ def make(
                 rows.append((line, at, node(chain), 1, length))
             else:
                 rows += [
-                    (line, each + MS // 2, node(chain), 0, 1) for each in range(at, at + length, MS)
+                    (line, each + weight * MS // 2, node(chain), 0, weight)
+                    for each in range(at, at + length, weight * MS)
                 ]
             at += length
         tid = 100 + (rank if threads else number)

@@ -97,6 +97,19 @@ def test_what_sampling_explains_is_no_difference(tmp_path: Path) -> None:
         assert differences(compare(whole_runs([a, b]), metric="cpu_time")) == {}
 
 
+def test_a_lower_rate_makes_costs_less_certain(tmp_path: Path) -> None:
+    # 0.2 and 0.3 s: certain by 200 and 300 samples, not by 10 and 15 that count twenty times.
+    short = [("main/a", "cpu", 0.2), ("main/b", "cpu", 0.4)]
+    longer = [("main/a", "cpu", 0.3), ("main/b", "cpu", 0.4)]
+    for weight, expected in ((1, {"main/a": ["MORE"]}), (20, {})):
+        one = make(tmp_path / f"one{weight}", {0: short}, weight=weight)
+        two = make(tmp_path / f"two{weight}", {0: longer}, weight=weight)
+        with hpcd.analysis.open(one) as a, hpcd.analysis.open(two) as b:
+            comparison = compare(whole_runs([a, b]), metric="cpu_time")
+            assert comparison.total == pytest.approx([0.6, 0.7])
+            assert differences(comparison) == expected
+
+
 def test_shares_and_parts_of_the_tree(tmp_path: Path) -> None:
     slow = [(path, kind, 2 * seconds) for path, kind, seconds in STEPS]
     one, two = (make(tmp_path / str(n), {0: steps}) for n, steps in enumerate((STEPS, slow)))
