@@ -7,13 +7,17 @@ What follows a call of one in memory is not what runs next. Taken for it, code b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable
 
 import numpy as np
 
 from hpcd.analysis import symboltable
 from hpcd.analysis.elf import SYMBOL, ElfFile
-from hpcd.analysis.structure.flow import Branch, Flow
+from hpcd.analysis.structure.flow import Flow
+from hpcd.analysis.structure.functions import Functions
+from hpcd.analysis.structure.image import Image
+from hpcd.analysis.structure.machine import branches_of
 from hpcd.errors import FormatError
 
 _NAMES = (
@@ -36,6 +40,8 @@ _PATTERNS = (
 )
 _KNOWN = frozenset(_NAMES)
 _MAX_FOUND = 4096
+# Procedures that end the program are small.
+_MAX_LOOKED_AT = 64 << 10
 
 
 def ending_procedures(elf: ElfFile) -> frozenset[int]:
@@ -80,13 +86,39 @@ def _offsets(strings: bytes) -> Iterable[int]:
             yield match.start()
 
 
-def never_returns(branches: Sequence[Branch], start: int, end: int) -> bool:
-    """Whether the function from ``start`` up to ``end`` has no way back to its caller."""
-    for branch in branches:
-        flow = branch.flow
-        if flow in (Flow.RETURN, Flow.INDIRECT):
-            return False
-        if flow in (Flow.JUMP, Flow.CONDITIONAL) and not start <= branch.target < end:
-            return False
-    # Something must end it, or it is data, or runs into the next function.
-    return bool(branches) and branches[-1].flow != Flow.CONDITIONAL
+class Endings:
+    """Which procedures of a module never return, by name or because nothing in them does.
+
+    The answer for a procedure depends on the module alone, not on what else was asked before.
+    """
+
+    def __init__(self, image: Image, functions: Functions, known: frozenset[int]) -> None:
+        self._image = image
+        self._start: list[int] = functions.start.tolist()
+        self._end: list[int] = functions.end.tolist()
+        self._known = dict.fromkeys(known, True)
+
+    def never_returns(self, address: int) -> bool:
+        """Whether the procedure at ``address`` has no way back to its caller."""
+        known = self._known.get(address)
+        if known is None:
+            at = bisect_left(self._start, address)
+            known = (
+                at < len(self._start)
+                and self._start[at] == address
+                and self._end[at] - address <= _MAX_LOOKED_AT
+                and self._has_no_way_back(address, self._end[at])
+            )
+            self._known[address] = known
+        return known
+
+    def _has_no_way_back(self, start: int, end: int) -> bool:
+        last = None
+        for branch in branches_of(self._image, start, end):
+            flow = last = branch.flow
+            if flow in (Flow.RETURN, Flow.INDIRECT):
+                return False
+            if flow in (Flow.JUMP, Flow.CONDITIONAL) and not start <= branch.target < end:
+                return False
+        # Something must end it, or it is data, or runs into the next function.
+        return last is not None and last != Flow.CONDITIONAL

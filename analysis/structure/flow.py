@@ -59,19 +59,23 @@ def may_loop(branches: Sequence[Branch], start: int) -> bool:
 
 
 def graph_of(
-    start: int, end: int, branches: Sequence[Branch], tables: Tables, ending_calls: frozenset[int]
+    start: int,
+    end: int,
+    branches: Sequence[Branch],
+    tables: Tables,
+    never_returns: Callable[[int], bool],
 ) -> Graph:
     """The graph of the function from ``start`` up to ``end``.
 
-    ``tables`` gives the targets of an indirect jump; calls of the addresses ``ending_calls`` do not
-    come back. Jumps out of the function are ends.
+    ``tables`` gives the targets of an indirect jump, ``never_returns`` says whether calls of a
+    procedure come back. Jumps out of the function are ends.
     """
     leaders = {start}
     ends: list[tuple[Branch, list[int]]] = []
     for branch in branches:
         flow = branch.flow
         if flow == Flow.CALL:
-            if branch.target not in ending_calls:
+            if not never_returns(branch.target):
                 continue
             targets: list[int] = []
         elif flow == Flow.CONDITIONAL:

@@ -7,10 +7,10 @@ from bisect import bisect_right
 
 import numpy as np
 
-from hpcd.analysis.elf import RELOCATION, ElfFile
+from hpcd.analysis.elf import AARCH64, RELOCATION, X86_64, ElfFile
 from hpcd.errors import FormatError
 
-_RELATIVE = {62: 8, 183: 1027}
+_RELATIVE = {X86_64: 8, AARCH64: 1027}
 
 
 class Image:

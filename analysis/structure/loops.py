@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.structure import arm64, x86
 from hpcd.analysis.structure.arrays import Arrays, from_arrays, to_arrays, within
-from hpcd.analysis.structure.endings import never_returns
-from hpcd.analysis.structure.flow import Branch, Graph, graph_of, may_loop
+from hpcd.analysis.structure.endings import Endings
+from hpcd.analysis.structure.flow import Graph, graph_of, may_loop
 from hpcd.analysis.structure.functions import Functions
 from hpcd.analysis.structure.image import Image
-from hpcd.analysis.structure.linetable import I32, U64
+from hpcd.analysis.structure.linetable import I32, U64, depths
+from hpcd.analysis.structure.machine import branches_of, tables_of
 from hpcd.analysis.structure.nest import Nest, find_loops
 from hpcd.errors import FormatError
 
-X86_64, AARCH64 = 62, 183
 # Generated parsers reach a million instructions in one function; what is bigger is no function.
 _MAX_FUNCTION = 16 << 20
 # Steps of the search a block may take, and of the smallest functions: real ones take about three.
@@ -80,12 +80,12 @@ class LoopTable:
 
     @staticmethod
     def joined(parts: list[LoopTable]) -> LoopTable:
-        """Several tables of other functions each as one."""
+        """Several tables of other functions each as one, the same in whatever order."""
         offsets = np.cumsum([0, *(len(each.parent) for each in parts)])
         start = np.concatenate([np.zeros(0, np.uint64), *(each.start for each in parts)])
         order = np.argsort(start, kind="stable")
 
-        def column(name: str, kind: type) -> npt.NDArray[np.generic]:
+        def column(name: str, kind: type) -> npt.NDArray[Any]:
             return np.concatenate([np.zeros(0, kind), *(getattr(each, name) for each in parts)])
 
         def shifted(name: str) -> I32:
@@ -97,15 +97,22 @@ class LoopTable:
                 ]
             ).astype(np.int32)
 
+        # Parents before children, then by address.
+        parent, header = shifted("parent"), column("header", np.uint64)
+        loops = np.lexsort((header, depths(parent)))
+        number = np.full(len(loops) + 1, -1, np.int32)
+        number[loops] = np.arange(len(loops), dtype=np.int32)
+        exits, exit_of = column("exit", np.uint64), number[shifted("exit_of")]
+        by_loop = np.lexsort((exits, exit_of))
         return LoopTable(
             start=start[order],
-            last=column("last", np.uint64)[order],  # type: ignore[arg-type]
-            loop=shifted("loop")[order],
-            parent=shifted("parent"),
-            header=column("header", np.uint64),  # type: ignore[arg-type]
-            irreducible=column("irreducible", np.bool_),  # type: ignore[arg-type]
-            exit=column("exit", np.uint64),  # type: ignore[arg-type]
-            exit_of=shifted("exit_of"),
+            last=column("last", np.uint64)[order],
+            loop=number[shifted("loop")][order],
+            parent=number[parent[loops]],
+            header=header[loops],
+            irreducible=column("irreducible", np.bool_)[loops],
+            exit=exits[by_loop],
+            exit_of=exit_of[by_loop],
         )
 
     @staticmethod
@@ -114,44 +121,21 @@ class LoopTable:
         return LoopTable.joined([])
 
 
-def loops_of(image: Image, functions: Functions, ending: frozenset[int]) -> LoopTable:
-    """The loops of ``functions``; ``ending`` are procedures that never return, by address.
+def loops_of(image: Image, functions: Functions, endings: Endings) -> LoopTable:
+    """The loops of ``functions``. O(code), 0.2 s a megabyte of x86-64.
 
-    Those among ``functions`` that never return are found by themselves. O(code), 0.2 s a megabyte
-    of x86-64. What is no code makes no loops, or senseless ones.
+    What is no code makes no loops, or senseless ones.
     """
     rows = _Rows()
-    found: list[tuple[int, int, list[Branch]]] = []
-    ends = set(ending)
     for start, end in zip(functions.start.tolist(), functions.end.tolist(), strict=True):
-        branches: list[Branch] = []
-        if end - start <= _MAX_FUNCTION:
-            branches = _branches(image, start, end)
-        if never_returns(branches, start, end):
-            ends.add(start)
-        found.append((start, end, branches if may_loop(branches, start) else []))
-    ending = frozenset(ends)
-    for start, end, branches in found:
         graph = None
-        if branches:
-            tables = _tables(image, start, end)
-            graph = graph_of(start, end, branches, tables.targets, ending)
+        if end - start <= _MAX_FUNCTION:
+            branches = list(branches_of(image, start, end))
+            if may_loop(branches, start):
+                tables = tables_of(image, start, end)
+                graph = graph_of(start, end, branches, tables, endings.never_returns)
         rows.add(start, end, graph)
     return rows.table()
-
-
-def _branches(image: Image, start: int, end: int) -> list[Branch]:
-    code = image.data(start, end - start)
-    if image.machine == X86_64:
-        return x86.branches_of(code, start)
-    return arm64.branches_of(code, start) if image.machine == AARCH64 else []
-
-
-def _tables(image: Image, start: int, end: int) -> x86.Tables | arm64.Tables:
-    code = image.data(start, end - start)
-    if image.machine == X86_64:
-        return x86.Tables(image, code, start)
-    return arm64.Tables(image, code, start)
 
 
 class _Rows:

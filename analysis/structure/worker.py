@@ -23,8 +23,8 @@ import numpy as np
 
 from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.structure.arrays import Arrays, pack_arrays, unpack_arrays
-from hpcd.analysis.structure.endings import ending_procedures
-from hpcd.analysis.structure.functions import Functions
+from hpcd.analysis.structure.endings import Endings, ending_procedures
+from hpcd.analysis.structure.functions import Functions, functions_of
 from hpcd.analysis.structure.image import Image
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.loops import LoopTable, loops_of
@@ -66,19 +66,21 @@ class Code:
     def __init__(self) -> None:
         self._key: tuple[int, ...] = ()
         self._image: Image | None = None
-        self._ending: frozenset[int] = frozenset()
+        self._endings: Endings | None = None
 
     def loops(self, fd: int, name: str, functions: Functions) -> LoopTable:
         """The loops of functions of the file open at ``fd``."""
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        if key != self._key or self._image is None:
+        if key != self._key or self._image is None or self._endings is None:
             with os.fdopen(os.dup(fd), "rb") as file:
                 elf = ElfFile(file, name)
                 memory = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
-                self._image, self._ending = Image(elf, memory), ending_procedures(elf)
+                self._image = Image(elf, memory)
+                known = ending_procedures(elf)
+                self._endings = Endings(self._image, functions_of(elf), known)
             self._key = key
-        return loops_of(self._image, functions, self._ending)
+        return loops_of(self._image, functions, self._endings)
 
 
 def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from iced_x86 import Code, Decoder, FlowControl, Instruction, Mnemonic, OpKind, Register
 
@@ -45,14 +45,14 @@ _UNGUARDED = 1024
 _MAX_READ = 1 << 20
 
 
-def branches_of(code: bytes, start: int) -> list[Branch]:
+def branches_of(code: bytes, start: int) -> Iterator[Branch]:
     """The branches of the function ``code`` at ``start``. About 70 ns a byte."""
     flows = _FLOW
-    return [
+    return (
         Branch(each.ip, each.next_ip, flows[flow], each.near_branch_target)
         for each in Decoder(64, code, ip=start)
         if (flow := each.flow_control)
-    ]
+    )
 
 
 class Tables:
