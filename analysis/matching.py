@@ -217,7 +217,9 @@ def owners(matching: Matching) -> I64:
 
 
 def _own(place: Place) -> bool:
-    return place.program or _START_AND_END.fullmatch(place.name) is not None
+    # A stub that leads into a library is that library's affair.
+    inside = place.program and not place.name.endswith("@plt")
+    return inside or _START_AND_END.fullmatch(place.name) is not None
 
 
 def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:

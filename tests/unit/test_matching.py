@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.matching import Matching, innermost, match, path_labels, within
+from hpcd.analysis.matching import Matching, innermost, match, owners, path_labels, within
 from hpcd.analysis.union import union
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
@@ -147,6 +147,10 @@ def test_paths_and_parts() -> None:
     one = Program([("main", 1, 16, "", 0)])
     matching: Matching = match([one.database()], [["/opt/app/prog"]])
     assert path_labels(matching, 1) == ["main"]
+    stub = Program([("main", 1, 16, "", 0), ("usleep@plt", 1, 32, "", 0)])
+    with_stub = match([stub.database()], [["/opt/app/prog"]])
+    assert path_labels(with_stub, 2) == ["usleep@plt"]
+    assert owners(with_stub).tolist() == [0, 1, 0]
     assert within(matching, "main").tolist() == [False, True]
     with pytest.raises(UsageError):
         within(matching, "[all]")
