@@ -209,7 +209,8 @@ def from_plt(elf: ElfFile) -> SymbolTable | None:
         relocations = np.concatenate([lazy, _relocations(elf, ".rela.dyn")])
         for name in (".plt", ".plt.sec", ".plt.got"):
             section = elf.section(name)
-            if section:
+            # Nothing is mapped there; sums with it would not fit.
+            if section and section.address < 1 << 62:
                 stubs += _x86_stubs(elf, section, relocations, len(lazy))
     else:
         relocations = lazy

@@ -73,7 +73,8 @@ class Reader:
             self.close()
             raise FormatError(f"{name}: the reader died ({error})") from None
         if status != OK:
-            raise FormatError(f"{name}: {bytes(data).decode(errors='replace')}")
+            why = bytes(data).decode(errors="replace")
+            raise FormatError(why if why.startswith(name) else f"{name}: {why}")
         return unpack_arrays(bytes(data))
 
     def close(self) -> None:

@@ -24,6 +24,8 @@ from hpcd.errors import FormatError
 
 _HEAD = struct.Struct("<4sI32s6I16s")
 _NONE = 0xFFFFFFFF
+# What has its name in a supplementary file, which is not read (dwz makes these).
+UNNAMED = "[unnamed]"
 # Numbers a file entry has, by version.
 _FILE = {8: 4, 9: 6}
 
@@ -70,7 +72,7 @@ def parse_symcache(data: bytes) -> LineTable:
     except ValueError:
         raise FormatError("symcache is truncated") from None
     texts = _Texts(data[at : at + size])
-    linkage = [texts.at(offset) for offset in function[:, 0].tolist()]
+    linkage = [texts.at(offset) or UNNAMED for offset in function[:, 0].tolist()]
     of_range = location[locations - ranges :, 2]
     sizes = np.bincount(
         np.minimum(of_range[:-1], functions), np.diff(start), minlength=functions + 1

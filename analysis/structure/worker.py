@@ -7,6 +7,7 @@ arrays, or why there are none.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -26,6 +27,7 @@ from hpcd.analysis.structure.arrays import Arrays, pack_arrays, unpack_arrays
 from hpcd.analysis.structure.endings import Endings, ending_procedures
 from hpcd.analysis.structure.functions import Functions, functions_of
 from hpcd.analysis.structure.image import Image
+from hpcd.analysis.structure.lineprogram import with_lines
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.loops import LoopTable, loops_of
 from hpcd.analysis.structure.symcache import read_lines
@@ -91,7 +93,11 @@ def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> byte
     if request["want"] == "lines":
         # Not closed but dropped: an error's traceback may still refer to it.
         image = mmap.mmap(fd, size, prot=mmap.PROT_READ)
-        return pack_arrays(ModuleLines.of(read_lines(image, request["name"])).to_arrays())
+        table = read_lines(image, request["name"])
+        # What is damaged there costs only these lines.
+        with contextlib.suppress(FormatError), os.fdopen(os.dup(fd), "rb") as file:
+            table = with_lines(table, ElfFile(file, request["name"]))
+        return pack_arrays(ModuleLines.of(table).to_arrays())
     if request["want"] == "loops":
         functions = Functions(arrays["start"], arrays["end"])
         return pack_arrays(code.loops(fd, request["name"], functions).to_arrays())

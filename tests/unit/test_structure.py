@@ -92,6 +92,31 @@ def test_chains_are_those_of_addr2line(tmp_path: Path, options: tuple[str, ...])
     assert len(inside) > 0.9 * len(addresses)
 
 
+@pytest.mark.parametrize("options", [("-gdwarf-5",), ("-gdwarf-4",), ("-gdwarf-5", "-gdwarf64")],
+                         ids=" ".join)  # fmt: skip
+def test_lines_without_procedures_are_those_of_the_line_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """As programs have them whose debug information is in .dwo files."""
+    monkeypatch.chdir(tmp_path)
+    split = compile_to(tmp_path / "split", "-O2", *options, "-gsplit-dwarf")
+    whole = compile_to(tmp_path / "whole", "-O2", *options)
+    addresses = some_addresses(whole)
+    count = len(addresses)
+    lines, chains = structure(split, addresses), structure(whole, addresses)
+    assert set(lines.forest.kind.tolist()) == {Kind.PROCEDURE, Kind.LOOP, Kind.STATEMENT}
+    pairs = [
+        (one[0], other[0])
+        for one, other in zip(
+            mine(lines, len(addresses)), mine(chains, len(addresses)), strict=True
+        )
+        if other[0] != ("", 0)
+    ]
+    assert len(pairs) > 0.9 * count
+    # DWARF 4 has the compiler's folder elsewhere: relative names stay so.
+    assert all(one[1] == other[1] and other[0].endswith(one[0]) for one, other in pairs)
+
+
 def test_inlined_calls_nest_below_their_procedure(inlined: Path) -> None:
     with StructureReader() as reader:
         found = reader.everything(inlined)
