@@ -293,14 +293,6 @@ def _all(values: npt.NDArray[np.unsignedinteger], wanted: int) -> bool:
     return values.strides == (0,) or bool((values == wanted).all())
 
 
-def _gathered(columns: list[_Column], gather: I64) -> _Column:
-    """One column of many, in another order; what is constant in all stays so."""
-    if all(len(c) and c.strides == (0,) and c[0] == columns[0][0] for c in columns):
-        return np.broadcast_to(columns[0][0], len(gather))
-    joined: _Column = np.concatenate(columns).take(gather)
-    return joined
-
-
 def _slices(start: I64) -> Iterator[tuple[int, int]]:
     """Ranges of lines with about a batch's records each."""
     low, lines = 0, len(start) - 1
@@ -345,20 +337,31 @@ def _join(parts: list[RecordChunk]) -> RecordChunk:
         return parts[0]
     line = np.concatenate([part.line for part in parts])
     count = np.concatenate([np.diff(part.start) for part in parts])
-    begin = np.cumsum(count) - count
+    begin = np.concatenate([part.start[:-1] for part in parts])
+    owner = np.repeat(np.arange(len(parts)), [len(part.line) for part in parts])
     order = np.argsort(line, kind="stable")
-    line, count, begin = line[order], count[order], begin[order]
-    to = np.cumsum(count) - count
-    gather = np.repeat(begin - to, count) + np.arange(int(count.sum()))
+    line, count = line[order], count[order]
     first = np.flatnonzero(np.concatenate(([True], line[1:] != line[:-1])))
+    # Stretches of records are copied as they are: a line has many in each chunk.
+    stretches = list(
+        zip(owner[order].tolist(), begin[order].tolist(), (begin[order] + count).tolist(),
+            strict=True)
+    )  # fmt: skip
     return RecordChunk(
         line[first],
-        np.append(to[first], len(gather)),
-        _gathered([part.time_ns for part in parts], gather),
-        _gathered([part.node for part in parts], gather),
-        _gathered([part.event for part in parts], gather),
-        _gathered([part.value for part in parts], gather),
+        np.append((np.cumsum(count) - count)[first], int(count.sum())),
+        _gathered([part.time_ns for part in parts], stretches),
+        _gathered([part.node for part in parts], stretches),
+        _gathered([part.event for part in parts], stretches),
+        _gathered([part.value for part in parts], stretches),
     )
+
+
+def _gathered(columns: list[_Column], stretches: list[tuple[int, int, int]]) -> _Column:
+    """One column of many, stretch by stretch; what is constant in all stays so."""
+    if all(len(c) and c.strides == (0,) and c[0] == columns[0][0] for c in columns):
+        return np.broadcast_to(columns[0][0], sum(end - begin for _, begin, end in stretches))
+    return np.concatenate([columns[owner][begin:end] for owner, begin, end in stretches])
 
 
 # --- what a measurement says of itself ---

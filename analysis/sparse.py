@@ -69,6 +69,10 @@ class CellSum:
         if self._counted + len(node) >= 1 << 32:
             self._empty_tables()
         self._counted += len(node)
+        table = self._table(0) if event is None else None
+        if table is not None:
+            table.add(np.repeat(line.astype(np.int64) * self._nodes, np.diff(run)) + node, value)
+            return
         numbers = np.repeat(np.arange(len(line), dtype=np.uint32), np.diff(run))
         for code in [0] if event is None else np.unique(event).tolist():
             mine = None if event is None else np.flatnonzero(event == code)

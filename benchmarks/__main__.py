@@ -1,6 +1,6 @@
 """All benchmarks, or those named on the command line.
 
-python -m benchmarks [slowdown collector walk whole waits imbalance churn node]
+python -m benchmarks [slowdown collector walk whole waits imbalance churn node merge render]
 """
 
 from __future__ import annotations
@@ -11,8 +11,19 @@ import sys
 
 from rich.console import Console
 
-# The merge and ELF benchmarks take arguments of their own and are run by name.
-NAMES = ("collector", "walk", "whole", "slowdown", "waits", "imbalance", "churn", "node")
+# The ELF benchmarks take arguments of their own and are run by name.
+NAMES = (
+    "collector",
+    "walk",
+    "whole",
+    "slowdown",
+    "waits",
+    "imbalance",
+    "churn",
+    "node",
+    "merge",
+    "render",
+)
 
 
 def main() -> None:

@@ -1,121 +1,104 @@
-"""Merge throughput and render time on synthetic measurements.
+"""How merging grows: with records, ranks and contexts; and what a second worker gives.
 
-``python -m benchmarks.merge [--records N]`` prints a table; :func:`measure` returns the figures.
-Seconds depend on the machine and what else runs on it: compare them only with each other.
+``python -m benchmarks.merge [--records N] [--workers N]``. Seconds depend on the machine and what
+else runs on it: the peer of each is reading the same measurements without doing anything with them
+(decompressing and decoding), in the same run.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
+import psutil
+from rich.console import Console
+from rich.table import Table
 
-import hpcd.analysis
 from hpcd.analysis.merge import merge
-from hpcd.analysis.report import Outline
-from hpcd.analysis.views import VIEWS, make_view
-from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model import frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
-
-_START = 10**12
-_PERIOD = 1_003_009
-_BATCH = 1 << 16
+from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
 
 
-def write_synthetic(
-    path: Path, *, records: int, lines: int, nodes: int = 20_000, first_rank: int = 0, seed: int = 0
-) -> None:
-    """One measurement of ``lines`` ranks with ``records`` records together.
-
-    Shaped like real ones: a deep tree of which each second visits a few hundred leaves often and
-    many rarely, and timestamps a sampling period apart with jitter.
-    """
-    random = np.random.default_rng(seed)
-    clock = _START + 1_700_000_000 * 10**9
-    writer = MeasurementWriter(path, Node(f"node{first_rank}", f"{seed}", "", "x86_64", 2),
-                               options={})  # fmt: skip
-    writer.add_event(Event(0, "cpu-clock", "ns", float(_PERIOD), "cpu_time", 997))
-    writer.add_module(Module(1, ModuleKind.ELF, "/nowhere/program"))
-    writer.add_clock_pair(_START, clock)
-    ids = np.arange(nodes)
-    parent = np.maximum(ids - random.zipf(1.5, nodes) % 30, 0)
-    place = random.integers(0, 1 << 20, nodes).astype(np.uint64)
-    writer.add_nodes(parent.astype(np.uint32), place + np.uint64(frame.module_frame(1, 0)))
-    for line in range(lines):
-        rank = first_rank + line
-        writer.add_process(Process(line, 1000 + rank, 1, "p", "/p", (), 0, _START, "job", rank))
-        writer.add_thread(Thread(line, line, 1000 + rank, "p", _START))
-    each = records // lines
-    for at in range(0, each, _BATCH):
-        count = min(_BATCH, each - at)
-        moments = _START + (at + np.arange(count)) * _PERIOD
-        for line in range(lines):
-            leaf = (random.zipf(1.3, count) + at // 4096 * 97) % nodes + 1
-            jitter = random.integers(0, 40_000, count)
-            writer.add_records(
-                np.full(count, line, np.uint32),
-                (moments + jitter).astype(np.uint64),
-                leaf.astype(np.uint32),
-                0,
-            )
-        writer.flush()
-    writer.add_clock_pair(_START + each * _PERIOD, clock + each * _PERIOD)
-    writer.close({})
+def make(folder: Path, shape: Shape) -> list[Path]:
+    """The measurements of ``shape`` in a new directory."""
+    source = built_in_source(shape.contexts)
+    folder.mkdir()
+    paths = [folder / f"node-{number}" for number in range(shape.measurements)]
+    for number, path in enumerate(paths):
+        synthesize(path, shape, source, number)
+    return paths
 
 
-def measure(folder: Path, *, records: int = 20_000_000, lines: int = 64) -> dict[str, float]:
-    """The figures by name; ``folder`` is empty and has room for 15 bytes a record, twice."""
-    halves = [folder / "m0", folder / "m1"]
-    for number, half in enumerate(halves):
-        write_synthetic(half, records=records // 2, lines=lines // 2,
-                        first_rank=number * lines // 2, seed=number)  # fmt: skip
-    figures: dict[str, float] = {}
-    stored = sum(file.stat().st_size for half in halves for file in half.iterdir())
-    figures["measurement: bytes a record"] = stored / records
-    seconds = {}
-    for workers in (1, 2):
-        begin = time.perf_counter()
-        result = merge(halves, folder / f"db{workers}", workers=workers)
-        seconds[workers] = time.perf_counter() - begin
-        name = f"merge, {workers} worker{'s' if workers > 1 else ''}: million records/s"
-        figures[name] = result.records / seconds[workers] / 1e6
-    figures["merge: two workers against one"] = seconds[1] / seconds[2]
-    figures["database: bytes a record"] = result.bytes / result.records
-    figures["merge: peak memory, MB"] = (
-        max(resource.getrusage(who).ru_maxrss
-            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
-    )  # fmt: skip
-    with hpcd.analysis.open(folder / "db1") as db:
-        for name, (low, high) in {"all": (0.0, 1.0), "1 % of": (0.5, 0.51)}.items():
-            window = int(low * db.duration_ns), int(high * db.duration_ns)
-            # 1600 rows need 1600 lines: the same ones again cost the same.
-            wanted = np.arange(1600) % len(db.lines)
-            begin = time.perf_counter()
-            db.sample_grid(wanted, *window, height=1600, width=2560)
-            figures[f"grid 2560 x 1600, {name} the time: s"] = time.perf_counter() - begin
-        for kind in VIEWS:
-            begin = time.perf_counter()
-            view = make_view(db, kind, metric=1, share=0.005)
-            rows = sum(1 for _ in Outline(view, 1, share=0.005))
-            figures[f"view {kind}, {rows} rows: s"] = time.perf_counter() - begin
-    return figures
+def read(paths: list[Path]) -> float:
+    """Seconds to decode all records of ``paths``."""
+    begin = time.perf_counter()
+    for path in paths:
+        with open_measurement(path) as measurement:
+            for part in measurement.record_chunks():
+                len(part)
+    return time.perf_counter() - begin
+
+
+def timed(paths: list[Path], out: Path, workers: int) -> tuple[float, float, int]:
+    """Seconds, bytes a record, and peak memory (MB) of a worker, of one merge."""
+    begin = time.perf_counter()
+    peak = 0
+
+    def watch(stage: str, done: int, total: int) -> None:
+        nonlocal peak
+        me = psutil.Process()
+        for process in [me, *me.children(recursive=True)]:
+            try:
+                peak = max(peak, process.memory_info().rss)
+            except psutil.Error:
+                continue
+
+    result = merge(paths, out, workers=workers, progress=watch)
+    return time.perf_counter() - begin, result.bytes / max(result.records, 1), peak >> 20
+
+
+def run(records: int = 10_000_000, workers: int = 2) -> Table:
+    """The table of all shapes."""
+    table = Table("shape", "records", "M records/s, one worker", "against reading alone",
+                  f"{workers} workers against one", "bytes a record", "peak MB",
+                  title="hpcd merge")  # fmt: skip
+    shapes = [
+        (f"{count:,} records", Shape(96, count // 96, 4000, ranks_per_node=24))
+        for count in (records // 10, records, records * 10)
+    ]
+    shapes += [
+        (
+            f"{ranks:,} ranks",
+            Shape(ranks, records // ranks, 4000, ranks_per_node=max(ranks // 4, 1)),
+        )
+        for ranks in (8, 1000, 10_000)
+    ]
+    shapes += [
+        (f"{contexts:,} contexts", Shape(96, records // 96, contexts, ranks_per_node=24))
+        for contexts in (400, 40_000)
+    ]
+    for name, shape in shapes:
+        with tempfile.TemporaryDirectory() as folder:
+            paths = make(Path(folder) / "m", shape)
+            total = shape.ranks * shape.records
+            read(paths)
+            alone = read(paths)
+            one, size, peak = timed(paths, Path(folder) / "one", 1)
+            more, _, _ = timed(paths, Path(folder) / "more", workers)
+            table.add_row(name, f"{total:,}", f"{total / one / 1e6:.1f}", f"{one / alone:.2f} x",
+                          f"{one / more:.2f} x", f"{size:.2f}", f"{peak}")  # fmt: skip
+    return table
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=20_000_000)
-    parser.add_argument("--lines", type=int, default=64)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), records=options.records, lines=options.lines)
-    for name, value in figures.items():
-        print(f"{name:40} {value:12.3f}")
+    Console(width=140).print(run(options.records, options.workers))
 
 
 if __name__ == "__main__":
