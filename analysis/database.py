@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from hpcd.analysis import grid, layout
 from hpcd.analysis.columns import open_column
-from hpcd.analysis.lines import NO_RANK, LineColumns, Lines
+from hpcd.analysis.lines import LineColumns, Lines
 from hpcd.analysis.metrics import Metrics
 from hpcd.analysis.schema import connect, read_rows
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.statistics import Statistics
 from hpcd.analysis.trace import Records, Trace, TraceMap
-from hpcd.errors import FormatError, PlatformError, UsageError
+from hpcd.errors import FormatError, PlatformError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
 
@@ -145,11 +145,11 @@ class Database:
         )  # fmt: skip
         self.lines = Lines(
             self._columns,
-            self._rows(
+            lambda: self._rows(
                 "SELECT process.name, job, hostname FROM process JOIN node ON node.id = node"
                 " ORDER BY process.id"
             ),
-            lambda: [str(row[0]) for row in self._rows("SELECT name FROM thread ORDER BY line")],
+            lambda: (str(row[0]) for row in self._rows("SELECT name FROM thread ORDER BY line")),
         )
 
     def __enter__(self) -> Database:
@@ -242,20 +242,9 @@ class Database:
         value = self.metrics.over_lines(metric, node)
         if by == "line":
             return Statistics(range(len(value)), value)
-        if by == "rank":
-            ranked = np.flatnonzero(self.lines.rank != NO_RANK).tolist()
-            jobs, ranks = self.lines.job, self.lines.rank.tolist()
-            keys = [(jobs[line], ranks[line]) for line in ranked]
-            names = [f"{job} {rank}".strip() for job, rank in sorted(set(keys))]
-        elif by in ("job", "node"):
-            ranked = list(range(len(value)))
-            keys = [(each, 0) for each in (self.lines.job if by == "job" else self.lines.host)]
-            names = [name for name, _ in sorted(set(keys))]
-        else:
-            raise UsageError(f"statistics are by line, rank, job or node, not by {by}")
-        place = {key: number for number, key in enumerate(sorted(set(keys)))}
-        index = np.array([place[key] for key in keys], np.int64)
-        return Statistics(names, sum_by(index, value[ranked], len(names)))
+        index, names = self.lines.groups(by)
+        known = index >= 0
+        return Statistics(names, sum_by(index[known], value[known], len(names)))
 
     def frame(self, query: str) -> Any:
         """The rows of an SQL ``query`` (tables: ``docs/database.md``) as a pandas DataFrame.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.columns import open_bounds, open_column, save_column
 from hpcd.analysis.scan import Scan
-from hpcd.errors import FormatError
+from hpcd.errors import FormatError, UsageError
 from hpcd.model.identity import Process, Thread
 
 NO_RANK = -1
@@ -140,25 +140,40 @@ class LineColumns:
         )
 
 
+class Words:
+    """A column of text with few different values: ``code`` ``uint32[n]`` into ``word``."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        known: dict[str, int] = {}
+        codes = [known.setdefault(value, len(known)) for value in values]
+        self.word = list(known)
+        self.code = np.array(codes, np.uint32)
+
+    def __getitem__(self, row: int) -> str:
+        return self.word[int(self.code[row])]
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+
 class Lines:
     """The trace lines of a database, in display order.
 
     Arrays: ``start``, ``end``, ``rank``, ``pid``, ``tid``, ``process``, ``records`` (see
-    :class:`LineColumns`). ``label`` is ``list[str]``, made when first asked for. Indexing and
-    iterating give :class:`Line` rows.
+    :class:`LineColumns`). What needs names reads them when first asked for: drawing a million lines
+    needs none. Indexing and iterating give :class:`Line` rows.
     """
 
     def __init__(
         self,
         columns: LineColumns,
-        process_rows: Sequence[tuple[str, str, str]],
-        thread_names: Callable[[], list[str]],
+        read_processes: Callable[[], Iterable[tuple[str, str, str]]],
+        read_threads: Callable[[], Iterable[str]],
     ) -> None:
-        if int(columns.process.max(initial=0)) >= max(len(process_rows), 1):
-            raise FormatError("a trace line's process does not exist")
+        """The functions give (name, job, host) of all processes, and all threads' names."""
         self._columns = columns
-        self._processes = process_rows
-        self._read_thread_names = thread_names
+        self._read_processes = read_processes
+        self._read_threads = read_threads
         self.start, self.end, self.rank = columns.start, columns.end, columns.rank
         self.pid, self.tid, self.process = columns.pid, columns.tid, columns.process
         self.records: npt.NDArray[np.int64] = np.diff(columns.first)
@@ -171,17 +186,18 @@ class Lines:
 
     def __getitem__(self, number: int) -> Line:
         number = range(len(self))[number]
-        name, job, host = self._processes[int(self.process[number])]
+        names, jobs, hosts = self._processes
+        row = int(self.process[number])
         rank = int(self.rank[number])
         return Line(
             number=number,
-            label=self.label[number],
-            job=job,
+            label=self.labels([number])[0],
+            job=jobs[row],
             rank=None if rank == NO_RANK else rank,
-            host=host,
+            host=hosts[row],
             pid=int(self.pid[number]),
             tid=int(self.tid[number]),
-            process=name,
+            process=names[row],
             thread=self._threads[number],
             start=int(self.start[number]),
             end=int(self.end[number]),
@@ -189,9 +205,16 @@ class Lines:
         )
 
     @cached_property
-    def _threads(self) -> list[str]:
-        # Read when first needed: a picture of a million lines needs none of them.
-        names = self._read_thread_names()
+    def _processes(self) -> tuple[Words, Words, Words]:
+        rows = list(self._read_processes())
+        if int(self.process.max(initial=0)) >= max(len(rows), 1):
+            raise FormatError("a trace line's process does not exist")
+        names, jobs, hosts = (Words(row[column] for row in rows) for column in range(3))
+        return names, jobs, hosts
+
+    @cached_property
+    def _threads(self) -> Words:
+        names = Words(self._read_threads())
         if len(names) != len(self):
             raise FormatError("threads and trace lines do not agree")
         return names
@@ -199,37 +222,72 @@ class Lines:
     @cached_property
     def job(self) -> list[str]:
         """Job of each line, empty where there is none."""
-        return [self._processes[row][1] for row in self.process.tolist()]
+        return self._of_lines(self._processes[1])
 
     @cached_property
     def host(self) -> list[str]:
         """Host name of each line."""
-        return [self._processes[row][2] for row in self.process.tolist()]
+        return self._of_lines(self._processes[2])
+
+    def _of_lines(self, column: Words) -> list[str]:
+        return [column.word[code] for code in column.code[self.process].tolist()]
+
+    def groups(self, by: str) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+        """The ``rank``, ``job`` or ``node`` of each line: ``int64[n]`` into the names, -1 without.
+
+        Ranks are told apart by job, and named "job rank". Raises :class:`UsageError`.
+        """
+        if by not in ("rank", "job", "node"):
+            raise UsageError(f"lines are grouped by rank, job or node, not by {by}")
+        column = self._processes[2 if by == "node" else 1]
+        order = sorted(range(len(column.word)), key=column.word.__getitem__)
+        place = np.zeros(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        key = place[column.code][self.process]
+        words = [column.word[code] for code in order]
+        if by != "rank":
+            used, index = np.unique(key, return_inverse=True)
+            return index, [words[code] for code in used.tolist()]
+        ranked = np.flatnonzero(self.rank != NO_RANK)
+        spread = int(self.rank.max(initial=0)) + 1
+        used, found = np.unique(key[ranked] * spread + self.rank[ranked], return_inverse=True)
+        index = np.full(len(self), -1, np.int64)
+        index[ranked] = found
+        names = [
+            f"{words[job]} {rank}".strip()
+            for job, rank in zip((used // spread).tolist(), (used % spread).tolist(), strict=True)
+        ]
+        return index, names
 
     @cached_property
     def label(self) -> list[str]:
+        """:meth:`labels` of all lines."""
+        return self.labels(range(len(self)))
+
+    def labels(self, lines: Sequence[int]) -> list[str]:
         """What an axis shows: the rank, or process and pid; then the thread, unless the first.
 
         Job and host are in it only where there are several of them.
         """
-        jobs = len({row[1] for row in self._processes if row[1]}) > 1
-        hosts = len({row[2] for row in self._processes}) > 1
+        names, jobs, hosts = self._processes
+        many_jobs = len([job for job in jobs.word if job]) > 1
+        many_hosts = len(hosts.word) > 1
+        chosen = np.asarray(lines, np.int64)
         labels = []
-        for rank, pid, tid, row, thread in zip(
-            self.rank.tolist(),
-            self.pid.tolist(),
-            self.tid.tolist(),
-            self.process.tolist(),
-            self._threads,
+        for line, rank, pid, tid, row in zip(
+            chosen.tolist(),
+            self.rank[chosen].tolist(),
+            self.pid[chosen].tolist(),
+            self.tid[chosen].tolist(),
+            self.process[chosen].tolist(),
             strict=True,
         ):
-            name, job, host = self._processes[row]
-            label = f"{name} {pid}" if rank == NO_RANK else f"rank {rank}"
-            if hosts and rank == NO_RANK:
-                label = f"{host} {label}"
-            if jobs and job:
-                label = f"{job} {label}"
+            label = f"{names[row]} {pid}" if rank == NO_RANK else f"rank {rank}"
+            if many_hosts and rank == NO_RANK:
+                label = f"{hosts[row]} {label}"
+            if many_jobs and jobs[row]:
+                label = f"{jobs[row]} {label}"
             if tid != pid:
-                label += f" · {thread} {tid}"
+                label += f" · {self._threads[line]} {tid}"
             labels.append(label)
         return labels

@@ -116,7 +116,10 @@ def _trace_view(db: Database, axes: Axes, view: View, start: int, end: int) -> t
     picture = procedures_at(db, nodes, depth)
     step = max(1, -(-len(lines) // _MAX_LINE_LABELS))
     labelled = range(0, len(lines), step)
-    axes.set_yticks(list(labelled), [_short(db.lines[lines[i]].label, 26) for i in labelled])
+    axes.set_yticks(
+        list(labelled),
+        [_short(label, 26) for label in db.lines.labels([lines[i] for i in labelled])],
+    )
     # A line of white between few lines makes them easier to tell apart.
     if len(lines) <= 64:
         for boundary in range(1, len(lines)):

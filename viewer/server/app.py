@@ -95,7 +95,7 @@ class _Views:
         first = _whole(request, "from", 0, len(db.lines))
         count = _whole(request, "count", 1, _MOST_LINES)
         chosen = range(first, min(first + count, len(db.lines)))
-        return await _json(lambda: {"labels": [db.lines.label[line] for line in chosen]})
+        return await _json(lambda: {"labels": db.lines.labels(chosen)})
 
     async def grid(self, request: Request) -> Response:
         """A picture: u32 h, u32 w, then line u32[h], then node u32[h, w].
