@@ -23,7 +23,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, innermost, match, within
 from hpcd.analysis.ranks import Ranks
 from hpcd.analysis.sparse import sum_by
-from hpcd.analysis.waiting import Activity, Stretches
+from hpcd.analysis.waiting import Activity, Stretches, waiting_nodes
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
 
@@ -47,21 +47,17 @@ _PATTERN_LENGTH = 12
 class Instances:
     """Stretches of time of one kind on all lines: ``begin``, ``end`` ``int64[count, lines]``, ns.
 
-    ``name`` says what they are.
+    ``name`` says what they are; ``length`` ``int64[count]`` is how long they took, the mean over
+    lines, without waiting for a CPU.
     """
 
     name: str
     begin: I64
     end: I64
+    length: I64
 
     def __len__(self) -> int:
         return len(self.begin)
-
-    @property
-    def length(self) -> I64:
-        """``int64[count]``: the mean over lines."""
-        length: I64 = (self.end - self.begin).mean(axis=1).astype(np.int64)
-        return length
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,8 @@ class Pattern:
 
     ``path`` are the names on the way to the context that iterates; ``anchor`` is the callee that
     begins an iteration, ``calls`` the most common order of callees and ``alike`` how many
-    iterations have it. ``period_s`` is the median length, ``spread`` the median difference from one
+    iterations have it. ``period_s`` is the median length without
+    waiting for a CPU, ``spread`` the median difference from one
     iteration to the next by it (so they may grow and shrink slowly), ``share`` of the reference
     line's time all take together.
     """
@@ -102,7 +99,7 @@ class Timeline:
         self.db, self.ranks = db, ranks
         self.matching: Matching = match([db], [ranks.executables])
         tree = self.matching.tree
-        activity = Activity(db, self.matching.node_of[0], np.zeros(len(tree), bool))
+        activity = Activity(db, self.matching.node_of[0], waiting_nodes(self.matching))
         truncated = np.array([p.name.startswith("[truncated") for p in self.matching.places])
         cut = truncated[self.matching.place_of]
         cut[0] = False
@@ -206,6 +203,7 @@ class Timeline:
             return []
         tree, places = self.matching.tree, self.matching.places
         length = (line.end - line.begin).astype(np.float64)
+        clocks = _clocks(line)
         own = sum_by(line.node, length, len(tree))
         whole = tree.inclusive(own)
         looked_at = float(own.sum() if part is None else own[part].sum())
@@ -232,7 +230,7 @@ class Timeline:
                 if 2 * np.count_nonzero(np.diff(visit) == 0) < len(visit):
                     # It is its caller that repeats: most visits call it once.
                     continue
-                score = _score(begin, end, looked_at)
+                score = _score(begin, end, clocks, looked_at)
                 if score > 0:
                     callees.append(
                         _Callee(node, child, reference, score, len(runs), int(begin[0]),
@@ -254,8 +252,8 @@ class Timeline:
             windows.append(np.stack([begin, end], axis=1))
         line = self._stretches(reference)
         mine = windows[reference]
-        length = (mine[:, 1] - mine[:, 0]).astype(np.float64)
-        median = float(np.median(length))
+        lengths = [clock.between(mine[:, 0], mine[:, 1]) for clock in _clocks(line)]
+        median = float(np.median(lengths[0]))
         name = labels[int(tree.frame[child])]
         token = innermost(tree, tree.parent == node)[line.node]
         calls, alike = _common_order(token, line, mine)
@@ -268,8 +266,8 @@ class Timeline:
             calls=[labels[int(tree.frame[call])] for call in calls],
             alike=alike,
             period_s=median / 1e9,
-            spread=_spread(length),
-            share=float(length.sum()) / (lived or 1.0),
+            spread=min(_spread(length) for length in lengths),
+            share=float((mine[:, 1] - mine[:, 0]).sum()) / (lived or 1.0),
             instances=self._instances(name, windows, reference),
         )
 
@@ -285,7 +283,11 @@ class Timeline:
             raise UsageError(f"{self.db.path}: no rank was seen in {name}")
         columns = [each if len(each) == len(chosen) else chosen for each in windows]
         both = np.stack(columns, axis=1)
-        return Instances(name, both[:, :, 0], both[:, :, 1])
+        begin, end = both[:, :, 0], both[:, :, 1]
+        length = np.zeros(len(both))
+        for number, line in enumerate(self._each()):
+            length += _clocks(line)[0].between(begin[:, number], end[:, number])
+        return Instances(name, begin, end, (length / len(columns)).astype(np.int64))
 
     def _find(self, path: Sequence[str]) -> int:
         tree = self.matching.tree
@@ -339,7 +341,8 @@ def _chosen(callees: Sequence[_Callee]) -> _Callee:
 
 def _without(line: Stretches, lost: npt.NDArray[np.bool_]) -> Stretches:
     kept = ~lost[line.node]
-    return Stretches(line.begin[kept], line.end[kept], line.node[kept], line.idle[kept])
+    ready = None if line.ready is None else line.ready[kept]
+    return Stretches(line.begin[kept], line.end[kept], line.node[kept], line.idle[kept], ready)
 
 
 def _below(tree: CCT, node: int) -> npt.NDArray[np.bool_]:
@@ -380,13 +383,42 @@ def _spread(length: F64) -> float:
     return float(np.median(np.abs(np.diff(length)))) / middle if middle > 0 else np.inf
 
 
-def _score(begin: I64, end: I64, whole: float) -> float:
-    length = (end - begin).astype(np.float64)
-    share = float(length.sum()) / (whole or 1.0)
-    spread = _spread(length)
+def _score(begin: I64, end: I64, clocks: Sequence[_Clock], whole: float) -> float:
+    """How good a pattern is: 1 if it takes all the time and is regular by any of ``clocks``."""
+    share = float((end - begin).sum()) / (whole or 1.0)
+    spread = min(_spread(clock.between(begin, end)) for clock in clocks)
     if share < _LEAST_SHARE or spread > _MOST_SPREAD:
         return 0.0
     return share * (1 - spread)
+
+
+class _Clock:
+    """A line's own time, which stands still while ``still`` ``bool[k]`` holds."""
+
+    def __init__(self, line: Stretches, still: npt.NDArray[np.bool_] | None) -> None:
+        length = (line.end - line.begin).astype(np.float64)
+        if still is not None:
+            length *= ~still
+        self._moment = np.append(line.begin, line.end[-1:])
+        self._time = np.concatenate(([0.0], np.cumsum(length)))[: len(self._moment)]
+
+    def between(self, begin: I64, end: I64) -> F64:
+        """``float64[n]``: own time from each ``begin`` to its ``end``, in ns."""
+        if not len(self._moment):
+            return (end - begin).astype(np.float64)
+        own: F64 = np.interp(end, self._moment, self._time)
+        own -= np.interp(begin, self._moment, self._time)
+        return own
+
+
+def _clocks(line: Stretches) -> list[_Clock]:
+    """Clocks of a line that stand still while it waits for a CPU; and for others; and never.
+
+    On a busy machine, or beside a rank that is slow, only some of them show that iterations take
+    equally long.
+    """
+    ready = np.zeros(len(line.begin), bool) if line.ready is None else line.ready
+    return [_Clock(line, ready), _Clock(line, ready | line.idle), _Clock(line, None)]
 
 
 def _common_order(token: I64, line: Stretches, windows: I64) -> tuple[tuple[int, ...], int]:

@@ -52,13 +52,15 @@ class Stretches:
     """What one line did, as stretches of time that follow one another.
 
     ``begin``, ``end`` ``int64[k]`` in ns since the origin, ``node`` ``uint32[k]`` of the matched
-    tree, ``idle`` ``bool[k]`` whether it waited for others.
+    tree, ``idle`` ``bool[k]`` whether it waited for others, ``ready`` ``bool[k]`` whether it waited
+    for a CPU (None: never).
     """
 
     begin: I64
     end: I64
     node: U32
     idle: Mask
+    ready: Mask | None = None
 
 
 class Activity:
@@ -66,10 +68,12 @@ class Activity:
 
     def __init__(self, db: Database, node_of: U32, waits: Mask) -> None:
         """``node_of`` leads to the matched tree, of which ``waits`` are waiting contexts."""
-        rows = db.sql().execute("SELECT id, name, interval FROM event").fetchall()
+        rows = db.sql().execute("SELECT id, name, interval, metric FROM event").fetchall()
         count = max((int(row[0]) for row in rows), default=0) + 1
         self._interval, self._sleep = np.zeros(count, bool), np.zeros(count, bool)
-        for number, name, interval in rows:
+        self._ready = np.zeros(count, bool)
+        for number, name, interval, metric in rows:
+            self._ready[number] = bool(interval) and metric == "runnable_time"
             self._interval[number] = bool(interval)
             self._sleep[number] = bool(interval) and name == _SLEEP
         self._db, self._node_of, self._waits = db, node_of, waits
@@ -91,7 +95,8 @@ class Activity:
                                 records.time[:-1]))  # fmt: skip
         node = self._node_of[records.node[owner]]
         idle = self._waits[node] | (self._sleep[records.event] & begins)[owner]
-        return Stretches(begin, np.maximum(records.time, begin), node, idle)
+        ready = (self._ready[records.event] & begins)[owner]
+        return Stretches(begin, np.maximum(records.time, begin), node, idle, ready)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ def test_identical_runs_differ_nowhere(
     tmp_path: Path, timesteps: Path, build: Callable[..., Path]
 ) -> None:
     again = recorded(tmp_path / "db", build("timesteps.c", compiler="mpicc.openmpi"))
-    assert compared(timesteps, again)["regions"] == []
+    # How long main polls for the other rank is the machine's affair.
+    assert set(regions(compared(timesteps, again))) <= {"main"}
     within = compared("--within", "solve", timesteps, again)
     assert within["regions"] == []
     assert within["sides"][0]["cost"] == pytest.approx(1.05, rel=0.02)
