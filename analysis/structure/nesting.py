@@ -35,13 +35,41 @@ def with_loops(
         return forest, scope
     tree = _Tree(forest)
     builder = _Builder(forest, tree, _contexts(tree, lines, loops), lines, loops)
-    pairs, which = np.unique(
-        scope[inside].astype(np.int64) << 32 | loop[inside], return_inverse=True
-    )
-    placed = [builder.place(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
+    # First the procedures and inlined procedures, then the statements in them.
+    before = scope[inside]
+    stated = forest.kind[before] == _STATEMENT
+    instance = np.where(stated, forest.parent[before], before).astype(np.int64)
+    pairs, which = np.unique(instance << 32 | loop[inside], return_inverse=True)
+    placed = np.array([builder.place(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()])
     result = scope.copy()
-    result[inside] = np.array(placed, np.int32)[which]
-    return builder.forest(), result
+    result[inside] = placed[which]
+    return _with_statements(builder.forest(), result, before[stated], inside[stated])
+
+
+def _with_statements(
+    forest: ScopeForest, scope: I32, statement: I32, at: I64
+) -> tuple[ScopeForest, I32]:
+    """``forest`` with copies of statements in the scopes ``scope[at]``, which become these."""
+    where = (forest.file[statement].astype(np.int64) + 1) << 32 | forest.line[statement]
+    wheres, number = np.unique(where, return_inverse=True)
+    keys, which = np.unique(
+        scope[at].astype(np.int64) * max(len(wheres), 1) + number, return_inverse=True
+    )
+    scope[at] = len(forest) + which
+    parent, spot = keys // max(len(wheres), 1), wheres[keys % max(len(wheres), 1)]
+    nothing = np.zeros(len(keys), np.int64)
+    return (
+        replace(
+            forest,
+            parent=np.concatenate([forest.parent, parent]).astype(np.int32),
+            kind=np.concatenate([forest.kind, nothing + _STATEMENT]).astype(np.uint8),
+            name=np.concatenate([forest.name, nothing - 1]).astype(np.int32),
+            file=np.concatenate([forest.file, (spot >> 32) - 1]).astype(np.int32),
+            line=np.concatenate([forest.line, spot & 0xFFFFFFFF]).astype(np.uint32),
+            address=np.concatenate([forest.address, nothing.astype(np.uint64)]),
+        ),
+        scope,
+    )
 
 
 class _Tree:
@@ -133,7 +161,6 @@ class _Builder:
         self._first: list[int] = tree.first.tolist()
         self._size: list[int] = tree.size.tolist()
         self._parent = forest.parent.tolist()
-        self._kind = forest.kind.tolist()
         self._context: list[int] = contexts.tolist()
         self._loop_parent = loops.parent.tolist()
         self._header = loops.header.tolist()
@@ -141,23 +168,15 @@ class _Builder:
         self._exit, self._exits = _by_loop(lines, loops, loops.exit, loops.exit_of)
         self._block, self._blocks = _by_loop(lines, loops, loops.start, loops.loop)
         self._file, self._line = forest.file.tolist(), forest.line.tolist()
-        # Instances inside loops by (instance, innermost loop), loops and statements by (scope they
-        # are in, file, line).
+        # Instances inside loops by (instance, innermost loop), loops by (scope they are in, file,
+        # line).
         self._known: dict[tuple[int, int], int] = {}
         self._places: dict[tuple[int, int, int, int], int] = {}
         self._spots: dict[int, tuple[int, int]] = {}
         # New scopes: parent, the scope copied or -1, kind, file, line, address.
         self._rows: list[tuple[int, int, int, int, int, int]] = []
 
-    def place(self, scope: int, loop: int) -> int:
-        """The scope of code that is in ``scope`` without loops, and innermost in ``loop``."""
-        if self._kind[scope] != _STATEMENT:
-            return self._instance(scope, loop)
-        parent = self._instance(self._parent[scope], loop)
-        key = (parent, _STATEMENT, self._file[scope], self._line[scope])
-        return self._add(key, scope, 0)
-
-    def _instance(self, instance: int, loop: int) -> int:
+    def place(self, instance: int, loop: int) -> int:
         """The scope of a (inlined) procedure's code in ``loop``, or of the loop itself."""
         todo: list[tuple[int, int]] = []
         while loop >= 0 and (instance, loop) not in self._known:
