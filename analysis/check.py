@@ -68,6 +68,13 @@ def _check_tree(db: Database) -> list[str]:
         findings.append("a node's procedure does not exist")
     if int(db.procedures.module.max(initial=0)) > len(db.modules):
         findings.append("a procedure's module does not exist")
+    scopes = db.scopes
+    inside = np.flatnonzero(db.scope_of_node)
+    if bool((scopes.procedure[db.scope_of_node[inside]] != db.procedure_of_node[inside]).any()):
+        findings.append("a node's scope is in another procedure")
+    nested = np.flatnonzero(scopes.parent)
+    if bool((scopes.procedure[scopes.parent[nested]] != scopes.procedure[nested]).any()):
+        findings.append("a scope is in another procedure than the one around it")
     return findings
 
 
@@ -139,13 +146,17 @@ def _check_tables(db: Database) -> list[str]:
         )
         if (lines, records) != (len(db.lines), len(db.trace)):
             findings.append(f"{layout.SQLITE}: threads and trace lines do not agree")
-        rows = read_rows(connection, path, "SELECT parent, procedure FROM cct ORDER BY node")
+        rows = read_rows(
+            connection, path, "SELECT parent, procedure, coalesce(scope, 0) FROM cct ORDER BY node"
+        )
         table = CCT(
             np.array([row[0] for row in rows], np.uint32),
             np.array([row[1] for row in rows], np.uint64),
         )
-        if not np.array_equal(table.parent, db.cct.parent) or not np.array_equal(
-            table.frame, db.procedure_of_node
+        if (
+            not np.array_equal(table.parent, db.cct.parent)
+            or not np.array_equal(table.frame, db.procedure_of_node)
+            or [row[2] for row in rows] != db.scope_of_node.tolist()
         ):
             findings.append(f"{layout.SQLITE}: the tree's table and columns do not agree")
     finally:

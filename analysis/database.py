@@ -29,8 +29,10 @@ from hpcd.analysis.columns import open_column
 from hpcd.analysis.lines import LineColumns, Lines
 from hpcd.analysis.metrics import Metrics
 from hpcd.analysis.schema import connect, read_rows
+from hpcd.analysis.scopes import Scopes
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.statistics import Statistics
+from hpcd.analysis.structure import Kind
 from hpcd.analysis.trace import Records, Trace, TraceMap
 from hpcd.errors import FormatError, PlatformError
 from hpcd.model.cct import CCT
@@ -122,6 +124,7 @@ class Database:
             open_column(folder / "frame.npy", np.uint64, nodes),
         )
         self.procedure_of_node: U32 = open_column(folder / "procedure.npy", np.uint32, nodes)
+        self.scope_of_node: U32 = open_column(folder / "scope.npy", np.uint32, nodes)
         # What everything else indexes by is checked here; `hpcd check` looks at the rest.
         self.cct.validate(str(self.path))
         if int(self.procedure_of_node.max(initial=0)) >= max(counts["procedures"], 1):
@@ -189,6 +192,36 @@ class Database:
             )
         except (TypeError, ValueError, OverflowError):
             raise FormatError(f"{self._sqlite}: procedure table is damaged") from None
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """All scopes inside procedures, by id; 0 is none."""
+        rows = self._rows(
+            "SELECT parent, kind, procedure, name, file, line, id FROM scope ORDER BY id"
+        )
+        try:
+            numbers = np.array([row[6] for row in rows], np.int64)
+            scopes = Scopes(
+                parent=np.array([0, *(row[0] or 0 for row in rows)], np.uint32),
+                kind=np.array(
+                    [Kind.PROCEDURE, *(Kind[str(row[1]).upper()] for row in rows)], np.uint8
+                ),
+                procedure=np.array([0, *(row[2] for row in rows)], np.uint32),
+                name=["", *(row[3] or "" for row in rows)],
+                file=["", *(row[4] or "" for row in rows)],
+                line=np.array([0, *(row[5] or 0 for row in rows)], np.uint32),
+            )
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise FormatError(f"{self._sqlite}: scope table is damaged") from None
+        count = len(scopes)
+        if (
+            not np.array_equal(numbers, np.arange(1, count))
+            or bool((scopes.parent[1:] >= np.arange(1, count)).any())
+            or int(scopes.procedure.max(initial=0)) >= max(len(self.procedures), 1)
+            or int(self.scope_of_node.max(initial=0)) >= count
+        ):
+            raise FormatError(f"{self._sqlite}: scopes and contexts do not agree")
+        return scopes
 
     @cached_property
     def procedure_names(self) -> list[str]:

@@ -124,6 +124,8 @@ class ElfFile:
     @staticmethod
     def open(path: Path | str) -> ElfFile:
         """Open the regular file ``path``. Raises :class:`FormatError`, :class:`OSError`."""
+        if "\0" in str(path):
+            raise FormatError("no file has a name with a zero byte")
         # A fifo or device under a recorded path must not block or be touched.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         try:

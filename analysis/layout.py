@@ -17,7 +17,7 @@ from hpcd.analysis.columns import storage_error
 from hpcd.errors import FormatError, NotFoundError
 
 FORMAT = "hpcd-database"
-VERSION = 3
+VERSION = 4
 MANIFEST = "manifest.json"
 SQLITE = "hpcd.sqlite"
 

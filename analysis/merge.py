@@ -6,7 +6,7 @@ Stages, each a set of independent tasks on an :class:`concurrent.futures.Executo
    stage that looks at records;
 2. *unite* the trees pairwise into the canonical calling context tree (ICS 2011, section 4);
 3. *sums*: every part's sums, by the canonical tree's nodes;
-4. *symbols*: name the addresses of every load module;
+4. *symbols*: name the addresses of every load module, with inlined calls, loops and lines;
 5. *tables* and *checksums*.
 
 All but the first depend on parts alone: adding measurements to a database reads only those, and a
@@ -179,6 +179,7 @@ class _Merge:
         save_column(self._root / "cct" / "parent.npy", tree.parent)
         save_column(self._root / "cct" / "frame.npy", tree.frame)
         save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
+        save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
         self._progress("tables", 0, 1)
         contents = Contents(
             scans, modules, tree, named, events, timeline, order, processes, columns

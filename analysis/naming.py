@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from hpcd.analysis.engine import run_all
 from hpcd.analysis.modules import CanonicalModule
-from hpcd.analysis.symbols import Procedure, SymbolTask, symbolize
+from hpcd.analysis.scopes import Scopes, describe
+from hpcd.analysis.symbols import Procedure, SymbolTask
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.ending import Ending
@@ -32,9 +33,10 @@ RAW_NAME = "[address in no mapping]"
 
 @dataclass(frozen=True, slots=True)
 class NamedTree:
-    """Procedures, and which one each node stands in.
+    """Procedures, and which one each node stands in; scopes, and each node's innermost one.
 
-    ``procedure_of_node``, ``module_of_node`` ``uint32[n]``, ``offset_of_node`` ``uint64[n]``.
+    ``procedure_of_node``, ``module_of_node``, ``scope_of_node`` (0: none is known) ``uint32[n]``,
+    ``offset_of_node`` ``uint64[n]``.
     ``module_notes`` has one line per module: where its names came from or why it has none;
     ``notes`` those a user should see.
     """
@@ -43,6 +45,8 @@ class NamedTree:
     procedure_of_node: U32
     module_of_node: U32
     offset_of_node: U64
+    scopes: Scopes
+    scope_of_node: U32
     module_notes: list[str]
     notes: list[str]
 
@@ -73,24 +77,35 @@ def name_tree(
         groups.append((nodes, place))
         tasks.append(SymbolTask(module.kind, module.path, module.build_id, tables[number], offsets))
     answers = {}
-    for done, (number, future) in enumerate(run_all(executor, symbolize, tasks), start=1):
+    for done, (number, future) in enumerate(run_all(executor, describe, tasks), start=1):
         answers[number] = future.result()
         progress(done, len(tasks))
     notes = []
     module_notes = []
+    parts = []
     for number, module in enumerate(modules):
-        answer = answers[number]
+        answer = answers[number].symbols
         nodes, place = groups[number]
+        inside = answers[number].scopes
+        parts.append(replace(inside, procedure=inside.procedure + np.uint32(len(procedures))))
         of_node[nodes] = len(procedures) + answer.index[place]
         procedures += [replace(each, module=module.id) for each in answer.procedures]
         module_notes.append(answer.note)
         if answer.warning and len(nodes):
             notes.append(f"{module.path}: {answer.note}")
+    scopes, starts = Scopes.joined(parts)
+    scope_of = np.zeros(len(module_of), np.uint32)
+    for number, start in enumerate(starts):
+        nodes, place = groups[number]
+        inner = answers[number].scope[place]
+        scope_of[nodes] = np.where(inner > 0, inner + np.uint32(start), np.uint32(0))
     return NamedTree(
         procedures,
         of_node.astype(np.uint32),
         module_of,
         offset_of,
+        scopes,
+        scope_of,
         module_notes,
         notes,
     )

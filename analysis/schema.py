@@ -40,9 +40,13 @@ CREATE TABLE module (
 CREATE TABLE procedure (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, module INTEGER REFERENCES module,
     address INTEGER, size INTEGER, file TEXT, line INTEGER, linkage_name TEXT);
+CREATE TABLE scope (
+    id INTEGER PRIMARY KEY, parent INTEGER REFERENCES scope, kind TEXT NOT NULL,
+    procedure INTEGER REFERENCES procedure, name TEXT, file TEXT, line INTEGER);
 CREATE TABLE cct (
     node INTEGER PRIMARY KEY, parent INTEGER, depth INTEGER,
-    procedure INTEGER REFERENCES procedure, module INTEGER, offset INTEGER);
+    procedure INTEGER REFERENCES procedure, module INTEGER, offset INTEGER,
+    scope INTEGER REFERENCES scope);
 CREATE TABLE metric (id INTEGER PRIMARY KEY, name TEXT UNIQUE, unit TEXT);
 CREATE TABLE node_metric (
     metric INTEGER REFERENCES metric, node INTEGER REFERENCES cct,

@@ -19,6 +19,7 @@ from hpcd.analysis.modules import CanonicalModule
 from hpcd.analysis.naming import NamedTree
 from hpcd.analysis.scan import Scan
 from hpcd.analysis.statistics import ContextStatistics
+from hpcd.analysis.structure import Kind
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 
@@ -95,6 +96,7 @@ class Contents:
                  p.line or None, text(p.linkage_name) or None)
                 for n, p in enumerate(self.named.procedures)
             ),
+            "scope": self._scopes(),
             "cct": self._nodes(),
             "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
             "node_metric": self._node_metrics(node_totals),
@@ -141,7 +143,19 @@ class Contents:
             np.arange(len(self.tree)), self.tree.parent, self.tree.depth(),
             self.named.procedure_of_node, self.named.module_of_node, self.named.offset_of_node,
         )  # fmt: skip
-        return zip(*(column.tolist() for column in columns), strict=True)
+        scopes = (each or None for each in self.named.scope_of_node.tolist())
+        return zip(*(column.tolist() for column in columns), scopes, strict=True)
+
+    def _scopes(self) -> Iterator[tuple[Any, ...]]:
+        scopes = self.named.scopes
+        columns = (scopes.parent, scopes.kind, scopes.procedure, scopes.line)
+        rows = zip(*(each.tolist() for each in columns), scopes.name, scopes.file, strict=True)
+        for number, (parent, kind, procedure, line, name, file) in enumerate(rows):
+            if number:
+                yield (
+                    number, parent or None, Kind(kind).name.lower(), procedure,
+                    text(name) or None, text(file) or None, line or None,
+                )  # fmt: skip
 
     def _node_metrics(self, totals: Sequence[F64]) -> Iterator[tuple[Any, ...]]:
         for number, exclusive in enumerate(totals):

@@ -114,7 +114,7 @@ def test_tables_agree_with_columns(db: Database) -> None:
 def test_the_documented_examples_run(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "database.md").read_text()
     queries = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
-    assert len(queries) == 4
+    assert len(queries) == 5
     with hpcd.analysis.open(database) as db, db.sql() as tables:
         for query in queries:
             assert tables.execute(query).fetchall()
@@ -243,7 +243,7 @@ def test_any_missing_or_short_file_is_found(
         ("[]", "not an hpcd database"),
         ('{"format": "other"}', "not an hpcd database"),
         ('{"format": "hpcd-database", "version": 99}', "version 99"),
-        ('{"format": "hpcd-database", "version": 3}', "damaged"),
+        ('{"format": "hpcd-database", "version": 4}', "damaged"),
         ("[" * 100_000, "damaged"),
     ],
 )

@@ -1,0 +1,192 @@
+"""Static scopes of a module's addresses, as a merge stores them beside their procedures.
+
+Of modules with debug information the innermost scope of every address is known: the inlined
+calls, loops and source lines it is in (:mod:`hpcd.analysis.structure`). Others have procedures
+alone, and cost nothing more here than a look at their section table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.structure import Kind, Structure, StructureReader
+from hpcd.analysis.structure.debugfiles import debug_file, has_lines
+from hpcd.analysis.symbols import Procedure, SymbolAnswer, SymbolTask, symbolize
+from hpcd.errors import FormatError
+from hpcd.model.identity import ModuleKind
+
+I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
+U32 = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """Scopes inside procedures, numbered from 1; entry 0 is none, what is known of a procedure.
+
+    ``parent`` ``uint32[n]``: the scope around each, a smaller number, 0 when that is the procedure
+    itself; ``kind`` ``uint8[n]`` (:class:`hpcd.analysis.structure.Kind`, none a procedure);
+    ``procedure`` ``uint32[n]``; ``name`` of inlined procedures, else empty; ``file`` and ``line``
+    ``uint32[n]`` where an inlined procedure was called, of a loop's head, of a statement; empty
+    and 0 where unknown.
+    """
+
+    parent: U32
+    kind: U8
+    procedure: U32
+    name: list[str]
+    file: list[str]
+    line: U32
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @staticmethod
+    def none() -> Scopes:
+        """Entry 0 alone."""
+        return Scopes(
+            np.zeros(1, np.uint32),
+            np.full(1, Kind.PROCEDURE, np.uint8),
+            np.zeros(1, np.uint32),
+            [""],
+            [""],
+            np.zeros(1, np.uint32),
+        )
+
+    @staticmethod
+    def joined(parts: list[Scopes]) -> tuple[Scopes, list[int]]:
+        """Several as one, and what to add to each one's numbers (0 stays 0)."""
+        parts = [Scopes.none(), *parts]
+        sizes = [len(each) - 1 for each in parts]
+        starts = np.cumsum([0, *sizes])[:-1].tolist()
+        tail = slice(1, None)
+        parents = [
+            np.where(each.parent[tail] > 0, each.parent[tail] + np.uint32(at), np.uint32(0))
+            for each, at in zip(parts, starts, strict=True)
+        ]
+        none = parts[0]
+        return (
+            Scopes(
+                np.concatenate([none.parent, *parents]).astype(np.uint32),
+                np.concatenate([none.kind, *(each.kind[tail] for each in parts)]),
+                np.concatenate([none.procedure, *(each.procedure[tail] for each in parts)]),
+                ["", *(name for each in parts for name in each.name[tail])],
+                ["", *(file for each in parts for file in each.file[tail])],
+                np.concatenate([none.line, *(each.line[tail] for each in parts)]),
+            ),
+            starts[1:],
+        )
+
+
+@dataclass(frozen=True)
+class ModuleNames:
+    """Procedures of a module's addresses, and the scopes inside these.
+
+    ``scope`` ``uint32[n]``: the innermost one of each address, 0 where none is known.
+    """
+
+    symbols: SymbolAnswer
+    scopes: Scopes = field(default_factory=Scopes.none)
+    scope: U32 = field(default_factory=lambda: np.zeros(0, np.uint32))
+
+
+def describe(task: SymbolTask) -> ModuleNames:
+    """Name the addresses of ``task`` with all that is known of them.
+
+    Nothing here raises for a bad file: it costs that module its names or its lines.
+    """
+    answer = symbolize(task)
+    nothing = ModuleNames(answer, scope=np.zeros(len(task.offsets), np.uint32))
+    if answer.warning or not _may_have_lines(task):
+        return nothing
+    try:
+        if debug_file(Path(task.path)) is None:
+            return nothing
+        # The tasks are spread over the processors already.
+        with StructureReader(workers=1) as reader:
+            found = reader.structure(Path(task.path), task.offsets, task.build_id)
+    except (FormatError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        note = f"{answer.note} (no lines: {reason or error})"
+        return replace(nothing, symbols=replace(answer, note=note))
+    return _with_scopes(answer, found)
+
+
+def _may_have_lines(task: SymbolTask) -> bool:
+    """Whether it is worth to look for debug information; cheap where there is none."""
+    if task.kind is not ModuleKind.ELF or task.table is not None or not len(task.offsets):
+        return False
+    if not task.build_id.startswith("hash-"):
+        return True
+    # Nobody keeps separate debug information of files without a build id, and to know those again
+    # takes reading them through.
+    try:
+        with ElfFile.open(task.path) as elf:
+            return has_lines(elf)
+    except (FormatError, OSError):
+        return False
+
+
+def _with_scopes(answer: SymbolAnswer, found: Structure) -> ModuleNames:
+    """Scopes by procedure: parts of one that are symbols of their own (``.cold``) have their own.
+
+    In order of procedure, then as the forest has them, so parents come first.
+    """
+    forest = found.forest
+    count = max(len(forest), 1)
+    known = found.scope >= 0
+    # A scope of the database is a procedure and a scope of the forest, as one number.
+    fresh = np.unique(answer.index[known] * count + found.scope[known])
+    every = [fresh]
+    while len(fresh):
+        above = forest.parent[fresh % count].astype(np.int64)
+        fresh = np.unique((fresh // count * count + above)[above >= 0])
+        every.append(fresh)
+    keys = np.unique(np.concatenate(every))
+    inside = forest.kind[keys % count] != Kind.PROCEDURE if len(keys) else np.zeros(0, bool)
+    roots, keys = keys[~inside], keys[inside]
+    number = keys % count
+    procedure = keys // count
+
+    def numbers(procedures: I64, scopes: I64) -> U32:
+        """Numbers from 1, 0 for roots and the unknown."""
+        key = procedures * count + scopes
+        at = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
+        hit = (scopes >= 0) & (keys[at] == key if len(keys) else False)
+        numbered: U32 = np.where(hit, at + 1, 0).astype(np.uint32)
+        return numbered
+
+    files = ["", *(str(each) for each in forest.files)]
+    names = ["", *(str(each) for each in forest.names)]
+    parent = numbers(procedure, forest.parent[number].astype(np.int64))
+    scopes = Scopes(
+        np.concatenate([[0], parent]).astype(np.uint32),
+        np.concatenate([[Kind.PROCEDURE], forest.kind[number]]).astype(np.uint8),
+        np.concatenate([[0], procedure]).astype(np.uint32),
+        ["", *(names[each + 1] for each in forest.name[number].tolist())],
+        ["", *(files[each + 1] for each in forest.file[number].tolist())],
+        np.concatenate([[0], forest.line[number]]).astype(np.uint32),
+    )
+    scope = numbers(answer.index, found.scope.astype(np.int64))
+    procedures = _placed(answer.procedures, roots // count, roots % count, found)
+    note = f"{answer.note}, lines" if len(keys) else answer.note
+    return ModuleNames(replace(answer, procedures=procedures, note=note), scopes, scope)
+
+
+def _placed(
+    procedures: list[Procedure], number: I64, roots: I64, found: Structure
+) -> list[Procedure]:
+    """``procedures`` with file and line where the forest knows them."""
+    placed = list(procedures)
+    for at, root in zip(number.tolist(), roots.tolist(), strict=True):
+        file, line = found.forest.place(root)
+        # Of several that claim to be it, the one that begins where it does.
+        exact = int(found.forest.address[root]) == placed[at].address
+        if file and (exact or not placed[at].file):
+            placed[at] = replace(placed[at], file=file, line=line)
+    return placed

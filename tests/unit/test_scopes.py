@@ -1,0 +1,125 @@
+"""Scopes a merge stores: those of the structure, in the procedures of the symbols."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.scopes import ModuleNames, Scopes, describe
+from hpcd.analysis.structure import Kind, StructureReader
+from hpcd.analysis.symbols import SymbolTask, symbolize
+from hpcd.model.identity import ModuleKind
+
+PROGRAM = Path(__file__).parents[1] / "programs/inlined.cpp"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPCD_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "program"
+    subprocess.run(["g++", "-g", "-O2", "-o", str(path), str(PROGRAM)], check=True)
+    return path
+
+
+def task_of(path: Path, build_id: str = "") -> SymbolTask:
+    """Every fourth byte of the program's code."""
+    with ElfFile.open(path) as elf:
+        (text,) = [each for each in elf.sections if each.name == ".text"]
+        offsets = np.arange(text.address, text.address + text.size, 4, dtype=np.uint64)
+        return SymbolTask(ModuleKind.ELF, str(path), build_id or elf.build_id(), None, offsets)
+
+
+def outwards(found: ModuleNames, number: int) -> list[tuple[Kind, str, str, int]]:
+    """Scopes at an address, innermost first."""
+    scopes, scope = found.scopes, int(found.scope[number])
+    chain = []
+    while scope:
+        chain.append((Kind(int(scopes.kind[scope])), scopes.name[scope], scopes.file[scope],
+                      int(scopes.line[scope])))  # fmt: skip
+        scope = int(scopes.parent[scope])
+    return chain
+
+
+def test_scopes_are_those_of_the_structure(program: Path) -> None:
+    task = task_of(program)
+    found = describe(task)
+    with StructureReader() as reader:
+        structure = reader.structure(program, task.offsets)
+    forest = structure.forest
+    inlined = loops = 0
+    for number in range(len(task.offsets)):
+        path = forest.path(int(structure.scope[number]))[:-1]
+        kinds = [Kind(int(forest.kind[each])) for each in path]
+        expected = [
+            (kind, forest.label(each) if kind is Kind.INLINED else "", *forest.place(each))
+            for kind, each in zip(kinds, path, strict=True)
+        ]
+        assert outwards(found, number) == expected
+        inlined += Kind.INLINED in kinds
+        loops += Kind.LOOP in kinds
+    assert inlined and loops
+    inside = np.flatnonzero(found.scope)
+    assert (found.scopes.procedure[found.scope[inside]] == found.symbols.index[inside]).all()
+    assert (found.scopes.parent[1:] < np.arange(1, len(found.scopes))).all()
+    placed = {each.name: each.file for each in found.symbols.procedures}
+    assert placed["main"] == str(PROGRAM)
+
+
+def test_the_cache_changes_nothing(program: Path) -> None:
+    first, second = describe(task_of(program)), describe(task_of(program))
+    assert first.symbols.note == second.symbols.note
+    assert first.symbols.note.endswith(", lines")
+    assert np.array_equal(first.scope, second.scope)
+    assert first.scopes.file == second.scopes.file
+
+
+@pytest.mark.parametrize("how", ["stripped", "changed", "gone"])
+def test_without_debug_information_names_stay_what_they_were(program: Path, how: str) -> None:
+    task = task_of(program)
+    if how == "stripped":
+        subprocess.run(["strip", "-g", str(program)], check=True)
+    elif how == "changed":
+        task = task_of(program, "0123456789abcdef")
+    else:
+        program.unlink()
+    found = describe(task)
+    plain = symbolize(task)
+    assert found.symbols.procedures == plain.procedures
+    assert found.symbols.note == plain.note
+    assert not found.scope.any() and len(found.scopes) == 1
+
+
+def test_damaged_debug_information_costs_the_lines_alone(program: Path) -> None:
+    with ElfFile.open(program) as elf:
+        (section,) = [each for each in elf.sections if each.name == ".debug_info"]
+        task = task_of(program)
+    data = bytearray(program.read_bytes())
+    data[section.offset : section.offset + section.size] = b"\xff" * section.size
+    program.write_bytes(data)
+    found = describe(task)
+    names = [(each.name, each.address) for each in found.symbols.procedures]
+    assert names == [(each.name, each.address) for each in symbolize(task).procedures]
+    assert Kind.STATEMENT not in found.scopes.kind
+
+
+def test_joining_keeps_each_parts_order() -> None:
+    part = Scopes(
+        np.array([0, 0, 1], np.uint32),
+        np.array([Kind.PROCEDURE, Kind.LOOP, Kind.STATEMENT], np.uint8),
+        np.array([0, 4, 4], np.uint32),
+        ["", "", ""],
+        ["", "a.c", "b.c"],
+        np.array([0, 1, 2], np.uint32),
+    )
+    whole, starts = Scopes.joined([part, Scopes.none(), part])
+    assert starts == [0, 2, 2]
+    assert whole.parent.tolist() == [0, 0, 1, 0, 3]
+    assert whole.file == ["", "a.c", "b.c", "a.c", "b.c"]
