@@ -140,7 +140,7 @@ class Module:
         self._path = path
         self._notes: dict[str, None] = {}
         self._functions: Functions | None = None
-        self._loops: LoopTable | None = None
+        self._table: LoopTable | None = None
         with ElfFile.open(path) as elf:
             self._build_id = elf.build_id()
         status = path.stat()
@@ -198,30 +198,37 @@ class Module:
         return lines
 
     def loops(self, functions: Functions) -> LoopTable:
-        """The loops of ``functions``, kept ones and those that are new."""
-        cache = self._reader.cache
-        known = Functions(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
-        table = LoopTable.empty()
-        kept = None if self._loops is not None else cache.load(self._owner, self._build_id, "loops")
-        if kept is not None:
-            try:
-                table = LoopTable.from_arrays(kept)
-                known = Functions(kept["known.start"], kept["known.end"])
-            except (FormatError, KeyError):
-                cache.damaged += 1
-                table = LoopTable.empty()
-        new = ~np.isin(functions.start, known.start)
+        """The loops of ``functions`` at least: kept ones and those that are new."""
+        if self._table is None:
+            self._table, self._known = self._kept_loops()
+        new = ~np.isin(functions.start, self._known.start)
         if bool(new.any()):
             fresh = Functions(functions.start[new], functions.end[new])
             found, notes = self._reader.loops(self._path, fresh)
             self._notes.update(dict.fromkeys(notes))
-            table = LoopTable.joined([table, found])
+            self._table = LoopTable.joined([self._table, found])
+            self._known = Functions(
+                np.concatenate([self._known.start, fresh.start]),
+                np.concatenate([self._known.end, fresh.end]),
+            )
+            # What could not be read now may be another time.
             if not notes:
-                arrays = table.to_arrays()
-                arrays["known.start"] = np.concatenate([known.start, fresh.start])
-                arrays["known.end"] = np.concatenate([known.end, fresh.end])
-                cache.store(self._owner, self._build_id, "loops", arrays)
-        return table
+                known = {"known.start": self._known.start, "known.end": self._known.end}
+                arrays = {**self._table.to_arrays(), **known}
+                self._reader.cache.store(self._owner, self._build_id, "loops", arrays)
+        return self._table
+
+    def _kept_loops(self) -> tuple[LoopTable, Functions]:
+        """Loops from the cache, and of which functions they are."""
+        cache = self._reader.cache
+        kept = cache.load(self._owner, self._build_id, "loops")
+        if kept is not None:
+            try:
+                known = Functions(kept["known.start"], kept["known.end"])
+                return LoopTable.from_arrays(kept), known
+            except (FormatError, KeyError):
+                cache.damaged += 1
+        return LoopTable.empty(), Functions(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
 
 
 def _holding(functions: Functions, addresses: U64) -> Functions:

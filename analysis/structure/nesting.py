@@ -123,14 +123,12 @@ def _contexts(tree: _Tree, lines: ModuleLines, loops: LoopTable) -> I64:
         place = tree.first[tree.parent[statement[known]]]
         np.minimum.at(low, loops.loop[blocks[known]], place)
         np.maximum.at(high, loops.loop[blocks[known]], place)
-    # The scopes first and last in preorder have all the others' common ancestor. Children come
-    # after parents.
-    deepest_first = np.argsort(-depths(loops.parent), kind="stable")
-    ordered = loops.parent[deepest_first]
-    for at in np.flatnonzero(ordered >= 0).tolist():
-        child, parent = int(deepest_first[at]), int(ordered[at])
-        low[parent] = min(low[parent], low[child])
-        high[parent] = max(high[parent], high[child])
+    # The scopes first and last in preorder have all the others' common ancestor.
+    depth = depths(loops.parent)
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        inner = np.flatnonzero(depth == level)
+        np.minimum.at(low, loops.parent[inner], low[inner])
+        np.maximum.at(high, loops.parent[inner], high[inner])
     found = np.full(count, -1, np.int64)
     known = np.flatnonzero(high >= 0)
     found[known] = tree.common(tree.by_first[low[known]], tree.by_first[high[known]])

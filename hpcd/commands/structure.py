@@ -99,7 +99,10 @@ def as_text(path: Path, found: Structure, procedure: str | None = None) -> Itera
         file, line = forest.place(scope)
         where = f"{file}:{line}" if file else ""
         if kind == Kind.PROCEDURE:
-            yield f"{forest.address[scope]:#x} {forest.label(scope)}  {where}".rstrip()
+            # What is known by its module only begins nowhere.
+            entry = int(forest.address[scope])
+            begin = f"{entry:#x} " if entry else ""
+            yield f"{begin}{forest.label(scope)}  {where}".rstrip()
         elif kind == Kind.INLINED:
             yield f"{indent}inlined {forest.label(scope)}  at {where or '?'}"
         else:
