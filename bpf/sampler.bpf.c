@@ -275,6 +275,7 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 	w->frames = 0;
 	w->depth = 0;
 	w->bx_at = 0;
+	w->interrupted = 0;
 	w->caller = 0;
 	w->mapping.start = 0;
 	w->mapping.pages = 0;

@@ -1,7 +1,7 @@
 /* Unwind rules: how to step from one frame to its caller.
  *
  * The layout and the numbers are shared with hpcd/daemon/unwind/rules.py (RULE_DTYPE, CfaKind,
- * FpKind, RaKind) and with the tables cached on disk.
+ * FpKind, BxKind, RaKind) and with the tables cached on disk.
  */
 #ifndef HPCD_STACK_RULES_H
 #define HPCD_STACK_RULES_H
@@ -27,6 +27,12 @@ enum fp_kind {
 	FP_AT_FP = 3,     /* saved at fp + fp_off, fp before the step */
 };
 
+enum bx_kind {
+	BX_AT_CFA = 0,
+	BX_AT_FP = 1,     /* saved at fp + bx_off, fp before the step: DRAP frames */
+	BX_LOST = 2,
+};
+
 enum ra_kind {
 	RA_AT_CFA = 0,
 	RA_IN_LINK = 1,   /* still in the link register (aarch64 leaf) */
@@ -40,8 +46,8 @@ struct rule {
 	s32 cfa_off;
 	s16 fp_off;
 	s16 ra_off;
-	s16 bx_off;       /* 0: rbx unchanged; else saved at CFA + bx_off */
-	u16 pad;
+	s16 bx_off;       /* 0: rbx unchanged; else saved at CFA + bx_off, or as bx_kind says */
+	u16 bx_kind;
 };
 
 #endif

@@ -82,10 +82,12 @@ struct walk {
 	u64 link;        /* the link register (aarch64) where it is known; 0: it is not */
 	u64 spill;
 	u64 bx_at;       /* where the caller's rbx was saved; 0: still regs.bx */
+	u64 signal_at;   /* the signal frame that has the registers of the frame at depth interrupted */
 	u64 hash;
 	u32 frames;      /* used of frame[] */
 	u32 caller;      /* 1: ip is a return address, 0: ip is where execution stands */
 	u32 depth;       /* user frames so far */
+	u32 interrupted;
 	u32 ending;
 	struct space space;
 	struct mapping mapping; /* of the previous frame */
@@ -205,11 +207,34 @@ static __always_inline int find_rule(struct walk *w, u64 vaddr)
 	return block->word[(group + low) & (BLOCK_WORDS - 1)] >> 16;
 }
 
-/* The value of a DWARF register for CFA_REG; only rbx is known beyond the innermost frame. */
+/* Of a register that cannot be had: no user address. */
+#define BX_NOWHERE (~0ULL)
+
+#ifdef HPCD_AARCH64
+/* struct rt_sigframe (arch/arm64/kernel/signal.c): siginfo of 128 bytes, ucontext whose mcontext
+ * begins at 176 with the fault address; then x0..x30, sp, pc. */
+#define SIGFRAME_X0 312
+#define SIGFRAME_BP 544
+#define SIGFRAME_SP 560
+#else
+/* x86-64 struct rt_sigframe as the restorer sees it: sp points at its ucontext, whose gregs begin
+ * at 40 (arch/x86/include/uapi/asm/sigcontext.h: r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip). */
+#define SIGFRAME_R8 40
+#define SIGFRAME_BP 120
+#define SIGFRAME_BX 128
+#define SIGFRAME_SP 160
+#endif
+
+/* The value of a DWARF register for CFA_REG. All are known where execution stands and where a
+ * signal has interrupted it; in other frames only rbx. */
 static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
 {
 #ifdef HPCD_AARCH64
-	if (w->depth != 1 || dwarf > 30)
+	if (dwarf > 30)
+		return -1;
+	if (w->depth == w->interrupted)
+		return READ_USER(value, 8, w->signal_at + SIGFRAME_X0 + 8 * dwarf);
+	if (w->depth != 1)
 		return -1;
 	*value = w->regs.x[dwarf];
 	return 0;
@@ -219,6 +244,15 @@ static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
 	if (dwarf == 3) {
 		*value = w->regs.bx;
 		return 0;
+	}
+	if (w->depth == w->interrupted) {
+		if (dwarf > 15)
+			return -1;
+		if (dwarf > 7)
+			return READ_USER(value, 8, w->signal_at + SIGFRAME_R8 + 8 * (dwarf - 8));
+		/* rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp: their places, as bytes of one number */
+		u64 places = 0xa078687080988890ULL >> 8 * dwarf;
+		return READ_USER(value, 8, w->signal_at + (places & 0xff));
 	}
 	if (w->depth != 1)
 		return -1;
@@ -240,19 +274,6 @@ static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
 	return -1;
 #endif
 }
-
-#ifdef HPCD_AARCH64
-/* struct rt_sigframe (arch/arm64/kernel/signal.c): siginfo of 128 bytes, ucontext whose mcontext
- * begins at 176 with the fault address; then x0..x30, sp, pc. */
-#define SIGFRAME_BP 544
-#define SIGFRAME_SP 560
-#else
-/* x86-64 struct rt_sigframe as the restorer sees it: sp points at its ucontext, whose gregs begin
- * at 40 (arch/x86/include/uapi/asm/sigcontext.h: r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip). */
-#define SIGFRAME_BP 120
-#define SIGFRAME_BX 128
-#define SIGFRAME_SP 160
-#endif
 
 /* One step. Records the current frame; returns 0 with the caller's registers in place, or 1 with
  * w->ending set. */
@@ -325,6 +346,8 @@ static __always_inline u32 unwind_step(struct walk *w)
 		if (READ_USER(pair, 16, w->sp + SIGFRAME_BP))
 			return stop(w, END_READ_FAULT);
 		w->bp = pair[0];
+		w->signal_at = w->sp;
+		w->interrupted = w->depth + 1;
 #ifdef HPCD_AARCH64
 		w->link = pair[1];
 #else
@@ -365,7 +388,11 @@ static __always_inline u32 unwind_step(struct walk *w)
 	/* A function that has not touched its stack yet has the CFA in sp where calls push nothing. */
 	if (cfa < w->sp || (cfa == w->sp && rule->ra_kind != RA_IN_LINK))
 		return stop(w, END_NO_PROGRESS);
-	if (rule->bx_off)
+	if (rule->bx_kind == BX_LOST)
+		w->bx_at = BX_NOWHERE;
+	else if (rule->bx_kind == BX_AT_FP)
+		w->bx_at = w->bp + rule->bx_off;
+	else if (rule->bx_off)
 		w->bx_at = cfa + rule->bx_off;
 
 	if (rule->ra_kind == RA_IN_LINK) {

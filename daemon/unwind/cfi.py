@@ -18,6 +18,7 @@ from hpcd.daemon.unwind.rules import (
     END,
     NONE,
     UNSUPPORTED,
+    BxKind,
     CfaKind,
     FpKind,
     RaKind,
@@ -449,8 +450,13 @@ class CfiDecoder:
             ra_kind = RaKind.IN_LINK
         else:
             return UNSUPPORTED
+        if (cfa_reg, cfa_off, cfa_expr) == (registers.sp, registers.cfa_offset, None):
+            # Nothing is left of the frame, so what was saved in it is back. gcc does not say so at
+            # the end of realigned functions, where rbp itself is no longer this function's.
+            fp = None if isinstance(fp, tuple) and fp[0] == "expr" else fp
+            bx = None if isinstance(bx, tuple) and bx[0] == "expr" else bx
         fp_kind, fp_off = _fp(fp)
-        bx_off = bx if isinstance(bx, int) else 0
+        bx_kind, bx_off = _bx(bx)
         if cfa_expr:
             kind, off, reg = cfa_expr
         elif cfa_reg == registers.sp:
@@ -462,8 +468,9 @@ class CfiDecoder:
         else:
             return UNSUPPORTED
         return rule(
-            kind, off, reg=reg, fp=fp_kind, fp_off=fp_off, ra=ra_kind, ra_off=ra_off, bx_off=bx_off
-        )
+            kind, off, reg=reg, fp=fp_kind, fp_off=fp_off, ra=ra_kind, ra_off=ra_off, bx_off=bx_off,
+            bx=bx_kind,
+        )  # fmt: skip
 
     # --- putting together ---
 
@@ -515,6 +522,14 @@ def _fp(saved: _Saved) -> tuple[FpKind, int]:
     if saved[0] == "expr":
         return FpKind.AT_FP, saved[1]
     return FpKind.UNDEFINED, 0
+
+
+def _bx(saved: _Saved) -> tuple[BxKind, int]:
+    if saved is None:
+        return BxKind.AT_CFA, 0
+    if isinstance(saved, int):
+        return BxKind.AT_CFA, saved
+    return (BxKind.AT_FP, saved[1]) if saved[0] == "expr" else (BxKind.LOST, 0)
 
 
 def _saved_expression(expression: bytes, fp: int) -> _Saved:

@@ -30,6 +30,9 @@ _DWARF = {
     int(Register.R10): 10, int(Register.R11): 11, int(Register.R12): 12, int(Register.R13): 13,
     int(Register.R14): 14, int(Register.R15): 15,
 }  # fmt: skip
+_PRESERVED = frozenset(
+    (_RBX, _RBP, int(Register.R12), int(Register.R13), int(Register.R14), int(Register.R15))
+)
 _REGISTER_KIND, _MEMORY_KIND = int(OpKind.REGISTER), int(OpKind.MEMORY)
 
 
@@ -92,28 +95,78 @@ def code_rows(
         functions = sorted(functions)
         starts = [start for start, _ in functions]
         budget = MAX_INSTRUCTIONS
-        for low, high in gaps:
-            low = max(low, text_vaddr)
-            high = min(high, text_vaddr + len(text))
-            if low >= high or budget <= 0:
-                continue
-            named = functions[bisect.bisect_left(starts, low) : bisect.bisect_left(starts, high)]
-            gap = _Gap(text[low - text_vaddr : high - text_vaddr], low, named)
-            budget -= gap.analyse(pcs, rules, budget)
-    rows = np.array([(*each, 0) for each in rules], dtype=RULE_DTYPE)
+        found: dict[tuple[int, int], tuple[list[int], list[Rule]]] = {}
+        wanted = [
+            (max(low, text_vaddr), min(high, text_vaddr + len(text)))
+            for low, high in gaps
+            if max(low, text_vaddr) < min(high, text_vaddr + len(text))
+        ]
+        # Once to see which functions go on elsewhere, then again where they do.
+        seeds: dict[int, _State] = {}
+        for span in wanted:
+            if budget <= 0:
+                break
+            here: dict[int, _State] = {}
+            budget -= _analyse(text, text_vaddr, span, functions, starts, here, found, budget)
+            seeds |= here
+        places = sorted(seeds)
+        for low, high in wanted:
+            inside = places[bisect.bisect_left(places, low) : bisect.bisect_left(places, high)]
+            if inside and budget > 0:
+                mine = {at: seeds[at] for at in inside}
+                budget -= _analyse(
+                    text, text_vaddr, (low, high), functions, starts, mine, found, budget
+                )
+        for each in wanted:
+            if each in found:
+                pcs += found[each][0]
+                rules += found[each][1]
+    rows = np.array(rules, dtype=RULE_DTYPE)
     return np.array(pcs, dtype=np.uint64), rows
+
+
+def _analyse(
+    text: bytes,
+    text_vaddr: int,
+    span: tuple[int, int],
+    functions: list[tuple[int, int]],
+    starts: list[int],
+    parts: dict[int, _State],
+    found: dict[tuple[int, int], tuple[list[int], list[Rule]]],
+    budget: int,
+) -> int:
+    """Rows of one stretch into ``found``; ``parts`` are parts of functions known to be within, and
+    those seen from here are added. Returns the instructions looked at."""
+    low, high = span
+    named = functions[bisect.bisect_left(starts, low) : bisect.bisect_left(starts, high)]
+    gap = _Gap(text[low - text_vaddr : high - text_vaddr], low, named, parts)
+    rows: tuple[list[int], list[Rule]] = ([], [])
+    count = gap.analyse(*rows, budget)
+    for at, state in gap.parts.items():
+        parts.setdefault(at, state)
+    found[span] = rows
+    return count
 
 
 class _Gap:
     """One stretch of code without call frame information."""
 
-    def __init__(self, code: bytes, start: int, functions: list[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        code: bytes,
+        start: int,
+        functions: list[tuple[int, int]],
+        seeds: dict[int, _State],
+    ) -> None:
         self._code = code
         self._start = start
         self._end = start + len(code)
         self._functions = {low: low + size for low, size in functions}
         self._starts = sorted(self._functions)
-        self._entries = {start, *self._functions}
+        self._seeds = {at: state for at, state in seeds.items() if start <= at < self._end}
+        self._entries = {start, *self._functions} - set(self._seeds)
+        self.parts: dict[int, _State] = {}
+        """Where functions go on outside of themselves, and with which state."""
         # What can move the stack pointer or control, in address order.
         self._steps: list[Instruction] = []
         self._at: list[int] = []
@@ -126,6 +179,10 @@ class _Gap:
     def analyse(self, pcs: list[int], rules: list[Rule], budget: int) -> int:
         """Append the gap's rows; returns the instructions looked at."""
         count = self._decode(budget)
+        for part, state in self._seeds.items():
+            self._body = state.copy()
+            self._at_table = None
+            self._follow(part, state.copy())
         for entry in sorted(self._entries):
             self._new_function(entry)
         self._follow_leftovers()
@@ -145,8 +202,11 @@ class _Gap:
             flow = instruction.flow_control
             if flow == FlowControl.CALL:
                 target = instruction.near_branch_target
-                if self._start <= target < self._end:
+                asks = target == instruction.ip + instruction.len
+                if not asks and self._start <= target < self._end and target not in self._seeds:
                     self._entries.add(target)
+                self._steps.append(instruction)
+                self._at.append(instruction.ip)
             elif (
                 flow != FlowControl.NEXT
                 or instruction.is_stack_instruction
@@ -182,7 +242,7 @@ class _Gap:
                 after = instruction.ip + instruction.len
                 flow = instruction.flow_control
                 index += 1
-                if flow == FlowControl.NEXT:
+                if flow in _GOES_ON:
                     before = state.sp
                     _step(state, instruction)
                     self._rows[after] = state.row()
@@ -192,8 +252,13 @@ class _Gap:
                     continue
                 if flow in (FlowControl.CONDITIONAL_BRANCH, FlowControl.UNCONDITIONAL_BRANCH):
                     target = instruction.near_branch_target
-                    if self._start <= target < self._end and target not in self._entries:
+                    # Nobody leaves a function for another with its frame still there: then it is a
+                    # part of the same one, put elsewhere.
+                    elsewhere = target in self._entries or not self._start <= target < self._end
+                    if not elsewhere:
                         pending.append((target, state.copy()))
+                    elif state != _State() and target not in self._seeds:
+                        self.parts.setdefault(target, state.copy())
                 if flow == FlowControl.INDIRECT_BRANCH:
                     self._at_table = state.copy()
                 if flow in _ENDS:
@@ -247,6 +312,7 @@ class _Gap:
         return self._start + offset
 
 
+_GOES_ON = (FlowControl.NEXT, FlowControl.CALL, FlowControl.INDIRECT_CALL)
 _ENDS = (
     FlowControl.UNCONDITIONAL_BRANCH,
     FlowControl.INDIRECT_BRANCH,
@@ -288,6 +354,15 @@ def _push(state: _State, instruction: Instruction) -> None:
         state.fp = -state.sp
     elif register == _RBX and not state.bx and _RBX not in state.copies:
         state.bx = -state.sp
+
+
+def _call(state: _State, instruction: Instruction) -> None:
+    """What is called leaves the stack as it was, and of the registers those it has to."""
+    if instruction.near_branch_target == instruction.ip + instruction.len:
+        _push(state, instruction)  # the code asks where it is: no call, but a push
+        return
+    for register in [each for each in state.copies if each not in _PRESERVED]:
+        del state.copies[register]
 
 
 def _pop(state: _State, instruction: Instruction) -> None:
@@ -406,6 +481,8 @@ _HANDLERS: dict[int, Callable[[_State, Instruction], None]] = {
     int(Code.PUSHQ_IMM8): _push,
     int(Code.PUSHQ_IMM32): _push,
     int(Code.PUSHFQ): _push,
+    int(Code.CALL_REL32_64): _call,
+    int(Code.CALL_RM64): _call,
     int(Code.POP_R64): _pop,
     int(Code.POP_RM64): _pop,
     int(Code.POPFQ): _pop,

@@ -16,10 +16,11 @@ RULE_DTYPE = np.dtype(
         ("fp_off", "<i2"),
         ("ra_off", "<i2"),
         ("bx_off", "<i2"),
-        ("pad", "<u2"),
+        ("bx_kind", "<u2"),
     ]
 )
-"""One rule, 16 bytes. Offsets are bytes; ``fp_off``, ``ra_off``, ``bx_off`` are from the CFA."""
+"""One rule, 16 bytes. Offsets are bytes; ``fp_off``, ``ra_off`` and ``bx_off`` are from the CFA
+unless a kind says otherwise."""
 
 MAX_RULES = 65535
 
@@ -49,6 +50,14 @@ class FpKind(IntEnum):
     AT_FP = 3
 
 
+class BxKind(IntEnum):
+    """Where the caller's rbx is."""
+
+    AT_CFA = 0
+    AT_FP = 1
+    LOST = 2
+
+
 class RaKind(IntEnum):
     """Where the return address is."""
 
@@ -56,8 +65,8 @@ class RaKind(IntEnum):
     IN_LINK = 1
 
 
-Rule = tuple[int, int, int, int, int, int, int, int]
-"""A rule as a tuple, in RULE_DTYPE's order without the padding."""
+Rule = tuple[int, int, int, int, int, int, int, int, int]
+"""A rule as a tuple, in RULE_DTYPE's order."""
 
 
 def rule(
@@ -70,16 +79,17 @@ def rule(
     ra: RaKind = RaKind.AT_CFA,
     ra_off: int = -8,
     bx_off: int = 0,
+    bx: BxKind = BxKind.AT_CFA,
 ) -> Rule:
     """A rule tuple; one that does not fit its fields becomes "unsupported"."""
     if cfa in (CfaKind.NONE, CfaKind.END, CfaKind.SIGNAL, CfaKind.UNSUPPORTED):
-        return (int(cfa), 0, 0, 0, 0, 0, 0, 0)
+        return (int(cfa), 0, 0, 0, 0, 0, 0, 0, 0)
     fits = -(1 << 31) <= off < 1 << 31 and all(
         -(1 << 15) <= each < 1 << 15 for each in (fp_off, ra_off, bx_off)
     )
     if not fits:
-        return (int(CfaKind.UNSUPPORTED), 0, 0, 0, 0, 0, 0, 0)
-    return (int(cfa), int(fp), int(ra), reg, off, fp_off, ra_off, bx_off)
+        return (int(CfaKind.UNSUPPORTED), 0, 0, 0, 0, 0, 0, 0, 0)
+    return (int(cfa), int(fp), int(ra), reg, off, fp_off, ra_off, bx_off, int(bx))
 
 
 NONE: Rule = rule(CfaKind.NONE)
@@ -104,5 +114,4 @@ class RuleSet:
 
     def array(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
         """All rules so far, by number."""
-        rows = [(*each, 0) for each in self._number]
-        return np.array(rows, dtype=RULE_DTYPE)
+        return np.array(list(self._number), dtype=RULE_DTYPE)

@@ -23,7 +23,7 @@ MAX_SPAN = 1 << 30
 # Shorter stretches between functions are padding.
 _MIN_GAP = 16
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
-VERSION = 2
+VERSION = 3
 _MAGIC = b"HPCDUNW\n"
 _HEAD = struct.Struct("<8sIIQIIIIIIII")
 _SEGMENT = struct.Struct("<QQQQ")
@@ -124,7 +124,7 @@ def _add_code(
         inside = (functions[:, 0] >= low) & (functions[:, 0] < high)
         known = [(address, size) for address, size in functions[inside].tolist()]
         code_pc, code = code_rows(elf.contents(section), low, mine, known, elf.machine)
-        numbers = [rules.number(tuple(row.tolist()[:8])) for row in code]
+        numbers = [rules.number(tuple(row.tolist())) for row in code]
         parts_pc.append(code_pc.astype(np.int64))
         parts_rule.append(np.array(numbers, np.uint16))
     return _sorted(np.concatenate(parts_pc), np.concatenate(parts_rule))

@@ -9,7 +9,7 @@ import argparse
 import importlib
 import sys
 
-NAMES = ("kills", "storage", "files", "messages")
+NAMES = ("kills", "storage", "files", "messages", "unwind")
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,34 +96,62 @@ class Replay:
 
     def walk(self, saved: SavedStack) -> tuple[npt.NDArray[np.uint64], Ending]:
         """(frames as :mod:`hpcd.model.frame` has them, innermost first; how the path ended)."""
-        memory = ArrayMemory()
-        tables = Tables(memory)
+        image = self.image(saved.tables, saved.mappings, saved.machine)
+        return image.walk(saved.registers, saved.stack_start, saved.stack)
+
+    def image(
+        self,
+        tables: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.void], int]],
+        mappings: npt.NDArray[np.void],
+        machine: str = "x86_64",
+    ) -> Image:
+        """An address space to walk many stacks of; as in :class:`SavedStack`."""
+        return Image(self._walk[machine], tables, mappings)
+
+
+class Image:
+    """The tables and mappings of a program, laid out as in the kernel."""
+
+    def __init__(
+        self,
+        walk: Any,
+        tables: Sequence[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.void], int]],
+        mappings: npt.NDArray[np.void],
+    ) -> None:
+        self._walk = walk
+        self._memory = ArrayMemory()
+        memory = Tables(self._memory)
         interned = Rules()
         placed = []
-        for pc, rule, rules, pages in saved.tables:
+        for pc, rule, rules, pages in tables:
             numbers = interned.intern(rules)[rule]
-            placed.append(tables.add_module(pc, numbers, pages).directory)
-        mappings = saved.mappings.astype(MAPPING)
+            placed.append(memory.add_module(pc, numbers, pages).directory)
+        mappings = mappings.astype(MAPPING)
         mappings["dir"] = [placed[i] for i in mappings["dir"]]
-        space = tables.add_space(mappings)
+        self._space = memory.add_space(mappings)
         rows: list[npt.NDArray[np.void]] = []
         interned.store(lambda _, each: rows.append(each))
-        rule_rows = np.concatenate(rows).astype(RULE_DTYPE)
+        self._rules = np.concatenate(rows).astype(RULE_DTYPE)
+
+    def walk(
+        self, registers: npt.NDArray[np.uint64], stack_start: int, stack: bytes
+    ) -> tuple[npt.NDArray[np.uint64], Ending]:
+        """As :meth:`Replay.walk`."""
         frames = np.zeros(MAX_FRAMES, np.uint64)
         ending = ctypes.c_uint32()
-        stack = np.frombuffer(saved.stack, np.uint8)
-        registers = np.ascontiguousarray(saved.registers, np.uint64)
-        count = self._walk[saved.machine](
-            ctypes.c_void_p(memory.words.ctypes.data),
-            len(memory.words) // 1024,
-            ctypes.c_void_p(rule_rows.ctypes.data),
-            len(rule_rows),
-            space.start * 1024,
-            space.count,
+        held = np.frombuffer(stack, np.uint8)
+        registers = np.ascontiguousarray(registers, np.uint64)
+        count = self._walk(
+            ctypes.c_void_p(self._memory.words.ctypes.data),
+            len(self._memory.words) // 1024,
+            ctypes.c_void_p(self._rules.ctypes.data),
+            len(self._rules),
+            self._space.start * 1024,
+            self._space.count,
             ctypes.c_void_p(registers.ctypes.data),
-            ctypes.c_uint64(saved.stack_start),
-            ctypes.c_void_p(stack.ctypes.data),
-            ctypes.c_uint64(len(stack)),
+            ctypes.c_uint64(stack_start),
+            ctypes.c_void_p(held.ctypes.data),
+            ctypes.c_uint64(len(held)),
             ctypes.c_void_p(frames.ctypes.data),
             ctypes.byref(ending),
         )

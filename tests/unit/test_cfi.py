@@ -21,7 +21,17 @@ from hypothesis import strategies as st
 
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.elf import ElfView
-from hpcd.daemon.unwind.rules import NONE, UNSUPPORTED, CfaKind, FpKind, RaKind, Rule, RuleSet, rule
+from hpcd.daemon.unwind.rules import (
+    NONE,
+    UNSUPPORTED,
+    BxKind,
+    CfaKind,
+    FpKind,
+    RaKind,
+    Rule,
+    RuleSet,
+    rule,
+)
 from hpcd.daemon.unwind.table import build_table
 
 X86_INITIAL = b"\x0c\x07\x08\x90\x01"  # CFA = rsp + 8, return address at CFA - 8
@@ -103,7 +113,7 @@ def decode(
     decoder = CfiDecoder(machine, rules)
     decoder.add_section(data, address, debug=debug)
     pc, number, _, _ = decoder.rows()
-    table = [tuple(row)[:-1] for row in rules.array().tolist()]
+    table = [tuple(row) for row in rules.array().tolist()]
     return [(p, table[n]) for p, n in zip(pc.tolist(), number.tolist(), strict=True)], (
         decoder.functions.bad
     )
@@ -187,15 +197,23 @@ def agrees(each: np.void, signal: bool, says: dict[str, str]) -> bool:
         wanted = {"rsp": CfaKind.SP, "rbp": CfaKind.FP}.get(register, CfaKind.REG)
         if kind is not wanted or int(each["cfa_off"]) != int(offset):
             return False
+    # Realigned functions say nothing of what is back in its register when they return.
+    returning = cfa == "rsp+8"
     saved = says.get("rbp", "u")
-    if saved.startswith("c"):
+    if saved == "exp" and returning:
+        fp_fits = fp is FpKind.SAME
+    elif saved.startswith("c"):
         fp_fits = fp is FpKind.AT_CFA and int(each["fp_off"]) == int(saved[1:])
     elif saved in ("u", "s"):  # readelf prints "u" for unspecified, too
         fp_fits = fp in (FpKind.SAME, FpKind.UNDEFINED)
     else:
         fp_fits = fp is (FpKind.AT_FP if saved == "exp" else FpKind.UNDEFINED)
     bx = says.get("rbx", "u")
-    bx_fits = int(each["bx_off"]) == (int(bx[1:]) if bx.startswith("c") else 0)
+    bx_kind = BxKind(int(each["bx_kind"]))
+    if bx.startswith("c"):
+        bx_fits = bx_kind is BxKind.AT_CFA and int(each["bx_off"]) == int(bx[1:])
+    else:
+        bx_fits = bx_kind is (BxKind.AT_FP if bx == "exp" and not returning else BxKind.AT_CFA)
     return fp_fits and bx_fits and int(each["ra_off"]) == int(ra[1:])
 
 
@@ -346,6 +364,7 @@ def meaning(state: Reference) -> Rule:
         fp_off=fp_off,
         ra_off=ra,
         bx_off=bx if isinstance(bx, int) else 0,
+        bx=BxKind.LOST if bx is not None and not isinstance(bx, int) else BxKind.AT_CFA,
     )
 
 
