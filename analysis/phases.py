@@ -2,14 +2,13 @@
 
 A program that iterates calls the same procedures from one context again and again: seen at the
 depth below that context, its trace repeats a pattern. The context is looked for from the outside
-in, and in it the callee that returns most regularly: iterations begin where it is entered.
+in, and in it a callee that returns regularly: iterations begin where it is entered.
 
 A phase may also be named: each visit of a procedure is an instance of it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +21,19 @@ from hpcd.analysis.costs import event_weights
 from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, innermost, match, within
 from hpcd.analysis.ranks import Ranks
+from hpcd.analysis.regularity import (
+    GOOD,
+    LEAST,
+    LEAST_SHARE,
+    Callee,
+    choose,
+    clocks_of,
+    common_order,
+    iterations_of,
+    runs_of,
+    score_of,
+    spread_of,
+)
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.waiting import Activity, Stretches, waiting_nodes
 from hpcd.errors import UsageError
@@ -30,17 +42,10 @@ from hpcd.model.cct import CCT
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
-_LEAST = 3
-"""Iterations there must be: two may be chance."""
-_LEAST_SHARE = 0.1
-"""Of a line's time that iterations of interest take."""
-_MOST_SPREAD = 0.5
-"""Iterations differ from the next; a callee whose returns differ more than this begins none."""
+_LEAST_COST = 0.005
+"""Of a line's time that a callee must take to mark iterations."""
 _REFERENCES = 8
 """Lines that are looked at for a pattern: on the slowest rank waits between calls are short."""
-_GOOD = 0.5
-"""Against the best: of such patterns the outermost, of such callees the most frequent is taken."""
-_PATTERN_LENGTH = 12
 
 
 @dataclass(frozen=True)
@@ -66,10 +71,9 @@ class Pattern:
 
     ``path`` are the names on the way to the context that iterates; ``anchor`` is the callee that
     begins an iteration, ``calls`` the most common order of callees and ``alike`` how many
-    iterations have it. ``period_s`` is the median length without
-    waiting for a CPU, ``spread`` the median difference from one
-    iteration to the next by it (so they may grow and shrink slowly), ``share`` of the reference
-    line's time all take together.
+    iterations have it. ``period_s`` is the median length without waiting for a CPU, ``spread`` the
+    median difference from one iteration to the next by it (so they may grow and shrink slowly),
+    ``share`` of the reference line's time all take together.
     """
 
     path: list[str]
@@ -127,17 +131,17 @@ class Timeline:
     def phase(self, procedure: str) -> Instances:
         """The visits of ``procedure``. Raises :class:`UsageError` when there is none."""
         inside = within(self.matching, procedure)
-        runs = [_runs(inside[line.node], line) for line in self._each()]
+        runs = [runs_of(inside[line.node], line) for line in self._each()]
         return self._instances(procedure, runs)
 
     def patterns(self, inside: str | None = None) -> list[Pattern]:
-        """What repeats, outermost first; per context the pattern of its most regular callee.
+        """What repeats, outermost first; one pattern per context.
 
         Given ``inside``, only in contexts of that procedure and below. Raises :class:`UsageError`
         when there is no such procedure.
         """
         part = None if inside is None else within(self.matching, inside)
-        marks: dict[int, list[_Callee]] = {}
+        marks: dict[int, list[Callee]] = {}
         for reference in range(min(len(self.ranks.line), _REFERENCES)):
             for mark in self._candidates(reference, part):
                 marks.setdefault(mark.context, []).append(mark)
@@ -145,7 +149,7 @@ class Timeline:
         for node, several in marks.items():
             # Of lines that show it well the one that shows most iterations.
             best = max(mark.score for mark in several)
-            good = [mark for mark in several if mark.score >= _GOOD * best]
+            good = [mark for mark in several if mark.score >= GOOD * best]
             mark = max(good, key=lambda each: (each.visits, each.score))
             pattern = self._pattern(mark.reference, node, mark.node)
             if pattern is not None:
@@ -160,7 +164,7 @@ class Timeline:
         quality = [each.share * (1 - each.spread) for each in patterns]
         best = max(quality)
         return next(
-            each for each, value in zip(patterns, quality, strict=True) if value >= _GOOD * best
+            each for each, value in zip(patterns, quality, strict=True) if value >= GOOD * best
         )
 
     def phases(self, pattern: Pattern | None, share: float = 0.01) -> list[Phase]:
@@ -196,14 +200,14 @@ class Timeline:
 
     # --- how patterns are found ---
 
-    def _candidates(self, reference: int, part: npt.NDArray[np.bool_] | None) -> list[_Callee]:
+    def _candidates(self, reference: int, part: npt.NDArray[np.bool_] | None) -> list[Callee]:
         """The callee of each context of interest that marks its iterations, on one line."""
         line = self._stretches(reference)
         if not len(line.begin):
             return []
         tree, places = self.matching.tree, self.matching.places
         length = (line.end - line.begin).astype(np.float64)
-        clocks = _clocks(line)
+        clocks = clocks_of(line)
         own = sum_by(line.node, length, len(tree))
         whole = tree.inclusive(own)
         looked_at = float(own.sum() if part is None else own[part].sum())
@@ -211,33 +215,33 @@ class Timeline:
         if not bool(program.any()):
             program = np.array([not place.kernel for place in places])
         kernel = np.array([place.kernel for place in places])[self.matching.place_of]
-        eligible = program[self.matching.place_of] & (whole >= _LEAST_SHARE * looked_at)
+        eligible = program[self.matching.place_of] & (whole >= LEAST_SHARE * looked_at)
         if part is not None:
             eligible &= part
         eligible[0] = False
         result = []
         for node in np.flatnonzero(eligible).tolist():
-            children = (tree.parent == node) & ~kernel
+            children = (tree.parent == node) & ~kernel & (whole >= _LEAST_COST * looked_at)
             children[0] = False
             token = innermost(tree, children)[line.node]
             inside = _below(tree, node)[line.node]
             callees = []
             for child in np.unique(token[token > 0]).tolist():
-                runs = _runs(token == child, line)
-                if len(runs) < _LEAST or np.median(np.diff(runs)) < self._shortest_ns:
+                runs = runs_of(token == child, line)
+                if len(runs) < LEAST or np.median(np.diff(runs)) < self._shortest_ns:
                     continue
-                visit, begin, end = _iterations(runs, _runs(inside, line))
+                visit, begin, end = iterations_of(runs, runs_of(inside, line))
                 if 2 * np.count_nonzero(np.diff(visit) == 0) < len(visit):
                     # It is its caller that repeats: most visits call it once.
                     continue
-                score = _score(begin, end, clocks, looked_at)
+                score = score_of(begin, end, clocks, looked_at)
                 if score > 0:
                     callees.append(
-                        _Callee(node, child, reference, score, len(runs), int(begin[0]),
+                        Callee(node, child, reference, score, len(runs), int(begin[0]),
                                 float(whole[child]))
                     )  # fmt: skip
             if callees:
-                result.append(_chosen(callees))
+                result.append(choose(callees))
         return result
 
     def _pattern(self, reference: int, node: int, child: int) -> Pattern | None:
@@ -246,17 +250,17 @@ class Timeline:
         below, inside = _below(tree, child), _below(tree, node)
         windows = []
         for line in self._each():
-            _, begin, end = _iterations(
-                _runs(below[line.node], line), _runs(inside[line.node], line)
+            _, begin, end = iterations_of(
+                runs_of(below[line.node], line), runs_of(inside[line.node], line)
             )
             windows.append(np.stack([begin, end], axis=1))
         line = self._stretches(reference)
         mine = windows[reference]
-        lengths = [clock.between(mine[:, 0], mine[:, 1]) for clock in _clocks(line)]
+        lengths = [clock.between(mine[:, 0], mine[:, 1]) for clock in clocks_of(line)]
         median = float(np.median(lengths[0]))
         name = labels[int(tree.frame[child])]
         token = innermost(tree, tree.parent == node)[line.node]
-        calls, alike = _common_order(token, line, mine)
+        calls, alike = common_order(token, line, mine)
         path = [labels[int(tree.frame[at])] for at in tree.path(node)]
         lived = float((line.end - line.begin).sum())
         return Pattern(
@@ -266,7 +270,7 @@ class Timeline:
             calls=[labels[int(tree.frame[call])] for call in calls],
             alike=alike,
             period_s=median / 1e9,
-            spread=min(_spread(length) for length in lengths),
+            spread=min(spread_of(length) for length in lengths),
             share=float((mine[:, 1] - mine[:, 0]).sum()) / (lived or 1.0),
             instances=self._instances(name, windows, reference),
         )
@@ -286,7 +290,7 @@ class Timeline:
         begin, end = both[:, :, 0], both[:, :, 1]
         length = np.zeros(len(both))
         for number, line in enumerate(self._each()):
-            length += _clocks(line)[0].between(begin[:, number], end[:, number])
+            length += clocks_of(line)[0].between(begin[:, number], end[:, number])
         return Instances(name, begin, end, (length / len(columns)).astype(np.int64))
 
     def _find(self, path: Sequence[str]) -> int:
@@ -308,37 +312,6 @@ class Timeline:
         return int(np.flatnonzero(whole >= 0.8 * whole[0])[-1]) if len(length) else 0
 
 
-@dataclass(frozen=True)
-class _Callee:
-    """A callee that may mark iterations of a context, as one line shows it."""
-
-    context: int
-    node: int
-    reference: int
-    score: float
-    visits: int
-    first: int
-    cost: float
-
-
-def _chosen(callees: Sequence[_Callee]) -> _Callee:
-    """The callee that marks iterations best.
-
-    Callees of every iteration are visited equally often, those often too short to be seen are not:
-    the number of visits is that of the callees that cost most together.
-    """
-    best = max(each.score for each in callees)
-    good = [each for each in callees if each.score >= _GOOD * best]
-
-    def alike(one: _Callee) -> list[_Callee]:
-        return [each for each in good if abs(each.visits - one.visits) <= 0.1 * one.visits]
-
-    group = alike(max(good, key=lambda one: (sum(each.cost for each in alike(one)), one.score)))
-    top = max(group, key=lambda each: each.score)
-    # Iterations begin with what is called first.
-    return min((each for each in group if each.visits == top.visits), key=lambda each: each.first)
-
-
 def _without(line: Stretches, lost: npt.NDArray[np.bool_]) -> Stretches:
     kept = ~lost[line.node]
     ready = None if line.ready is None else line.ready[kept]
@@ -350,87 +323,3 @@ def _below(tree: CCT, node: int) -> npt.NDArray[np.bool_]:
     chosen[node] = True
     below: npt.NDArray[np.bool_] = innermost(tree, chosen) == node
     return below
-
-
-def _runs(mask: npt.NDArray[np.bool_], line: Stretches) -> I64:
-    """``int64[k, 2]``: begin and end of each run of stretches where ``mask`` holds."""
-    edge = np.diff(np.concatenate(([False], mask, [False])).astype(np.int8))
-    low, high = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
-    return np.stack([line.begin[low], line.end[high - 1]], axis=1)
-
-
-def _iterations(starts: I64, visits: I64) -> tuple[I64, I64, I64]:
-    """Which visit each iteration is in, its begin and its end.
-
-    An iteration lasts from one of ``starts`` to the next within the same of ``visits``, the last
-    of a visit as long as the median, if the visit does.
-    """
-    begin = starts[:, 0]
-    visit = np.searchsorted(visits[:, 0], begin, side="right") - 1
-    limit = visits[np.maximum(visit, 0), 1] if len(visits) else begin
-    end = limit.copy()
-    follows = np.flatnonzero(visit[1:] == visit[:-1])
-    end[follows] = begin[follows + 1]
-    if len(follows):
-        last = np.setdiff1d(np.arange(len(begin)), follows)
-        usual = int(np.median(end[follows] - begin[follows]))
-        end[last] = np.minimum(end[last], np.maximum(begin[last] + usual, starts[last, 1]))
-    return visit, begin, end
-
-
-def _spread(length: F64) -> float:
-    middle = float(np.median(length))
-    return float(np.median(np.abs(np.diff(length)))) / middle if middle > 0 else np.inf
-
-
-def _score(begin: I64, end: I64, clocks: Sequence[_Clock], whole: float) -> float:
-    """How good a pattern is: 1 if it takes all the time and is regular by any of ``clocks``."""
-    share = float((end - begin).sum()) / (whole or 1.0)
-    spread = min(_spread(clock.between(begin, end)) for clock in clocks)
-    if share < _LEAST_SHARE or spread > _MOST_SPREAD:
-        return 0.0
-    return share * (1 - spread)
-
-
-class _Clock:
-    """A line's own time, which stands still while ``still`` ``bool[k]`` holds."""
-
-    def __init__(self, line: Stretches, still: npt.NDArray[np.bool_] | None) -> None:
-        length = (line.end - line.begin).astype(np.float64)
-        if still is not None:
-            length *= ~still
-        self._moment = np.append(line.begin, line.end[-1:])
-        self._time = np.concatenate(([0.0], np.cumsum(length)))[: len(self._moment)]
-
-    def between(self, begin: I64, end: I64) -> F64:
-        """``float64[n]``: own time from each ``begin`` to its ``end``, in ns."""
-        if not len(self._moment):
-            return (end - begin).astype(np.float64)
-        own: F64 = np.interp(end, self._moment, self._time)
-        own -= np.interp(begin, self._moment, self._time)
-        return own
-
-
-def _clocks(line: Stretches) -> list[_Clock]:
-    """Clocks of a line that stand still while it waits for a CPU; and for others; and never.
-
-    On a busy machine, or beside a rank that is slow, only some of them show that iterations take
-    equally long.
-    """
-    ready = np.zeros(len(line.begin), bool) if line.ready is None else line.ready
-    return [_Clock(line, ready), _Clock(line, ready | line.idle), _Clock(line, None)]
-
-
-def _common_order(token: I64, line: Stretches, windows: I64) -> tuple[tuple[int, ...], int]:
-    """The most common order of callees in an iteration, and how many iterations have it."""
-    changed = np.flatnonzero(np.diff(token, prepend=-1))
-    changed = changed[token[changed] > 0]
-    at = np.searchsorted(windows[:, 0], line.begin[changed], side="right") - 1
-    inside = (at >= 0) & (line.begin[changed] < windows[np.maximum(at, 0), 1])
-    orders: dict[int, list[int]] = {}
-    for window, call in zip(at[inside].tolist(), token[changed[inside]].tolist(), strict=True):
-        order = orders.setdefault(window, [])
-        if len(order) < _PATTERN_LENGTH and (not order or order[-1] != call):
-            order.append(call)
-    counts = Counter(tuple(order) for order in orders.values())
-    return counts.most_common(1)[0] if counts else ((), 0)

@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from hpcd.analysis.comparison import (
     compare,
     instances,
     is_difference,
-    ranks_or_all,
     some_processes,
     some_ranks,
     whole_runs,
@@ -32,10 +30,10 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.forest import Forest, fit
 from hpcd.analysis.matching import path_labels
-from hpcd.analysis.phases import Pattern, Phase, Timeline
 from hpcd.analysis.report import shorten
 from hpcd.analysis.views import VIEWS
 from hpcd.commands.base import Command
+from hpcd.commands.phases import print_phases
 from hpcd.commands.tables import Page, Row, amount
 from hpcd.errors import UsageError
 
@@ -163,7 +161,7 @@ class CompareCommand(Command):
         with ExitStack() as stack:
             databases = [stack.enter_context(open_database(path)) for path in args.databases]
             if args.phases:
-                _print_phases(databases, args)
+                print_phases(databases, inside=args.within, job=args.job, as_json=args.json)
                 return 0
             comparison = compare(
                 _sides(databases, args),
@@ -219,58 +217,6 @@ def _sides(databases: list[Database], args: argparse.Namespace) -> list[Side]:
             "compare takes two databases, or one and several --rank, --pid, --window or --iteration"
         )
     return whole_runs(databases, args.job)
-
-
-def _print_phases(databases: list[Database], args: argparse.Namespace) -> None:
-    described = []
-    for db in databases:
-        timeline = Timeline(db, ranks_or_all(db, args.job)[0])
-        patterns = timeline.patterns(args.within)
-        outer = timeline.iterations(args.within) if patterns else None
-        described.append((timeline.label, db, timeline.phases(outer), patterns))
-    if args.json:
-        print(json.dumps([_phases_as_json(*each[1:]) for each in described]))
-        return
-    for label, db, phases, patterns in described:
-        print(f"{db.path}: phases of {label}")
-        for phase in phases:
-            print(f"  {phase.begin_s:9.3f} to {phase.end_s:9.3f} s  {phase.name}")
-        for pattern in patterns:
-            length = pattern.instances.length
-            longest = ", ".join(
-                f"{at + 1} ({length[at] / 1e9:.3f} s)"
-                for at in np.argsort(-length, kind="stable")[:3].tolist()
-            )
-            print(
-                f"{' > '.join(pattern.path)}: {len(length)} iterations of "
-                f"{pattern.period_s:.3f} s, spread {pattern.spread:.0%}, "
-                f"{pattern.share:.0%} of the time\n"
-                f"  {', '.join(pattern.calls)} ({pattern.alike} times in this order)\n"
-                f"  the longest: {longest}"
-            )
-        if not patterns:
-            print("  nothing repeats")
-
-
-def _phases_as_json(db: Database, phases: list[Phase], patterns: list[Pattern]) -> dict[str, Any]:
-    return {
-        "database": str(db.path),
-        "phases": [asdict(phase) for phase in phases],
-        "patterns": [
-            {
-                "path": pattern.path,
-                "anchor": pattern.anchor,
-                "calls": pattern.calls,
-                "alike": pattern.alike,
-                "period_s": pattern.period_s,
-                "spread": pattern.spread,
-                "share": pattern.share,
-                "begin_s": (pattern.instances.begin.mean(axis=1) / 1e9).tolist(),
-                "end_s": (pattern.instances.end.mean(axis=1) / 1e9).tolist(),
-            }
-            for pattern in patterns
-        ],
-    }
 
 
 def _span(text: str) -> tuple[int, int]:
