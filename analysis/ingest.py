@@ -24,7 +24,8 @@ from hpcd.analysis import blocks
 from hpcd.analysis.columns import storage_error
 from hpcd.analysis.intervals import Intervals
 from hpcd.analysis.overview import OverviewBuilder
-from hpcd.analysis.part import Part, PartWriter
+from hpcd.analysis.part import Part
+from hpcd.analysis.part_writer import PartWriter
 from hpcd.analysis.scan import Scan, pack_scan, read_scan
 from hpcd.analysis.sparse import CellSum
 from hpcd.analysis.union import DEPTH_LIMIT

@@ -18,10 +18,8 @@ their order, the engine, or the number of workers.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,7 +30,7 @@ import numpy.typing as npt
 
 from hpcd.analysis import layout
 from hpcd.analysis.columns import ColumnWriter, create_column, save_column, storage_error
-from hpcd.analysis.engine import WorkerDiedError, local_executor, run_all
+from hpcd.analysis.engine import local_executor, run_all
 from hpcd.analysis.ingest import IngestTask, ingest, part_name, progress_of
 from hpcd.analysis.lines import (
     NO_RANK,
@@ -58,7 +56,8 @@ from hpcd.analysis.schema import write_tables
 from hpcd.analysis.statistics import context_statistics
 from hpcd.analysis.tables import Contents, Timeline
 from hpcd.analysis.union import load_canonical, save_canonical, union
-from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
+from hpcd.analysis.workplace import check_output, put_in_place, work_directory
+from hpcd.errors import FormatError, HpcdError, NotFoundError, UsageError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 
@@ -123,14 +122,14 @@ def merge(
     """
     if not paths:
         raise UsageError("nothing to merge")
-    _check_output(out, replace=force or add)
+    check_output(out, replace=force or add)
     report = progress or (lambda stage, done, total: None)
-    with _work_directory(out) as work, contextlib.ExitStack() as stack:
+    with work_directory(out) as work, contextlib.ExitStack() as stack:
         if executor is None:
             executor = stack.enter_context(local_executor(_workers(paths, workers)))
         old = out if add and out.exists() else None
         result = _Merge(paths, work, old, executor, memory, report).run()
-        _put_in_place(work / "database", out)
+        put_in_place(work / "database", out)
     result.database = out
     return result
 
@@ -525,88 +524,6 @@ def _line_columns(
         pid=pids[order.process],
         tid=tid,
     )
-
-
-# --- the output's place ---
-
-
-def _check_output(out: Path, *, replace: bool) -> None:
-    if not out.parent.is_dir():
-        raise StorageError(f"{out.parent}: no such directory")
-    if not out.exists() and not out.is_symlink():
-        return
-    if not replace:
-        raise StorageError(f"{out} exists already; choose another name or give --force or --add")
-    if not layout.is_database(out):
-        # Results are replaced, never somebody's files.
-        raise StorageError(f"{out} is not an hpcd database; it is not replaced")
-
-
-@contextlib.contextmanager
-def _work_directory(out: Path) -> Iterator[Path]:
-    """A directory beside ``out`` that is gone afterwards; a killed merge's parts are still in it.
-
-    Raises :class:`StorageError` when another merge uses it.
-    """
-    work = out.parent / f".{out.name}.merging"
-    try:
-        work.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        raise storage_error(work, error) from None
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(f"{out}: another merge is writing it") from None
-        _clear(work)
-        try:
-            yield work
-        except WorkerDiedError:
-            _clear(work)
-            raise
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
-        shutil.rmtree(work, ignore_errors=True)
-    finally:
-        os.close(lock)
-
-
-def _clear(work: Path) -> None:
-    """Remove what a killed merge left, but for parts that are whole."""
-    for path in [*work.glob("*"), *work.glob("parts/part-*")]:
-        if path.is_dir() and path.name != "parts":
-            shutil.rmtree(path, ignore_errors=True)
-        elif not path.is_dir():
-            path.unlink(missing_ok=True)
-
-
-def _put_in_place(made: Path, out: Path) -> None:
-    """Make the finished database appear under its name, at once."""
-    try:
-        # As private as the measurements: command lines and paths are in it.
-        made.chmod(0o700)
-        for path in made.rglob("*"):
-            with path.open("rb") if path.is_file() else contextlib.nullcontext() as file:
-                if file is not None:
-                    os.fsync(file.fileno())
-        retired = made.parent / "replaced"
-        if out.exists():
-            out.rename(retired)
-        try:
-            made.rename(out)
-        except OSError:
-            if retired.exists():
-                retired.rename(out)
-            raise
-        folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise storage_error(out, error) from None
 
 
 def _size(path: Path) -> int:

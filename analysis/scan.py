@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.part import Part, unpack_array, unpack_bytes
+from hpcd.analysis.archive import unpack_array, unpack_bytes
+from hpcd.analysis.part import Part
 from hpcd.analysis.sparse import Cells
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
