@@ -16,7 +16,7 @@ from hpcd.analysis.structure.forest import Kind, ScopeForest, joined, procedures
 from hpcd.analysis.structure.functions import Functions, functions_of
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.linetable import I32, U64, Call, LineTable
-from hpcd.analysis.structure.loops import LoopTable
+from hpcd.analysis.structure.looptable import LoopTable
 from hpcd.analysis.structure.nesting import with_loops
 from hpcd.analysis.structure.reader import Reader
 from hpcd.analysis.symbols import SymbolTask, symbolize

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from hpcd.analysis.structure.arrays import Arrays, pack_arrays, unpack_arrays
-from hpcd.analysis.structure.worker import OK, REPLY, REQUEST, receive
+from hpcd.analysis.structure.protocol import OK, REPLY, REQUEST, receive
 from hpcd.errors import FormatError
 
 # The biggest modules there are (2 GB of debug information) take a minute.

@@ -1,8 +1,7 @@
 """The process that reads load modules: unprivileged, bounded, expendable.
 
-Started by :mod:`hpcd.analysis.structure.reader` with one end of a socket. A request is a line of
-JSON with the file's descriptor; a reply is a status byte, the length of what follows, and that:
-arrays, or why there are none.
+Started by :mod:`hpcd.analysis.structure.reader` with one end of a socket. Only this process needs
+the libraries that decode machine code and debug information.
 """
 
 from __future__ import annotations
@@ -29,15 +28,13 @@ from hpcd.analysis.structure.functions import Functions, functions_of
 from hpcd.analysis.structure.image import Image
 from hpcd.analysis.structure.lineprogram import with_lines
 from hpcd.analysis.structure.lines import ModuleLines
-from hpcd.analysis.structure.loops import LoopTable, loops_of
+from hpcd.analysis.structure.loops import loops_of
+from hpcd.analysis.structure.looptable import LoopTable
+from hpcd.analysis.structure.protocol import FAILED, OK, REPLY, REQUEST, receive
 from hpcd.analysis.structure.symcache import read_lines
 from hpcd.errors import FormatError
 
-REPLY = struct.Struct("<BQ")
-# The lengths of a request's JSON and of the arrays after it.
-REQUEST = struct.Struct("<IQ")
 _MAX_REQUEST = 64 << 20
-OK, FAILED = 0, 1
 _NOBODY = 65534
 # What a reader allocates, mapped files not counted; libLLVM with debug information takes most.
 _MEMORY = 2 << 30
@@ -148,19 +145,6 @@ def serve(channel: socket.socket) -> None:
         channel.sendall(data)
         del data
         gc.collect()
-
-
-def receive(channel: socket.socket, size: int) -> bytearray:
-    """Exactly ``size`` bytes. Raises :class:`ConnectionError` when the other side closes."""
-    data = bytearray(size)
-    view = memoryview(data)
-    at = 0
-    while at < size:
-        count = channel.recv_into(view[at:], min(size - at, 1 << 20))
-        if not count:
-            raise ConnectionError("it closed the connection")
-        at += count
-    return data
 
 
 def main() -> None:
