@@ -361,11 +361,13 @@ def compare(
     hotspot: float = HOTSPOT,
     shares: bool = False,
     procedure: str | None = None,
+    scopes: bool = False,
 ) -> Comparison:
     """Compare ``sides``, each with the one before it.
 
     With ``shares`` costs are percent of their side's whole, for runs at different speeds; with
-    ``procedure`` only what it and what it called took counts. Raises :class:`UsageError`.
+    ``procedure`` only what it and what it called took counts; with ``scopes`` inlined calls and
+    loops are contexts. Raises :class:`UsageError`.
     """
     if len(sides) < 2:
         raise UsageError("a comparison takes two at least")
@@ -374,7 +376,7 @@ def compare(
     if len(units) > 1:
         raise UsageError(f"{metric} has different units: {', '.join(sorted(units))}")
     programs = {side.database: side.executables for side in sides}
-    matching = match(databases, [programs[db] for db in databases])
+    matching = match(databases, [programs[db] for db in databases], scopes=scopes)
     costs, variances = [], []
     for side in sides:
         to = matching.node_of[databases.index(side.database)]

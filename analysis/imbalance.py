@@ -86,16 +86,21 @@ class Imbalance:
 
 
 def measure(
-    db: Database, *, metric: str = WORK, job: str | None = None, share: float = 0.001
+    db: Database,
+    *,
+    metric: str = WORK,
+    job: str | None = None,
+    share: float = 0.001,
+    scopes: bool = False,
 ) -> Imbalance:
     """The imbalance of a database's ranks in ``metric``; without ranks, of a program's threads.
 
-    Costs by rank are kept for contexts of at least ``share`` of the whole. Raises
-    :class:`UsageError`.
+    Costs by rank are kept for contexts of at least ``share`` of the whole; with ``scopes`` inlined
+    calls and loops are contexts. Raises :class:`UsageError`.
     """
     threads = job is None and not has_ranks(db)
     ranks = find_threads(db) if threads else find_ranks(db, job=job)
-    matching = match([db], [ranks.executables])
+    matching = match([db], [ranks.executables], scopes=scopes)
     node_of = matching.node_of[0]
     waits = waiting_nodes(matching)
     owner = owners(matching)

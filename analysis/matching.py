@@ -24,6 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.scopes import Scopes
+from hpcd.analysis.structure import Kind
+from hpcd.analysis.unfolding import becomes_node, unfold
 from hpcd.analysis.union import union
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
@@ -31,6 +34,7 @@ from hpcd.model.identity import ModuleKind
 
 I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
 
 _CLONE = re.compile(r"( \[clone )?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
 _NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
@@ -52,11 +56,13 @@ class Place(NamedTuple):
     program: bool
     file: str
     line: int
+    inlined: bool = False
 
     @property
     def label(self) -> str:
-        """The display name: kernel procedures end in ``[k]``."""
-        return f"{self.name} [k]" if self.kernel else self.name
+        """The display name: kernel procedures end in ``[k]``, inlined ones in ``[inlined]``."""
+        ending = " [k]" if self.kernel else " [inlined]" if self.inlined else ""
+        return self.name + ending
 
 
 @dataclass(frozen=True)
@@ -79,12 +85,16 @@ class Matching:
 
 
 def match(
-    databases: Sequence[Database], executables: Sequence[Sequence[str]] | None = None
+    databases: Sequence[Database],
+    executables: Sequence[Sequence[str]] | None = None,
+    *,
+    scopes: bool = False,
 ) -> Matching:
     """Match the contexts of ``databases``. O(n · log n) with n the sum of their sizes.
 
     ``executables`` has, per database, the paths of the programs of interest: if each has one, they
-    are the same module.
+    are the same module. With ``scopes`` inlined calls and loops are contexts, too, where they are
+    known: calls by the name of what was inlined, loops by file and line.
     """
     programs = [""] * len(databases)
     if executables is not None and all(len(each) == 1 for each in executables):
@@ -93,7 +103,9 @@ def match(
     keys = _tell_apart(columns)
     places: list[Place] = [_place(columns[0][0])] if columns else []
     known: dict[tuple[object, ...], int] = {}
-    trees = []
+    loops = _Loops(databases if scopes else ())
+    trees: list[CCT] = []
+    moved: list[U32] = []
     for db, column, key in zip(databases, columns, keys, strict=True):
         label = np.zeros(len(column), np.uint64)
         for number, (candidate, identity) in enumerate(zip(column, key, strict=True)):
@@ -106,9 +118,76 @@ def match(
                 places[known[identity]] = place._replace(file=candidate.file, line=candidate.line)
         frames = label[db.procedure_of_node]
         frames[0] = 0
-        trees.append(CCT(db.cct.parent, frames))
+        if not scopes:
+            trees.append(CCT(db.cct.parent, frames))
+            continue
+        inside = np.zeros(len(db.scopes), np.uint64)
+        for number in np.flatnonzero(becomes_node(db.scopes)).tolist():
+            around = places[int(label[db.scopes.procedure[number]])]
+            place, identity = loops.place(db.scopes, number, around)
+            inside[number] = known.setdefault(identity, len(places))
+            if inside[number] == len(places):
+                places.append(place)
+        tree, to = unfold(db.cct, frames, db.scopes, db.scope_of_node, inside)
+        trees.append(tree)
+        moved.append(to)
     tree, node_of = union(trees)
+    if scopes:
+        node_of = [ids[to] for ids, to in zip(node_of, moved, strict=True)]
     return Matching(tree, places, node_of)
+
+
+class _Loops:
+    """Recognises inlined calls and loops in several databases.
+
+    Calls by what was inlined: where it was called changes with every edit. Loops by the procedure
+    or inlined procedure they are in and, if it has as many in every database, their order by line;
+    else by line.
+    """
+
+    def __init__(self, databases: Sequence[Database]) -> None:
+        self._of: dict[int, tuple[list[str], dict[str, list[int]]]] = {}
+        counts: defaultdict[str, set[int]] = defaultdict(set)
+        for db in databases:
+            found: defaultdict[str, set[int]] = defaultdict(set)
+            for number in np.flatnonzero(db.scopes.kind == Kind.LOOP).tolist():
+                within = _procedure_around(db.scopes, number, db.procedures.name)
+                found[within].add(int(db.scopes.line[number]))
+            for within, lines in found.items():
+                counts[within].add(len(lines))
+            ordered = {within: sorted(lines) for within, lines in found.items()}
+            self._of[id(db.scopes)] = (db.procedures.name, ordered)
+        self._in_order = {within for within, several in counts.items() if len(several) == 1}
+
+    def place(self, scopes: Scopes, number: int, around: Place) -> tuple[Place, tuple[object, ...]]:
+        """The place of a scope in procedure ``around``, and what it is known by."""
+        module = _PROGRAM if around.program else around.module
+        file, line = scopes.file[number], int(scopes.line[number])
+        if scopes.kind[number] != Kind.LOOP:
+            name = scopes.name[number] or "[inlined]"
+            place = Place(name, around.module, around.kernel, around.program, "", 0, inlined=True)
+            return place, (module, name, Kind.INLINED)
+        names, ordered = self._of[id(scopes)]
+        within = _procedure_around(scopes, number, names)
+        which = ordered[within].index(line) if within in self._in_order else -line
+        name = f"loop at {PurePath(file).name}:{line}" if file else "loop"
+        place = Place(name, around.module, around.kernel, around.program, file, line)
+        return place, (module, within, Kind.LOOP, which)
+
+
+def _procedure_around(scopes: Scopes, number: int, procedures: Sequence[str]) -> str:
+    """Name of the innermost inlined procedure around a scope, or of its procedure."""
+    at = int(scopes.parent[number])
+    while at:
+        if scopes.kind[at] == Kind.INLINED:
+            return scopes.name[at]
+        at = int(scopes.parent[at])
+    return _bare(procedures[int(scopes.procedure[number])])
+
+
+def _bare(name: str) -> str:
+    """A name without what compilers append for specialised copies."""
+    return _NUMBER.sub("", _CLONE.sub("", name))
 
 
 class _Candidate(NamedTuple):
@@ -137,7 +216,7 @@ def _candidates(db: Database, program: str) -> list[_Candidate]:
     return [
         _Candidate(
             modules[module][0],
-            _NUMBER.sub("", _CLONE.sub("", name)),
+            _bare(name),
             name,
             modules[module][1],
             modules[module][2],
@@ -167,7 +246,9 @@ def _tell_apart(columns: Sequence[Sequence[_Candidate]]) -> list[list[tuple[obje
             groups[each.module, each.name].append(each)
     # Without a build id there is no telling whether two are one build.
     one_build = {module for module, known in builds.items() if len(known) == 1 and "" not in known}
-    by_file = {key for key, members in groups.items() if all(each.file for each in members)}
+    # A file may be renamed: it matters only where one database has the name in several.
+    several = {(each.module, each.name) for column in columns for each in _in_several_files(column)}
+    by_file = {key for key in several if all(each.file for each in groups[key])}
     result = []
     for column in columns:
         order = sorted(
@@ -192,6 +273,15 @@ def _tell_apart(columns: Sequence[Sequence[_Candidate]]) -> list[list[tuple[obje
             seen[copy] += 1
         result.append(keys)
     return result
+
+
+def _in_several_files(column: Sequence[_Candidate]) -> list[_Candidate]:
+    files: dict[tuple[str, str], str] = {}
+    return [
+        each
+        for each in column
+        if files.setdefault((each.module, each.name), each.file) != each.file
+    ]
 
 
 def _unnamed(each: _Candidate) -> bool:

@@ -136,11 +136,13 @@ def measure(
     metric: str,
     sizes: Sequence[int] | None = None,
     job: str | None = None,
+    scopes: bool = False,
 ) -> Scaling:
     """Compare runs on different numbers of ranks, fewest first.
 
-    ``sizes`` are the numbers of ranks, per database, where they do not say it themselves. Raises
-    :class:`UsageError` for runs that cannot be compared.
+    ``sizes`` are the numbers of ranks, per database, where they do not say it themselves; with
+    ``scopes`` inlined calls and loops are contexts. Raises :class:`UsageError` for runs that cannot
+    be compared.
     """
     if len(databases) < 2:
         raise UsageError("scaling takes two databases at least")
@@ -163,7 +165,9 @@ def measure(
     units = {unit_of(run.database, metric) for run in runs}
     if len(units) > 1:
         raise UsageError(f"{metric} has different units: {', '.join(sorted(units))}")
-    matching = match([run.database for run in runs], [run.ranks.executables for run in runs])
+    matching = match(
+        [run.database for run in runs], [run.ranks.executables for run in runs], scopes=scopes
+    )
     cost = [
         sum_by(
             matching.node_of[number],

@@ -135,6 +135,11 @@ class CompareCommand(Command):
         parser.add_argument(
             "--within", metavar="PROCEDURE", help="only what it and what it called took"
         )
+        parser.add_argument(
+            "--scopes",
+            action="store_true",
+            help="inlined calls and loops are contexts, where debug information tells of them",
+        )
         parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
         parser.add_argument("--view", choices=VIEWS, default="top-down", help="default: top-down")
         parser.add_argument(
@@ -170,6 +175,7 @@ class CompareCommand(Command):
                 hotspot=args.hotspot / 100,
                 shares=args.shares,
                 procedure=args.within,
+                scopes=args.scopes,
             )
             page = Page(args.width, args.color)
             if args.json:

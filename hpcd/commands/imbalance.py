@@ -48,6 +48,11 @@ class ImbalanceCommand(Command):
             metavar="NAME",
             help="what should be balanced (default: %(default)s, CPU time outside of MPI)",
         )
+        parser.add_argument(
+            "--scopes",
+            action="store_true",
+            help="inlined calls and loops are contexts, where debug information tells of them",
+        )
         parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
         parser.add_argument(
             "--percent",
@@ -74,7 +79,7 @@ class ImbalanceCommand(Command):
         if args.depth is not None and args.depth < 1:
             raise UsageError("--depth is at least 1")
         with open_database(args.database) as db:
-            found = measure(db, metric=args.metric, job=args.job)
+            found = measure(db, metric=args.metric, job=args.job, scopes=args.scopes)
             if found.ranks.note:
                 print(f"note: {found.ranks.note}", file=sys.stderr)
             page = Page(args.width)

@@ -65,6 +65,11 @@ class ScalingCommand(Command):
             metavar="N,N",
             help="how many ranks each run had (default: what the databases say)",
         )
+        parser.add_argument(
+            "--scopes",
+            action="store_true",
+            help="inlined calls and loops are contexts, where debug information tells of them",
+        )
         parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
         parser.add_argument(
             "--percent",
@@ -90,7 +95,12 @@ class ScalingCommand(Command):
         with ExitStack() as stack:
             databases = [stack.enter_context(open_database(path)) for path in args.databases]
             scaling = measure(
-                databases, args.mode, metric=args.metric, sizes=_sizes(args.ranks), job=args.job
+                databases,
+                args.mode,
+                metric=args.metric,
+                sizes=_sizes(args.ranks),
+                job=args.job,
+                scopes=args.scopes,
             )
             for run in scaling.runs:
                 if run.ranks.note:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import PROGRAMS
 from tests.support.recorded import hpcd
 
 MPIRUN = ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-n", "2"]
@@ -68,6 +70,24 @@ def test_identical_runs_differ_nowhere(
     within = compared("--within", "solve", timesteps, again)
     assert within["regions"] == []
     assert within["sides"][0]["cost"] == pytest.approx(1.05, rel=0.02)
+
+
+@pytest.mark.root
+def test_the_loop_that_changed_in_an_edited_program(tmp_path: Path) -> None:
+    source = (PROGRAMS / "nested.cpp").read_text()
+    databases = []
+    for name, text, rounds in (("old", source, 1), ("new", "\n\n" + source, 3)):
+        (tmp_path / f"{name}.cpp").write_text(text)
+        program = tmp_path / name
+        subprocess.run(["g++", "-O2", "-g", "-o", program, tmp_path / f"{name}.cpp"], check=True)
+        hpcd("run", "-o", f"{program}.m", "--", program, rounds)
+        hpcd("merge", f"{program}.m", "-o", f"{program}.db")
+        databases.append(f"{program}.db")
+    found = compared("--scopes", *databases)["regions"]
+    assert found[0]["path"][-2:] == ["scale [inlined]", "loop at old.cpp:16"]
+    assert found[0]["change"] == ["more"]
+    assert found[0]["cost"][1] / found[0]["cost"][0] == pytest.approx(3, rel=0.5)
+    assert not any("product" in name for each in found for name in each["path"])
 
 
 def hpl(folder: Path, block: int) -> Path:

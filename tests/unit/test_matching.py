@@ -84,6 +84,11 @@ def test_procedures_of_one_name_go_by_file() -> None:
     assert pairs(one, two) == [(2, 1)]
 
 
+def test_a_file_may_be_renamed() -> None:
+    one = Program([("step", 1, 16, "/src/heat.c", 10)])
+    assert pairs(one, Program([("step", 1, 99, "/src/heat2.c", 12)], rebuilt())) == [(1, 1)]
+
+
 def test_procedures_of_one_name_without_files_go_by_order() -> None:
     one = Program([("step", 1, 16, "", 0), ("step", 1, 32, "", 0)])
     two = Program([("step", 1, 99, "", 0), ("step", 1, 50, "", 0)], rebuilt())
