@@ -219,6 +219,17 @@ class Lines:
             raise FormatError("threads and trace lines do not agree")
         return names
 
+    @property
+    def thread(self) -> list[str]:
+        """Thread name of each line."""
+        names = self._threads
+        return [names.word[code] for code in names.code.tolist()]
+
+    @cached_property
+    def process_name(self) -> list[str]:
+        """Process name of each line."""
+        return self._of_lines(self._processes[0])
+
     @cached_property
     def job(self) -> list[str]:
         """Job of each line, empty where there is none."""

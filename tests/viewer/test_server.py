@@ -29,10 +29,47 @@ def test_a_grid_is_what_the_library_samples(url: str) -> None:
     status, body = ask(url, "api/v1/db/run.db/grid?t0=0&t1=1000000000&l0=0&l1=8&h=4&w=100")
     words = np.frombuffer(body, np.uint32)
     assert status == 200 and words[:2].tolist() == [4, 100]
-    assert words[2:6].tolist() == [1, 3, 5, 7] and len(words) == 6 + 400
+    assert words[2:6].tolist() == [1, 3, 5, 7] and len(words) == 10 + 400
     summary = json.loads(ask(url, "api/v1/db/run.db")[1])
     assert summary["lines"] == 8 and "solve" in summary["procedures"]
-    assert words[6:].max() < summary["nodes"]
+    assert words[10:].max() < summary["nodes"]
+
+
+def values(body: bytes) -> tuple[list[int], np.ndarray[tuple[int, int], np.dtype[np.float64]]]:
+    header = np.frombuffer(body, np.uint32, 4).tolist()
+    return header, np.frombuffer(body, np.float64, offset=16).reshape(header[1], header[0])
+
+
+def test_profiles_of_some_lines_add_up_to_the_whole(url: str) -> None:
+    base = "api/v1/db/run.db/profile?t0=0&t1=1000000000"
+    header, whole = values(ask(url, base + "&l0=0&l1=8")[1])
+    assert header[2] == 0
+    halves = [values(ask(url, f"{base}&sort=cpu_time&{part}")[1])[1]
+              for part in ("l0=0&l1=4", "l0=4&l1=8")]  # fmt: skip
+    np.testing.assert_allclose(halves[0] + halves[1], whole)
+    # Time of part of the run: all 8 lines were somewhere all the time.
+    header, times = values(
+        ask(url, base.replace("t1=1000000000", "t1=500000000") + "&l0=0&l1=8")[1]
+    )
+    assert header[2] == 1 and abs(times.sum() - 4.0) < 0.02
+    grid = np.frombuffer(
+        ask(url, "api/v1/db/run.db/grid?t0=0&t1=500000000&l0=0&l1=8&h=8&w=4000")[1], np.uint32
+    )[18:]
+    share = np.bincount(grid[grid != 0xFFFFFFFF], minlength=times.shape[1]) / 32000
+    np.testing.assert_allclose(share, times[0] / times.sum(), atol=0.01)
+
+
+def test_a_context_over_lines_and_the_heat_map(url: str) -> None:
+    query = "t0=0&t1=1000000000&l0=0&l1=8&metric=cpu_time"
+    answer = json.loads(ask(url, f"api/v1/db/run.db/over?{query}&context=n0")[1])
+    assert answer["lines"] == 8 and sum(answer["counts"]) == 8
+    assert answer["curve"]["line"][-1] == 7 and answer["max"] == answer["curve"]["value"][-1]
+    assert abs(answer["sum"] - 8 * answer["mean"]) < 1e-9
+    body = ask(url, f"api/v1/db/run.db/heat?{query}&h=100&w=10")[1]
+    h, w = np.frombuffer(body, np.uint32, 2).tolist()
+    cells = np.frombuffer(body, np.float32, offset=8 + 4 * (h + w)).reshape(h, w)
+    assert h == 8
+    np.testing.assert_allclose(cells.sum(), answer["sum"], rtol=1e-5)
 
 
 def test_others_are_refused(url: str) -> None:
@@ -52,7 +89,11 @@ def test_others_are_refused(url: str) -> None:
 @pytest.mark.parametrize(
     "path",
     ["api/v1/db/none", "api/v1/db/..%2F..%2Fetc", "../../etc/passwd", "%2e%2e/%2e%2e/app.py",
-     "api/v1/db/run.db/metric/none", "api/v1/db/run.db/lines?from=9&count=1",
+     "api/v1/db/run.db/selection?sort=none", "api/v1/db/run.db/selection?filter=(",
+     "api/v1/db/run.db/profile?t0=0&t1=9&l0=4&l1=4", "api/v1/db/run.db/over?l0=0&l1=8&t0=0&t1=9",
+     "api/v1/db/run.db/over?l0=0&l1=8&t0=0&t1=9&metric=samples&context=n99999",
+     "api/v1/db/run.db/heat?l0=0&l1=8&t0=0&t1=9&metric=samples&h=0&w=1",
+     "api/v1/db/run.db/lines?from=9&count=1",
      "api/v1/db/run.db/grid?t0=0&t1=0&l0=0&l1=1&h=1&w=1",
      "api/v1/db/run.db/grid?t0=0&t1=9&l0=0&l1=1&h=10000&w=10000",
      "api/v1/db/run.db/grid?t0=x&t1=9&l0=0&l1=1&h=1&w=1"],

@@ -22,9 +22,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from hpcd.analysis import Database
+from hpcd.analysis.grid import choose_lines
 from hpcd.errors import HpcdError, NotFoundError, UsageError
+from hpcd.viewer.marks import marks
 from hpcd.viewer.palette import colours
+from hpcd.viewer.server.asked import Asked
 from hpcd.viewer.server.guard import Guard
+from hpcd.viewer.server.profile import heat, over_lines, profile
+from hpcd.viewer.server.selection import Selection
 
 WEB = Path(__file__).parent.parent / "web"
 # Twice the largest screens: a request for more is a mistake or mischief.
@@ -44,7 +49,10 @@ def create_app(databases: Mapping[str, Database], token: str, host: str) -> Star
             Route("/api/v1/db/{name}/cct", views.cct),
             Route("/api/v1/db/{name}/lines", views.lines),
             Route("/api/v1/db/{name}/grid", views.grid),
-            Route("/api/v1/db/{name}/metric/{metric}", views.metric),
+            Route("/api/v1/db/{name}/selection", views.selection),
+            Route("/api/v1/db/{name}/profile", views.profile),
+            Route("/api/v1/db/{name}/over", views.over),
+            Route("/api/v1/db/{name}/heat", views.heat),
             Mount("/", StaticFiles(directory=WEB)),
         ],
         middleware=[Middleware(Guard, token=token, host=host)],
@@ -62,6 +70,7 @@ class _Views:
 
     def __init__(self, databases: Mapping[str, Database]) -> None:
         self._databases = databases
+        self._selections = {name: Selection(db) for name, db in databases.items()}
 
     def _database(self, request: Request) -> Database:
         found = self._databases.get(request.path_params["name"])
@@ -69,12 +78,16 @@ class _Views:
             raise NotFoundError("no such database")
         return found
 
+    def _selection(self, request: Request) -> Selection:
+        self._database(request)
+        return self._selections[request.path_params["name"]]
+
     async def databases(self, _: Request) -> Response:
         """Names of the databases that are open."""
         return JSONResponse({"databases": list(self._databases)})
 
     async def summary(self, request: Request) -> Response:
-        """What a database holds; names and colours of its procedures."""
+        """What a database holds; names, colours and marks of its procedures."""
         db = self._database(request)
         return await _json(lambda: _summary(db))
 
@@ -89,49 +102,102 @@ class _Views:
             ]
         )
 
+    async def selection(self, request: Request) -> Response:
+        """How many lines a choice of lines has."""
+        db, selection, asked = self._database(request), *self._asked(request)
+        choice = asked.choice()
+        return await _json(lambda: {"count": len(selection.order(choice)), "of": len(db.lines)})
+
     async def lines(self, request: Request) -> Response:
-        """Labels of ``count`` trace lines from ``from`` on."""
-        db = self._database(request)
-        first = _whole(request, "from", 0, len(db.lines))
-        count = _whole(request, "count", 1, _MOST_LINES)
-        chosen = range(first, min(first + count, len(db.lines)))
-        return await _json(lambda: {"labels": db.lines.labels(chosen)})
+        """Labels, numbers and groups of ``count`` lines of a choice, from ``from`` on."""
+        db, selection, asked = self._database(request), *self._asked(request)
+
+        def make() -> object:
+            choice = asked.choice()
+            order = selection.order(choice)
+            first = asked.whole("from", 0, len(order))
+            chosen = order[first : first + asked.whole("count", 1, _MOST_LINES)].tolist()
+            return {
+                "labels": db.lines.labels(chosen),
+                "lines": chosen,
+                "groups": selection.groups(chosen, choice.group),
+            }
+
+        return await _json(make)
 
     async def grid(self, request: Request) -> Response:
-        """A picture: u32 h, u32 w, then line u32[h], then node u32[h, w].
+        """A picture: u32 h, u32 w, then line u32[h], place u32[h], node u32[h, w].
 
-        Of lines ``l0`` to ``l1`` over ``t0`` to ``t1`` ns, at most ``h`` by ``w``.
+        Of a choice's lines ``l0`` to ``l1``, or of ``line`` alone, over ``t0`` to ``t1`` ns.
         """
-        db = self._database(request)
-        t0, t1 = (_whole(request, name, -(1 << 62), 1 << 62) for name in ("t0", "t1"))
-        l0 = _whole(request, "l0", 0, len(db.lines))
-        l1 = _whole(request, "l1", 0, len(db.lines))
-        height, width = _whole(request, "h", 1, 10_000), _whole(request, "w", 1, 10_000)
-        if height * width > _MOST_PIXELS or l1 <= l0 or t1 <= t0:
-            raise UsageError("a picture needs lines, time, and not too many pixels")
-        chosen = np.arange(l0, l1)
+        db, selection, asked = self._database(request), *self._asked(request)
 
         def sample() -> list[npt.NDArray[Any]]:
-            nodes = db.sample_grid(chosen, t0, t1, height, width)
-            lines = db.sample_lines(chosen, height)
+            t0, t1 = asked.interval()
+            height, width = asked.whole("h", 1, 10_000), asked.whole("w", 1, 10_000)
+            if height * width > _MOST_PIXELS:
+                raise UsageError(f"a picture has at most {_MOST_PIXELS} pixels")
+            if asked.has("line"):
+                place = np.zeros(1, np.int64)
+                lines = np.array([asked.whole("line", 0, len(db.lines) - 1)])
+            else:
+                order = selection.order(asked.choice())
+                l0, l1 = asked.rows(len(order))
+                place = choose_lines(np.arange(l0, l1), height, len(order))
+                lines = order[place]
+            nodes = db.sample_grid(lines, t0, t1, len(lines), width)
             return [
-                np.array([len(lines), width], np.uint32), lines.astype(np.uint32), nodes.ravel()
-            ]  # fmt: skip
+                np.array([len(lines), width], np.uint32),
+                lines.astype(np.uint32),
+                place.astype(np.uint32),
+                nodes.ravel(),
+            ]
 
         return await _binary(sample)
 
-    async def metric(self, request: Request) -> Response:
-        """A metric's exclusive sums over all lines: u32 n, u32 0, then f64[n]."""
-        db = self._database(request)
-        name = request.path_params["metric"]
-        if name not in db.metrics.names:
-            raise NotFoundError("no such metric")
-        return await _binary(
-            lambda: [
-                np.array([len(db.cct), 0], np.uint32),
-                np.asarray(db.metrics.exclusive(name), np.float64),
+    async def profile(self, request: Request) -> Response:
+        """Costs by context: u32 n, u32 m, u32 kind, u32 pixels, then f64[m, n], exclusive."""
+        db, selection, asked = self._database(request), *self._asked(request)
+
+        def make() -> list[npt.NDArray[Any]]:
+            t0, t1 = asked.interval()
+            order = selection.order(asked.choice())
+            l0, l1 = asked.rows(len(order))
+            made = profile(db, order[l0:l1], t0, t1, times=asked.has("times"))
+            return [
+                np.array([len(db.cct), len(made.value), made.kind, made.pixels], np.uint32),
+                np.asarray(made.value, np.float64).ravel(),
             ]
-        )
+
+        return await _binary(make)
+
+    async def over(self, request: Request) -> Response:
+        """A context's cost over lines: statistics, histogram, sorted curve."""
+        db, selection, asked = self._database(request), *self._asked(request)
+
+        def make() -> object:
+            order = selection.order(asked.choice())
+            l0, l1 = asked.rows(len(order))
+            return over_lines(db, order[l0:l1], asked.text("metric"), asked.text("context"))
+
+        return await _json(make)
+
+    async def heat(self, request: Request) -> Response:
+        """Lines x procedures: u32 h, u32 w, line u32[h], procedure u32[w], f32[h, w]."""
+        db, selection, asked = self._database(request), *self._asked(request)
+
+        def make() -> list[npt.NDArray[Any]]:
+            order = selection.order(asked.choice())
+            l0, l1 = asked.rows(len(order))
+            height, width = asked.whole("h", 1, 2_000), asked.whole("w", 1, 500)
+            made = heat(db, order[l0:l1], asked.text("metric"), height, width)
+            size = np.array([len(made.line), len(made.procedure)], np.uint32)
+            return [size, made.line, made.procedure, made.value.ravel()]
+
+        return await _binary(make)
+
+    def _asked(self, request: Request) -> tuple[Selection, Asked]:
+        return self._selection(request), Asked(request.query_params)
 
 
 def _summary(db: Database) -> dict[str, object]:
@@ -150,19 +216,9 @@ def _summary(db: Database) -> dict[str, object]:
             for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
         ],
         "procedures": names,
+        "marks": marks(names).tolist(),
         "colours": (rgb[:, 0] | rgb[:, 1] << 8 | rgb[:, 2] << 16).tolist(),
     }
-
-
-def _whole(request: Request, name: str, least: int, most: int) -> int:
-    text = request.query_params.get(name, "")
-    try:
-        value = int(text) if len(text) < 24 else None
-    except ValueError:
-        value = None
-    if value is None or not least <= value <= most:
-        raise UsageError(f"{name} must be a whole number from {least} to {most}")
-    return value
 
 
 async def _json(make: Callable[[], object]) -> Response:

@@ -29,19 +29,73 @@ export class Api {
     return { parent: words.subarray(1, 1 + n), procedure: words.subarray(1 + n, 1 + 2 * n) };
   }
 
-  async labels(db, from, count) {
-    return (await this.json(`${this.base(db)}/lines?from=${from}&count=${count}`)).labels;
+  // Which lines, in which order; l0 and l1 are places in it.
+  choice({ filter, sort, group }) {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries({ filter, sort, group })) if (value) query.set(name, value);
+    return query;
   }
 
-  async grid(db, { t0, t1, l0, l1, h, w }, signal) {
-    const query = new URLSearchParams({ t0: Math.round(t0), t1: Math.round(t1), l0, l1, h, w });
+  window(state) {
+    const query = this.choice(state);
+    for (const name of ["t0", "t1", "l0", "l1"]) query.set(name, Math.round(state[name]));
+    return query;
+  }
+
+  selection(db, choice) { return this.json(`${this.base(db)}/selection?${this.choice(choice)}`); }
+
+  // { labels, lines, groups } of places from on.
+  lines(db, choice, from, count) {
+    const query = this.choice(choice);
+    query.set("from", from);
+    query.set("count", count);
+    return this.json(`${this.base(db)}/lines?${query}`);
+  }
+
+  async grid(db, query, signal) {
     const words = await this.words(`${this.base(db)}/grid?${query}`, signal);
-    const rows = words[0];
-    return { h: rows, w: words[1], lines: words.subarray(2, 2 + rows), nodes: words.subarray(2 + rows) };
+    const [h, w] = words;
+    return {
+      h, w, lines: words.subarray(2, 2 + h), places: words.subarray(2 + h, 2 + 2 * h),
+      nodes: words.subarray(2 + 2 * h),
+    };
   }
 
-  async metric(db, name) {
-    const buffer = await (await this.fetch(`${this.base(db)}/metric/${encodeURIComponent(name)}`)).arrayBuffer();
-    return new Float64Array(buffer, 8);
+  picture(db, state, h, w, signal) {
+    const query = this.window(state);
+    query.set("h", h);
+    query.set("w", w);
+    return this.grid(db, query, signal);
+  }
+
+  lineOverTime(db, line, { t0, t1 }, w) {
+    return this.grid(db, new URLSearchParams({ line, t0: Math.round(t0), t1: Math.round(t1), h: 1, w }));
+  }
+
+  async profile(db, state, times = false) {
+    const query = this.window(state);
+    if (times) query.set("times", 1);
+    const buffer = await (await this.fetch(`${this.base(db)}/profile?${query}`)).arrayBuffer();
+    const [n, m, kind, pixels] = new Uint32Array(buffer, 0, 4);
+    return { kind, pixels, values: Array.from({ length: m }, (_, i) => new Float64Array(buffer, 16 + 8 * n * i, n)) };
+  }
+
+  over(db, state, metric, context) {
+    const query = this.window(state);
+    query.set("metric", metric);
+    query.set("context", context);
+    return this.json(`${this.base(db)}/over?${query}`);
+  }
+
+  async heat(db, state, metric, h, w) {
+    const query = this.window(state);
+    for (const [name, value] of Object.entries({ metric, h, w })) query.set(name, value);
+    const buffer = await (await this.fetch(`${this.base(db)}/heat?${query}`)).arrayBuffer();
+    const [rows, columns] = new Uint32Array(buffer, 0, 2);
+    return {
+      h: rows, w: columns, lines: new Uint32Array(buffer, 8, rows),
+      procedures: new Uint32Array(buffer, 8 + 4 * rows, columns),
+      values: new Float32Array(buffer, 8 + 4 * (rows + columns)),
+    };
   }
 }

@@ -2,11 +2,14 @@
 
 import { Api } from "./api.js";
 import { mount as flame } from "./flame.js";
+import { mount as calls } from "./calls.js";
+import { mount as chooser } from "./choice.js";
+import { help, palette } from "./commands.js";
 import { Store } from "./store.js";
 import { mount as trace } from "./trace.js";
 import { Tree } from "./tree.js";
 
-const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame]];
+const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame], ["calls", "Profile", calls]];
 const at = (id) => document.getElementById(id);
 const store = new Store();
 const api = new Api(store.token);
@@ -15,7 +18,8 @@ let depthTable = { depth: 0, shown: null };
 
 // What panes share besides the store.
 const context = {
-  tree: null, summary: null, grid: null,
+  tree: null, summary: null, grid: null, selected: null,
+  count: () => choice.count(),
   shown() {
     if (depthTable.depth !== store.state.depth && context.tree) {
       depthTable = { depth: store.state.depth, shown: context.tree.at(store.state.depth) };
@@ -36,7 +40,8 @@ const context = {
   },
   fail(error) { say(error.message); },
   zoomTo(patch) {
-    const { duration_ns, lines } = context.summary;
+    const { duration_ns } = context.summary;
+    const lines = context.count();
     const next = { ...store.window(), ...patch };
     next.t0 = Math.max(0, Math.round(next.t0));
     next.t1 = Math.min(duration_ns, Math.round(next.t1));
@@ -56,12 +61,15 @@ const context = {
   },
   move(timeShare, lineShare) {
     const { t0, t1, l0, l1 } = store.state;
-    const { duration_ns, lines } = context.summary;
+    const { duration_ns } = context.summary;
+    const lines = context.count();
     const shift = Math.min(Math.max((t1 - t0) * timeShare, -t0), duration_ns - t1);
     const step = Math.min(Math.max(Math.round((l1 - l0) * lineShare) || Math.sign(lineShare), -l0), lines - l1);
     context.zoomTo({ t0: t0 + shift, t1: t1 + shift, l0: l0 + step, l1: l1 + step });
   },
 };
+
+const choice = chooser(at("choice"), { store, api, context });
 
 function say(text) {
   at("status").textContent = text;
@@ -92,10 +100,17 @@ async function open(db) {
   document.title = `${summary.name} – hpcd`;
   at("depth").max = Math.min(context.tree.deepest, 100);
   const { state } = store;
-  const fits = state.db === db && state.t1 > state.t0 && state.t1 <= summary.duration_ns && state.l1 > state.l0 && state.l1 <= summary.lines;
-  const window = fits ? {} : { t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.lines, time: undefined, line: undefined };
+  // A link may be older than the database, or mistyped: what does not fit shows everything.
+  const known = state.db === db && await choice.ask(state, db).catch(() => 0);
+  const fits = known && state.t1 > state.t0 && state.t0 >= 0 && state.t1 <= summary.duration_ns && state.l1 > state.l0 && state.l0 >= 0 && state.l1 <= known;
+  const window = fits ? {} : {
+    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.lines, filter: "", sort: "", group: "",
+    time: undefined, line: undefined, context: undefined, about: undefined,
+  };
+  if (!fits) { store.past = []; store.future = []; }
   store.set({ db, pane: state.pane ?? "trace", depth: state.depth ?? Math.min(8, context.tree.deepest), ...window });
   depthShown();
+  choice.show();
   say(summary.lines && summary.duration_ns ? "" : "This database holds no trace lines: nothing ran while it was recorded.");
   show(store.state.pane);
 }
@@ -108,6 +123,12 @@ function depthShown() {
 const KEYS = {
   "?": () => at("help-dialog").showModal(),
   "/": () => at("search").focus(),
+  f: () => at("filter").focus(),
+  k: palette(at("palette-dialog"), {
+    run: (key) => KEYS[key](),
+    find: (name) => store.set({ search: name }),
+    names: () => context.tree.names,
+  }),
   "[": () => store.set({ depth: Math.max(1, store.state.depth - 1) }),
   "]": () => store.set({ depth: Math.min(context.tree.deepest, store.state.depth + 1) }),
   w: () => context.zoomTime(0.7, 0.5), s: () => context.zoomTime(1 / 0.7, 0.5),
@@ -116,20 +137,23 @@ const KEYS = {
   ArrowLeft: () => context.move(-0.25, 0), ArrowRight: () => context.move(0.25, 0),
   ArrowUp: () => context.move(0, -0.25), ArrowDown: () => context.move(0, 0.25),
   u: () => store.undo(), r: () => store.redo(),
-  Home: () => context.zoomTo({ t0: 0, t1: context.summary.duration_ns, l0: 0, l1: context.summary.lines }),
+  Home: () => context.zoomTo({ t0: 0, t1: context.summary.duration_ns, l0: 0, l1: context.count() }),
   t: () => store.set({ theme: theme() ? "light" : "dark" }),
-  1: () => store.set({ pane: "trace" }), 2: () => store.set({ pane: "flame" }),
+  h: () => { if (mounted?.hotPath) mounted.hotPath(); else store.set({ pane: "calls" }); },
+  e: () => at("export-dialog").showModal(),
 };
+PANES.forEach(([pane], i) => { KEYS[i + 1] = () => store.set({ pane }); });
+help(at("keys"));
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT/.test(event.target.tagName)) {
-    if (event.key === "Escape") event.target.blur();
-    return;
-  }
-  const act = KEYS[event.key];
-  if (!act || !context.tree) return;
+  const act = KEYS[event.ctrlKey || event.metaKey ? { k: "k" }[event.key] : event.key];
+  if (event.altKey || !act || !context.tree || document.querySelector("dialog[open]")) return;
+  if (/INPUT|SELECT/.test(event.target.tagName) && !event.ctrlKey && !event.metaKey) return;
   event.preventDefault();
   act();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && /INPUT|SELECT/.test(event.target.tagName)) event.target.blur();
 });
 
 for (const [name, title] of PANES) {

@@ -1,20 +1,22 @@
 // From nodes to pixels: the one loop over every pixel of a picture.
 
-import { NO_NODE } from "./tree.js";
+import { BLOCKED, COMMUNICATION, NO_NODE } from "./tree.js";
 
 // nodes: Uint32Array of h rows of w; shown: procedure of each node at the depth; found: null or
 // for each procedure whether the search names it.
 export function paint(nodes, w, h, tree, shown, blank, found) {
   const image = new ImageData(w, h);
   const pixels = new Uint32Array(image.data.buffer);
-  const { colours, waiting } = tree;
+  const { colours, marks } = tree;
   for (let y = 0, at = 0; y < h; y++) {
     for (let x = 0; x < w; x++, at++) {
       const node = nodes[at];
       if (node === NO_NODE) { pixels[at] = blank; continue; }
       const procedure = shown[node];
       let colour = colours[procedure];
-      if (waiting[node] && ((x + y) & 7) < 3) colour = lighter(colour, blank, 1);
+      // Stripes where a thread waits, dots where it communicates.
+      if (marks[node] === BLOCKED) { if (((x + y) & 7) < 3) colour = lighter(colour, blank, 1); }
+      else if (marks[node] === COMMUNICATION && (x & 3) === 0 && ((y + ((x >> 2) & 1) * 2) & 3) === 0) colour = lighter(colour, 0xff000000, 1);
       if (found && !found[procedure]) colour = lighter(colour, blank, 3);
       pixels[at] = colour;
     }

@@ -1,7 +1,10 @@
 // What the page shows, in one place, mirrored in the URL: a link is a view.
 
-const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "depth", "time", "line", "search", "theme", "metric"];
+const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "depth", "time", "line",
+  "search", "theme", "metric", "view", "flame", "about", "context"];
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line"]);
+// What is looked at: lines and time. Others say how.
+export const WINDOW = ["db", "t0", "t1", "l0", "l1", "filter", "sort", "group"];
 
 export class Store {
   constructor() {
@@ -51,8 +54,8 @@ export class Store {
   }
 
   window() {
-    const { t0, t1, l0, l1 } = this.state;
-    return { t0, t1, l0, l1 };
+    const { t0, t1, l0, l1, filter, sort, group } = this.state;
+    return { t0, t1, l0, l1, filter, sort, group };
   }
 
   mirror() {

@@ -3,9 +3,9 @@
 import { fitted, ink, place } from "./canvas.js";
 import { percent, time } from "./format.js";
 import { paint, pixel, stretch } from "./paint.js";
+import { WINDOW } from "./store.js";
 import { NO_NODE } from "./tree.js";
 
-const WINDOW = ["db", "t0", "t1", "l0", "l1"];
 
 export function mount(element, { store, api, context }) {
   element.innerHTML = `
@@ -34,11 +34,11 @@ export function mount(element, { store, api, context }) {
 
   async function load() {
     const { db, t0, t1, l0, l1 } = store.state;
-    if (!context.tree || t1 === undefined) return;
+    if (!context.tree || !(t1 > t0) || !(l1 > l0)) return;
     asking?.abort();
     asking = new AbortController();
     try {
-      grid = await api.grid(db, { t0, t1, l0, l1, h: trace.canvas.height, w: trace.canvas.width }, asking.signal);
+      grid = await api.picture(db, store.state, trace.canvas.height, trace.canvas.width, asking.signal);
     } catch (error) {
       if (error.name !== "AbortError") context.fail(error);
       return;
@@ -53,33 +53,49 @@ export function mount(element, { store, api, context }) {
     element.dataset.drawn = `${t0}-${t1}-${l0}-${l1}`;
   }
 
+  // Of a few thousand lines all labels; else those of four.
   async function loadLabels() {
     const { db, l0, l1 } = store.state;
-    const rows = grid.lines;
-    if (l1 - l0 <= 2000) {
-      const names = await api.labels(db, l0, l1 - l0);
-      labels = new Map(names.map((name, i) => [l0 + i, name]));
-    } else {
-      const wanted = [...new Set([0, 0.25, 0.5, 0.75].map((share) => rows[Math.floor(share * rows.length)]))];
-      const names = await Promise.all(wanted.map((each) => api.labels(db, each, 1)));
-      labels = new Map(wanted.map((each, i) => [each, names[i][0]]));
-    }
-    if (!gone) drawLabels();
+    const { places } = grid;
+    const spans = l1 - l0 <= 2000 ? [[l0, l1 - l0]]
+      : [...new Set([0, 0.25, 0.5, 0.75].map((share) => places[Math.floor(share * places.length)]))].map((each) => [each, 1]);
+    try {
+      const answers = await Promise.all(spans.map(([from, count]) => api.lines(db, store.state, from, count)));
+      labels = new Map(answers.flatMap((answer, i) => answer.labels.map((label, j) => [spans[i][0] + j, { label, group: answer.groups[j] }])));
+    } catch (error) { context.fail(error); return; }
+    if (gone) return;
+    drawLabels();
+    draw();
   }
 
   function drawLabels() {
     const height = at("trace-canvas").clientHeight / grid.h;
     const every = Math.max(1, Math.ceil(15 / height));
     const shown = [];
+    let last = null;
     for (let row = 0; row < grid.h; row += every) {
-      const name = labels.get(grid.lines[row]);
-      if (!name) continue;
+      const known = labels.get(grid.places[row]);
+      if (!known) continue;
       const label = document.createElement("span");
-      label.textContent = name;
+      const heads = known.group && known.group !== last;
+      label.textContent = known.group && known.group !== known.label && heads ? `${known.group}: ${known.label}` : known.label;
+      label.classList.toggle("heads", Boolean(heads));
+      label.title = label.textContent;
+      last = known.group;
       label.style.top = `${row * height}px`;
       shown.push(label);
     }
     at("trace-labels").replaceChildren(...shown);
+  }
+
+  // A gap between groups, where rows are high enough to spare it.
+  function drawGroups(pen) {
+    if (!store.state.group || trace.canvas.height / grid.h < 3) return;
+    pen.fillStyle = ink("--text");
+    for (let row = 1; row < grid.h; row++) {
+      const [above, here] = [labels.get(grid.places[row - 1]), labels.get(grid.places[row])];
+      if (above && here && above.group !== here.group) pen.fillRect(0, Math.round((row * trace.canvas.height) / grid.h) - 1, trace.canvas.width, 2);
+    }
   }
 
   function drawAxis() {
@@ -100,6 +116,7 @@ export function mount(element, { store, api, context }) {
     const image = paint(grid.nodes, grid.w, grid.h, context.tree, context.shown(), blank(), found());
     if (grid.w === trace.canvas.width && grid.h === trace.canvas.height) pen.putImageData(image, 0, 0);
     else stretch(pen, image, 0, 0, trace.canvas.width, trace.canvas.height);
+    drawGroups(pen);
     crosshair(pen, trace.canvas, true);
     drawAxis();
     drawWhole();
@@ -107,21 +124,26 @@ export function mount(element, { store, api, context }) {
   }
 
   function crosshair(pen, canvas, across) {
-    const { t0, t1, l0, l1, time: when, line: row } = store.state;
+    const { t0, t1, time: when, line: chosen } = store.state;
     if (when === undefined) return;
     pen.fillStyle = ink("--cross");
     const x = ((when - t0) / (t1 - t0)) * canvas.width;
     if (x >= 0 && x <= canvas.width) pen.fillRect(Math.round(x), 0, 1, canvas.height);
     if (!across) return;
-    const y = ((row + 0.5 - l0) / (l1 - l0)) * canvas.height;
-    if (y >= 0 && y <= canvas.height) pen.fillRect(0, Math.round(y), canvas.width, 1);
+    const row = grid.lines.indexOf(chosen);
+    const y = ((row + 0.5) / grid.h) * canvas.height;
+    if (row >= 0) pen.fillRect(0, Math.round(y), canvas.width, 1);
   }
 
   async function loadWhole() {
     const { db } = store.state;
-    const { lines, duration_ns } = context.summary ?? {};
-    if (!lines || !duration_ns) return;
-    whole = await api.grid(db, { t0: 0, t1: duration_ns, l0: 0, l1: lines, h: mini.canvas.height, w: mini.canvas.width });
+    const { duration_ns } = context.summary;
+    const count = context.count();
+    if (!count || !duration_ns) return;
+    try {
+      whole = await api.picture(db, { ...store.state, t0: 0, t1: duration_ns, l0: 0, l1: count }, mini.canvas.height, mini.canvas.width);
+    } catch (error) { context.fail(error); return; }
+    if (gone) return;
     drawWhole();
   }
 
@@ -131,7 +153,8 @@ export function mount(element, { store, api, context }) {
     const { width, height } = mini.canvas;
     stretch(pen, paint(whole.nodes, whole.w, whole.h, context.tree, context.shown(), blank(), found()), 0, 0, width, height);
     const { t0, t1, l0, l1 } = store.state;
-    const { lines, duration_ns } = context.summary;
+    const { duration_ns } = context.summary;
+    const lines = context.count();
     pen.strokeStyle = ink("--cross");
     pen.lineWidth = 2;
     pen.strokeRect((t0 / duration_ns) * width, (l0 / lines) * height, ((t1 - t0) / duration_ns) * width, ((l1 - l0) / lines) * height);
@@ -202,7 +225,7 @@ export function mount(element, { store, api, context }) {
     const { db, t0, t1, line: row } = store.state;
     if (row === undefined || !context.tree) return;
     try {
-      line = await api.grid(db, { t0, t1, l0: row, l1: row + 1, h: 1, w: depthView.canvas.width });
+      line = await api.lineOverTime(db, row, store.state, depthView.canvas.width);
     } catch (error) { context.fail(error); return; }
     if (gone) return;
     drawLine();
@@ -259,10 +282,7 @@ export function mount(element, { store, api, context }) {
   const picture = at("trace-canvas").parentElement;
 
   function moment(spot) { return store.state.t0 + spot.x * (store.state.t1 - store.state.t0); }
-  function row(spot) {
-    const { l0, l1 } = store.state;
-    return Math.min(l1 - 1, l0 + Math.floor(spot.y * (l1 - l0)));
-  }
+  function row(spot) { return grid?.lines[Math.min(grid.h - 1, Math.floor(spot.y * grid.h))]; }
 
   trace.canvas.addEventListener("pointerdown", (event) => {
     pressed = place(trace.canvas, event);
@@ -314,7 +334,7 @@ export function mount(element, { store, api, context }) {
     const tip = at("tip");
     const y = Math.min(grid.h - 1, Math.floor(spot.y * grid.h));
     const node = grid.nodes[y * grid.w + Math.min(grid.w - 1, Math.floor(spot.x * grid.w))];
-    const who = labels.get(grid.lines[y]) ?? `line ${grid.lines[y]}`;
+    const who = labels.get(grid.places[y])?.label ?? `line ${grid.lines[y]}`;
     tip.hidden = false;
     tip.textContent = `${time(moment(spot), store.state.t1 - store.state.t0)}  ${who}\n` +
       (node === NO_NODE ? "not there" : context.tree.path(node).map((each) => context.tree.names[context.tree.procedure[each]]).join("\n"));
@@ -326,6 +346,7 @@ export function mount(element, { store, api, context }) {
 
   const ends = [
     store.subscribe(WINDOW, load),
+    store.subscribe(["db", "filter", "sort", "group"], loadWhole),
     store.subscribe(["depth", "search", "theme"], () => { draw(); drawSummary(); if (grid) listShares(); drawLine(); showPath(); }),
     store.subscribe(["time", "line"], () => { draw(); loadLine(); }),
     trace.dispose, mini.dispose, summary.dispose, depthView.dispose,

@@ -1,7 +1,8 @@
 // The calling context tree in the browser: what needs no request.
 
 export const NO_NODE = 0xffffffff;
-const WAITS = new Set(["__schedule [k]", "schedule [k]"]);
+export const BLOCKED = 1;
+export const COMMUNICATION = 2;
 
 export class Tree {
   constructor({ parent, procedure }, summary) {
@@ -13,14 +14,24 @@ export class Tree {
       if (!first.has(name)) first.set(name, i);
       return first.get(name);
     });
+    this.numbers = first;
     this.procedure = procedure.map((each) => same[each]);
     this.colours = Uint32Array.from(summary.colours, (rgb) => (0xff000000 | rgb) >>> 0);
     const n = parent.length;
     this.depth = new Uint16Array(n);
-    for (let node = 1; node < n; node++) this.depth[node] = this.depth[parent[node]] + 1;
+    // Of each node: whether its thread sleeps there, else whether it is inside communication.
+    this.marks = new Uint8Array(n);
+    const mark = Uint8Array.from(summary.marks);
+    // The children of a node follow one another, from firstChild on.
+    this.firstChild = new Uint32Array(n + 1);
+    for (let node = 1; node < n; node++) {
+      this.depth[node] = this.depth[parent[node]] + 1;
+      this.marks[node] = mark[this.procedure[node]] || (this.marks[parent[node]] & COMMUNICATION);
+      this.firstChild[parent[node] + 1] = node + 1;
+    }
+    this.firstChild[0] = 1;
+    for (let node = 1; node <= n; node++) this.firstChild[node] = Math.max(this.firstChild[node], this.firstChild[node - 1]);
     this.deepest = this.depth.reduce((most, depth) => Math.max(most, depth), 0);
-    const waits = this.names.map((name) => WAITS.has(name));
-    this.waiting = Uint8Array.from(this.procedure, (each) => (waits[each] ? 1 : 0));
   }
 
   // The procedure each node shows at a depth (its own where its path is shorter). One pass: a
@@ -45,5 +56,23 @@ export class Tree {
     const total = Float64Array.from(exclusive);
     for (let node = total.length - 1; node > 0; node--) total[this.parent[node]] += total[node];
     return total;
+  }
+
+  // Where each node is in a depth-first walk, and where its subtree ends.
+  get walk() {
+    if (!this.order) {
+      const n = this.parent.length;
+      const size = this.inclusive(new Float64Array(n).fill(1));
+      const begin = new Float64Array(n);
+      const next = new Float64Array(n);
+      next[0] = 1;
+      for (let node = 1; node < n; node++) {
+        begin[node] = next[this.parent[node]];
+        next[this.parent[node]] += size[node];
+        next[node] = begin[node] + 1;
+      }
+      this.order = { begin, end: begin.map((each, node) => each + size[node]) };
+    }
+    return this.order;
   }
 }

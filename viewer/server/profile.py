@@ -1,0 +1,156 @@
+"""Costs of a selection of lines and time: by context, by line, and by both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis import Database
+from hpcd.analysis.occupancy import occupancy
+from hpcd.analysis.sparse import sum_by
+from hpcd.errors import UsageError
+from hpcd.model.cct import NO_NODE
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+
+SUMS, TIMES, SAMPLED = 0, 1, 2
+"""How a profile was made: metrics added up, time of records added up, or time by sampling."""
+
+# Records read for one profile: about a second.
+_MOST_RECORDS = 8_000_000
+# A sampled profile is of so many pixels: shares are right to 0.1 % (twice the standard error).
+_ROWS, _COLUMNS = 1000, 1000
+_CURVE = 1000
+_BINS = 60
+
+
+@dataclass(frozen=True)
+class Profile:
+    """``value`` ``float64[metrics, nodes]``, exclusive; ``pixels`` it was estimated from, or 0.
+
+    ``kind`` :data:`SUMS` has all metrics; the others have one, seconds of the lines' time.
+    """
+
+    kind: int
+    pixels: int
+    value: F64
+
+
+def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> Profile:
+    """What ``lines`` did from ``t0`` to ``t1``, exactly where that takes a moment.
+
+    Whole lines have their metrics' sums, unless ``times`` asks for time.
+    """
+    if not times and t0 <= 0 and t1 >= db.duration_ns:
+        values = [db.metrics.of_lines(metric, lines) for metric in range(len(db.metrics.names))]
+        return Profile(SUMS, 0, np.stack(values))
+    if int(db.lines.records[lines].sum()) <= _MOST_RECORDS and len(lines) <= _MOST_RECORDS // 1000:
+        return Profile(TIMES, 0, occupancy(db, lines.tolist(), t0, t1)[None])
+    nodes = db.sample_grid(lines, t0, t1, _ROWS, _COLUMNS)
+    rows = len(nodes)
+    nodes = nodes[nodes != NO_NODE]
+    pixel = (t1 - t0) * 1e-9 / _COLUMNS * len(lines) / max(rows, 1)
+    count = np.bincount(nodes, minlength=len(db.cct)).astype(np.float64)
+    return Profile(SAMPLED, len(nodes), (count * pixel)[None])
+
+
+def inside(db: Database, context: str) -> npt.NDArray[np.bool_]:
+    """``bool[nodes]``: the nodes of ``context`` and all below them.
+
+    A context is ``n`` and node numbers between dots, or ``p`` and a procedure's number. Raises
+    :class:`UsageError`.
+    """
+    kind, numbers = context[:1], context[1:].split(".")
+    if kind not in ("n", "p") or not all(
+        each.isascii() and each.isdigit() and len(each) < 10 for each in numbers
+    ):
+        raise UsageError("a context is n and node numbers, or p and a procedure's")
+    chosen = np.array(numbers, np.int64)
+    tops = np.zeros(len(db.cct), bool)
+    if int(chosen.max()) >= (len(tops) if kind == "n" else len(db.procedure_names)):
+        raise UsageError("no such context")
+    if kind == "n":
+        tops[chosen] = True
+    else:
+        name = {db.procedure_names[each] for each in chosen.tolist()}
+        same = np.array([each in name for each in db.procedure_names])
+        tops = same[db.procedure_of_node]
+    parent = db.cct.parent
+    depth = db.cct.depth()
+    bounds = np.searchsorted(depth, np.arange(int(depth.max(initial=0)) + 2)).tolist()
+    for low, high in pairwise(bounds[1:]):
+        tops[low:high] |= tops[parent[low:high]]
+    return tops
+
+
+def over_lines(db: Database, lines: I64, metric: str, context: str) -> dict[str, object]:
+    """A context's cost on each of ``lines``: statistics, a histogram, and the sorted curve.
+
+    Of many lines the curve has every so many-th; its first and last are always there.
+    """
+    value = db.metrics.over_contexts(metric, inside(db, context))[lines]
+    order = np.argsort(value, kind="stable")
+    picked = np.unique(np.linspace(0, len(order) - 1, min(len(order), _CURVE)).astype(np.int64))
+    low, high = (float(value.min()), float(value.max())) if len(value) else (0.0, 0.0)
+    # All alike is one bar, in the middle.
+    edges = np.linspace(low, high, _BINS + 1) if high > low else np.array([low, low])
+    counts = np.histogram(value, edges)[0] if high > low else np.array([len(value)])
+    mean = float(value.mean()) if len(value) else 0.0
+    stddev = float(value.std()) if len(value) else 0.0
+    return {
+        "lines": len(lines),
+        "with_cost": int(np.count_nonzero(value)),
+        "sum": float(value.sum()),
+        "mean": mean,
+        "stddev": stddev,
+        "cv": stddev / mean if mean else 0.0,
+        "min": low,
+        "median": float(np.median(value)) if len(value) else 0.0,
+        "max": high,
+        "imbalance": high / mean - 1 if mean else 0.0,
+        "edges": edges.tolist(),
+        "counts": counts.tolist(),
+        "curve": {
+            "place": picked.tolist(),
+            "value": value[order[picked]].tolist(),
+            "line": lines[order[picked]].tolist(),
+            "row": order[picked].tolist(),
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Heat:
+    """``value`` ``float32[lines, procedures]``, exclusive: of ``line`` and ``procedure``."""
+
+    line: U32
+    procedure: U32
+    value: npt.NDArray[np.float32]
+
+
+def heat(db: Database, lines: I64, metric: str, height: int, width: int) -> Heat:
+    """What the ``width`` costliest procedures cost on at most ``height`` of ``lines``."""
+    number = db.metrics.number(metric)
+    names = db.procedure_names
+    # Procedures of one name are one, as everywhere in the viewer.
+    first: dict[str, int] = {}
+    same = np.array([first.setdefault(name, each) for each, name in enumerate(names)])
+    procedure = same[db.procedure_of_node]
+    chosen = db.sample_lines(lines, height)
+    total = sum_by(procedure, db.metrics.of_lines(number, lines), len(names))
+    columns = np.argsort(-total, kind="stable")[:width]
+    columns = columns[total[columns] > 0]
+    place = np.full(len(names), -1, np.int64)
+    place[columns] = np.arange(len(columns))
+    value = np.zeros((len(chosen), len(columns)), np.float32)
+    for row, line in enumerate(chosen.tolist()):
+        node, cost = db.metrics.by_line(number, line)
+        column = place[procedure[node]]
+        shown = column >= 0
+        value[row] = sum_by(column[shown], cost[shown], len(columns))
+    return Heat(chosen.astype(np.uint32), columns.astype(np.uint32), value)

@@ -1,0 +1,164 @@
+"""Which trace lines a view shows, and in what order: filtered, sorted, grouped.
+
+A view's rows are places in an order of lines; the order is made once and kept, so that zooming
+through a million sorted lines costs no more than through the database's own order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+import re2
+
+from hpcd.analysis import Database
+from hpcd.analysis.lines import NO_RANK
+from hpcd.analysis.sparse import sum_by
+from hpcd.errors import UsageError
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+FIELDS = ("label", "process", "thread", "job", "host")
+SORTS = ("rank", "start", "label")
+GROUPS = ("", "job", "rank", "process")
+_LONGEST_FILTER = 200
+_KEPT = 8  # orders: 8 MB each for a million lines
+_EXPRESSION_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a person asked for. ``sort`` is one of :data:`SORTS` or a metric, costliest first.
+
+    ``filter`` is a regular expression that one of :data:`FIELDS` must match somewhere, or
+    ``field:expression`` for one of them; empty for all lines.
+    """
+
+    filter: str = ""
+    sort: str = "rank"
+    group: str = ""
+
+
+class Selection:
+    """The orders of one database's lines."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._lock = Lock()
+        self._made: Callable[[Choice], I64] = lru_cache(_KEPT)(self._make)
+
+    def order(self, choice: Choice) -> I64:
+        """``int64[n]``: the lines of ``choice``, in order. Raises :class:`UsageError`."""
+        with self._lock:  # two that ask for one order wait for it rather than make it twice
+            return self._made(choice)
+
+    def groups(self, lines: Sequence[int], group: str) -> list[str]:
+        """Names of the groups of ``lines``."""
+        rows = [self._db.lines[line] for line in lines]
+        if group == "job":
+            return [row.job or "no job" for row in rows]
+        if group == "rank":
+            return [f"{row.process} {row.pid}" if row.rank is None else
+                    f"{row.job} rank {row.rank}".strip() for row in rows]  # fmt: skip
+        if group == "process":
+            return [f"{row.process} {row.pid} on {row.host}" for row in rows]
+        return [""] * len(rows)
+
+    def _make(self, choice: Choice) -> I64:
+        if choice.group not in GROUPS:
+            raise UsageError(f"lines are grouped by {', '.join(GROUPS[1:])}")
+        lines = self._matching(choice.filter)
+        key, add = self._key(choice.sort)
+        mine = key[lines]
+        if not choice.group:
+            return lines[np.argsort(mine, kind="stable")]
+        _, group = np.unique(self._group(choice.group)[lines], return_inverse=True)
+        count = int(group.max(initial=-1)) + 1
+        if add:
+            whole = sum_by(group, mine, count)
+        else:
+            whole = np.full(count, np.inf)
+            np.minimum.at(whole, group, mine)
+        return lines[np.lexsort((mine, group, whole[group]))]
+
+    def _matching(self, text: str) -> I64:
+        if not text:
+            return np.arange(len(self._db.lines), dtype=np.int64)
+        if len(text) > _LONGEST_FILTER:
+            raise UsageError(f"a filter has at most {_LONGEST_FILTER} characters")
+        field, colon, rest = text.partition(":")
+        fields = (field,) if colon and field in FIELDS else FIELDS
+        options = re2.Options()
+        options.case_sensitive = False
+        options.log_errors = False
+        options.max_mem = _EXPRESSION_BYTES
+        try:
+            found = re2.compile(rest if len(fields) == 1 else text, options)
+        except (re2.error, UnicodeError) as error:
+            said = error.args[0] if error.args else ""
+            said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+            raise UsageError(f"the filter is no regular expression: {said}") from None
+        known: dict[str, bool] = {}
+
+        def matches(value: str) -> bool:
+            if value not in known:
+                known[value] = found.search(value) is not None
+            return known[value]
+
+        keep = np.zeros(len(self._db.lines), bool)
+        for name in fields:
+            keep |= np.fromiter(map(matches, self._values(name)), bool, len(keep))
+        return np.flatnonzero(keep)
+
+    def _values(self, field: str) -> Sequence[str]:
+        lines = self._db.lines
+        if field == "label":
+            return lines.label
+        if field == "job":
+            return lines.job
+        if field == "host":
+            return lines.host
+        return lines.process_name if field == "process" else lines.thread
+
+    def _key(self, sort: str) -> tuple[F64, bool]:
+        """What lines are sorted by, least first; whether a group's is the sum of its lines'."""
+        lines = self._db.lines
+        if sort == "rank":
+            return np.arange(len(lines), dtype=np.float64), False
+        if sort == "start":
+            return lines.start.astype(np.float64), False
+        if sort == "label":
+            names = [_natural(name) for name in lines.label]
+            place = np.empty(len(names))
+            place[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+            return place, False
+        if sort in self._db.metrics.names:
+            return -self._db.metrics.over_lines(sort, 0), True
+        choices = (*SORTS, *self._db.metrics.names)
+        raise UsageError(f"lines are sorted by {', '.join(choices)}")
+
+    def _group(self, group: str) -> I64:
+        lines = self._db.lines
+        if group == "process":
+            return lines.process.astype(np.int64)
+        _, job = np.unique(np.array(lines.job), return_inverse=True)
+        if group == "job":
+            return job.astype(np.int64)
+        ranked = lines.rank != NO_RANK
+        most = int(lines.rank.max(initial=0)) + 1
+        below = (int(job.max(initial=0)) + 1) * most
+        return np.where(ranked, job * most + lines.rank, below + lines.process.astype(np.int64))
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts ``rank 10`` after ``rank 2``."""
+    return [
+        (int(part[:18]), "") if part.isdigit() and part.isascii() else (-1, part.lower())
+        for part in re.split(r"([0-9]+)", text)
+    ]
