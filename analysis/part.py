@@ -13,11 +13,12 @@ read whole or not at all: arrays and JSON by name, each a zstd frame.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -92,6 +93,9 @@ class BlockTable:
     records: U16
 
 
+# What is read ahead of a part's tables: those of lines, of a hundred or so.
+_TABLES_AHEAD = 64 << 10
+
 _BOUNDS = ("block", "word")
 
 
@@ -102,6 +106,29 @@ def tables(lines: int, count: int) -> Iterator[tuple[str, np.dtype[Any], int]]:
     for each in fields(BlockTable):
         kind = BLOCK.fields[each.name][0] if BLOCK.fields else np.dtype("<i8")
         yield f"block_{each.name}", kind, count
+
+
+def expect(paths: Iterable[Path]) -> None:
+    """Have the kernel read the tables of parts that are opened next, all at once.
+
+    Opening many one after another would wait for the disk at every one.
+    """
+    files = []
+    try:
+        for path in paths:
+            with contextlib.suppress(OSError):
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                files.append(file)
+                os.posix_fadvise(file, 0, HEADER.size, os.POSIX_FADV_WILLNEED)
+        for file in files:
+            head = os.pread(file, HEADER.size, 0)
+            if len(head) == HEADER.size:
+                *_, blob, narrow, wide, _, _, _, _ = HEADER.unpack(head)
+                at = min(HEADER.size + blob + 2 * narrow + 4 * wide, os.fstat(file).st_size)
+                os.posix_fadvise(file, at, _TABLES_AHEAD, os.POSIX_FADV_WILLNEED)
+    finally:
+        for file in files:
+            os.close(file)
 
 
 class Part:
@@ -128,12 +155,14 @@ class Part:
         self._body = memoryview(self._map)[HEADER.size : HEADER.size + blob]
         self._at = HEADER.size + blob + -blob % 8
         self._size = size
+        self._entries_at = [self._at, self._at + 2 * narrow + -2 * narrow % 8]
         narrow_entries: U16 = self._take(np.dtype("<u2"), narrow)
         wide_entries: U32 = self._take(np.dtype("<u4"), wide)
         columns = {name: self._take(kind, n) for name, kind, n in tables(lines, count)}
         self.lines = LineTable(*(columns[each.name] for each in fields(LineTable)))
         self._blocks = BlockTable(*(columns[f"block_{each.name}"] for each in fields(BlockTable)))
         self._blob = blob
+        self._words_at = self._at
         self.dictionary: U32 = self._take(np.dtype("<u4"), words)
         self._archive = slice(self._at, self._at + archive)
         if self._archive.stop != size:
@@ -161,6 +190,21 @@ class Part:
         """The overview of a line: the levels of its kind, and the entries they point into."""
         kind = int(self.lines.wide[row] != 0)
         return self._levels[kind], self._entries[kind]
+
+    def expect(self, row: int, level: int) -> None:
+        """Have the kernel read what drawing a line at a level of its overview will need."""
+        if not isinstance(self._map, mmap.mmap):
+            return
+        kind = int(self.lines.wide[row] != 0)
+        levels, entries = self._levels[kind], self._entries[kind]
+        at = self._entries_at[kind] + int(levels.offset[level, row]) * entries.itemsize
+        low, high = self.lines.word[row : row + 2].tolist()
+        for begin, size in (
+            (at, int(levels.count[level, row]) * entries.itemsize),
+            (self._words_at + 4 * low, 4 * (high - low)),
+        ):
+            first = begin // mmap.PAGESIZE * mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_WILLNEED, first, begin + size - first)
 
     def words(self, row: int) -> U32:
         """The nodes that overview entries of a line stand for."""

@@ -35,7 +35,8 @@ _NEVER = 1 << 62
 class Row:
     """A row of a picture: ``local`` the line in ``part``, drawn from column ``begin`` to ``end``.
 
-    ``table`` turns the part's nodes into the database's, ``shift`` its times into database times.
+    ``table`` turns the part's nodes into the database's, ``shift`` its times into database times;
+    ``fresh`` says that the part has just been opened.
     """
 
     place: int
@@ -45,6 +46,7 @@ class Row:
     local: int
     begin: int
     end: int
+    fresh: bool
 
     def canonical(self, nodes: Unsigned) -> U32:
         """The database's ids of ``nodes``. Raises :class:`FormatError`."""
@@ -73,11 +75,13 @@ class Sampler:
         """Draw ``rows``; those of one part should follow one another."""
         exact = []
         index: dict[tuple[int, int], I64] = {}
-        for row in rows:
+        chosen = [self._level(row) for row in rows]
+        for row, level in zip(rows, chosen, strict=True):
+            if row.fresh and level >= 0:
+                row.part.expect(row.local, level)
+        for row, level in zip(rows, chosen, strict=True):
             part, local = row.part, row.local
             levels, entries = part.levels(local)
-            fits = levels.step[:, local] * TIME_UNIT_NS <= self._spacing
-            level = int((fits & (levels.count[:, local] > 0)).sum()) - 1
             if level < 0:
                 exact.append(row)
                 continue
@@ -96,6 +100,12 @@ class Sampler:
                 raise FormatError(f"{part.path}: damaged") from None
             self.nodes[row.place, row.begin : row.end] = row.canonical(shown)
         self._exact(exact)
+
+    def _level(self, row: Row) -> int:
+        """The coarsest level of a row's overview that is fine enough; -1 if none is."""
+        levels, _ = row.part.levels(row.local)
+        fits = levels.step[:, row.local] * TIME_UNIT_NS <= self._spacing
+        return int((fits & (levels.count[:, row.local] > 0)).sum()) - 1
 
     # --- record by record ---
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.blocks import BLOCK_RECORDS
 from hpcd.analysis.columns import open_bounds, open_column, save_column
-from hpcd.analysis.part import Part
+from hpcd.analysis.part import Part, expect
 from hpcd.analysis.sampler import Row, Sampler
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
@@ -159,12 +159,14 @@ class Trace:
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
         order = drawn[np.argsort(parts[drawn], kind="stable")]
         cuts = np.flatnonzero(np.diff(parts[order])) + 1
+        fresh = set(np.unique(parts[order]).tolist()) - self._parts.keys()
+        expect(self._folder / self._names[number] for number in sorted(fresh))
         for rows in np.split(order, cuts) if len(order) else []:
             number = int(parts[rows[0]])
             part, table = self.part(number), self._part_nodes(number)
             shift = int(self._map.shift[number])
             drawings += [
-                Row(row, part, table, shift, local, a, z)
+                Row(row, part, table, shift, local, a, z, number in fresh)
                 for row, local, a, z in zip(
                     rows.tolist(), self._map.row[lines[rows]].tolist(), begin[rows].tolist(),
                     end[rows].tolist(), strict=True,
