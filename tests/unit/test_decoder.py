@@ -7,8 +7,10 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.daemon.unwind.cache import TableCache
+from hpcd.daemon.unwind.cache import LIMIT_SECONDS, TableCache
 from hpcd.daemon.unwind.decoder import DecodeError, Decoder
 from hpcd.daemon.unwind.table import VERSION, ModuleTable, build_table, pack_table, unpack_table
 from hpcd.errors import FormatError, HpcdError
@@ -369,6 +371,41 @@ def test_cache_that_cannot_be_made_is_done_without(tmp_path: Path, table: Module
     cache = TableCache(tmp_path)
     cache.store(0, table)
     assert cache.load(0, table.build_id) is None
+
+
+def named(table: ModuleTable, build_id: str) -> ModuleTable:
+    return replace(table, build_id=build_id)
+
+
+def kept(tmp_path: Path) -> set[str]:
+    return {path.stem.split("-")[1] for path in (tmp_path / "unwind").iterdir()}
+
+
+def test_least_recently_used_goes_when_the_cache_is_full(
+    tmp_path: Path, table: ModuleTable
+) -> None:
+    size = stored(TableCache(tmp_path), tmp_path, named(table, "a0")).stat().st_size
+    cache = TableCache(tmp_path, limit_bytes=5 * size + size // 2, limit_seconds=1e12)
+    for number in range(5):
+        cache.store(0, named(table, f"a{number}"))
+        os.utime(tmp_path / f"unwind/0-a{number}.rows", (10**9 + number, 10**9 + number))
+    assert kept(tmp_path) == {"a0", "a1", "a2", "a3", "a4"}
+    assert cache.load(0, "a0") is not None, "the oldest, but used just now"
+    cache.store(0, named(table, "b"))
+    assert kept(tmp_path) == {"a0", "a3", "a4", "b"}
+
+
+def test_what_nobody_used_for_long_goes(tmp_path: Path, table: ModuleTable) -> None:
+    cache = TableCache(tmp_path)
+    for build_id in ("abc", "def"):
+        cache.store(0, named(table, build_id))
+    long_ago = time.time() - LIMIT_SECONDS - 60
+    left = tmp_path / "unwind/0-def.12345678"
+    left.write_bytes(b"cut short")
+    for path in (tmp_path / "unwind/0-abc.rows", left):
+        os.utime(path, (long_ago, long_ago))
+    TableCache(tmp_path).store(0, named(table, "ace"))
+    assert {path.name for path in (tmp_path / "unwind").iterdir()} == {"0-def.rows", "0-ace.rows"}
 
 
 def test_errors_are_shown_as_one_line(decoder: Decoder, tmp_path: Path) -> None:
