@@ -67,7 +67,7 @@ def walk_cost(program: str, depth: int, folder: Path) -> float:
 
 def frame_pointer_cost(program: str, depth: int) -> float:
     """The same for a program that has frame pointers and a sampler that follows those."""
-    programs = Programs(str(Path(__file__).with_name(_SOURCE)), {}, ["frame_pointers"], [])
+    programs = Programs(str(Path(__file__).with_name(_SOURCE)), {}, ["frame_pointers"], [], [])
     stats = syscalls.enable_stats()
     process = subprocess.Popen([program, str(_SECONDS), str(depth)])
     event = syscalls.PerfEvent(

@@ -12,6 +12,7 @@ import zstandard
 
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.code import code_rows
+from hpcd.daemon.unwind.corrections import Rows, corrections
 from hpcd.daemon.unwind.elf import ElfView, Segment
 from hpcd.daemon.unwind.rules import END, NONE, RULE_DTYPE, RuleSet
 from hpcd.errors import FormatError
@@ -39,7 +40,8 @@ class ModuleTable:
     ``pc`` is ``uint32[n]``, strictly increasing, relative to ``base`` (an ELF virtual address);
     ``rule`` is ``uint16[n]``, indices of ``rules`` (RULE_DTYPE). A row holds up to the next one's
     pc. ``functions`` had call frame information, ``bad`` of them malformed; ``analysed`` bytes of
-    code had none and were followed instruction by instruction.
+    code had none and were followed instruction by instruction. ``corrected`` are prologues and
+    epilogues whose information was wrong; a table from the cache does not tell.
     """
 
     build_id: str
@@ -52,6 +54,7 @@ class ModuleTable:
     functions: int = 0
     bad: int = 0
     analysed: int = 0
+    corrected: int = 0
 
 
 def build_table(data: memoryview) -> ModuleTable:
@@ -73,6 +76,7 @@ def build_table(data: memoryview) -> ModuleTable:
     gaps = _gaps(elf, starts, ends)
     if gaps:
         pc, rule = _add_code(elf, gaps, rules, pc, rule)
+    pc, rule, corrected = _correct(elf, rules, pc, rule, starts, ends)
     pc, rule = _end_at_entry(elf, rules, pc, rule, starts, ends)
 
     inside = (pc >= base) & (pc < end)
@@ -90,6 +94,7 @@ def build_table(data: memoryview) -> ModuleTable:
         functions=len(starts),
         bad=decoder.functions.bad,
         analysed=sum(stop - start for start, stop in gaps),
+        corrected=corrected,
     )
 
 
@@ -128,6 +133,37 @@ def _add_code(
         parts_pc.append(code_pc.astype(np.int64))
         parts_rule.append(np.array(numbers, np.uint16))
     return _sorted(np.concatenate(parts_pc), np.concatenate(parts_rule))
+
+
+def _correct(
+    elf: ElfView,
+    rules: RuleSet,
+    pc: I64,
+    rule: npt.NDArray[np.uint16],
+    starts: I64,
+    ends: I64,
+) -> tuple[I64, npt.NDArray[np.uint16], int]:
+    """Rows of prologues and epilogues as the machine code has them, and how many were others."""
+    if elf.machine != "x86_64" or not len(pc):
+        return pc, rule, 0
+    rows = Rows(pc, rule, rules.array())
+    found = []
+    for section in elf.code_sections():
+        text = np.frombuffer(elf.data, np.uint8, section.size, section.offset)
+        found += corrections(text, section.addr, starts, ends, rows)
+    if not found:
+        return pc, rule, 0
+    low = np.array([each.rows[0][0] for each in found], np.int64)
+    high = np.array([each.end for each in found], np.int64)
+    resume = rule[np.maximum(np.searchsorted(pc, high, "right") - 1, 0)]
+    place = np.searchsorted(low, pc, "right") - 1
+    keep = (place < 0) | (pc >= high[np.maximum(place, 0)])
+    made = [(at, rules.number(each)) for one in found for at, each in one.rows]
+    fresh = np.array(made, np.int64).reshape(-1, 2)
+    # Rows given later win: corrected ones over resumed ones where corrections touch.
+    all_pc = np.concatenate([high, pc[keep], fresh[:, 0]])
+    numbers = np.concatenate([resume, rule[keep], fresh[:, 1].astype(np.uint16)])
+    return *_sorted(all_pc, numbers), len(found)
 
 
 def _sorted(pc: I64, rule: npt.NDArray[np.uint16]) -> tuple[I64, npt.NDArray[np.uint16]]:
