@@ -263,7 +263,11 @@ class _Merge:
         """What is in the database already that is added to."""
         if self._old is None:
             return []
+        # One of another version cannot be added to: what is in it would be lost.
+        manifest = layout.read_manifest(self._old)
         places = sorted((self._old / "trace").glob("*.part"))
+        if len(places) != manifest.get("measurements"):
+            raise FormatError(f"{self._old}: parts of measurements are missing")
         answers = run_all(self._executor, _scan_of, places)
         return [future.result() for _, future in answers]
 

@@ -16,8 +16,9 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.check import check_database
+from hpcd.analysis.layout import VERSION
 from hpcd.analysis.merge import merge
-from hpcd.errors import StorageError
+from hpcd.errors import FormatError, StorageError
 from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
 from tests.unit.test_merge import contents, write_measurement
 
@@ -59,6 +60,24 @@ def test_adding_to_nothing_makes_a_database(tmp_path: Path) -> None:
     write_measurement(tmp_path / "m")
     assert main(["merge", "--add", str(tmp_path / "m"), "-o", str(tmp_path / "db")]) == 0
     assert check_database(tmp_path / "db") == []
+
+
+def test_nothing_is_added_to_what_cannot_be_kept(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "m")
+    write_measurement(tmp_path / "n", seed=1, host="n")
+    merge([tmp_path / "m"], tmp_path / "db")
+    manifest = tmp_path / "db" / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace(f'"version": {VERSION}', '"version": 2'))
+    with pytest.raises(FormatError, match="version 2"):
+        merge([tmp_path / "n"], tmp_path / "db", add=True)
+    manifest.write_text(text)
+    (part,) = (tmp_path / "db" / "trace").glob("*.part")
+    part.rename(tmp_path / "elsewhere")
+    with pytest.raises(FormatError, match="missing"):
+        merge([tmp_path / "n"], tmp_path / "db", add=True)
+    assert manifest.read_text() == text
+    assert not (tmp_path / ".db.merging").exists()
 
 
 def test_a_measurement_that_grew_is_read_again(tmp_path: Path) -> None:
