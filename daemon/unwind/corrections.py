@@ -30,9 +30,9 @@ _MOST_SUSPECTS = 20_000
 _MOST_INSTRUCTIONS = 1_000_000
 # Text is searched in pieces, so that what is found by the way stays small.
 _PIECE = 8 << 20
-_END_OF_REALIGNED = tuple(
-    bytes.fromhex(each + "498d62f8" + end) for each in ("c9", "5d") for end in ("c3", "f3c3")
-)
+# lea -8(%r10), %rsp between leave or pop %rbp and ret or repz ret.
+_REALIGNED = bytes.fromhex("498d62f8")
+_BEFORE, _BEHIND = (b"\xc9", b"\x5d"), (b"\xc3", b"\xf3\xc3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,11 @@ class Rows:
         found = self._rules[
             self._number[max(0, int(np.searchsorted(self.pc, address, "right")) - 1)]
         ]
-        return tuple(found.tolist())  # type: ignore[return-value]
+        return tuple(found.tolist())
+
+    def before(self, address: int) -> int:
+        """Where the row that holds at ``address`` begins."""
+        return int(self.pc[max(0, int(np.searchsorted(self.pc, address, "right")) - 1)])
 
     def columns(self, address: I64) -> npt.NDArray[np.void]:
         """The rules that hold at many."""
@@ -81,8 +85,9 @@ def corrections(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) -> lis
         index = int(np.searchsorted(starts, address, "right")) - 1
         if index < 0 or address >= int(ends[index]) or budget <= 0:
             continue
-        start = int(starts[index])
-        code = text[start - vaddr : int(ends[index]) - vaddr].tobytes()
+        # Every row begins with an instruction, so there is no need to begin with the function.
+        start = max(int(starts[index]), rows.before(address - 16 * _MOST_STEPS))
+        code = text[start - vaddr : min(address + 16, int(ends[index])) - vaddr].tobytes()
         budget -= len(code) // 4 + 1
         fixed = _epilogue(code, start, address, rows)
         if fixed and fixed.rows[0][0] not in done:
@@ -322,17 +327,16 @@ def _depth_of_rbp(steps: list[Instruction], begin: int, offset: int) -> int:
 
 def _realigned(text: U8, vaddr: int, rows: Rows) -> list[Correction]:
     """Ends of realigned functions, where gcc still has rbp in the frame that is gone."""
-    whole = text.tobytes() if len(text) < _PIECE else b""
     found = []
     for low in range(0, len(text), _PIECE):
-        piece = whole or text[low : low + _PIECE + 16].tobytes()
-        for pattern in _END_OF_REALIGNED:
-            at = piece.find(pattern)
-            while at >= 0:
-                address = vaddr + low + at + 1
+        piece = text[low : low + _PIECE + 8].tobytes()
+        at = piece.find(_REALIGNED, 1)
+        while at >= 0:
+            if piece[at - 1 : at] in _BEFORE and piece.startswith(_BEHIND, at + 4):
+                address = vaddr + low + at
                 said = rows.at(address)
                 if said[0] == CfaKind.REG and said[3] == 10 and said[1] == FpKind.AT_FP:
                     now = rule(CfaKind.REG, said[4], reg=10)
                     found.append(Correction([(address, now)], address + 4))
-                at = piece.find(pattern, at + 1)
+            at = piece.find(_REALIGNED, at + 1)
     return found
