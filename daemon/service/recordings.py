@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from hpcd.daemon.recording import Options
+from hpcd.daemon.service import journal
 
 _STARTING, _FINISHED = "starting", ("ended", "failed")
 _KEPT = 200
+# Lines in the journal about modules of one recording.
+_TOLD = 20
 
 
 @dataclass(slots=True)
@@ -37,6 +40,7 @@ class RecordingProcess:
     code: int = 0
     progress: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -129,6 +133,10 @@ class Recordings:
             each.error = str(message.get("error", each.error))
             each.code = int(message.get("code", each.code))
             each.changed.notify_all()
+        for module, why in (each.summary.get("unwind") or {}).get("failures", {}).items():
+            if module not in each.told and len(each.told) < _TOLD:
+                each.told.add(module)
+                journal.log("not decoded", journal.WARNING, id=each.id, module=module, why=why)
 
     def _forget_old(self) -> None:
         over = [number for number, each in self._known.items() if each.finished]

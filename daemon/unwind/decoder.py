@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.table import ModuleTable, unpack_table
-from hpcd.daemon.unwind.worker import OK, REPLY
+from hpcd.daemon.unwind.worker import CPU_SECONDS, OK, REPLY
 from hpcd.errors import FormatError
 
 _TIMEOUT_SECONDS = 20.0
 _MAX_REPLY = 1 << 30
+# From the end of its channel to the end of the process.
+_DEATH_SECONDS = 1.0
+# A worker that has worked as long is replaced: with one request more it might reach its limit.
+_WORKER_SECONDS = CPU_SECONDS / 2
+_COMMAND = [sys.executable, "-I", "-m", "hpcd.daemon.unwind.worker"]
 
 
 class DecodeError(FormatError):
@@ -33,6 +40,7 @@ class Decoder:
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
+        self._worked = 0.0
 
     def table(self, fd: int, label: str) -> ModuleTable:
         """The table of the ELF file open at ``fd``; ``label`` names it in errors.
@@ -64,8 +72,12 @@ class Decoder:
                 self._process.kill()
                 self._process.wait()
             self._process = None
+        self._worked = 0.0
 
     def _ask(self, request: bytes, fd: int, label: str) -> bytes:
+        if self._worked > _WORKER_SECONDS:
+            self.close()
+        began = time.monotonic()
         try:
             channel = self.start()
             socket.send_fds(channel, [request], [fd])
@@ -77,11 +89,25 @@ class Decoder:
             self.close()
             raise DecodeError(f"{label}: decoding took over {self._timeout:g} s") from None
         except OSError as error:
+            how = self._ending() or str(error)
             self.close()
-            raise DecodeError(f"{label}: the decoder died ({error})") from None
+            raise DecodeError(f"{label}: the decoder died ({how})") from None
+        self._worked += time.monotonic() - began
         if status != OK:
             raise DecodeError(f"{label}: {data.decode(errors='replace')}")
         return data
+
+    def _ending(self) -> str:
+        """What ended the worker, as far as that is known."""
+        if self._process is None:
+            return ""
+        try:
+            code = self._process.wait(_DEATH_SECONDS)
+        except subprocess.TimeoutExpired:
+            return ""
+        if code == -signal.SIGSYS:
+            return "it made a system call that decoding does not need: the file may be an attack"
+        return signal.Signals(-code).name if code < 0 else ""
 
     def start(self) -> socket.socket:
         """Start the worker unless it runs; it takes a fifth of a second to be ready."""
@@ -92,7 +118,7 @@ class Decoder:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "hpcd.daemon.unwind.worker", str(theirs.fileno())],
+                [*_COMMAND, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib  # noqa: F401 (the reader of ELF files imports it late, which a confined one cannot)
 import mmap
 import os
 import resource
 import socket
 import struct
 import sys
-import time
+from collections.abc import Callable
 
+from hpcd.daemon.unwind import seccomp
 from hpcd.daemon.unwind.elf import ElfView
 from hpcd.daemon.unwind.table import build_table, pack_table
 from hpcd.errors import FormatError
@@ -26,14 +28,16 @@ OK, FAILED = 0, 1
 _NOBODY = 65534
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
-# Per request; the asking side gives up sooner, but may itself be killed while it waits.
-_CPU_SECONDS = 60
+# For all requests together, and nothing here can raise it: a worker that hangs when nobody waits
+# for it any more ends by itself. The asking side has a new worker before this one gets there.
+CPU_SECONDS = 60
 _MAX_FILES = 32
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 
 
 def confine() -> None:
     """Give up everything decoding does not need. Nothing is opened from here on."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -47,6 +51,9 @@ def confine() -> None:
     for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 0)):
         if libc.prctl(option, value, 0, 0, 0):
             raise OSError(f"prctl {option} failed")
+    # A traceback's lines are in files that can no longer be read.
+    sys.excepthook = lambda _kind, error, _trace: print(repr(error), file=sys.stderr)
+    seccomp.install()
 
 
 def rehearse() -> None:
@@ -78,16 +85,14 @@ def answer(request: int, fd: int) -> bytes:
             image.close()
 
 
-def serve(channel: socket.socket) -> None:
-    """Answer requests until the other side closes."""
+def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
+    """Answer requests by ``work`` until the other side closes."""
     while True:
         message, fds, _, _ = socket.recv_fds(channel, 1, 1)
         if not message or not fds:
             return
-        limit = int(time.process_time()) + _CPU_SECONDS
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
         try:
-            status, data = OK, answer(message[0], fds[0])
+            status, data = OK, work(message[0], fds[0])
         except FormatError as error:
             status, data = FAILED, str(error).encode()
         except (
@@ -100,8 +105,22 @@ def serve(channel: socket.socket) -> None:
         channel.sendall(data)
 
 
-if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as _channel:
+def main(work: Callable[[int, int], bytes] = answer) -> None:
+    """Serve the channel that the first argument is the descriptor of."""
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
         rehearse()
-        confine()
-        serve(_channel)
+        try:
+            confine()
+        except OSError as error:
+            # Nothing is decoded by a worker that could do more than that.
+            why = f"the decoder cannot be confined: {error}"
+
+            def refuse(_request: int, _fd: int) -> bytes:
+                raise FormatError(why)
+
+            work = refuse
+        serve(channel, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -280,6 +280,32 @@ def test_the_node_is_monitored_and_its_measurement_rotated(service: Start) -> No
     assert check_measurement(Path(still["measurement"])) == []
 
 
+def test_a_module_that_is_not_decoded_is_said(service: Start, tmp_path: Path) -> None:
+    """In the summary and the journal, and the rest of the recording is what it would be."""
+    running = service()
+    crooked = tmp_path / "crooked\n<3>line"
+    crooked.write_bytes(b"\x7fELF" + bytes(8192))
+    script = (
+        "import mmap, sys; file = open(sys.argv[1], 'rb');"
+        " kept = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC);"
+        " print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        ["/usr/bin/python3", "-c", script, str(crooked)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as target:  # fmt: skip
+        assert target.stdout and target.stdin
+        target.stdout.readline()
+        number = running.json("attach", "--background", "-p", target.pid)["id"]
+        summary = running.json("detach", number)
+        target.stdin.close()
+    failures = summary["unwind"]["failures"]
+    assert len(failures) == 1 and next(iter(failures)).startswith(str(crooked)[:20])
+    assert running.end() == 0
+    (line,) = [line for line in running.log if line[3:].startswith("not decoded")]
+    assert str(crooked)[:20] in line
+
+
 def test_reload_keeps_what_runs_and_refuses_what_is_wrong(service: Start, sleeper: Sleeper) -> None:
     running = service()
     number = running.json("attach", "--pid", sleeper(), "--background")["id"]

@@ -1,0 +1,132 @@
+"""What a decoder that was taken over can do: nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hpcd.daemon.unwind import decoder as decoders
+from hpcd.daemon.unwind import seccomp
+from hpcd.daemon.unwind.cache import TableCache
+from hpcd.daemon.unwind.decoder import DecodeError, Decoder
+from hpcd.errors import PlatformError
+
+SMALL = Path("/usr/bin/true").resolve()
+NUMBER = {
+    "x86_64": {"ptrace": 101, "bpf": 321, "io_uring_setup": 425, "prlimit64": 302},
+    "aarch64": {"ptrace": 117, "bpf": 280, "io_uring_setup": 425, "prlimit64": 261},
+}
+
+HOSTILE = """
+import ctypes, mmap, os, socket, sys, threading
+from hpcd.daemon.unwind import worker
+libc = ctypes.CDLL(None, use_errno=True)
+number = {number}
+def work(request, fd):
+    if request == ord("i"):
+        return b"0" * 40
+    {action}
+    raise worker.FormatError("it went well")
+worker.main(work)
+"""
+
+ATTEMPTS = {
+    "read a file": 'os.open("/etc/passwd", os.O_RDONLY)',
+    "write a file": 'os.open("/tmp/decoder-was-here", os.O_WRONLY | os.O_CREAT)',
+    "open by the descriptor it has": 'os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)',
+    "look for a file": 'os.stat("/etc/passwd")',
+    "list a folder": 'os.listdir("/")',
+    "remove a file": 'os.unlink("/tmp/decoder-was-here")',
+    "open a socket": "socket.socket(socket.AF_INET)",
+    "open a local socket": "socket.socket(socket.AF_UNIX)",
+    "send to an address": 'socket.socket(fileno=int(sys.argv[1])).sendto(b"", "/run/x")',
+    "fork": "os.fork()",
+    "start a thread": "threading.Thread(target=print).start()",
+    "execute": 'os.execv("/bin/true", ["true"])',
+    "signal its parent": "os.kill(os.getppid(), 0)",
+    "map memory to execute": (
+        "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)"
+    ),
+    "make memory executable": "libc.mprotect(ctypes.c_void_p(id(libc) & ~4095), 4096, 7)",
+    "change a descriptor's flags": "os.set_blocking(fd, False)",
+    "raise its limits": "libc.syscall(number['prlimit64'], 0, 0, 0, 0)",
+    "trace": "libc.syscall(number['ptrace'], 0, 0, 0, 0)",
+    "load BPF": "libc.syscall(number['bpf'], 0, 0, 0)",
+    "go around by io_uring": "libc.syscall(number['io_uring_setup'], 1, 0)",
+    "change users": "os.setuid(0)",
+    "load a library": 'ctypes.CDLL("libresolv.so.2")',
+}
+
+
+COMMAND = decoders._COMMAND
+Say = Callable[[str], str]
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Say]:
+    """Runs a worker that is a script; gives what the decoder says of a file, in a line."""
+    decoder = Decoder(TableCache(tmp_path))
+
+    def say(script: str) -> str:
+        monkeypatch.setattr(decoders, "_COMMAND", [sys.executable, "-c", script])
+        with pytest.raises(DecodeError) as caught:
+            ask(decoder)
+        # The next module is decoded again.
+        decoder.close()
+        monkeypatch.setattr(decoders, "_COMMAND", COMMAND)
+        ask(decoder)
+        decoder.close()
+        assert str(SMALL) in str(caught.value) and "\n" not in str(caught.value)
+        return str(caught.value)
+
+    yield say
+    decoder.close()
+
+
+def ask(decoder: Decoder) -> None:
+    fd = os.open(SMALL, os.O_RDONLY)
+    try:
+        assert len(decoder.table(fd, str(SMALL)).pc)
+    finally:
+        os.close(fd)
+
+
+def hostile(action: str) -> str:
+    return HOSTILE.format(number=NUMBER[platform.machine()], action=action)
+
+
+@pytest.mark.parametrize("action", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_what_a_decoder_may_not_do_ends_it(said: Say, action: str) -> None:
+    assert "made a system call that decoding does not need" in said(hostile(action))
+    assert not Path("/tmp/decoder-was-here").exists()
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["bytearray(64 << 20)", "mmap.mmap(fd, 100, prot=mmap.PROT_READ).close()", "os.fstat(fd)",
+     "os.read(fd, 10)", "import hashlib"],
+)  # fmt: skip
+def test_what_decoding_needs_is_left(said: Say, action: str) -> None:
+    assert "it went well" in said(hostile(action))
+
+
+def test_a_decoder_that_cannot_be_confined_decodes_nothing(said: Say) -> None:
+    script = """
+from hpcd.daemon.unwind import seccomp, worker
+def install():
+    raise OSError("seccomp: Invalid argument")
+seccomp.install = install
+worker.main()
+"""
+    assert "cannot be confined: seccomp: Invalid argument" in said(script)
+
+
+def test_processors_without_a_table_are_refused() -> None:
+    assert len(seccomp.program("x86_64")) == len(seccomp.program("aarch64"))
+    with pytest.raises(PlatformError):
+        seccomp.program("s390x")
