@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.viewer.conftest import SHOTS
@@ -207,6 +209,84 @@ def test_commands_and_procedures_by_the_palette(page: Page) -> None:
     shot(page, "palette")
     page.keyboard.press("Enter")
     at(page, "search=kernel")
+
+
+def test_a_context_over_lines(page: Page) -> None:
+    page.keyboard.press("3")
+    page.wait_for_selector("main[data-rows]")
+    page.get_by_role("button", name="Hot path").click()
+    page.get_by_role("button", name="Over lines").click()
+    page.wait_for_selector("main[data-over^=n]")
+    expect(page.locator("#of")).to_have_text("of kernel")
+    expect(page.locator("#statistics tr").nth(4)).to_contain_text("line 7")
+    expect(page.locator("#columns li").first).to_have_text("kernel")
+    shot(page, "over-lines")
+    page.get_by_role("button", name="Whole program").click()
+    expect(page.locator("#of")).to_have_text("of the whole program")
+    # The line that costs most, in the trace view.
+    page.get_by_role("button", name="line 7").click()
+    at(page, "line=7")
+    expect(page.locator("#path li").first).to_contain_text("main")
+
+
+def test_exact_shares_beside_those_of_pixels(page: Page) -> None:
+    page.wait_for_selector("main[data-exact]")
+    expect(page.locator("#shares-note")).to_have_text("exact share of time")
+    expect(page.locator("#shares li").first).to_have_attribute(
+        "title", re.compile(r"% of the pixels in view, ± .*%.*\n.*% of the time", re.DOTALL)
+    )
+
+
+@pytest.mark.parametrize("pane", ["trace", "flame", "calls", "lines"])
+def test_export_of_every_view(page: Page, pane: str) -> None:
+    titles = {"trace": "Trace", "flame": "Flame graph", "calls": "Profile", "lines": "Over lines"}
+    page.get_by_role("tab", name=titles[pane]).click()
+    done = {"trace": "exact", "flame": "boxes", "calls": "rows", "lines": "over"}[pane]
+    page.wait_for_selector(f"main[data-{done}]")
+    begins = {"PNG": b"\x89PNG", "SVG": b"<svg xmlns=", "CSV": b""}
+    for kind, begin in begins.items():
+        page.get_by_role("button", name="Export").click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name=kind).click()
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        path = SHOTS / f"export-{pane}.{kind.lower()}"
+        download.value.save_as(path)
+        content = path.read_bytes()
+        assert content.startswith(begin) and len(content) > 100
+        if kind == "SVG":
+            ElementTree.fromstring(content)
+        if kind == "CSV":
+            assert (b"solve" if pane == "calls" else b"kernel") in content
+
+
+def test_panes_are_resized_by_mouse_and_keys_and_remembered(page: Page) -> None:
+    border = page.get_by_role("separator", name="Width of the side")
+    assert border.get_attribute("aria-valuenow") == "300"
+    border.focus()
+    border.press("ArrowLeft")
+    assert border.get_attribute("aria-valuenow") == "310"
+    box = border.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 2, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 98, box["y"] + 200)
+    page.mouse.up()
+    page.reload()
+    page.wait_for_selector("main[data-drawn]")
+    assert border.get_attribute("aria-valuenow") == "410"
+
+
+def test_a_link_that_no_longer_fits_shows_everything(page: Page) -> None:
+    whole = window(page)
+    page.goto("about:blank")
+    page.go_back()
+    page.wait_for_selector("main[data-drawn]")
+    for bad in ("t0=5&t1=1", "l0=3&l1=900", "filter=(", "pane=none", "line=77&time=3", "depth=x"):
+        link = page.url.split("&")[0] + "&db=run.db&" + bad
+        page.goto("about:blank")
+        page.goto(link)
+        page.wait_for_selector("main[data-drawn]")
+        assert window(page) == whole, bad
 
 
 def test_help_and_labels(page: Page) -> None:

@@ -97,9 +97,10 @@ def over_lines(db: Database, lines: I64, metric: str, context: str) -> dict[str,
     order = np.argsort(value, kind="stable")
     picked = np.unique(np.linspace(0, len(order) - 1, min(len(order), _CURVE)).astype(np.int64))
     low, high = (float(value.min()), float(value.max())) if len(value) else (0.0, 0.0)
-    # All alike is one bar, in the middle.
-    edges = np.linspace(low, high, _BINS + 1) if high > low else np.array([low, low])
-    counts = np.histogram(value, edges)[0] if high > low else np.array([len(value)])
+    # All alike, but for rounding, is one bar.
+    differ = high - low > 1e-6 * abs(high)
+    edges = np.linspace(low, high, _BINS + 1) if differ else np.array([low, high])
+    counts = np.histogram(value, edges)[0] if differ else np.array([len(value)])
     mean = float(value.mean()) if len(value) else 0.0
     stddev = float(value.std()) if len(value) else 0.0
     return {

@@ -5,11 +5,13 @@ import { mount as flame } from "./flame.js";
 import { mount as calls } from "./calls.js";
 import { mount as chooser } from "./choice.js";
 import { help, palette } from "./commands.js";
+import { save } from "./export.js";
+import { mount as overlines } from "./overlines.js";
 import { Store } from "./store.js";
 import { mount as trace } from "./trace.js";
 import { Tree } from "./tree.js";
 
-const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame], ["calls", "Profile", calls]];
+const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame], ["calls", "Profile", calls], ["lines", "Over lines", overlines]];
 const at = (id) => document.getElementById(id);
 const store = new Store();
 const api = new Api(store.token);
@@ -154,6 +156,13 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && /INPUT|SELECT/.test(event.target.tagName)) event.target.blur();
+});
+
+at("export").addEventListener("click", KEYS.e);
+at("export-dialog").addEventListener("close", () => {
+  const kind = at("export-dialog").returnValue;
+  at("export-dialog").returnValue = "";
+  if (kind) save(kind, mounted, `${context.summary.name} ${store.state.pane}`).catch(context.fail);
 });
 
 for (const [name, title] of PANES) {

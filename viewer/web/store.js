@@ -16,7 +16,8 @@ export class Store {
     this.token = parameters.get("token") ?? "";
     for (const key of KEPT) {
       const text = parameters.get(key);
-      if (text !== null) this.state[key] = NUMBERS.has(key) ? Number(text) : text;
+      const value = NUMBERS.has(key) ? Number(text) : text;
+      if (text !== null && !Number.isNaN(value)) this.state[key] = value;
     }
   }
 

@@ -3,8 +3,10 @@
 import { fitted, ink, place } from "./canvas.js";
 import { percent, time } from "./format.js";
 import { paint, pixel, stretch } from "./paint.js";
+import { SAMPLED } from "./selected.js";
+import { split } from "./split.js";
 import { WINDOW } from "./store.js";
-import { NO_NODE } from "./tree.js";
+import { BLOCKED, COMMUNICATION, NO_NODE } from "./tree.js";
 
 
 export function mount(element, { store, api, context }) {
@@ -12,11 +14,11 @@ export function mount(element, { store, api, context }) {
     <section class="trace" aria-label="Trace view"><div class="fill" id="trace-canvas"></div>
       <div class="labels" id="trace-labels"></div><div class="axis" id="trace-axis"></div>
       <div class="tip" id="tip" hidden></div><div class="rubber" id="rubber" hidden></div></section>
-    <aside><section class="mini" aria-label="Mini map"><div class="fill" id="mini-canvas"></div></section>
+    <aside><div id="side-split"></div><section class="mini" aria-label="Mini map"><div class="fill" id="mini-canvas"></div></section>
       <section class="path" aria-label="Call path"><h2>Call path</h2><ol id="path"></ol></section>
-      <section class="shares" aria-label="Procedures in view"><h2>In view</h2><ol id="shares"></ol></section></aside>
-    <section class="summary" aria-label="Summary view"><div class="fill" id="summary-canvas"></div></section>
-    <section class="depthview" aria-label="Depth view"><div class="fill" id="depth-canvas"></div></section>`;
+      <section class="shares" aria-label="Procedures in view"><h2>In view <small id="shares-note"></small></h2><ol id="shares"></ol></section></aside>
+    <section class="summary" aria-label="Summary view"><div id="summary-split"></div><div class="fill" id="summary-canvas"></div></section>
+    <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>`;
   const at = (id) => element.querySelector("#" + id);
   let grid = null;
   let whole = null;
@@ -24,6 +26,9 @@ export function mount(element, { store, api, context }) {
   let labels = new Map();
   let asking = null;
   let gone = false;
+  split(element, at("side-split"), { name: "--side", label: "Width of the side", across: true, least: 160, most: 800, usual: 300 });
+  split(element, at("summary-split"), { name: "--summary", label: "Height of the summary view", across: false, least: 30, most: 500, usual: 90 });
+  split(element, at("depth-split"), { name: "--depth", label: "Height of the depth view", across: false, least: 30, most: 600, usual: 150 });
   const blank = () => pixel(ink("--blank"));
   const found = () => context.found();
 
@@ -48,6 +53,7 @@ export function mount(element, { store, api, context }) {
     draw();
     drawSummary();
     listShares();
+    loadExact();
     loadLine();
     await loadLabels();
     element.dataset.drawn = `${t0}-${t1}-${l0}-${l1}`;
@@ -199,15 +205,44 @@ export function mount(element, { store, api, context }) {
 
   const ranked = (sums) => [...sums].sort((one, two) => two[1] - one[1]);
 
+  // Shares of pixels at once; beside them the exact ones, as soon as the server has added them up.
   function listShares() {
     const { sums, total } = counts(0, grid.w);
-    at("shares").replaceChildren(...ranked(sums).slice(0, 14).map(([procedure, count]) => {
+    const exact = context.exact?.key === windowKey() ? context.exact : null;
+    const whole = exact ? exact.values.reduce((sum, each) => sum + each, 0) : 0;
+    const shown = context.shown();
+    const times = new Map();
+    exact?.values.forEach((each, node) => { if (each) times.set(shown[node], (times.get(shown[node]) ?? 0) + each); });
+    at("shares").replaceChildren(...ranked(sums).slice(0, 30).map(([procedure, count]) => {
       const share = count / total;
-      const item = entry(procedure, `${percent(share)} ± ${percent(2 * Math.sqrt((share * (1 - share)) / total))}`);
-      item.title = "share of the pixels in view, with twice its sampling error";
+      const error = 2 * Math.sqrt((share * (1 - share)) / total);
+      const known = exact && whole ? (times.get(procedure) ?? 0) / whole : null;
+      const item = entry(procedure, known === null ? `${percent(share)} ± ${percent(error)}` : percent(known));
+      item.title = `${percent(share)} of the pixels in view, ± ${percent(error)} (twice the standard error)`
+        + (known === null ? "" : `\n${percent(known)} of the time of all lines in view, exactly`);
       return item;
     }));
+    at("shares-note").textContent = exact ? "exact share of time" : "share of pixels";
+    if (!total) at("shares").replaceChildren(Object.assign(document.createElement("li"), { textContent: "Nothing ran here. Press Home to see everything." }));
   }
+
+  const windowKey = () => JSON.stringify([store.state.db, store.window()]);
+
+  // Once a view has been left alone for a moment.
+  function loadExact() {
+    clearTimeout(waiting);
+    waiting = setTimeout(async () => {
+      const key = windowKey();
+      try {
+        const { kind, values } = await api.profile(store.state.db, store.state, true);
+        if (gone || key !== windowKey() || kind === SAMPLED) return;
+        context.exact = { key, values: values[0] };
+        listShares();
+        element.dataset.exact = key;
+      } catch (error) { context.fail(error); }
+    }, 400);
+  }
+  let waiting = 0;
 
   function entry(procedure, note) {
     const item = document.createElement("li");
@@ -335,8 +370,9 @@ export function mount(element, { store, api, context }) {
     const y = Math.min(grid.h - 1, Math.floor(spot.y * grid.h));
     const node = grid.nodes[y * grid.w + Math.min(grid.w - 1, Math.floor(spot.x * grid.w))];
     const who = labels.get(grid.places[y])?.label ?? `line ${grid.lines[y]}`;
+    const mark = node === NO_NODE ? "" : { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[context.tree.marks[node]] ?? "";
     tip.hidden = false;
-    tip.textContent = `${time(moment(spot), store.state.t1 - store.state.t0)}  ${who}\n` +
+    tip.textContent = `${time(moment(spot), store.state.t1 - store.state.t0)}  ${who}${mark}\n` +
       (node === NO_NODE ? "not there" : context.tree.path(node).map((each) => context.tree.names[context.tree.procedure[each]]).join("\n"));
     const box = picture.getBoundingClientRect();
     const left = event.clientX - box.left + 14;
@@ -353,5 +389,11 @@ export function mount(element, { store, api, context }) {
   ];
   loadWhole();
   load();
-  return { dispose: () => { gone = true; ends.forEach((end) => end()); } };
+  return {
+    canvases: () => [trace.canvas, summary.canvas, depthView.canvas],
+    csv: () => [["line", "label", ...Array.from({ length: grid.w }, (_, x) => `${Math.round(store.state.t0 + ((x + 0.5) * (store.state.t1 - store.state.t0)) / grid.w)} ns`)],
+      ...Array.from(grid.lines, (each, y) => [each, labels.get(grid.places[y])?.label ?? "", ...Array.from(grid.nodes.subarray(y * grid.w, (y + 1) * grid.w),
+        (node) => (node === NO_NODE ? "" : context.tree.names[context.shown()[node]]))])],
+    dispose: () => { gone = true; clearTimeout(waiting); ends.forEach((end) => end()); },
+  };
 }
