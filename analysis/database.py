@@ -32,11 +32,11 @@ from hpcd.analysis.schema import connect, read_rows
 from hpcd.analysis.scopes import Scopes
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.statistics import Statistics
-from hpcd.analysis.structure import Kind
 from hpcd.analysis.trace import Records, Trace, TraceMap
 from hpcd.errors import FormatError, PlatformError
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
+from hpcd.model.scope import Kind
 
 I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]

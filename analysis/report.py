@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from hpcd.analysis.naming import marker_name
 from hpcd.analysis.views import View
 from hpcd.model import frame
 from hpcd.model.ending import Ending
+from hpcd.model.scope import Kind
 
 F64 = npt.NDArray[np.float64]
 
@@ -175,20 +176,34 @@ def _causes(counts: Counter[str]) -> str:
 class Outline:
     """The nodes of a view that are shown, in the order they are shown.
 
-    A node is shown if its cost (inclusive top-down, exclusive otherwise) is at least ``share`` of
-    the whole, and its parent is shown, down to ``depth`` levels. Siblings come costliest first.
+    A node is shown if its cost (:meth:`View.cost`) is at least ``share`` of the whole, and its
+    parent is shown, down to ``depth`` levels. Siblings come costliest first.
     """
 
     def __init__(
-        self, view: View, metric: int, *, share: float = 0.0, depth: int | None = None
+        self,
+        view: View,
+        metric: int,
+        *,
+        share: float = 0.0,
+        depth: int | None = None,
+        cut_by: int | None = None,
+        only: Sequence[int] | None = None,
     ) -> None:
+        """``cut_by`` is the metric ``share`` is of, ``metric`` if None; ``only`` these nodes."""
         self.view = view
         self.metric = metric
-        self.cost = (view.inclusive if view.kind == "top-down" else view.exclusive)[metric]
-        total = float(view.total[metric])
-        shown = self.cost >= share * total if share > 0 else np.ones(len(view), bool)
+        self.cut_by = metric if cut_by is None else cut_by
+        self.cost = view.cost(metric)
+        self.size = view.cost(self.cut_by)
+        total = abs(float(view.total[self.cut_by]))
+        # What a formula makes negative counts by its size.
+        shown = np.abs(self.size) >= share * total if share > 0 else np.ones(len(view), bool)
         # Contexts without any cost carry no information, whatever the cut-off.
-        shown &= (view.inclusive > 0).any(axis=0)
+        measured = len(view.inclusive) - len(view.derived)
+        shown &= (view.inclusive[:measured] > 0).any(axis=0)
+        if only is not None:
+            shown &= np.isin(np.arange(len(view)), only)
         shown[0] = True
         self.omitted = view.omitted + int(len(view) - shown.sum())
         """Contexts left out because they cost too little."""
@@ -248,38 +263,69 @@ _COLUMNS = 38
 _MIN_NAME = 24
 
 
-def text_lines(db: Database, outline: Outline, width: int) -> Iterator[tuple[float, str, str, str]]:
+class MetricColumn(NamedTuple):
+    """One metric of a view; of one that is not ``additive`` shares mean nothing."""
+
+    number: int
+    name: str
+    unit: str
+    additive: bool = True
+
+    def figures(self, view: View, node: int) -> str:
+        """Inclusive and exclusive cost of a node, 38 characters."""
+        total = float(view.total[self.number]) or 1.0
+        text = ""
+        for values in (view.inclusive, view.exclusive):
+            value = float(values[self.number, node])
+            share = f"{100 * value / total:6.2f}%" if self.additive else " " * 7
+            text += f"{share} {_amount(value, self.unit):>10} "
+        return text
+
+
+def metric_columns(db: Database, view: View) -> list[MetricColumn]:
+    """The metrics of a view, the derived ones last."""
+    measured = zip(db.metrics.names, db.metrics.units, strict=True)
+    columns = [MetricColumn(number, *each) for number, each in enumerate(measured)]
+    for number, each in enumerate(view.derived, start=len(columns)):
+        columns.append(MetricColumn(number, each.name, each.unit, each.additive))
+    return columns
+
+
+def text_lines(
+    db: Database, outline: Outline, width: int, more: Sequence[int] = ()
+) -> Iterator[tuple[float, str, str, str]]:
     """(share of the cost, figures, tree lines, name) of each row, ``width`` wide together.
 
-    The first row is the heading.
+    The first row is the heading. ``more`` metrics stand left of the one sorted by.
     """
     view, metric = outline.view, outline.metric
-    unit = db.metrics.units[metric]
-    name_of_metric = db.metrics.names[metric]
-    yield -1.0, f"{'inclusive':>18} {'exclusive':>18} ", "", f"{name_of_metric}, {view.kind}"
-    inclusive, exclusive = view.inclusive[metric], view.exclusive[metric]
-    total = float(view.total[metric]) or 1.0
+    columns = metric_columns(db, view)
+    shown = [columns[each] for each in (*more, metric)]
+    if more:
+        yield -1.0, "".join(f"{each.name:>37} " for each in shown), "", ""
+    heading = f"{'inclusive':>18} {'exclusive':>18} " * len(shown)
+    yield -1.0, heading, "", f"{columns[metric].name}, {view.kind}"
+    total = abs(float(view.total[outline.cut_by])) or 1.0
     names = Names(db, view)
-    room = max(width - _COLUMNS, _MIN_NAME)
+    room = max(width - _COLUMNS * len(shown), _MIN_NAME)
     for node, _, prefix, connector in outline:
-        whole, own = float(inclusive[node]), float(exclusive[node])
-        figures = (
-            f"{100 * whole / total:6.2f}% {_amount(whole, unit):>10} "
-            f"{100 * own / total:6.2f}% {_amount(own, unit):>10} "
-        )
+        figures = "".join(each.figures(view, node) for each in shown)
         lines = prefix + connector
         if len(lines) > room - _MIN_NAME:
             # Deeper than the page is wide: the innermost levels tell the neighbours apart.
             lines = "…" + lines[len(lines) - (room - _MIN_NAME) + 1 :]
-        cost = float(outline.cost[node]) / total
+        cost = abs(float(outline.size[node])) / total
         yield cost, figures, lines, shorten(names(node), room - len(lines))
 
 
 def _amount(value: float, unit: str) -> str:
     if unit == "s":
-        return f"{value:.3f} s" if value < 1000 else f"{value:,.0f} s"
-    if value >= 1e9:
+        return f"{value:.3f} s" if abs(value) < 1000 else f"{value:,.0f} s"
+    if abs(value) >= 1e9:
         return f"{value:.3e}"
+    if not unit and value != round(value) and abs(value) < 1000:
+        # Ratios, and what a formula made of times and counts.
+        return f"{value:.4g}"
     return f"{value:,.0f}" + (f" {unit}" if unit else "")
 
 
@@ -292,10 +338,17 @@ class Names:
         self._procedures = db.procedures
         self._modules = [PurePath(module.path).name for module in db.modules]
         self._paths = [module.path for module in db.modules]
+        self._db = db
 
     def __call__(self, node: int) -> str:
-        """Procedure name, with its address in views of addresses."""
+        """Procedure name, with its address in views of addresses; else what the node is."""
         number = int(self._view.procedure[node])
+        known = self._view.entities
+        if known is not None:
+            label = known.label(number)
+            if self._view.kind in ("lines", "loops") and not known.is_procedure[number]:
+                label += f" in {self._names[int(known.procedure[number])]}"
+            return label
         name = self._names[number]
         if self._view.frame is None:
             return name
@@ -307,10 +360,23 @@ class Names:
     def as_json(self, node: int) -> dict[str, Any]:
         """The identifying fields of a node."""
         number = int(self._view.procedure[node])
+        known = self._view.entities
+        if known is None:
+            procedures = self._db.procedures
+            name, kind, procedure = self._names[number], Kind.PROCEDURE, number
+            file, line = procedures.file[number], int(procedures.line[number])
+        else:
+            kind = Kind(int(known.kind[number]))
+            name = known.name[number] or known.label(number)
+            procedure = int(known.procedure[number])
+            file, line = known.file[number], int(known.line[number])
         fields: dict[str, Any] = {
-            "name": self._names[number],
-            "procedure": number,
-            "module": self._module(self._paths, number),
+            "name": name,
+            "kind": "line" if kind == Kind.STATEMENT else kind.name.lower(),
+            "procedure": procedure,
+            "module": self._module(self._paths, procedure),
+            "file": file,
+            "line": line,
         }
         if self._view.frame is not None:
             place = self._view.frame[node : node + 1]
@@ -328,15 +394,17 @@ def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
     Written without recursion, as call paths are deeper than a Python stack.
     """
     view = outline.view
+    columns = metric_columns(db, view)
     head = {
         **facts.as_json(),
         "view": view.kind,
-        "metric": db.metrics.names[outline.metric],
-        "units": dict(zip(db.metrics.names, db.metrics.units, strict=True)),
+        "metric": columns[outline.metric].name,
+        "units": {each.name: each.unit for each in columns},
+        "derived": {each.name: each.text for each in view.derived},
     }
     yield json.dumps(head)[:-1] + ', "tree": '
     names = Names(db, view)
-    metrics = db.metrics.names
+    metrics = [each.name for each in columns]
 
     def opening(node: int) -> str:
         fields = names.as_json(node)
@@ -358,6 +426,27 @@ def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
         open_nodes.append(iter(outline.children(node, len(open_nodes))))
         first = True
     yield "}\n"
+
+
+def csv_rows(db: Database, outline: Outline) -> Iterator[list[object]]:
+    """A heading, and a row for each node shown: ``node``, its ``parent``, then what and how much.
+
+    Costs are in their units, not rounded.
+    """
+    view = outline.view
+    names = Names(db, view)
+    columns = metric_columns(db, view)
+    keys = ("kind", "name", "module", "file", "line")
+    heading: list[object] = ["node", "parent", "level", *keys]
+    for each in columns:
+        unit = f" ({each.unit})" if each.unit else ""
+        heading += [f"{each.name} inclusive{unit}", f"{each.name} exclusive{unit}"]
+    yield heading
+    for node, level, _, _ in outline:
+        fields = names.as_json(node)
+        costs = np.stack([view.inclusive[:, node], view.exclusive[:, node]], axis=1)
+        row: list[object] = [node, int(view.parent[node]), level]
+        yield [*row, *(fields[key] for key in keys), *costs.ravel().tolist()]
 
 
 def joined(parts: Iterable[str], size: int = 1 << 16) -> Iterator[str]:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.elf import ElfFile
-from hpcd.analysis.structure import Kind, Structure, StructureReader
-from hpcd.analysis.structure.debugfiles import debug_file, has_lines
 from hpcd.analysis.symbols import Procedure, SymbolAnswer, SymbolTask, symbolize
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
+from hpcd.model.scope import Kind
+
+if TYPE_CHECKING:
+    from hpcd.analysis.structure import Structure
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
@@ -30,7 +33,7 @@ class Scopes:
     """Scopes inside procedures, numbered from 1; entry 0 is none, what is known of a procedure.
 
     ``parent`` ``uint32[n]``: the scope around each, a smaller number, 0 when that is the procedure
-    itself; ``kind`` ``uint8[n]`` (:class:`hpcd.analysis.structure.Kind`, none a procedure);
+    itself; ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.Kind`, none a procedure);
     ``procedure`` ``uint32[n]``; ``name`` of inlined procedures, else empty; ``file`` and ``line``
     ``uint32[n]`` where an inlined procedure was called, of a loop's head, of a statement; empty
     and 0 where unknown.
@@ -100,6 +103,10 @@ def describe(task: SymbolTask) -> ModuleNames:
 
     Nothing here raises for a bad file: it costs that module its names or its lines.
     """
+    # What only reads databases needs no disassembler, and should not wait for one.
+    from hpcd.analysis.structure import StructureReader
+    from hpcd.analysis.structure.debugfiles import debug_file
+
     answer = symbolize(task)
     nothing = ModuleNames(answer, scope=np.zeros(len(task.offsets), np.uint32))
     if answer.warning or not _may_have_lines(task):
@@ -123,6 +130,8 @@ def _may_have_lines(task: SymbolTask) -> bool:
         return False
     if not task.build_id.startswith("hash-"):
         return True
+    from hpcd.analysis.structure.debugfiles import has_lines
+
     # Nobody keeps separate debug information of files without a build id, and to know those again
     # takes reading them through.
     try:

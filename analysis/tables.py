@@ -19,9 +19,9 @@ from hpcd.analysis.modules import CanonicalModule
 from hpcd.analysis.naming import NamedTree
 from hpcd.analysis.scan import Scan
 from hpcd.analysis.statistics import ContextStatistics
-from hpcd.analysis.structure import Kind
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
+from hpcd.model.scope import Kind
 
 F64 = npt.NDArray[np.float64]
 

@@ -1,8 +1,10 @@
-"""Profile views of a database: top-down, bottom-up, flat.
+"""Profile views of a database: top-down, bottom-up, flat, by line, by loop.
 
 The canonical tree has a node per address; views are about procedures. Calls from several lines of a
-procedure to one callee become one node, unless addresses are asked for. Each view is a tree in
-columns, built in bulk; nothing here walks nodes one by one.
+procedure to one callee become one node, unless addresses are asked for. Where a module's structure
+is known, inlined calls and loops are nodes too, between a procedure and what it calls
+(:mod:`hpcd.analysis.entities`). Each view is a tree in columns, built in bulk; nothing here walks
+nodes one by one.
 
 A procedure may be on a path several times. Its inclusive cost counts each record once: only the
 outermost of nested instances is added (Adhianto et al., HPCToolkit, CCPE 2010, section 5).
@@ -10,16 +12,21 @@ outermost of nested instances is added (Adhianto et al., HPCToolkit, CCPE 2010, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.entities import Entities, entities, scoped_tree
+from hpcd.analysis.filters import Filter
+from hpcd.analysis.formula import Formula
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.union import collapse
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
+from hpcd.model.scope import Kind
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -27,16 +34,23 @@ U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 
 VIEWS = ("top-down", "bottom-up", "flat")
+SCOPE_VIEWS = (*VIEWS, "lines", "loops")
+"""Those of :func:`make_view`; two of them need debug information."""
+
+# A hot path ends where no child has this share of its parent's cost.
+_HOT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class View:
     """A profile as a tree; node 0 is the whole, parents precede children, siblings are adjacent.
 
-    ``parent``, ``procedure`` ``uint32[n]``; ``frame`` ``uint64[n]`` when nodes are addresses;
+    ``parent``, ``procedure`` ``uint32[n]``, numbers of ``entities`` where these are given;
+    ``frame`` ``uint64[n]`` when nodes are addresses;
     ``exclusive`` and ``inclusive`` ``float64[metrics, n]``. In bottom-up views a node's children
     are its callers and its costs those of the procedure at the top when called that way.
-    ``omitted`` counts contexts left out because they were below the cut-off.
+    ``omitted`` counts contexts left out because they were below the cut-off. ``derived`` are the
+    last metrics, after the database's.
     """
 
     kind: str
@@ -46,6 +60,8 @@ class View:
     inclusive: F64
     frame: U64 | None = None
     omitted: int = 0
+    entities: Entities | None = None
+    derived: tuple[Formula, ...] = ()
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -56,6 +72,12 @@ class View:
         total: F64 = self.inclusive[:, 0]
         return total
 
+    def cost(self, metric: int) -> F64:
+        """``float64[n]``: what nodes are ordered by; inclusive top-down and of loops."""
+        by = self.inclusive if self.kind in ("top-down", "loops") else self.exclusive
+        cost: F64 = by[metric]
+        return cost
+
 
 def make_view(
     db: Database,
@@ -65,19 +87,109 @@ def make_view(
     share: float = 0.0,
     depth: int | None = None,
     addresses: bool = False,
+    only: Filter | None = None,
+    derived: Sequence[Formula] = (),
 ) -> View:
-    """The view named ``kind``, one of :data:`VIEWS`.
+    """The view named ``kind``, one of :data:`SCOPE_VIEWS`, of what ``only`` lets through.
 
-    ``share`` (of the total of ``metric``) and ``depth`` spare views the work of what will not be
-    shown; only the bottom-up view has use for them. Raises :class:`UsageError`.
+    Inlined calls and loops are nodes, unless ``addresses`` are. ``share`` (of the total of
+    ``metric``, one of the database's) and ``depth`` spare views the work of what will not be shown;
+    only the bottom-up view has use for them. Raises :class:`UsageError`.
     """
-    if kind == "top-down":
-        return top_down(db, addresses=addresses)
-    if kind == "flat":
-        return flat(db)
-    if kind == "bottom-up":
-        return bottom_up(db, metric=metric, share=share, depth=depth)
-    raise UsageError(f"no view {kind}; there are {', '.join(VIEWS)}")
+    exclusive = (only or Filter()).exclusive(db)
+    if kind == "top-down" and addresses:
+        view = View(
+            kind, db.cct.parent, db.procedure_of_node, exclusive, _inclusive(db.cct, exclusive),
+            frame=db.cct.frame,
+        )  # fmt: skip
+    elif kind == "top-down":
+        view = _scoped(db, exclusive, (Kind.INLINED, Kind.LOOP), entities(db))
+    elif kind in ("flat", "bottom-up"):
+        down = _scoped(db, exclusive, (Kind.INLINED,), entities(db, merged=True))
+        levels = 1 if kind == "flat" else depth
+        view = by_caller(down, kind, metric=metric, share=share, depth=levels)
+        view = replace(view, entities=down.entities)
+    elif kind in ("lines", "loops"):
+        view = _side_by_side(db, exclusive, kind)
+    else:
+        raise UsageError(f"no view {kind}; there are {', '.join(SCOPE_VIEWS)}")
+    return _with_derived(view, derived)
+
+
+def _scoped(db: Database, exclusive: F64, kinds: tuple[Kind, ...], known: Entities) -> View:
+    """The top-down view with scopes of ``kinds``."""
+    whole, place = scoped_tree(db, known, kinds)
+    tree, node_of = collapse(whole, whole.frame)
+    at = node_of[place]
+    own = np.stack([sum_by(at, each, len(tree)) for each in exclusive])
+    return View(
+        "top-down", tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own),
+        entities=known,
+    )  # fmt: skip
+
+
+def _side_by_side(db: Database, exclusive: F64, kind: str) -> View:
+    """All lines, and procedures of unknown lines; or all loops.
+
+    A line's inclusive cost is that of the calls made there too; a loop's exclusive cost that of
+    its own code outside of inner loops, inlined calls included. Raises :class:`UsageError` where
+    no loop is known.
+    """
+    wanted = Kind.STATEMENT if kind == "lines" else Kind.LOOP
+    known = entities(db)
+    shown = known.kind == wanted
+    if kind == "lines":
+        placed = np.zeros(len(known), bool)
+        placed[db.procedure_of_node[db.scope_of_node > 0]] = True
+        shown |= known.is_procedure & ~placed
+    elif not bool(shown.any()):
+        raise UsageError(f"{db.path}: no loops are known: nothing that ran has debug information")
+    down = _scoped(db, exclusive, (wanted,), known)
+    view = by_caller(down, kind, metric=0, share=0.0, depth=1)
+    shown = shown[view.procedure]
+    if kind == "lines":
+        # Code whose line is unknown leaves its cost with the procedure.
+        shown |= known.is_procedure[view.procedure] & view.exclusive.any(axis=0)
+    shown[0] = True
+    return replace(
+        view,
+        parent=view.parent[shown],
+        procedure=view.procedure[shown],
+        exclusive=view.exclusive[:, shown],
+        inclusive=view.inclusive[:, shown],
+        entities=known,
+    )
+
+
+def _with_derived(view: View, derived: Sequence[Formula]) -> View:
+    if not derived:
+        return view
+    both = [
+        np.concatenate([each, [formula.evaluate(each) for formula in derived]])
+        for each in (view.exclusive, view.inclusive)
+    ]
+    return replace(view, exclusive=both[0], inclusive=both[1], derived=tuple(derived))
+
+
+def hot_path(view: View, metric: int) -> list[int]:
+    """The nodes from the whole down to where the cost is: always the costliest child.
+
+    Ends where that has less than half of its parent's. Costs are :meth:`View.cost`. O(n).
+    """
+    cost = view.cost(metric)
+    path = [0]
+    order = np.argsort(view.parent[1:], kind="stable") + 1
+    first = np.searchsorted(view.parent[order], np.arange(len(view) + 1))
+    while True:
+        node = path[-1]
+        children = order[first[node] : first[node + 1]]
+        if not len(children):
+            return path
+        best = int(children[np.argmax(cost[children])])
+        # The whole has no cost of its own bottom-up: its costliest child always counts.
+        if cost[best] <= 0 or (node and cost[best] < _HOT_SHARE * cost[node]):
+            return path
+        path.append(best)
 
 
 def top_down(db: Database, *, addresses: bool = False) -> View:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +11,9 @@ import numpy.typing as npt
 from hpcd.analysis.structure.arrays import Arrays, Strings, from_arrays, to_arrays, within
 from hpcd.analysis.structure.linetable import I32, I64, MAX_DEPTH, U32, U64, LineTable, depths
 from hpcd.errors import FormatError
+from hpcd.model.scope import Kind
 
 U8 = npt.NDArray[np.uint8]
-
-
-class Kind(IntEnum):
-    """What a scope is."""
-
-    PROCEDURE = 0
-    INLINED = 1
-    LOOP = 2
-    STATEMENT = 3
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.structure.cache import StructureCache
 from hpcd.analysis.structure.debugfiles import debug_file
-from hpcd.analysis.structure.forest import Kind, ScopeForest, joined, procedures_forest
+from hpcd.analysis.structure.forest import ScopeForest, joined, procedures_forest
 from hpcd.analysis.structure.functions import Functions, functions_of
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.linetable import I32, U64, Call, LineTable
@@ -22,6 +22,7 @@ from hpcd.analysis.structure.reader import Reader
 from hpcd.analysis.symbols import SymbolTask, symbolize
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
+from hpcd.model.scope import Kind
 
 # Code analysed at once: enough to be worth a worker's while, little enough to keep its memory low.
 _PIECE = 2 << 20

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpcd.analysis.structure.forest import Kind, ScopeForest
+from hpcd.analysis.structure.forest import ScopeForest
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.linetable import I32, I64, U64, depths
 from hpcd.analysis.structure.looptable import LoopTable
+from hpcd.model.scope import Kind
 
 # Plain numbers: those of an enumeration are slow in a dictionary's keys.
 _INLINED, _LOOP, _STATEMENT = int(Kind.INLINED), int(Kind.LOOP), int(Kind.STATEMENT)

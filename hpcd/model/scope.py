@@ -1,0 +1,14 @@
+"""Kinds of static scopes: what the address of an instruction is in."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """What a scope is."""
+
+    PROCEDURE = 0
+    INLINED = 1
+    LOOP = 2
+    STATEMENT = 3
