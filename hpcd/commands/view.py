@@ -46,6 +46,8 @@ class View(Command):
             listener = stack.enter_context(socket.socket())
             try:
                 listener.bind(("127.0.0.1", args.port))
+                # Whoever follows the URL at once waits rather than being refused.
+                listener.listen(128)
             except OSError as error:
                 raise UsageError(f"port {args.port}: {error.strerror}") from None
             host = f"127.0.0.1:{listener.getsockname()[1]}"

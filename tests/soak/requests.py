@@ -1,0 +1,182 @@
+"""Requests of every kind to the viewer's server: answered or refused, and the server lives.
+
+Ten clients at once send valid requests with invented values, paths that climb out of the database,
+false tokens, and bytes that are no HTTP at all. No answer may be a server's error, show a traceback
+or tell of a file that is not the page's.
+"""
+
+from __future__ import annotations
+
+import http.client
+import random
+import socket
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import psutil
+
+from tests.support.viewer import eight_ranks, served
+
+ROUNDS = 10_000
+CLIENTS = 10
+_ENDPOINTS = ["", "/cct", "/lines", "/selection", "/grid", "/profile", "/over", "/heat", "/none"]
+_NAMES = ["t0", "t1", "l0", "l1", "h", "w", "from", "count", "line", "filter", "sort", "group",
+          "metric", "context", "times"]  # fmt: skip
+_VALUES = ["", "0", "1", "7", "8", "100", "-1", "500000000", "999000000", "1e9", "nan", "9" * 30,
+           "0x10", "\u0663", "\0", "\ud800", "../../manifest.json", "cpu_time", "samples", "n0",
+           "n1.2.3", "n99999999", "p0", "p4", "n", "n-1", "p1.", "rank", "label", "job", "process",
+           "(", "(a+)+$", "((a{99}){99}){99}", "[", ".*", "host:.", "host:(", "\\C", "x" * 390,
+           "x" * 5000, "'; DROP TABLE thread; --", "%", "&", "<script>"]  # fmt: skip
+_CLIMBS = ["../" * 8 + "etc/passwd", "..%2f" * 8 + "etc%2fpasswd", "%2e%2e/" * 8 + "etc/passwd",
+           "/etc/passwd", "....//....//etc/passwd", "..\\..\\etc\\passwd", "%00", "app.js%00.html",
+           "../server/app.py", "..%2fserver%2fapp.py", "%c0%ae%c0%ae/etc/passwd", "server/guard.py",
+           "//etc/passwd", "api/v1/db/../../../etc/passwd", "file:///etc/passwd"]  # fmt: skip
+_SECRETS = (b"Traceback", b"root:x:", b"import annotations", b"hpcd.sqlite")
+
+
+def run(rounds: int, seed: int) -> list[str]:
+    """What was found wrong."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(eight_ranks(Path(folder))) as (url, process),
+    ):
+        attack(url, 200, seed)  # what is made once is made
+        before = psutil.Process(process.pid).memory_info().rss
+        findings = attack(url, rounds, seed)
+        grown = psutil.Process(process.pid).memory_info().rss - before
+        print(f"  the server grew by {grown / 1e6:.1f} MB")
+        if grown > 100e6:
+            findings.append(f"the server grew by {grown / 1e6:.0f} MB")
+        if process.poll() is not None:
+            findings.append("the server ended")
+        return findings
+
+
+def attack(url: str, rounds: int, seed: int) -> list[str]:
+    """``rounds`` requests to the viewer at ``url`` by ten clients; what was found wrong."""
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        share = -(-rounds // CLIENTS)
+        parts = pool.map(lambda client: _client(url, share, seed * CLIENTS + client),
+                         range(CLIENTS))  # fmt: skip
+        findings = [finding for part in parts for finding in part]
+    host, token = _where(url)
+    connection = http.client.HTTPConnection(host, timeout=60)
+    connection.request("GET", "/api/v1/db/run.db/selection", headers={"x-hpcd-token": token})
+    if connection.getresponse().read() != b'{"count":8,"of":8}':
+        findings.append("it no longer answers")
+    return findings
+
+
+def _where(url: str) -> tuple[str, str]:
+    return urlsplit(url).netloc, url.partition("#token=")[2]
+
+
+def _client(url: str, rounds: int, seed: int) -> list[str]:
+    choice = random.Random(seed)
+    host, token = _where(url)
+    findings = []
+    for number in range(rounds):
+        kind = choice.randrange(10)
+        try:
+            if kind == 0:
+                said = _bytes(host, _garbage(choice, host, token))
+            else:
+                said = _ask(host, token, _path(choice, kind), _headers(choice, kind, host))
+        except TimeoutError:
+            said = "no answer"
+        if said:
+            findings.append(f"seed {seed}, round {number}: {said}")
+    return findings
+
+
+def _path(choice: random.Random, kind: int) -> str:
+    if kind == 1:
+        return "/" + choice.choice(_CLIMBS)
+    if kind == 2:
+        return "/api/v1/db/" + choice.choice(_CLIMBS)
+    # Half of the values are what the name wants, so that most requests get far.
+    good = {"t0": "0", "t1": "999000000", "l0": "0", "l1": "8", "h": "8", "w": "50", "from": "0",
+            "count": "3", "metric": "cpu_time", "context": "n0"}  # fmt: skip
+    names = choice.sample(_NAMES, choice.randrange(6)) + list(good)
+    query = "&".join(
+        f"{name}={good[name] if name in good and choice.random() < 0.8 else _value(choice)}"
+        for name in names
+    )
+    return f"/api/v1/db/run.db{choice.choice(_ENDPOINTS)}?{query}"
+
+
+def _value(choice: random.Random) -> str:
+    value = choice.choice(_VALUES)
+    return quote(value, errors="surrogatepass") if choice.random() < 0.9 else quote(value[:99:-1])
+
+
+def _headers(choice: random.Random, kind: int, host: str) -> dict[str, str]:
+    if kind != 3:
+        return {}
+    return choice.choice([
+        {"x-hpcd-token": ""}, {"x-hpcd-token": "\xff" * 22}, {"x-hpcd-token": "x" * 60_000},
+        {"origin": "http://evil.example"}, {"origin": "null"}, {"host": "evil.example"},
+        {"host": f"{host}@evil.example"}, {"accept-encoding": "\xff"}, {"range": "bytes=0-99999"},
+        {"content-length": "-1"},
+    ])  # fmt: skip
+
+
+def _ask(host: str, token: str, path: str, headers: dict[str, str]) -> str:
+    connection = http.client.HTTPConnection(host, timeout=60)
+    try:
+        connection.putrequest("GET", path, skip_host="host" in headers, skip_accept_encoding=True)
+        for name, value in ({"x-hpcd-token": token} | headers).items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        body = answer.read()
+    except http.client.InvalidURL:
+        return ""  # not even this client sends it
+    except (http.client.HTTPException, ConnectionError):
+        return "" if headers else f"{path[:300]}: hung up"
+    finally:
+        connection.close()
+    if answer.status >= 500:
+        return f"{path[:300]}: {answer.status}"
+    if {"host", "origin"} & headers.keys() and answer.status != 403:
+        return f"{headers}: {answer.status}"
+    # The page's own files are anybody's; nothing else may be told.
+    secret = next((each for each in _SECRETS if each in body), None)
+    return f"{path[:300]}: tells {secret!r}" if secret else ""
+
+
+def _garbage(choice: random.Random, host: str, token: str) -> bytes:
+    request = (
+        f"GET /api/v1/db/run.db/grid?t0=0&t1=9&l0=0&l1=8&h=8&w=8 HTTP/1.1\r\nhost: {host}\r\n"
+        f"x-hpcd-token: {token}\r\n\r\n"
+    ).encode()
+    kind = choice.randrange(5)
+    if kind == 0:
+        return choice.randbytes(choice.randrange(1, 2000))
+    if kind == 1:
+        return request[: choice.randrange(len(request))]
+    if kind == 2:
+        return b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20_000
+    if kind == 3:
+        return (b"POST /api/v1/databases HTTP/1.1\r\nhost: " + host.encode()
+                + b"\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n")  # fmt: skip
+    damaged = bytearray(request)
+    for _ in range(choice.randrange(1, 6)):
+        damaged[choice.randrange(len(damaged))] = choice.randrange(256)
+    return bytes(damaged)
+
+
+def _bytes(host: str, message: bytes) -> str:
+    name, _, port = host.partition(":")
+    with socket.create_connection((name, int(port)), timeout=60) as connection:
+        try:
+            connection.sendall(message)
+            connection.shutdown(socket.SHUT_WR)
+            body = connection.recv(1 << 16)
+        except ConnectionError:
+            return ""  # it hung up: its right
+    if body.startswith(b"HTTP/1.1 5"):
+        return f"{message[:200]!r}: {body[:30]!r}"
+    return f"{message[:200]!r}: a traceback" if b"Traceback" in body else ""

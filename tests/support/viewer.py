@@ -1,0 +1,75 @@
+"""A database of eight ranks, and a viewer that serves one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.merge import merge
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.frame import module_frame
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+
+NAMES = ["main", "solve", "exchange", "assemble", "kernel"]
+
+
+def eight_ranks(folder: Path) -> Path:
+    """Eight ranks that solve and exchange in turn for a second; rank 7 solves longer."""
+    events = [
+        Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000),
+        Event(1, "blocked", "s", 1e-6, "blocked_time", interval=True),
+    ]
+    paths = []
+    for rank in range(8):
+        path = folder / f"rank{rank}"
+        writer = MeasurementWriter(path, Node("host", "b", "6", "x86_64", 2), options={})
+        for event in events:
+            writer.add_event(event)
+        writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=1))
+        writer.add_symbols(1, [(16 * i, 16, name) for i, name in enumerate(NAMES)])
+        writer.add_process(Process(1, 100 + rank, 1, "app", "/app", (), 0, 0, "job", rank, 8))
+        writer.add_thread(Thread(0, 1, 100 + rank, "app", 0, 1_000_000_000))
+        # main > solve > assemble > kernel; main > exchange
+        frames = [module_frame(1, 16 * i + 4) for i in (0, 1, 3, 4, 2)]
+        first = writer.add_nodes(np.array([0, 1, 2, 3, 1], np.uint32), np.array(frames, np.uint64))
+        time, end = 0, 1_000_000_000
+        while time < end:
+            busy = 60 if rank == 7 else 20 + 4 * rank
+            count = min(busy, (end - time) // 1_000_000)
+            times = np.arange(count, dtype=np.uint64) * np.uint64(1_000_000) + np.uint64(time)
+            leaf = np.where(np.arange(count) % 3, first + 3, first + 2).astype(np.uint32)
+            writer.add_records(np.zeros(count, np.uint32), times, leaf, 0)
+            time += count * 1_000_000
+            wait = min((70 - busy) * 1_000_000, end - time)
+            if wait > 0:
+                writer.add_records(
+                    np.zeros(1, np.uint32), np.array([time], np.uint64),
+                    np.array([first + 4], np.uint32), 1, np.array([wait // 1000], np.uint64),
+                )  # fmt: skip
+                time += wait
+        writer.add_clock_pair(0, 10**18)
+        writer.close({})
+        paths.append(path)
+    merge(paths, folder / "run.db")
+    return folder / "run.db"
+
+
+@contextmanager
+def served(*databases: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A viewer's URL, token and all, and its process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hpcd", "view", "--no-browser", *map(str, databases)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    try:
+        yield process.stdout.readline().strip(), process
+    finally:
+        process.terminate()
+        process.wait()
