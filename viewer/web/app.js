@@ -5,6 +5,7 @@ import { mount as flame } from "./flame.js";
 import { mount as calls } from "./calls.js";
 import { mount as chooser } from "./choice.js";
 import { help, palette } from "./commands.js";
+import { matcher } from "./format.js";
 import { save } from "./export.js";
 import { mount as overlines } from "./overlines.js";
 import { Store } from "./store.js";
@@ -29,8 +30,18 @@ const context = {
     return depthTable.shown;
   },
   found() {
-    const wanted = (store.state.search ?? "").toLowerCase();
-    return wanted ? Uint8Array.from(context.tree.names, (name) => (name.toLowerCase().includes(wanted) ? 1 : 0)) : null;
+    if (!store.state.search) return null;
+    const wanted = matcher(store.state.search);
+    return Uint8Array.from(context.tree.names, (name) => (wanted(name) ? 1 : 0));
+  },
+  // Of each node whether what is looked for is on its path: pixels of a picture stay lit then.
+  lit() {
+    const found = context.found();
+    if (!found) return null;
+    const { parent, procedure } = context.tree;
+    const lit = new Uint8Array(parent.length);
+    for (let node = 1; node < lit.length; node++) lit[node] = found[procedure[node]] | lit[parent[node]];
+    return lit;
   },
   css(procedure) {
     const colour = context.tree.colours[procedure];

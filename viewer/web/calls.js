@@ -1,6 +1,6 @@
 // The profile as tables: top-down, bottom-up, flat, of the lines and time in view.
 
-import { percent, quantity } from "./format.js";
+import { matcher, percent, quantity } from "./format.js";
 import { chosen, selected } from "./selected.js";
 import { WINDOW } from "./store.js";
 import { TreeTable } from "./table.js";
@@ -84,10 +84,11 @@ export function mount(element, { store, api, context }) {
 
   // Which nodes have a procedure that was asked for, in them or below them.
   function mark() {
-    const text = at("only").value.toLowerCase();
+    const text = at("only").value;
     if (!text) { wanted = null; return; }
     const { tree } = context;
-    const named = Uint8Array.from(tree.names, (each) => (each.toLowerCase().includes(text) ? 1 : 0));
+    const fits = matcher(text);
+    const named = Uint8Array.from(tree.names, (each) => (fits(each) ? 1 : 0));
     const below = tree.procedure.map((each) => named[each]);
     for (let node = below.length - 1; node > 0; node--) if (below[node]) below[tree.parent[node]] = 1;
     wanted = { named, below };

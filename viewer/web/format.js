@@ -14,3 +14,9 @@ export function quantity(value, unit) {
   if (unit === "s") return value >= 1 ? value.toFixed(2) + " s" : (1e3 * value).toFixed(2) + " ms";
   return Math.round(value).toLocaleString("en") + (unit ? " " + unit : "");
 }
+
+// Whether a name has a text in it. Capitals in the text mean themselves, small letters either.
+export function matcher(text) {
+  if (text !== text.toLowerCase()) return (name) => name.includes(text);
+  return (name) => name.toLowerCase().includes(text);
+}

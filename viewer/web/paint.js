@@ -2,9 +2,9 @@
 
 import { BLOCKED, COMMUNICATION, NO_NODE } from "./tree.js";
 
-// nodes: Uint32Array of h rows of w; shown: procedure of each node at the depth; found: null or
-// for each procedure whether the search names it.
-export function paint(nodes, w, h, tree, shown, blank, found) {
+// nodes: Uint32Array of h rows of w; shown: procedure of each node at the depth; lit: null or for
+// each node whether what is looked for is on its path.
+export function paint(nodes, w, h, tree, shown, blank, lit) {
   const image = new ImageData(w, h);
   const pixels = new Uint32Array(image.data.buffer);
   const { colours, marks } = tree;
@@ -17,7 +17,7 @@ export function paint(nodes, w, h, tree, shown, blank, found) {
       // Stripes where a thread waits, dots where it communicates.
       if (marks[node] === BLOCKED) { if (((x + y) & 7) < 3) colour = lighter(colour, blank, 1); }
       else if (marks[node] === COMMUNICATION && (x & 3) === 0 && ((y + ((x >> 2) & 1) * 2) & 3) === 0) colour = lighter(colour, 0xff000000, 1);
-      if (found && !found[procedure]) colour = lighter(colour, blank, 3);
+      if (lit && !lit[node]) colour = lighter(colour, blank, 3);
       pixels[at] = colour;
     }
   }

@@ -20,8 +20,8 @@ export class TreeTable {
   dispose() { this.observer.disconnect(); }
 
   header() {
-    const template = `minmax(280px, 1fr) ${this.columns.map(() => "134px").join(" ")}`;
-    this.box.style.setProperty("--columns", template);
+    this.box.style.setProperty("--columns", `minmax(0, 1fr) repeat(${this.columns.length}, 134px)`);
+    this.box.style.setProperty("--wide", `${300 + 134 * this.columns.length}px`);
     const name = Object.assign(document.createElement("span"), { textContent: "Procedure" });
     name.setAttribute("role", "columnheader");
     this.head.replaceChildren(name, ...this.columns.map((column, i) => {
@@ -127,8 +127,8 @@ export class TreeTable {
     if (!row) return;
     for (;;) {
       const [child] = this.sorted(row.children());
+      if (child) this.open.add(row);
       if (!child || value(child) < value(row) / 2) break;
-      this.open.add(row);
       row = child;
     }
     this.lay();

@@ -119,7 +119,7 @@ export function mount(element, { store, api, context }) {
     if (!grid) return;
     const began = performance.now();
     const pen = trace.canvas.getContext("2d");
-    const image = paint(grid.nodes, grid.w, grid.h, context.tree, context.shown(), blank(), found());
+    const image = paint(grid.nodes, grid.w, grid.h, context.tree, context.shown(), blank(), context.lit());
     if (grid.w === trace.canvas.width && grid.h === trace.canvas.height) pen.putImageData(image, 0, 0);
     else stretch(pen, image, 0, 0, trace.canvas.width, trace.canvas.height);
     drawGroups(pen);
@@ -157,7 +157,7 @@ export function mount(element, { store, api, context }) {
     if (!whole || !context.shown()) return;
     const pen = mini.canvas.getContext("2d");
     const { width, height } = mini.canvas;
-    stretch(pen, paint(whole.nodes, whole.w, whole.h, context.tree, context.shown(), blank(), found()), 0, 0, width, height);
+    stretch(pen, paint(whole.nodes, whole.w, whole.h, context.tree, context.shown(), blank(), context.lit()), 0, 0, width, height);
     const { t0, t1, l0, l1 } = store.state;
     const { duration_ns } = context.summary;
     const lines = context.count();
@@ -166,7 +166,9 @@ export function mount(element, { store, api, context }) {
     pen.strokeRect((t0 / duration_ns) * width, (l0 / lines) * height, ((t1 - t0) / duration_ns) * width, ((l1 - l0) / lines) * height);
   }
 
-  function counts(from, to) {
+  // Pixels of columns from..to by procedure; with lit, apart where what is looked for is not on the
+  // path: keys are 2 * procedure, + 1 there.
+  function counts(from, to, lit = null) {
     const shown = context.shown();
     const sums = new Map();
     let total = 0;
@@ -174,7 +176,8 @@ export function mount(element, { store, api, context }) {
       for (let x = from; x < to; x++) {
         const node = grid.nodes[y * grid.w + x];
         if (node === NO_NODE) continue;
-        sums.set(shown[node], (sums.get(shown[node]) ?? 0) + 1);
+        const key = lit ? 2 * shown[node] + (lit[node] ? 0 : 1) : shown[node];
+        sums.set(key, (sums.get(key) ?? 0) + 1);
         total++;
       }
     }
@@ -187,20 +190,24 @@ export function mount(element, { store, api, context }) {
     const pen = summary.canvas.getContext("2d");
     pen.clearRect(0, 0, width, height);
     const columns = Math.min(width, 400, grid.w);
-    const order = ranked(counts(0, grid.w).sums).map(([procedure]) => procedure);
+    const lit = context.lit() ?? new Uint8Array(context.tree.parent.length).fill(1);
+    // What is looked for lies at the bottom, where its amount can be read.
+    const order = ranked(counts(0, grid.w, lit).sums).map(([key]) => key).sort((one, two) => (one & 1) - (two & 1));
     for (let column = 0; column < columns; column++) {
       const from = Math.floor((column * grid.w) / columns);
       const to = Math.max(from + 1, Math.floor(((column + 1) * grid.w) / columns));
-      const { sums } = counts(from, to);
+      const { sums } = counts(from, to, lit);
       let y = height;
-      for (const procedure of order) {
-        const part = ((sums.get(procedure) ?? 0) / ((to - from) * grid.h)) * height;
+      for (const key of order) {
+        const part = ((sums.get(key) ?? 0) / ((to - from) * grid.h)) * height;
         if (part < 0.2) continue;
-        pen.fillStyle = context.css(procedure);
+        pen.globalAlpha = key & 1 ? 0.15 : 1;
+        pen.fillStyle = context.css(key >> 1);
         pen.fillRect((column * width) / columns, y - part, width / columns + 1, part);
         y -= part;
       }
     }
+    pen.globalAlpha = 1;
   }
 
   const ranked = (sums) => [...sums].sort((one, two) => two[1] - one[1]);

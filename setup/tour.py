@@ -1,0 +1,111 @@
+"""The pictures of docs/tour.md, taken of a database in the browser.
+
+Run ``.venv/bin/python setup/tour.py build/demo/database`` after ``make demo setup-test``.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+OUT = Path("docs/tour")
+# Small enough to keep: flat areas and few colours.
+_SIZE = (1280, 760)
+_COLOURS = 128
+
+
+def keep(page: Page, name: str) -> None:
+    """Save what the page shows."""
+    with Image.open(io.BytesIO(page.screenshot())) as picture:
+        picture.convert("RGB").quantize(_COLOURS).save(OUT / f"{name}.png", optimize=True)
+
+
+def trace(page: Page) -> None:
+    """The trace view of the ranks."""
+    page.fill("#filter", "process:hpcc")
+    expect(page.locator("#count")).to_contain_text(" of ")
+    expect(page.locator("#trace-labels span").first).to_contain_text("rank 0")
+    page.wait_for_selector("main[data-exact*='process:hpcc']")
+    keep(page, "1-trace")
+    box = page.locator("#trace-canvas canvas").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + 20)
+    expect(page.locator("#path li").first).to_be_visible()
+    keep(page, "2-crosshair")
+    page.fill("#search", "MPI_")
+    page.mouse.move(0, 0)
+    keep(page, "3-find")
+    page.fill("#search", "")
+
+
+def waiting(page: Page) -> None:
+    """Which call makes ranks wait, in five clicks."""
+    page.get_by_role("tab", name="Profile").click()
+    page.wait_for_selector("main[data-rows]")
+    keep(page, "4-click-1-profile")
+    page.get_by_role("button", name="Bottom-up").click()
+    page.wait_for_selector("main[data-rows^=up]")
+    keep(page, "5-click-2-bottom-up")
+    page.locator("#only").click()
+    page.keyboard.type("MPI_")
+    keep(page, "6-click-3-only-mpi")
+    page.get_by_role("columnheader", name="cpu time", exact=True).click()
+    keep(page, "7-click-4-sorted")
+    page.get_by_role("button", name="Hot path").click()
+    keep(page, "8-click-5-hot-path")
+    rows = page.locator(".table .row .name").all_text_contents()
+    print("the costliest call:", *[row.strip("▾▸ ") for row in rows[:6]], sep="\n  ")
+
+
+def rest(page: Page) -> None:
+    """The other views."""
+    page.get_by_role("button", name="Over lines").click()
+    page.wait_for_selector("main[data-over]")
+    keep(page, "9-over-lines")
+    page.get_by_role("tab", name="Flame graph").click()
+    page.wait_for_selector("main[data-boxes]")
+    keep(page, "10-flame")
+    page.get_by_role("button", name="Sandwich").click()
+    expect(page).to_have_url(re.compile("flame=sandwich"))
+    keep(page, "11-sandwich")
+    page.keyboard.press("t")
+    page.keyboard.press("1")
+    page.wait_for_selector("main[data-exact]")
+    page.keyboard.press("Control+k")
+    keep(page, "12-palette-dark")
+
+
+def main(database: str) -> None:
+    """Take all of them."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    viewer = subprocess.Popen(
+        [sys.executable, "-m", "hpcd", "view", "--no-browser", database],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert viewer.stdout
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+            )
+            page = browser.new_page(viewport={"width": _SIZE[0], "height": _SIZE[1]})
+            page.goto(viewer.stdout.readline().strip())
+            page.wait_for_selector("main[data-drawn]")
+            for part in (trace, waiting, rest):
+                part(page)
+    finally:
+        viewer.terminate()
+        viewer.wait()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python setup/tour.py DATABASE")
+    main(sys.argv[1])
