@@ -157,6 +157,19 @@ class ElfFile:
             raise FormatError(f"{self.name}: section {section.name} is too big")
         return self._read(section.offset, section.size)
 
+    def code(self, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes of code from the virtual ``address`` on, to its section's end.
+
+        Raises :class:`FormatError` when there is none.
+        """
+        for section in self.sections:
+            end = section.address + section.size
+            if section.executable and section.has_data and section.address <= address < end:
+                return self._read(
+                    section.offset + address - section.address, min(size, end - address)
+                )
+        raise FormatError("no code there")
+
     def table(self, section: Section, kind: np.dtype[Any]) -> Table:
         """A section as an array of ``kind``; a part of an entry at its end is left out."""
         data = self.contents(section)

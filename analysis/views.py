@@ -113,7 +113,7 @@ def make_view(
         view = _side_by_side(db, exclusive, kind)
     else:
         raise UsageError(f"no view {kind}; there are {', '.join(SCOPE_VIEWS)}")
-    return _with_derived(view, derived)
+    return with_derived(view, derived)
 
 
 def _scoped(db: Database, exclusive: F64, kinds: tuple[Kind, ...], known: Entities) -> View:
@@ -161,7 +161,8 @@ def _side_by_side(db: Database, exclusive: F64, kind: str) -> View:
     )
 
 
-def _with_derived(view: View, derived: Sequence[Formula]) -> View:
+def with_derived(view: View, derived: Sequence[Formula]) -> View:
+    """``view`` with metrics by formula after the others."""
     if not derived:
         return view
     both = [

@@ -17,6 +17,7 @@ VERBS = {
     "snapshot": ("Snapshot", "end the node's measurement and go on in a new one"),
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
+    "annotate": ("Annotate", "print source lines or instructions with what they cost"),
     "scaling": ("ScalingCommand", "show what is lost on more ranks"),
     "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
     "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),

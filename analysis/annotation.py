@@ -1,0 +1,246 @@
+"""The code of procedures with what it cost: by source line, or by instruction.
+
+A line costs what was spent in it and, inclusively, in the calls made from it; code inlined from
+elsewhere is under its own file and line. Costs are those of all contexts the procedure ran in,
+calls of itself within itself counted once.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.elf import X86_64, ElfFile
+from hpcd.analysis.filters import Filter, matching
+from hpcd.analysis.sparse import sum_by
+from hpcd.analysis.views import View, outermost, preorder
+from hpcd.errors import FormatError
+from hpcd.model import frame
+from hpcd.model.identity import ModuleKind
+from hpcd.model.scope import Kind
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+
+# Source files are written by hand, and generated ones not read by anybody.
+_MAX_SOURCE = 16 << 20
+# The biggest functions compilers make; a symbol may claim any size.
+_MAX_CODE = 1 << 20
+# What a call or sample of unknown procedure bounds still shows around itself.
+_AROUND = 64
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """Places and their costs: lines of a file, or instructions of a procedure.
+
+    ``name`` is a file or procedure; ``place`` ``int64[n]`` ascending: line numbers or addresses.
+    ``costs`` has the whole profile as node 0 and ``place[i]`` as node ``i + 1``.
+    """
+
+    name: str
+    place: I64
+    costs: View
+
+
+@dataclass(frozen=True)
+class Code:
+    """A procedure's instructions: those with costs, and the text of all.
+
+    ``text`` (address, instruction), empty when the code cannot be shown: ``note`` says why.
+    """
+
+    costs: Annotated
+    module: str
+    text: list[tuple[int, str]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Costs of procedures: ``procedures`` their names, ``whole`` their cost as node 1.
+
+    ``lines`` by file and ``unplaced`` (contexts whose line is unknown, by procedure), costliest
+    first.
+    """
+
+    procedures: list[str]
+    whole: Annotated
+    lines: list[Annotated]
+    unplaced: list[Annotated]
+
+
+class Annotator:
+    """Costs of the code of the procedures a pattern fits, in the part of a profile ``only`` has.
+
+    Raises :class:`UsageError` when there is no such procedure.
+    """
+
+    def __init__(self, db: Database, pattern: str, only: Filter) -> None:
+        self._db = db
+        self._exclusive = only.exclusive(db)
+        self._inclusive = np.stack([db.cct.inclusive(each) for each in self._exclusive])
+        self._begin, self._end = preorder(db.cct)
+        nodes = np.flatnonzero(matching(db, [pattern]))
+        self._nodes = nodes[self._inclusive[:, nodes].any(axis=0)]
+
+    def lines(self) -> Annotation:
+        """The costs by source line."""
+        db, nodes = self._db, self._nodes
+        scopes = db.scopes
+        scope = db.scope_of_node[nodes]
+        known = np.array(
+            [int(kind) == Kind.STATEMENT and bool(file)
+             for kind, file in zip(scopes.kind, scopes.file, strict=True)]
+        )[scope]  # fmt: skip
+        by_file: dict[str, list[int]] = {}
+        for at in np.flatnonzero(known).tolist():
+            by_file.setdefault(scopes.file[int(scope[at])], []).append(at)
+        lines = [
+            self._annotated(file, nodes[at], scopes.line[scope[at]].astype(np.int64))
+            for file, at in by_file.items()
+        ]
+        rest = nodes[~known]
+        names = db.procedure_names
+        unplaced = [
+            self._annotated(names[number], mine, np.zeros(len(mine), np.int64))
+            for number, mine in _by_procedure(db, rest)
+        ]
+        found = dict.fromkeys(names[each] for each in db.procedure_of_node[nodes].tolist())
+        whole = self._annotated("", nodes, np.zeros(len(nodes), np.int64))
+        return Annotation(list(found), whole, sorted(lines, key=_cost), sorted(unplaced, key=_cost))
+
+    def code(self) -> list[Code]:
+        """The costs by instruction, costliest procedure first."""
+        found = []
+        for number, nodes in _by_procedure(self._db, self._nodes):
+            offsets = frame.offset_of(self._db.cct.frame[nodes])
+            found.append(self._code(number, nodes, offsets))
+        return sorted(found, key=lambda each: _cost(each.costs))
+
+    def _code(self, number: int, nodes: I64, offsets: U64) -> Code:
+        procedures = self._db.procedures
+        module = int(procedures.module[number])
+        row = self._db.modules[module - 1] if module else None
+        text: list[tuple[int, str]] = []
+        note = "not in a file"
+        if row is not None and row.kind == ModuleKind.ELF:
+            start, size = int(procedures.address[number]), int(procedures.size[number])
+            low, high = int(offsets.min()), int(offsets.max())
+            if not start <= low <= high < start + size:
+                start, size = low, high - low + _AROUND
+            note = ""
+            try:
+                text = disassemble(Path(row.path), row.build_id, start, min(size, _MAX_CODE))
+            except (FormatError, OSError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                note = reason or str(error)
+        place = offsets.astype(np.int64)
+        if text:
+            # Frames of callers point into the call, not at it.
+            starts = np.array([address for address, _ in text], np.int64)
+            place = starts[np.maximum(np.searchsorted(starts, place, side="right") - 1, 0)]
+        name = self._db.procedure_names[number]
+        return Code(self._annotated(name, nodes, place), row.path if row else "", text, note)
+
+    def _annotated(self, name: str, nodes: I64, place: I64) -> Annotated:
+        """The costs of ``nodes`` by ``place``."""
+        order = np.lexsort((self._begin[nodes], place))
+        nodes, place = nodes[order], place[order]
+        places, group = np.unique(place, return_inverse=True)
+        counted = outermost(group, self._begin[nodes], self._end[nodes])
+        total = self._inclusive[:, :1]
+        own = [sum_by(group, each[nodes], len(places)) for each in self._exclusive]
+        whole = [
+            sum_by(group[counted], each[nodes[counted]], len(places)) for each in self._inclusive
+        ]
+        nothing = np.zeros(len(places) + 1, np.uint32)
+        return Annotated(
+            name,
+            places,
+            View(
+                "lines", nothing, nothing,
+                np.concatenate([total * 0, np.stack(own)], axis=1),
+                np.concatenate([total, np.stack(whole)], axis=1),
+            ),
+        )  # fmt: skip
+
+
+def _by_procedure(db: Database, nodes: I64) -> Iterator[tuple[int, I64]]:
+    procedure = db.procedure_of_node[nodes]
+    for number in np.unique(procedure).tolist():
+        yield number, nodes[procedure == number]
+
+
+def _cost(each: Annotated) -> tuple[float, str]:
+    # By what is spent there; metrics of one database are alike enough for an order of sections.
+    share = each.costs.exclusive.sum(axis=1) / np.maximum(each.costs.total, 1e-300)
+    return -float(share.max(initial=0)), each.name
+
+
+def read_source(name: str, folders: Sequence[Path] = ()) -> tuple[Path, list[str]] | None:
+    """Where a source file is and its lines, read with the rights of the caller; None if nowhere.
+
+    Looked for where debug information says, then in ``folders``, by as much of its path as fits.
+    Only regular files of reasonable size are read.
+    """
+    path = PurePath(name)
+    parts = path.parts[1:] if path.is_absolute() else path.parts
+    places = [Path(path)] if path.is_absolute() else []
+    # Never outside of the folder.
+    if ".." not in parts:
+        places += [folder.joinpath(*parts[at:]) for folder in folders for at in range(len(parts))]
+    for place in places:
+        lines = _read_lines(place)
+        if lines is not None:
+            return place, lines
+    return None
+
+
+def _read_lines(path: Path) -> list[str] | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SOURCE:
+            return None
+        try:
+            data = file.read(_MAX_SOURCE)
+        except OSError:
+            return None
+    # Lines as compilers count them.
+    return data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+
+
+def disassemble(path: Path, build_id: str, start: int, size: int) -> list[tuple[int, str]]:
+    """(address, instruction) of ``size`` bytes of code from the ELF virtual address ``start`` on.
+
+    Raises :class:`OSError`, :class:`FormatError` when the file is another than ``build_id`` or has
+    no such code, or its instructions are not x86-64's.
+    """
+    # Only this needs a disassembler.
+    from iced_x86 import Decoder, Formatter, FormatterSyntax
+
+    with ElfFile.open(path) as elf:
+        if build_id and elf.build_id() != build_id:
+            raise FormatError("binary changed since recording")
+        if elf.machine != X86_64:
+            raise FormatError("its instructions are not x86-64's")
+        data = elf.code(start, size)
+    formatter = Formatter(FormatterSyntax.GAS)
+    formatter.space_after_operand_separator = True
+    formatter.branch_leading_zeros = False
+    return [
+        (instruction.ip, formatter.format(instruction))
+        for instruction in Decoder(64, data, ip=start)
+    ]
