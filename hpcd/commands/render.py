@@ -11,6 +11,7 @@ import hpcd.analysis
 from hpcd.commands.base import Command
 from hpcd.errors import UsageError
 from hpcd.viewer.picture import View, draw
+from hpcd.viewer.server.selection import Choice, Selection
 
 
 class Render(Command):
@@ -32,6 +33,11 @@ class Render(Command):
         parser.add_argument("--from", dest="start", type=float, default=0.0, metavar="S")
         parser.add_argument("--to", dest="end", type=float, default=0.0, metavar="S")
         parser.add_argument("--rank", type=int, action="append", help="only lines of these ranks")
+        parser.add_argument("--filter", default="", metavar="REGEX",
+                            help="only lines with such a label, process, thread or host"
+                            )  # fmt: skip
+        parser.add_argument("--sort", default="rank", metavar="KEY",
+                            help="rank, start, label, or a metric: costliest first")  # fmt: skip
         parser.add_argument("--line", type=int, metavar="N", help="the depth view of this line")
         parser.add_argument("--dark", action="store_true", help="light on dark")
         parser.add_argument("--json", action="store_true", help="print what was drawn as JSON")
@@ -39,8 +45,13 @@ class Render(Command):
     def run(self, args: argparse.Namespace) -> int:
         with hpcd.analysis.open(args.database) as db:
             lines = None
+            if args.filter or args.sort != "rank":
+                lines = Selection(db).order(Choice(args.filter, args.sort)).tolist()
+                if not lines:
+                    raise UsageError("no trace line matches the filter")
             if args.rank is not None:
-                lines = [i for i, rank in enumerate(db.lines.rank.tolist()) if rank in args.rank]
+                ranks = db.lines.rank.tolist()
+                lines = [i for i in lines or range(len(ranks)) if ranks[i] in args.rank]
                 if not lines:
                     raise UsageError("no trace line belongs to these ranks")
             if args.line is not None and not 0 <= args.line < len(db.lines):

@@ -122,3 +122,16 @@ def test_bad_views(database: Path, tmp_path: Path) -> None:
         command("render", database, "-o", tmp_path / "x.png", "--line", 9, check=False).returncode
         == 2
     )
+    for wrong in (["--filter", "("], ["--filter", "nobody"], ["--sort", "none"]):
+        call = command("render", database, "-o", tmp_path / "x.png", *wrong, check=False)
+        assert call.returncode == 2 and call.stderr.count("\n") == 1
+
+
+def test_lines_filtered_and_sorted(database: Path, tmp_path: Path) -> None:
+    def lines(*arguments: str) -> list[int]:
+        call = command("render", database, "-o", tmp_path / "x.png", "--json", *arguments)
+        found: list[int] = json.loads(call.stdout)["lines"]
+        return found
+
+    assert sorted(lines("--sort", "samples")) == lines()
+    assert lines("--filter", "host:.") == lines()

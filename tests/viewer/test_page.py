@@ -218,13 +218,13 @@ def test_a_context_over_lines(page: Page) -> None:
     page.get_by_role("button", name="Over lines").click()
     page.wait_for_selector("main[data-over^=n]")
     expect(page.locator("#of")).to_have_text("of kernel")
-    expect(page.locator("#statistics tr").nth(4)).to_contain_text("line 7")
+    expect(page.locator("#statistics tr").nth(4)).to_contain_text("rank 7")
     expect(page.locator("#columns li").first).to_have_text("kernel")
     shot(page, "over-lines")
     page.get_by_role("button", name="Whole program").click()
     expect(page.locator("#of")).to_have_text("of the whole program")
     # The line that costs most, in the trace view.
-    page.get_by_role("button", name="line 7").click()
+    page.get_by_role("button", name="rank 7").click()
     at(page, "line=7")
     expect(page.locator("#path li").first).to_contain_text("main")
 

@@ -120,6 +120,7 @@ def over_lines(db: Database, lines: I64, metric: str, context: str) -> dict[str,
             "place": picked.tolist(),
             "value": value[order[picked]].tolist(),
             "line": lines[order[picked]].tolist(),
+            "label": db.lines.labels(lines[order[picked]].tolist()),
             "row": order[picked].tolist(),
         },
     }

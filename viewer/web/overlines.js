@@ -74,7 +74,7 @@ export function mount(element, { store, api, context }) {
       for (const each of [title, value]) row.append(Object.assign(document.createElement("td"), { textContent: each }));
       const spot = { min: 0, max: answer.curve.line.length - 1 }[key];
       if (spot !== undefined && answer.lines) {
-        const button = Object.assign(document.createElement("button"), { textContent: `line ${answer.curve.line[spot]}`, title: "Show it in the trace view" });
+        const button = Object.assign(document.createElement("button"), { textContent: answer.curve.label[spot], title: "Show it in the trace view" });
         button.addEventListener("click", () => goTo(answer.curve.line[spot]));
         const cell = document.createElement("td");
         cell.append(button);
@@ -197,7 +197,7 @@ export function mount(element, { store, api, context }) {
   curve.canvas.addEventListener("pointermove", (event) => {
     if (!answer?.lines) return;
     const i = closest(place(curve.canvas, event).x);
-    tip(curve.canvas, event, `line ${answer.curve.line[i]}\n${text(answer.curve.value[i])}`);
+    tip(curve.canvas, event, `${answer.curve.label[i]}\n${text(answer.curve.value[i])}`);
   });
   curve.canvas.addEventListener("click", (event) => {
     if (answer?.lines) goTo(answer.curve.line[closest(place(curve.canvas, event).x)]);

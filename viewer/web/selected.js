@@ -6,7 +6,12 @@ export const SUMS = 0, TIMES = 1, SAMPLED = 2;
 
 export function selected({ store, api, context }) {
   const key = JSON.stringify([store.state.db, store.window()]);
-  if (context.selected?.key !== key) context.selected = { key, made: make(store, api, context) };
+  if (context.selected?.key !== key) {
+    const made = make(store, api, context);
+    context.selected = { key, made };
+    // What failed is asked for again.
+    made.catch(() => { if (context.selected?.made === made) context.selected = null; });
+  }
   return context.selected.made;
 }
 
