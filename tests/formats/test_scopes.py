@@ -1,0 +1,103 @@
+"""Scopes in a database: stored as merge found them, checked, and damage is said."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hpcd.analysis
+from hpcd.analysis.check import check_database
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.merge import merge
+from hpcd.analysis.views import make_view
+from hpcd.errors import FormatError
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model import frame
+from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.scope import Kind
+
+PROGRAM = Path(__file__).parents[1] / "programs/hot.cpp"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One sample at every instruction boundary or not of a program, below its own entry."""
+    folder = tmp_path_factory.mktemp("scopes")
+    program = folder / "hot"
+    subprocess.run(["g++", "-g", "-O2", "-o", str(program), str(PROGRAM)], check=True)
+    with ElfFile.open(program) as elf:
+        (text,) = [each for each in elf.sections if each.name == ".text"]
+        build_id = elf.build_id()
+    writer = MeasurementWriter(folder / "m", Node("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
+    writer.add_process(Process(0, 7, 1, "hot", str(program), ("hot",), 0, 10**9))
+    writer.add_thread(Thread(0, 0, 7, "hot", 10**9))
+    writer.add_module(Module(1, ModuleKind.ELF, str(program), build_id))
+    writer.add_clock_pair(10**9, 2 * 10**18)
+    places = [text.address, *range(text.address, text.address + text.size, 3)]
+    frames = np.array([frame.module_frame(1, each) for each in places], np.uint64)
+    parents = np.array([0, *[1] * (len(places) - 1)], np.uint32)
+    writer.add_nodes(parents, frames)
+    nodes = np.arange(2, len(places) + 1, dtype=np.uint32)
+    times = 10**9 + 10**6 * np.arange(len(nodes), dtype=np.uint64)
+    writer.add_records(np.zeros(len(nodes), np.uint32), times.astype(np.uint64), nodes, 0)
+    writer.close({})
+    merge([folder / "m"], folder / "db", workers=1)
+    return folder / "db"
+
+
+def test_every_node_has_its_innermost_scope(database: Path) -> None:
+    assert not check_database(database)
+    with hpcd.analysis.open(database) as db:
+        scopes = db.scopes
+        assert np.array_equal(np.load(database / "cct/scope.npy"), db.scope_of_node)
+        kinds = {Kind(each) for each in scopes.kind[1:].tolist()}
+        assert kinds == {Kind.INLINED, Kind.LOOP, Kind.STATEMENT}
+        assert "Field::relax(double)" in scopes.name
+        where = dict(zip(db.procedures.name, db.procedures.file, strict=True))
+        assert where["main"] == where["solve(Field&, int)"] == str(PROGRAM)
+        for kind in ("top-down", "bottom-up", "flat", "lines", "loops"):
+            view = make_view(db, kind)
+            assert view.total[0] == db.metrics.inclusive("samples")[0]
+            assert (view.parent[1:] < np.arange(1, len(view))).all()
+            if kind != "loops":
+                # No sample is lost by standing in a scope, none counted twice.
+                assert view.exclusive[0].sum() == view.total[0] or kind == "bottom-up"
+
+
+def test_the_database_is_the_same_with_more_workers(database: Path, tmp_path: Path) -> None:
+    merge([database.parent / "m"], tmp_path / "db", workers=2)
+    for name in ("hpcd.sqlite", "cct/scope.npy"):
+        assert (tmp_path / "db" / name).read_bytes() == (database / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE scope SET parent = id WHERE id = 2",
+        "UPDATE scope SET kind = 'room' WHERE id = 1",
+        "UPDATE scope SET procedure = 100000 WHERE id = 1",
+        "UPDATE scope SET line = 'x' WHERE id = 1",
+        "DELETE FROM scope WHERE id = 1",
+        "DELETE FROM scope",
+        "UPDATE scope SET procedure = procedure + 1",
+    ],
+)
+def test_damaged_scopes_are_said(database: Path, tmp_path: Path, damage: str) -> None:
+    copy = tmp_path / "db"
+    shutil.copytree(database, copy)
+    tables = sqlite3.connect(copy / "hpcd.sqlite")
+    with tables:
+        tables.execute(damage)
+    tables.close()
+    assert [each for each in check_database(copy) if "scope" in each.what]
+    with hpcd.analysis.open(copy) as db:
+        try:
+            make_view(db, "top-down")
+        except FormatError as error:
+            assert "scope" in str(error)
