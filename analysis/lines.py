@@ -219,16 +219,15 @@ class Lines:
             raise FormatError("threads and trace lines do not agree")
         return names
 
-    @property
-    def thread(self) -> list[str]:
-        """Thread name of each line."""
-        names = self._threads
-        return [names.word[code] for code in names.code.tolist()]
+    def texts(self, field: str) -> tuple[list[str], npt.NDArray[np.uint32]]:
+        """Different values of ``field`` (process, thread, job, host), and each line's, by number.
 
-    @cached_property
-    def process_name(self) -> list[str]:
-        """Process name of each line."""
-        return self._of_lines(self._processes[0])
+        Few of a million lines differ: what is made of these costs little.
+        """
+        if field == "thread":
+            return self._threads.word, self._threads.code
+        column = self._processes[("process", "job", "host").index(field)]
+        return column.word, column.code[self.process]
 
     @cached_property
     def job(self) -> list[str]:

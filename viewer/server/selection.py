@@ -29,6 +29,7 @@ SORTS = ("rank", "start", "label")
 GROUPS = ("", "job", "rank", "process")
 _LONGEST_FILTER = 200
 _KEPT = 8  # orders: 8 MB each for a million lines
+_LABELS = 50_000  # made at a time
 _EXPRESSION_BYTES = 1 << 20
 
 
@@ -104,27 +105,21 @@ class Selection:
             said = error.args[0] if error.args else ""
             said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
             raise UsageError(f"the filter is no regular expression: {said}") from None
-        known: dict[str, bool] = {}
-
-        def matches(value: str) -> bool:
-            if value not in known:
-                known[value] = found.search(value) is not None
-            return known[value]
-
-        keep = np.zeros(len(self._db.lines), bool)
-        for name in fields:
-            keep |= np.fromiter(map(matches, self._values(name)), bool, len(keep))
-        return np.flatnonzero(keep)
-
-    def _values(self, field: str) -> Sequence[str]:
         lines = self._db.lines
-        if field == "label":
-            return lines.label
-        if field == "job":
-            return lines.job
-        if field == "host":
-            return lines.host
-        return lines.process_name if field == "process" else lines.thread
+        keep = np.zeros(len(lines), bool)
+        for name in fields:
+            if name == "label":
+                continue
+            words, code = lines.texts(name)
+            keep |= np.array([found.search(word) is not None for word in words], bool)[code]
+        if "label" in fields:
+            # Labels are long lists of what all differs: made where they are needed, and not kept.
+            unknown = np.flatnonzero(~keep)
+            for at in range(0, len(unknown), _LABELS):
+                some = unknown[at : at + _LABELS]
+                labels = lines.labels(some.tolist())
+                keep[some] = [found.search(label) is not None for label in labels]
+        return np.flatnonzero(keep)
 
     def _key(self, sort: str) -> tuple[F64, bool]:
         """What lines are sorted by, least first; whether a group's is the sum of its lines'."""
@@ -147,9 +142,9 @@ class Selection:
         lines = self._db.lines
         if group == "process":
             return lines.process.astype(np.int64)
-        _, job = np.unique(np.array(lines.job), return_inverse=True)
+        job = lines.texts("job")[1].astype(np.int64)
         if group == "job":
-            return job.astype(np.int64)
+            return job
         ranked = lines.rank != NO_RANK
         most = int(lines.rank.max(initial=0)) + 1
         below = (int(job.max(initial=0)) + 1) * most
