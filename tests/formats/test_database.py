@@ -213,6 +213,7 @@ def test_any_changed_byte_is_found(
         with hpcd.analysis.open(copy) as db:
             db.sample_grid(None, 0, 10**9, 4, 4)
             assert db.procedure_names is not None
+            assert db.scopes is not None
             assert db.measurements is not None
             assert db.lines.label is not None
     except FormatError:
