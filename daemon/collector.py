@@ -99,6 +99,8 @@ class Collector:
         self._never_sampled = self._marker(Ending.NEVER_SAMPLED)
         self._asleep: dict[tuple[str, ...], int] = {}
         self._jit_named = 1
+        self._jit_files = jit.JitFiles()
+        self._jit_owner: dict[int, tuple[int, int]] = {}
         self._jit_waiting: dict[int, U64] = {}
         self._kernel_named: set[tuple[int, int]] = set()
         self.recorded = 0
@@ -155,6 +157,7 @@ class Collector:
             self._write(self._timelines.end(dict.fromkeys(self._timelines.open_lines(), now)))
             self._write(self._timelines.take_short())
         self.name_jit_frames()
+        self._jit_files.close()
 
     # --- threads and processes ---
 
@@ -374,10 +377,13 @@ class Collector:
         for number, offsets in list(waiting.items()):
             known = self._modules.get(number)
             owner = self._targets.by_number(known.process) if known else None
-            if known is None or owner is None:
+            # Runtimes may name their code as they end; what they are to be asked by is kept.
+            who = (owner.pid, owner.uid) if owner else self._jit_owner.get(number)
+            if known is None or who is None:
                 continue
+            self._jit_owner[number] = who
             base = np.uint64(known.base)
-            symbols = jit.named(jit.jit_symbols(owner.pid, owner.uid), offsets + base)
+            symbols = jit.named(self._jit_files.symbols(known.process, *who), offsets + base)
             if not symbols:
                 continue
             rows = [(start - known.base, size, name) for start, size, name in symbols]

@@ -22,22 +22,70 @@ Symbols = list[tuple[int, int, str]]
 
 _MAX_BYTES = 64 << 20
 _MAX_NAME = 512
+_MAX_HELD = 128
+_MAX_DUMPS = 4
 _JITDUMP = re.compile(r"/jit-\d+\.dump$")
 _MAGIC = 0x4A695444  # "JiTD"
 _CODE_LOAD, _CODE_MOVE = 0, 1
 
 
-def jit_symbols(pid: int, uid: int) -> Symbols:
-    """What the runtime of ``pid`` (run by ``uid``) says of the code it made; may be empty."""
-    symbols: Symbols = []
-    text = _read(f"/proc/{pid}/root/tmp/perf-{_inner_pid(pid)}.map", uid)
-    if text:
-        symbols += parse_perf_map(text)
-    for region in executable_regions(pid):
-        if _JITDUMP.search(region.path):
-            path = f"/proc/{pid}/map_files/{region.start:x}-{region.end:x}"
-            symbols += parse_jitdump(_read(path, uid, follow=True))
-    return symbols
+class JitFiles:
+    """The files in which runtimes name their code, held on to: a Java machine writes its map when
+    it ends, and then nothing of the process is left to find it by.
+
+    At most :data:`_MAX_HELD` processes; of more the one looked at least recently is let go.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, _Held] = {}
+
+    def symbols(self, number: int, pid: int, uid: int) -> Symbols:
+        """What the runtime of a process says of the code it made; may be empty. ``number`` is the
+        process's in the recording, which unlike ``pid`` is never given again; ``uid`` runs it."""
+        held = self._held.pop(number, None) or _Held(pid)
+        self._held[number] = held
+        while len(self._held) > _MAX_HELD:
+            self._held.pop(next(iter(self._held))).close()
+        return held.symbols(uid)
+
+    def close(self) -> None:
+        """Let go of all."""
+        for held in self._held.values():
+            held.close()
+        self._held.clear()
+
+
+class _Held:
+    """One process's folder of maps and its jitdump files."""
+
+    def __init__(self, pid: int) -> None:
+        self._name = f"perf-{_inner_pid(pid)}.map"
+        self._pid = pid
+        self._dumps: dict[tuple[str, int], int] = {}
+        try:
+            self._folder = os.open(f"/proc/{pid}/root/tmp", os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            self._folder = -1
+
+    def symbols(self, uid: int) -> Symbols:
+        symbols: Symbols = []
+        if self._folder >= 0:
+            symbols += parse_perf_map(_read(self._name, uid, folder=self._folder))
+        for region in executable_regions(self._pid):
+            key = (region.device, region.inode)
+            if _JITDUMP.search(region.path) and key not in self._dumps:
+                path = f"/proc/{self._pid}/map_files/{region.start:x}-{region.end:x}"
+                fd = _open(path, uid, follow=True) if len(self._dumps) < _MAX_DUMPS else -1
+                if fd >= 0:
+                    self._dumps[key] = fd
+        for fd in self._dumps.values():
+            symbols += parse_jitdump(os.pread(fd, _MAX_BYTES, 0))
+        return symbols
+
+    def close(self) -> None:
+        for fd in (*self._dumps.values(), self._folder):
+            if fd >= 0:
+                os.close(fd)
 
 
 def parse_perf_map(data: bytes) -> Symbols:
@@ -110,15 +158,24 @@ def _inner_pid(pid: int) -> int:
     return pid
 
 
-def _read(path: str, uid: int, *, follow: bool = False) -> bytes:
-    """A regular file of ``uid`` or root, at most 64 MiB of it; empty when it is anything else."""
+def _open(path: str, uid: int, *, folder: int | None = None, follow: bool = False) -> int:
+    """A regular file of ``uid`` or root, opened to read; -1 when it is anything else."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        fd = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
+        fd = os.open(path, flags if follow else flags | os.O_NOFOLLOW, dir_fd=folder)
     except OSError:
+        return -1
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_uid in (uid, 0):
+        return fd
+    os.close(fd)
+    return -1
+
+
+def _read(path: str, uid: int, *, folder: int) -> bytes:
+    """At most 64 MiB of a file in a folder; empty when it is none of ``uid``'s."""
+    fd = _open(path, uid, folder=folder)
+    if fd < 0:
         return b""
     with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid not in (uid, 0):
-            return b""
         return file.read(_MAX_BYTES)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -51,14 +52,15 @@ class _State:
     fp_lost: bool = False
 
     def copy(self) -> _State:
-        return replace(self, copies=dict(self.copies))
+        return _State(self.sp, dict(self.copies), self.fp, self.bx, self.fp_lost)
 
     def row(self) -> Rule:
         """The unwind rule of this state."""
+        # A frame pointer stays right where the stack pointer has been moved in a loop.
+        if self.sp is not None and _RBP not in self.copies:
+            return _by_sp(self.sp, self.fp, self.bx, self.fp_lost)
         fp_kind = FpKind.AT_CFA if self.fp else FpKind.UNDEFINED if self.fp_lost else FpKind.SAME
         keep = {"fp": fp_kind, "fp_off": self.fp, "bx_off": self.bx}
-        if self.sp is not None:
-            return rule(CfaKind.SP, self.sp, **keep)  # type: ignore[arg-type]
         if _RBP in self.copies:
             return rule(CfaKind.FP, self.copies[_RBP], **keep)  # type: ignore[arg-type]
         # rbx is followed through callers too; any other register is known in the leaf alone.
@@ -70,6 +72,12 @@ class _State:
                 **keep,  # type: ignore[arg-type]
             )
         return NONE
+
+
+@lru_cache(maxsize=1 << 14)  # the same few make nearly all rows
+def _by_sp(sp: int, fp: int, bx: int, lost: bool) -> Rule:
+    kind = FpKind.AT_CFA if fp else FpKind.UNDEFINED if lost else FpKind.SAME
+    return rule(CfaKind.SP, sp, fp=kind, fp_off=fp, bx_off=bx)
 
 
 def code_rows(
@@ -108,8 +116,11 @@ def code_rows(
                 break
             here: dict[int, _State] = {}
             budget -= _analyse(text, text_vaddr, span, functions, starts, here, found, budget)
-            seeds |= here
-        places = sorted(seeds)
+            for at, state in here.items():
+                known = seeds.setdefault(at, state)
+                if known != state:
+                    known.sp = None
+        places = sorted(at for at, state in seeds.items() if state.sp is not None)
         for low, high in wanted:
             inside = places[bisect.bisect_left(places, low) : bisect.bisect_left(places, high)]
             if inside and budget > 0:
@@ -257,8 +268,10 @@ class _Gap:
                     elsewhere = target in self._entries or not self._start <= target < self._end
                     if not elsewhere:
                         pending.append((target, state.copy()))
-                    elif state != _State() and target not in self._seeds:
-                        self.parts.setdefault(target, state.copy())
+                    elif target not in self._seeds:
+                        known = self.parts.setdefault(target, state.copy())
+                        if state != known or state.sp in (None, 8):
+                            known.sp = None  # a function after all, or nothing is known
                 if flow == FlowControl.INDIRECT_BRANCH:
                     self._at_table = state.copy()
                 if flow in _ENDS:

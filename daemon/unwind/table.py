@@ -24,7 +24,7 @@ MAX_SPAN = 1 << 30
 # Shorter stretches between functions are padding.
 _MIN_GAP = 16
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
-VERSION = 4
+VERSION = 5
 _MAGIC = b"HPCDUNW\n"
 _HEAD = struct.Struct("<8sIIQIIIIIIII")
 _SEGMENT = struct.Struct("<QQQQ")

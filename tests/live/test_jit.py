@@ -1,0 +1,247 @@
+"""Call paths and names of code made at run time, and of the languages people run for real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcd.daemon.unwind.decoder import Decoder
+from hpcd.measurement.reader import open_measurement
+from hpcd.model import frame as frames
+from hpcd.model.identity import ModuleKind
+from tests.support.recorded import call_paths, record
+
+pytestmark = pytest.mark.root
+
+Path_ = tuple[str, ...]
+
+_JAVASCRIPT = """
+function innermost(n) {
+  let s = 0;
+  for (let i = 0; i < 5000; i++) s = (s * 31 + i * n) % 1000003;
+  return s;
+}
+function middle(n) { return innermost(n) + innermost(n + 1); }
+function outermost(n) { let t = 0; for (let i = 0; i < 50; i++) t += middle(n + i); return t; }
+const end = Date.now() + 4000;
+let sum = 0;
+while (Date.now() < end) sum += outermost(sum % 7);
+"""
+
+_JAVA = """
+public class Hot {
+    static long innermost(long n) {
+        long s = 0;
+        for (int i = 0; i < 5000; i++) s = (s * 31 + i * n) % 1000003;
+        return s;
+    }
+    static long middle(long n) { return innermost(n) + innermost(n + 1); }
+    static long outermost(long n) {
+        long t = 0;
+        for (int i = 0; i < 50; i++) t += middle(n + i);
+        return t;
+    }
+    public static void main(String[] args) throws Exception {
+        long end = System.currentTimeMillis() + 5000, sum = 0;
+        while (System.currentTimeMillis() < end) sum += outermost(sum % 7);
+        System.out.println(sum);
+    }
+}
+"""
+
+_FORTRAN = """
+module work
+contains
+  recursive subroutine descend(depth, x)
+    integer, intent(in) :: depth
+    real(8), intent(inout) :: x(:)
+    integer :: i
+    if (depth == 0) then
+      do i = 1, 2000
+        x = sqrt(abs(x) + dble(i))
+      end do
+      return
+    end if
+    call descend(depth - 1, x)
+    x(1) = x(1) + depth
+  end subroutine
+end module
+program hot
+  use work
+  real(8) :: x(64)
+  real :: now, stop
+  integer :: i
+  x = 1
+  call cpu_time(now)
+  stop = now + 2
+  do while (now < stop)
+    do i = 1, 100
+      call descend(5, x)
+    end do
+    call cpu_time(now)
+  end do
+  print *, sum(x)
+end program
+"""
+
+_NUMPY = """
+import time
+import numpy
+a = numpy.random.rand(200, 200)
+end = time.monotonic() + 3
+def outermost():
+    while time.monotonic() < end:
+        numpy.linalg.svd(a @ a)
+        sorted(range(20000), key=lambda x: -x)
+outermost()
+"""
+
+
+def prepared(path: str) -> None:
+    """Make the table of a big program: what a machine does once, and not what is tested here."""
+    decoder = Decoder(timeout=120)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        decoder.table(fd, path)
+    finally:
+        os.close(fd)
+        decoder.close()
+
+
+def program(name: str, package: str) -> str:
+    """The path of a command; skips the test when its Debian package is not there."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"needs {name}: apt-get install {package}")
+    return found
+
+
+def named_paths(output: Path) -> Counter[Path_]:
+    """Paths whose frames in code made at run time are named; others by module or ``!ending``."""
+    with open_measurement(output) as measurement:
+        cct = measurement.cct
+        module, offset = frames.module_of(cct.frame), frames.offset_of(cct.frame)
+        marker = frames.is_marker(cct.frame)
+        names = []
+        for number, where, marked in zip(
+            module.tolist(), offset.tolist(), marker.tolist(), strict=True
+        ):
+            known = measurement.modules.get(number)
+            name = f"!{where}" if marked else f"[{Path(known.path).name if known else ''}]"
+            if known and known.kind is ModuleKind.JIT and not marked:
+                rows = measurement.symbols.get(number, [])
+                name = next((n for s, size, n in rows if s <= where < s + size), "?")
+            names.append(name)
+        count = np.zeros(len(cct), np.int64)
+        for part in measurement.record_chunks():
+            np.add.at(count, part.node, 1)
+        paths: Counter[Path_] = Counter()
+        for node in np.flatnonzero(count).tolist():
+            paths[tuple(names[each] for each in cct.path(node))] += int(count[node])
+        return paths
+
+
+def chained(paths: Counter[Path_], *parts: str) -> int:
+    """Samples of paths in which frames that contain ``parts`` follow each other directly."""
+    found = 0
+    for path, number in paths.items():
+        for at in range(len(path) - len(parts) + 1):
+            if all(part in path[at + i] for i, part in enumerate(parts)):
+                found += number
+                break
+    return found
+
+
+def whole(paths: Counter[Path_]) -> int:
+    return sum(number for path, number in paths.items() if not path[0].startswith("!"))
+
+
+def test_jitdump_names_and_frames(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """A compiler of one function that writes jitdump, moves its code and calls back into C."""
+    executable = build("jitting.c")
+    record(tmp_path / "first", [executable, 0.2, tmp_path])
+    summary = record(tmp_path / "m", [executable, 3, tmp_path])
+    paths = named_paths(tmp_path / "m")
+    samples = sum(paths.values())
+    assert chained(paths, "made_outer", "made_inner") > 0.9 * samples
+    assert chained(paths, "made_inner", "jitting") > 0.5 * samples, "through it into C again"
+    assert whole(paths) > 0.95 * samples, summary["unwind"]
+    assert chained(paths, "?") == 0
+
+
+def test_node_with_a_perf_map(tmp_path: Path) -> None:
+    node = program("node", "nodejs")
+    script = tmp_path / "hot.js"
+    script.write_text(_JAVASCRIPT)
+    # Functions are called, not inlined, so that there is a path to see.
+    options = ["--perf-basic-prof", "--no-turbo-inlining", "--no-use-osr"]
+    prepared(node)
+    record(tmp_path / "m", [node, *options, script])
+    paths = named_paths(tmp_path / "m")
+    samples = sum(paths.values())
+    assert samples > 200
+    assert chained(paths, "outermost", "middle", "innermost") > 0.5 * chained(paths, "middle")
+    # Below, in the machine's own code made ahead of time, there is no information to go by.
+    assert chained(paths, "[node]", "outermost") > 0.9 * chained(paths, "outermost")
+
+
+def test_java_with_a_perf_map(tmp_path: Path) -> None:
+    """Frame pointers and a map at the end, as ``jcmd PID Compiler.perfmap`` writes it, too."""
+    java = program("java", "default-jdk-headless")
+    javac = program("javac", "default-jdk-headless")
+    source = tmp_path / "Hot.java"
+    source.write_text(_JAVA)
+    subprocess.run([javac, "-d", tmp_path, source], check=True)
+    options = ["-XX:+PreserveFramePointer", "-XX:+UnlockDiagnosticVMOptions",
+               "-XX:+DumpPerfMapAtExit", "-XX:CompileCommand=quiet",
+               "-XX:CompileCommand=dontinline,Hot.*", "-Xshare:auto"]  # fmt: skip
+    (machine,) = Path(java).resolve().parents[1].rglob("libjvm.so")
+    prepared(str(machine))
+    record(tmp_path / "m", [java, *options, "-cp", tmp_path, "Hot"])
+    paths = named_paths(tmp_path / "m")
+    samples = sum(paths.values())
+    assert samples > 200
+    assert chained(paths, "Hot.outermost", "Hot.middle", "Hot.innermost") > 0.3 * samples
+    hot = Counter({p: n for p, n in paths.items() if any("Hot." in name for name in p)})
+    assert whole(hot) > 0.95 * sum(hot.values())
+
+
+def test_fortran(tmp_path: Path) -> None:
+    compiler = program("gfortran", "gfortran")
+    source, executable = tmp_path / "hot.f90", tmp_path / "hot"
+    source.write_text(_FORTRAN)
+    command = [compiler, "-O2", "-fno-inline", "-fomit-frame-pointer", "-J", str(tmp_path)]
+    subprocess.run([*command, "-o", str(executable), str(source)], check=True)
+    record(tmp_path / "first", [executable])
+    record(tmp_path / "m", [executable])
+    paths = call_paths(tmp_path / "m", executable)
+    samples = sum(paths.values())
+    deep = sum(n for path, n in paths.items() if path.count("__work_MOD_descend") == 6)
+    assert deep > 0.8 * samples
+    hot = Counter({path: n for path, n in paths.items() if "__work_MOD_descend" in path})
+    assert whole(hot) > 0.95 * sum(hot.values())  # the first moments are before its tables
+    assert all(path[path.index("MAIN__") - 1] == "main" for path in paths if "MAIN__" in path)
+
+
+def test_python_with_numpy(tmp_path: Path) -> None:
+    """The main thread of an interpreter, and hand-written BLAS kernels below it."""
+    command: list[Any] = ["/usr/bin/python3", "-c", _NUMPY]
+    script = "import numpy; print(open('/proc/self/maps').read())"
+    maps = subprocess.run(["/usr/bin/python3", "-c", script], capture_output=True, text=True)
+    for path in {line.split()[-1] for line in maps.stdout.splitlines() if "r-xp" in line}:
+        if path.startswith("/"):
+            prepared(path)
+    summary = record(tmp_path / "m", command)
+    paths = named_paths(tmp_path / "m")
+    samples = sum(paths.values())
+    assert whole(paths) > 0.95 * samples, summary["unwind"]
+    python = [name for path in paths for name in path if name.startswith("[python3")]
+    assert python and any("blas" in name for path in paths for name in path)
