@@ -269,9 +269,9 @@ class _Gap:
                     if not elsewhere:
                         pending.append((target, state.copy()))
                     elif target not in self._seeds:
-                        known = self.parts.setdefault(target, state.copy())
-                        if state != known or state.sp in (None, 8):
-                            known.sp = None  # a function after all, or nothing is known
+                        part = self.parts.setdefault(target, state.copy())
+                        if state != part or state.sp in (None, 8):
+                            part.sp = None  # a function after all, or nothing is known
                 if flow == FlowControl.INDIRECT_BRANCH:
                     self._at_table = state.copy()
                 if flow in _ENDS:
