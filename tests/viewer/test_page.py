@@ -6,7 +6,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.viewer.conftest import SHOTS
 
@@ -287,6 +287,28 @@ def test_a_link_that_no_longer_fits_shows_everything(page: Page) -> None:
         page.goto(link)
         page.wait_for_selector("main[data-drawn]")
         assert window(page) == whole, bad
+
+
+def test_a_server_that_is_gone_is_said_until_it_answers(browser: Browser, url: str) -> None:
+    page = browser.new_page(viewport={"width": 1000, "height": 700})
+    page.goto(url)
+    page.wait_for_selector("main[data-drawn]")
+    page.route("**/api/**", lambda route: route.abort())
+    page.keyboard.press("w")
+    status = page.locator("#status")
+    expect(status).to_contain_text("start hpcd view again")
+    shot(page, "gone")
+    page.unroute("**/api/**")
+    page.keyboard.press("u")
+    expect(status).not_to_be_visible()
+    page.close()
+
+
+def test_without_its_token_the_page_says_where_to_find_it(browser: Browser, url: str) -> None:
+    page = browser.new_page()
+    page.goto(url.partition("#")[0])
+    expect(page.locator("#status")).to_contain_text("open the URL that hpcd view printed")
+    page.close()
 
 
 def test_help_and_labels(page: Page) -> None:

@@ -6,13 +6,20 @@ export class Api {
   }
 
   async fetch(path, signal) {
-    const answer = await fetch(path, { headers: { "x-hpcd-token": this.token }, signal });
+    let answer;
+    try {
+      answer = await fetch(path, { headers: { "x-hpcd-token": this.token }, signal });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Error("The viewer does not answer: start hpcd view again, and open the URL it prints.");
+    }
     if (!answer.ok) {
       const text = await answer.text();
       let message = text;
       try { message = JSON.parse(text).error; } catch { /* plain text */ }
       throw new Error(message);
     }
+    this.heard?.();
     return answer;
   }
 

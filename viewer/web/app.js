@@ -51,7 +51,11 @@ const context = {
     const colour = context.tree.colours[procedure];
     return 0.3 * (colour & 255) + 0.59 * ((colour >> 8) & 255) + 0.11 * ((colour >> 16) & 255) < 130;
   },
-  fail(error) { say(error.message); },
+  fail(error) {
+    say(error.message);
+    // Until something works again.
+    api.heard = () => { api.heard = null; say(""); };
+  },
   zoomTo(patch) {
     const { duration_ns } = context.summary;
     const lines = context.count();
