@@ -67,7 +67,7 @@ def run() -> Table:
             copied, copied_bytes = perf_whole(workload, folder, "--call-graph", "dwarf,8192")
             table.add_row(
                 workload.name,
-                f"{100 * unwind['complete'] / taken:.2f} %",
+                f"{100 * unwind['complete'] / unwind['paths']:.2f} %",
                 f"{taken:,}",
                 f"{size / taken:.1f}",
                 f"{100 * pointers:.1f} %",
