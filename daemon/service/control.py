@@ -19,12 +19,14 @@ from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import Configuration, seconds_of
 from hpcd.daemon.service.permission import Permission, RefusedError
 from hpcd.daemon.service.protocol import MAX_REQUEST, peer_of, receive, send
-from hpcd.daemon.service.recordings import Recordings
+from hpcd.daemon.service.recordings import RecordingProcess, Recordings
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
 
 # A peer that sends nothing, or takes nothing, holds a thread no longer than this.
 _PATIENCE_SECONDS = 10.0
 _THREADS = 16
+# How often a connection is looked at whose recording may have ended by itself.
+_HELD_SECONDS = 1.0
 # Compiling the programs takes up to 3 s, and several may start at once.
 _START_SECONDS = 25.0
 _BACKLOG = 64
@@ -79,10 +81,12 @@ class Control:
             try:
                 peer = peer_of(connection)
                 permission = Permission(peer, self._configuration.control.group)
-                fd = None
+                fd = held = None
                 try:
                     request, fd = receive(connection, MAX_REQUEST)
                     answer = self._answer(request, fd, permission)
+                    if request.get("held") is True and request["verb"] == "attach":
+                        held = self._recordings.get(answer["id"])
                 except HpcdError as error:
                     journal.log(
                         "refused", journal.WARNING, uid=peer.uid, pid=peer.pid, why=str(error)
@@ -91,6 +95,11 @@ class Control:
                 finally:
                     if fd is not None:
                         os.close(fd)
+                if held is not None:
+                    # In a thread of its own, of which a user has no more than recordings.
+                    threading.Thread(
+                        target=_hold, args=(connection.dup(), held), daemon=True
+                    ).start()
                 send(connection, answer)
             except OSError as error:
                 journal.log("connection lost", journal.WARNING, why=str(error))
@@ -141,6 +150,7 @@ class Control:
         if not permission.root and len(self._recordings.running(peer.uid)) >= limits.recordings:
             raise RefusedError(f"you have {limits.recordings} recordings under way already")
         selector = self._selector(request, permission)
+        _truth(request, "held", False)
         duration = _number(request, "duration", None)
         if not permission.root:
             longest = seconds_of(limits.longest)
@@ -216,6 +226,21 @@ class Control:
         folder = make_measurement(self._store, uid, gid)
         options.output = folder
         return str(folder), ()
+
+
+def _hold(connection: socket.socket, recording: RecordingProcess) -> None:
+    """End ``recording`` when who asked for it closes ``connection``, or says anything more."""
+    with connection:
+        connection.settimeout(_HELD_SECONDS)
+        while not recording.finished:
+            try:
+                connection.recv(1)
+            except TimeoutError:
+                continue
+            except OSError:
+                pass
+            recording.stop()
+            return
 
 
 def make_measurement(store: Path, uid: int, gid: int) -> Path:

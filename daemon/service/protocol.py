@@ -8,10 +8,12 @@ and so is the time a peer may take; the peer is who the kernel says it is.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +110,14 @@ def ask(path: str, request: dict[str, Any], fd: int | None = None) -> dict[str, 
 
     Raises :class:`NoServiceError` when none listens, :class:`ServiceError` when it refuses.
     """
+    with held(path, request, fd) as answer:
+        return answer
+
+
+@contextlib.contextmanager
+def held(path: str, request: dict[str, Any], fd: int | None = None) -> Iterator[dict[str, Any]]:
+    """As :func:`ask`, and the connection lasts as long as the block: a recording asked for with
+    ``held`` ends with it, however this process ends."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(30)
         try:
@@ -121,7 +131,7 @@ def ask(path: str, request: dict[str, Any], fd: int | None = None) -> dict[str, 
             send(connection, request, fd)
             answer, _ = receive(connection, MAX_ANSWER)
         except OSError as error:
-            raise NoServiceError(f"the hpcd service did not answer: {error}") from None
-    if "error" in answer:
-        raise ServiceError(str(answer["error"]), int(answer.get("code", 1)))
-    return answer
+            raise ServiceError(f"the hpcd service did not answer: {error}") from None
+        if "error" in answer:
+            raise ServiceError(str(answer["error"]), int(answer.get("code", 1)))
+        yield answer

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hpcd.daemon.recording import Options
 from hpcd.daemon.service.configuration import Control
-from hpcd.daemon.service.protocol import ask
-from hpcd.errors import StorageError
+from hpcd.daemon.service.protocol import ask, held
+from hpcd.errors import HpcdError, StorageError
 
 _POLL_SECONDS = 0.25
 
@@ -31,8 +33,30 @@ def attach_by_service(socket: str, options: Options, output: Path | None) -> dic
 
     The directory ``output`` is made and opened here, with the rights of whoever runs this.
     """
+    if output is None:
+        return ask(socket, request_of(options))
+    with _made(output) as fd:
+        return ask(socket, {**request_of(options), "output": str(output.absolute())}, fd)
+
+
+@contextlib.contextmanager
+def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator[int]:
+    """Has the service record ``options`` into ``output`` for as long as the block runs, or this
+    process lives; the recording's number."""
+    request = {**request_of(options), "output": str(output.absolute()), "held": True}
+    with _made(output) as fd, held(socket, request, fd) as begun:
+        try:
+            yield begun["id"]
+        finally:
+            # Closing the connection would do; this waits until the last is written.
+            with contextlib.suppress(HpcdError):
+                ask(socket, {"verb": "detach", "id": begun["id"]})
+
+
+def request_of(options: Options) -> dict[str, Any]:
+    """The request that has the service record ``options``."""
     selector = options.selector
-    request = {
+    return {
         "verb": "attach",
         "pids": selector.pids,
         "names": selector.names,
@@ -48,15 +72,18 @@ def attach_by_service(socket: str, options: Options, output: Path | None) -> dic
         "threshold_ns": options.threshold_ns,
         "overhead": options.overhead,
     }
-    if output is None:
-        return ask(socket, request)
+
+
+@contextlib.contextmanager
+def _made(output: Path) -> Iterator[int]:
+    """The new directory ``output``, open; it goes if the block fails and left nothing in it."""
     try:
         output.mkdir(mode=0o700)
         fd = os.open(output, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise StorageError(f"cannot make {output}: {error.strerror}") from None
     try:
-        return ask(socket, {**request, "output": str(output.absolute())}, fd)
+        yield fd
     except BaseException:
         if not any(output.iterdir()):
             output.rmdir()

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live as Screen
@@ -24,7 +26,10 @@ from rich.text import Text
 from hpcd.analysis.live import Busy, HotPath, Live, Snapshot
 from hpcd.commands.attach import add_selection_options, selection
 from hpcd.commands.base import Command
-from hpcd.daemon.recording import DEFAULT_FREQUENCY
+from hpcd.commands.service import add_socket_option, recorded_by_service
+from hpcd.daemon.recording import DEFAULT_FREQUENCY, Options
+from hpcd.daemon.selector import Selector
+from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.errors import HpcdError, TargetError, UsageError
 
 # Measurements are flushed once a second: there is nothing newer to be seen.
@@ -36,10 +41,12 @@ _SYSTEM_CALL = re.compile(r"(?:__\w+_sys_|ksys_)(\w+)")
 class Top(Command):
     """Show where processes spend their time now: hot call paths, waits, ranks, hpcd's own cost.
 
-    Follows a measurement that is being written, or records the processes selected as hpcd attach
-    does, into a temporary directory that goes when it ends. All figures are of the last seconds
-    (--window); a CPU share of 100 % is one CPU. Ctrl-C ends it. With --json, or into a pipe, it
-    prints one window and ends. Needs root to record.
+    Follows a measurement or a recording of the service that is being written, or records the
+    processes selected as hpcd attach does, into a temporary directory that goes when it ends; with
+    nothing selected all of your own, or as root what the service monitors. All figures are of the
+    last seconds (--window); a CPU share of 100 % is one CPU. Ctrl-C ends it. With --json, or into a
+    pipe, it prints one window and ends. Records through the hpcd service where it runs, which
+    others than root need.
     """
 
     name = "top"
@@ -48,6 +55,10 @@ class Top(Command):
         parser.add_argument(
             "measurement", type=Path, nargs="?", help="a measurement directory to follow"
         )
+        parser.add_argument(
+            "--recording", type=int, metavar="ID", help="a recording of the service to follow"
+        )
+        add_socket_option(parser)
         add_selection_options(parser)
         parser.add_argument(
             "-F", "--frequency", type=int, default=DEFAULT_FREQUENCY, metavar="HZ",
@@ -71,16 +82,12 @@ class Top(Command):
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: stop.set())
-        if args.measurement:
-            if any(
-                (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
-            ):
-                raise UsageError("name a measurement or processes, not both")
-            with contextlib.closing(Live(args.measurement, args.window)) as live:
+        path, selector = what(args)
+        if path:
+            with contextlib.closing(Live(path, args.window)) as live:
                 show(args, live, stop, live.ended)
             return 0
-        selection(args)
-        with recorded(args) as recorder:
+        with recorded(args, selector) as recorder:
             begun = recorder.wait_for_data(stop, args.window)
             if begun is not None:
                 with contextlib.closing(begun) as live:
@@ -89,6 +96,49 @@ class Top(Command):
                         let_pass(live, stop, args.window)
                     show(args, live, stop, once)
         return 0
+
+
+def what(args: argparse.Namespace) -> tuple[Path | None, Selector]:
+    """What to show: a measurement to follow, or processes to record."""
+    chosen = any((args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all))
+    if sum((bool(args.measurement), args.recording is not None, chosen)) > 1:
+        raise UsageError("name a measurement, a recording or processes, and only one of these")
+    if args.measurement:
+        return args.measurement, Selector()
+    if args.recording is not None:
+        (each,) = ask(args.socket, {"verb": "status", "id": args.recording})["recordings"]
+        return Path(each["measurement"]), Selector()
+    if not chosen and os.geteuid() != 0:
+        return None, Selector(users=(os.geteuid(),))
+    if not chosen:
+        with contextlib.suppress(NoServiceError):
+            for each in ask(args.socket, {"verb": "status"})["recordings"]:
+                if each["monitor"] and each["state"] in ("attached", "recording"):
+                    return Path(each["measurement"]), Selector()
+    return None, selection(args)
+
+
+class ServiceRecorder:
+    """A recording of the service's."""
+
+    def __init__(self, socket: str, number: int, path: Path) -> None:
+        self._socket = socket
+        self._number = number
+        self._path = path
+
+    def wait_for_data(self, stop: threading.Event, window: float) -> Live | None:
+        """As :meth:`Recorder.wait_for_data`."""
+        over: dict[str, Any] = {}
+        while not stop.is_set():
+            with contextlib.suppress(HpcdError):
+                return Live(self._path, window)
+            if over:
+                raise TargetError(over["failure"] or "the recording ended")
+            (each,) = ask(self._socket, {"verb": "status", "id": self._number})["recordings"]
+            if each["state"] in ("ended", "failed"):
+                over = each
+            stop.wait(0.05)
+        return None
 
 
 class Recorder:
@@ -128,26 +178,42 @@ def let_pass(live: Live, stop: threading.Event, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def recorded(args: argparse.Namespace) -> Iterator[Recorder]:
-    """Records what is selected, for as long as the block runs."""
-    with tempfile.TemporaryDirectory(prefix="hpcd-top-") as folder:
+def recorded(args: argparse.Namespace, selector: Selector) -> Iterator[Recorder | ServiceRecorder]:
+    """Records ``selector``, for as long as the block runs: by the service, or where none answers
+    and this is root, without it."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hpcd-top-"))
         path = Path(folder) / "measurement"
-        command = [
-            sys.executable, "-m", "hpcd", "attach", "--json", "-o", str(path),
-            "-F", str(args.frequency),
-        ]  # fmt: skip
-        for option in ("pid", "comm", "user", "cgroup", "container", "job"):
-            command += [f"--{option}={value}" for value in getattr(args, option)]
-        command += ["--all"] if args.all else []
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
+        options = Options(selector=selector, output=Path(), frequency=args.frequency)
         try:
-            yield Recorder(process, path)
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate()
+            number = stack.enter_context(recorded_by_service(args.socket, options, path))
+        except NoServiceError:
+            if os.geteuid() != 0:
+                raise
+            recorder: Recorder | ServiceRecorder = stack.enter_context(_recorded_here(args, path))
+        else:
+            recorder = ServiceRecorder(args.socket, number, path)
+        yield recorder
+
+
+@contextlib.contextmanager
+def _recorded_here(args: argparse.Namespace, path: Path) -> Iterator[Recorder]:
+    command = [
+        sys.executable, "-m", "hpcd", "attach", "--json", "-o", str(path),
+        "-F", str(args.frequency),
+    ]  # fmt: skip
+    for option in ("pid", "comm", "user", "cgroup", "container", "job"):
+        command += [f"--{option}={value}" for value in getattr(args, option)]
+    command += ["--all"] if args.all else []
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        yield Recorder(process, path)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
 
 
 def _with_code(message: str, code: int) -> HpcdError:

@@ -280,6 +280,65 @@ def test_the_node_is_monitored_and_its_measurement_rotated(service: Start) -> No
     assert check_measurement(Path(still["measurement"])) == []
 
 
+def spinner(user: int = 0) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["/usr/bin/python3", "-c", "while True: sum(range(2000))"],
+        user=user, group=user, extra_groups=[], cwd="/",
+    )  # fmt: skip
+
+
+def test_top_through_the_service(service: Start) -> None:
+    """Users see what they own, live; root what it names, or what is monitored."""
+    running = service("[monitor]\nenabled = true\n")
+    running.wait_for_log("monitoring")
+    with spinner(NOBODY) as theirs, spinner() as mine:
+        try:
+            now = running.json("top", "-w", 2, user=NOBODY)
+            assert [each["pid"] for each in now["busiest"][:1]] == [theirs.pid]
+            assert mine.pid not in [each["pid"] for each in now["busiest"]]
+            assert now["cpu_s"] > 0 and now["hottest"]
+            named = running.json("top", "-w", 1, "-p", theirs.pid, user=NOBODY)
+            assert [each["pid"] for each in named["busiest"]] == [theirs.pid]
+            root = running.json("top", "-w", 1, "-p", mine.pid)
+            assert [each["pid"] for each in root["busiest"]] == [mine.pid]
+            everything = running.json("top", "-w", 5)
+            assert {mine.pid, theirs.pid} <= {each["pid"] for each in everything["busiest"]}
+            known = running.json("status")["recordings"]
+            assert [each["state"] for each in known if not each["monitor"]] == ["ended"] * 3
+            monitor = next(each["id"] for each in known if each["monitor"])
+            assert running.json("top", "--recording", monitor)["threads"] >= 2
+            for words in (
+                ("-p", mine.pid), ("--all",), ("--user", "root"), ("--recording", monitor),
+                ("--recording", 999),
+            ):  # fmt: skip
+                done = running.hpcd("top", *words, user=NOBODY)
+                assert done.returncode not in (0, 70), (words, done)
+                assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr, done
+        finally:
+            theirs.kill()
+            mine.kill()
+    assert running.end() == 0
+
+
+def test_a_recording_ends_with_the_connection_it_is_held_by(
+    service: Start, sleeper: Sleeper
+) -> None:
+    """A top that is killed leaves nothing running."""
+    running = service()
+    pid = sleeper(NOBODY)
+    top = subprocess.Popen(
+        [*HPCD, "top", "-w", "600", "--json", "-p", str(pid)],
+        stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "HPCD_SOCKET": running.socket},
+        user=NOBODY, group=NOBODY, extra_groups=[],
+    )  # fmt: skip
+    running.wait_for_log("attached")
+    top.kill()
+    top.wait()
+    while running.json("status", 1)["recordings"][0]["state"] != "ended":
+        pass
+    assert running.end() == 0
+
+
 def test_a_module_that_is_not_decoded_is_said(service: Start, tmp_path: Path) -> None:
     """In the summary and the journal, and the rest of the recording is what it would be."""
     running = service()

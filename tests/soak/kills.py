@@ -57,6 +57,7 @@ def _round(
         began = time.monotonic()
         # Not a wait for anything: the moment is what varies.
         time.sleep(moment)
+        killed = time.monotonic()
         if kill_target:
             target.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -65,7 +66,6 @@ def _round(
                 return [f"round {number}: recorder ended with {recorder.returncode}"], None
         else:
             recorder.kill()
-        killed = time.monotonic()
         recorder.wait()
     finally:
         for process in (target, recorder):
