@@ -332,10 +332,14 @@ def test_a_recording_ends_with_the_connection_it_is_held_by(
         user=NOBODY, group=NOBODY, extra_groups=[],
     )  # fmt: skip
     running.wait_for_log("attached")
+    while running.json("status", 1)["recordings"][0]["state"] == "starting":
+        pass
     top.kill()
     top.wait()
-    while running.json("status", 1)["recordings"][0]["state"] != "ended":
-        pass
+    state = ""
+    while state not in ("ended", "failed"):
+        state = running.json("status", 1)["recordings"][0]["state"]
+    assert state == "ended"
     assert running.end() == 0
 
 
