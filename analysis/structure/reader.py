@@ -6,17 +6,15 @@ ask for too much memory costs that module its lines or loops, never the caller i
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import socket
 import subprocess
-import sys
 from typing import Any
 
 from hpcd.analysis.structure.arrays import Arrays, pack_arrays, unpack_arrays
-from hpcd.analysis.structure.protocol import OK, REPLY, REQUEST, receive
+from hpcd.analysis.structure.protocol import OK, REPLY, REQUEST
 from hpcd.errors import FormatError
+from hpcd.sandbox.process import WorkerProcess, receive
 
 # The biggest modules there are (2 GB of debug information) take a minute.
 _TIMEOUT_SECONDS = 300.0
@@ -28,9 +26,7 @@ class Reader:
     """A worker process, started when first asked. Use from one thread at a time, and close."""
 
     def __init__(self, timeout: float = _TIMEOUT_SECONDS) -> None:
-        self._timeout = timeout
-        self.process: subprocess.Popen[bytes] | None = None
-        self._channel: socket.socket | None = None
+        self._worker = WorkerProcess(["-c", _PROGRAM], timeout)
 
     def __enter__(self) -> Reader:
         return self
@@ -51,7 +47,7 @@ class Reader:
         message = json.dumps({"name": name, **request}).encode()
         packed = pack_arrays(arrays) if arrays else b""
         try:
-            channel = self._start()
+            channel = self._worker.channel()
             socket.send_fds(channel, [REQUEST.pack(len(message), len(packed))], [fd])
             channel.sendall(message + packed)
         except OSError as error:
@@ -61,17 +57,18 @@ class Reader:
     def result(self, name: str) -> Arrays:
         """The answer to the request begun. Raises :class:`FormatError`."""
         try:
-            channel = self._start()
+            channel = self._worker.channel()
             status, size = REPLY.unpack(receive(channel, REPLY.size))
             if size > _MAX_REPLY:
                 raise ConnectionError("reply is too large")
             data = receive(channel, size)
         except TimeoutError:
             self.close()
-            raise FormatError(f"{name}: reading took over {self._timeout:g} s") from None
+            raise FormatError(f"{name}: reading took over {self._worker.timeout:g} s") from None
         except OSError as error:
+            how = self._worker.ending() or str(error)
             self.close()
-            raise FormatError(f"{name}: the reader died ({error})") from None
+            raise FormatError(f"{name}: the reader died ({how})") from None
         if status != OK:
             why = bytes(data).decode(errors="replace")
             raise FormatError(why if why.startswith(name) else f"{name}: {why}")
@@ -79,31 +76,9 @@ class Reader:
 
     def close(self) -> None:
         """End the worker."""
-        if self._channel:
-            self._channel.close()
-            self._channel = None
-        if self.process:
-            with contextlib.suppress(PermissionError):
-                self.process.kill()
-                self.process.wait()
-            self.process = None
+        self._worker.close()
 
-    def _start(self) -> socket.socket:
-        if self._channel:
-            return self._channel
-        # One message is one request.
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _PROGRAM, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("HPCD_DEBUG") else subprocess.DEVNULL,
-                cwd="/",
-                env={"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"},
-                start_new_session=True,  # Ctrl-C on the terminal is for hpcd alone
-            )  # fmt: skip
-        ours.settimeout(self._timeout)
-        self._channel = ours
-        return ours
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None:
+        """The worker, once it has been started."""
+        return self._worker.process

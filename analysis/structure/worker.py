@@ -7,16 +7,13 @@ the libraries that decode machine code and debug information.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import json
 import mmap
 import os
-import resource
 import socket
 import struct
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -30,33 +27,17 @@ from hpcd.analysis.structure.lineprogram import with_lines
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.loops import loops_of
 from hpcd.analysis.structure.looptable import LoopTable
-from hpcd.analysis.structure.protocol import FAILED, OK, REPLY, REQUEST, receive
+from hpcd.analysis.structure.protocol import FAILED, OK, REPLY, REQUEST
 from hpcd.analysis.structure.symcache import read_lines
 from hpcd.errors import FormatError
+from hpcd.sandbox.confinement import confine
+from hpcd.sandbox.process import receive
 
 _MAX_REQUEST = 64 << 20
-_NOBODY = 65534
 # What a reader allocates, mapped files not counted; libLLVM with debug information takes most.
 _MEMORY = 2 << 30
-_CPU_SECONDS = 600
-_MAX_FILES = 32
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
-
-
-def confine() -> None:
-    """Give up everything reading does not need. Nothing is opened from here on."""
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    libc = ctypes.CDLL(None)
-    for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 0)):
-        if libc.prctl(option, value, 0, 0, 0):
-            raise OSError(f"prctl {option} failed")
+# For all requests together: the asking side starts a new reader after an hour of work.
+CPU_SECONDS = 7200
 
 
 class Code:
@@ -123,8 +104,6 @@ def serve(channel: socket.socket) -> None:
         head, fds, _, _ = socket.recv_fds(channel, REQUEST.size, 1)
         if len(head) < REQUEST.size or not fds:
             return
-        limit = int(time.process_time()) + _CPU_SECONDS
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
         sizes = REQUEST.unpack(head)
         if sum(sizes) > _MAX_REQUEST:
             return
@@ -151,5 +130,5 @@ def main() -> None:
     """The process: its argument is the socket's descriptor."""
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         rehearse()
-        confine()
+        confine(_MEMORY, CPU_SECONDS)
         serve(channel)

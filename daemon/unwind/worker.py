@@ -8,52 +8,26 @@ byte, the length of what follows, and that.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib  # noqa: F401 (the reader of ELF files imports it late, which a confined one cannot)
 import mmap
 import os
-import resource
 import socket
 import struct
 import sys
 from collections.abc import Callable
 
-from hpcd.daemon.unwind import seccomp
 from hpcd.daemon.unwind.elf import ElfView
 from hpcd.daemon.unwind.table import build_table, pack_table
 from hpcd.errors import FormatError
+from hpcd.sandbox.confinement import confine
 
 REPLY = struct.Struct("<BQ")
 OK, FAILED = 0, 1
-_NOBODY = 65534
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
 # For all requests together, and nothing here can raise it: a worker that hangs when nobody waits
 # for it any more ends by itself. The asking side has a new worker before this one gets there.
 CPU_SECONDS = 60
-_MAX_FILES = 32
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
-
-
-def confine() -> None:
-    """Give up everything decoding does not need. Nothing is opened from here on."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    libc = ctypes.CDLL(None)
-    for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 0)):
-        if libc.prctl(option, value, 0, 0, 0):
-            raise OSError(f"prctl {option} failed")
-    # A traceback's lines are in files that can no longer be read.
-    sys.excepthook = lambda _kind, error, _trace: print(repr(error), file=sys.stderr)
-    seccomp.install()
 
 
 def rehearse() -> None:
@@ -110,7 +84,7 @@ def main(work: Callable[[int, int], bytes] = answer) -> None:
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         rehearse()
         try:
-            confine()
+            confine(_MEMORY, CPU_SECONDS)
         except OSError as error:
             # Nothing is decoded by a worker that could do more than that.
             why = f"the decoder cannot be confined: {error}"

@@ -60,7 +60,7 @@ def ask(decoder: Decoder, path: Path) -> ModuleTable:
 
 def worker(decoder: Decoder) -> subprocess.Popen[bytes]:
     decoder.start()
-    process = decoder._process
+    process = decoder._worker.process
     assert process
     return process
 
@@ -124,7 +124,7 @@ def test_worker_that_hangs_costs_one_module(tmp_path: Path) -> None:
         with pytest.raises(DecodeError, match=r"true.*over 0\.3 s"):
             ask(decoder, SMALL)
         assert stopped.poll() is not None
-        decoder._timeout = 20.0
+        decoder._worker.timeout = 20.0
         assert ask(decoder, SMALL)
     finally:
         decoder.close()

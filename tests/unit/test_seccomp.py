@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from hpcd.daemon.unwind import decoder as decoders
-from hpcd.daemon.unwind import seccomp
 from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.decoder import DecodeError, Decoder
 from hpcd.errors import PlatformError
+from hpcd.sandbox import seccomp
 
 SMALL = Path("/usr/bin/true").resolve()
 NUMBER = {
@@ -63,7 +61,6 @@ ATTEMPTS = {
 }
 
 
-COMMAND = decoders._COMMAND
 Say = Callable[[str], str]
 
 
@@ -73,12 +70,13 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Say]:
     decoder = Decoder(TableCache(tmp_path))
 
     def say(script: str) -> str:
-        monkeypatch.setattr(decoders, "_COMMAND", [sys.executable, "-c", script])
+        genuine = decoder._worker._arguments
+        monkeypatch.setattr(decoder._worker, "_arguments", ["-c", script])
         with pytest.raises(DecodeError) as caught:
             ask(decoder)
         # The next module is decoded again.
         decoder.close()
-        monkeypatch.setattr(decoders, "_COMMAND", COMMAND)
+        monkeypatch.setattr(decoder._worker, "_arguments", genuine)
         ask(decoder)
         decoder.close()
         assert str(SMALL) in str(caught.value) and "\n" not in str(caught.value)
@@ -102,7 +100,7 @@ def hostile(action: str) -> str:
 
 @pytest.mark.parametrize("action", ATTEMPTS.values(), ids=ATTEMPTS)
 def test_what_a_decoder_may_not_do_ends_it(said: Say, action: str) -> None:
-    assert "made a system call that decoding does not need" in said(hostile(action))
+    assert "made a system call that reading does not need" in said(hostile(action))
     assert not Path("/tmp/decoder-was-here").exists()
 
 
@@ -117,7 +115,8 @@ def test_what_decoding_needs_is_left(said: Say, action: str) -> None:
 
 def test_a_decoder_that_cannot_be_confined_decodes_nothing(said: Say) -> None:
     script = """
-from hpcd.daemon.unwind import seccomp, worker
+from hpcd.daemon.unwind import worker
+from hpcd.sandbox import seccomp
 def install():
     raise OSError("seccomp: Invalid argument")
 seccomp.install = install

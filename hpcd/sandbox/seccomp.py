@@ -1,4 +1,4 @@
-"""The system calls that decoding needs, and no other: a filter the kernel holds the worker to.
+"""The system calls that reading files needs, and no other: the kernel holds a worker to them.
 
 Any other call ends the process (SIGSYS): a worker that makes one is no longer doing its work.
 Numbers and layouts are those of ``include/uapi/linux/{seccomp,filter,audit}.h`` and of the
@@ -25,6 +25,7 @@ _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06  # BPF_LD|W|ABS, JEQ, 
 _INSTRUCTION = struct.Struct("<HBBI")
 _F_DUPFD_CLOEXEC = 1030
 _AT_EMPTY_PATH = 0x1000
+_TCGETS = 0x5401
 
 
 class Test(IntEnum):
@@ -49,8 +50,12 @@ class Rule:
 RULES = {
     # The channel, and the file that came over it.
     "recvmsg": Rule(47, 212),
+    "recvfrom": Rule(45, 207),
     "sendto": Rule(44, 206, 5, Test.EQUAL, 0),  # no address: what is connected already
     "read": Rule(0, 63),
+    "pread64": Rule(17, 67),
+    "lseek": Rule(8, 62),
+    "ioctl": Rule(16, 29, 1, Test.EQUAL, _TCGETS),  # open() asks whether it is a terminal
     "write": Rule(1, 64),
     "close": Rule(3, 57),
     "fstat": Rule(5, 80),

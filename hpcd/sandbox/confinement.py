@@ -1,0 +1,42 @@
+"""What a worker gives up before it looks at the first file."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+
+from hpcd.sandbox import seccomp
+
+_NOBODY = 65534
+_MAX_FILES = 32
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+
+
+def confine(memory: int, cpu_seconds: int) -> None:
+    """Give up everything reading does not need. Nothing is opened from here on.
+
+    ``memory`` bytes may be allocated, mapped files not counted, and ``cpu_seconds`` used, in all;
+    system calls are those of :mod:`hpcd.sandbox.seccomp`. Raises :class:`OSError`, and
+    :class:`PlatformError` where there is no filter for the processor.
+    """
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
+    if os.geteuid() == 0:
+        # Who has no privileges to give up may have as many processes as ever: the filter keeps
+        # this one from making any.
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    libc = ctypes.CDLL(None)
+    for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 0)):
+        if libc.prctl(option, value, 0, 0, 0):
+            raise OSError(f"prctl {option} failed")
+    # A traceback's lines are in files that can no longer be read.
+    sys.excepthook = lambda _kind, error, _trace: print(repr(error), file=sys.stderr)
+    seccomp.install()

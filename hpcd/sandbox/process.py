@@ -1,0 +1,93 @@
+"""A worker process, from the side that asks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+
+# From the end of its channel to the end of the process.
+_DEATH_SECONDS = 1.0
+
+
+class WorkerProcess:
+    """A Python process with one end of a socket, started when first needed.
+
+    ``arguments`` follow the interpreter's name, the descriptor of the socket follows them;
+    ``timeout`` seconds is how long to wait for it at any time. Use from one thread at a time.
+    """
+
+    def __init__(self, arguments: Sequence[str], timeout: float) -> None:
+        self._arguments = arguments
+        self.timeout = timeout
+        self.process: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started and not yet ended."""
+        return self.process is not None and self.process.poll() is None
+
+    def channel(self) -> socket.socket:
+        """The socket to ask it by. Raises :class:`OSError`."""
+        if self.process and not self.running:
+            self.close()  # it died idle, which is not the next file's fault
+        if self._channel:
+            return self._channel
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", *self._arguments, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=None if os.environ.get("HPCD_DEBUG") else subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"},
+                start_new_session=True,  # Ctrl-C on the terminal is for hpcd alone
+            )
+        ours.settimeout(self.timeout)
+        self._channel = ours
+        return ours
+
+    def close(self) -> None:
+        """End it."""
+        if self._channel:
+            self._channel.close()
+            self._channel = None
+        if self.process:
+            # It has another user, whom a confined service may not signal; its channel closed, it
+            # ends by itself, and a hanging one at its limit of CPU time.
+            with contextlib.suppress(PermissionError):
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+
+    def ending(self) -> str:
+        """What ended it, as far as that is known."""
+        if self.process is None:
+            return ""
+        try:
+            code = self.process.wait(_DEATH_SECONDS)
+        except subprocess.TimeoutExpired:
+            return ""
+        if code == -signal.SIGSYS:
+            return "it made a system call that reading does not need: the file may be an attack"
+        return signal.Signals(-code).name if code < 0 else ""
+
+
+def receive(channel: socket.socket, size: int) -> bytearray:
+    """Exactly ``size`` bytes. Raises :class:`ConnectionError` when the other side closes."""
+    data = bytearray(size)
+    view = memoryview(data)
+    at = 0
+    while at < size:
+        count = channel.recv_into(view[at:], min(size - at, 1 << 20))
+        if not count:
+            raise ConnectionError("it closed the connection")
+        at += count
+    return data
