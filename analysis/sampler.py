@@ -158,7 +158,11 @@ class Sampler:
         bounds = np.empty((len(group), upto.shape[1] + 1), np.int64)
         bounds[:, :1] = begin
         np.clip(upto, begin, end, out=bounds[:, 1:])
-        values = np.repeat(node.ravel(), np.diff(bounds).ravel())
+        try:
+            values = np.repeat(node.ravel(), np.diff(bounds).ravel())
+        except ValueError:
+            # Times that step back would have to be drawn backwards.
+            raise FormatError(f"{group[0][0].part.path}: records are not in time order") from None
         at = 0
         for (row, _), reached, (_, behind) in zip(
             group, bounds[:, -1].tolist(), followers, strict=True
