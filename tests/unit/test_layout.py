@@ -21,8 +21,9 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.model": {"hpcd.errors"},
     "hpcd.measurement": {"hpcd.model", "hpcd.errors"},
     "hpcd.bpf": {"hpcd.model", "hpcd.errors"},
-    "hpcd.daemon": {"hpcd.bpf", "hpcd.model", "hpcd.measurement", "hpcd.errors"},
-    "hpcd.analysis": {"hpcd.model", "hpcd.measurement", "hpcd.errors"},
+    "hpcd.sandbox": {"hpcd.errors"},
+    "hpcd.daemon": {"hpcd.bpf", "hpcd.model", "hpcd.measurement", "hpcd.sandbox", "hpcd.errors"},
+    "hpcd.analysis": {"hpcd.model", "hpcd.measurement", "hpcd.sandbox", "hpcd.errors"},
     "hpcd.viewer": {"hpcd.analysis", "hpcd.model", "hpcd.errors"},
 }
 
