@@ -87,7 +87,7 @@ def test_the_loop_that_changed_in_an_edited_program(tmp_path: Path) -> None:
     assert found[0]["path"][-2:] == ["scale [inlined]", "loop at old.cpp:16"]
     assert found[0]["change"] == ["more"]
     assert found[0]["cost"][1] / found[0]["cost"][0] == pytest.approx(3, rel=0.5)
-    # What was not edited may differ a little: memory and clock are shared with the machine's others.
+    # What was not edited may differ a little: others use the machine too.
     changed = [each["cost"][1] - each["cost"][0] for each in found]
     for each, change in zip(found, changed, strict=True):
         assert abs(change) < changed[0] / 10 or not any("product" in name for name in each["path"])
