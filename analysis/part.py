@@ -191,16 +191,18 @@ class Part:
         kind = int(self.lines.wide[row] != 0)
         return self._levels[kind], self._entries[kind]
 
-    def expect(self, row: int, level: int) -> None:
-        """Have the kernel read what drawing a line at a level of its overview will need."""
+    def expect(self, row: int, level: int, first: int, last: int) -> None:
+        """Have the kernel read entries ``first`` to ``last`` of a level of a line's overview, and
+        the line's words: what is there already costs a microsecond.
+        """
         if not isinstance(self._map, mmap.mmap):
             return
         kind = int(self.lines.wide[row] != 0)
         levels, entries = self._levels[kind], self._entries[kind]
-        at = self._entries_at[kind] + int(levels.offset[level, row]) * entries.itemsize
+        at = self._entries_at[kind] + (int(levels.offset[level, row]) + first) * entries.itemsize
         low, high = self.lines.word[row : row + 2].tolist()
         for begin, size in (
-            (at, int(levels.count[level, row]) * entries.itemsize),
+            (at, (last + 1 - first) * entries.itemsize),
             (self._words_at + 4 * low, 4 * (high - low)),
         ):
             first = begin // mmap.PAGESIZE * mmap.PAGESIZE

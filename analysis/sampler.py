@@ -35,8 +35,7 @@ _NEVER = 1 << 62
 class Row:
     """A row of a picture: ``local`` the line in ``part``, drawn from column ``begin`` to ``end``.
 
-    ``table`` turns the part's nodes into the database's, ``shift`` its times into database times;
-    ``fresh`` says that the part has just been opened.
+    ``table`` turns the part's nodes into the database's, ``shift`` its times into database times.
     """
 
     place: int
@@ -46,7 +45,6 @@ class Row:
     local: int
     begin: int
     end: int
-    fresh: bool
 
     def canonical(self, nodes: Unsigned) -> U32:
         """The database's ids of ``nodes``. Raises :class:`FormatError`."""
@@ -74,30 +72,33 @@ class Sampler:
     def draw(self, rows: Sequence[Row]) -> None:
         """Draw ``rows``; those of one part should follow one another."""
         exact = []
+        places: list[tuple[Row, int, I64]] = []
         index: dict[tuple[int, int], I64] = {}
-        chosen = [self._level(row) for row in rows]
-        for row, level in zip(rows, chosen, strict=True):
-            if row.fresh and level >= 0:
-                row.part.expect(row.local, level)
-        for row, level in zip(rows, chosen, strict=True):
-            part, local = row.part, row.local
-            levels, entries = part.levels(local)
+        for row in rows:
+            level = self._level(row)
             if level < 0:
                 exact.append(row)
                 continue
-            step = int(levels.step[level, local]) * TIME_UNIT_NS
+            levels, _ = row.part.levels(row.local)
+            step = int(levels.step[level, row.local]) * TIME_UNIT_NS
             key = (row.shift, step)
             if key not in index:
                 index[key] = (2 * (self._times - row.shift) + step) // (2 * step)
-            at = index[key][row.begin : row.end] - int(levels.first[level, local])
-            count = int(levels.count[level, local])
+            at = index[key][row.begin : row.end] - int(levels.first[level, row.local])
+            count = int(levels.count[level, row.local])
             if at[0] < 0 or at[-1] >= count:
                 at = np.clip(at, 0, count - 1)
-            offset = int(levels.offset[level, local])
+            # All rows' at once: the disk need not be waited for row by row.
+            row.part.expect(row.local, level, int(at[0]), int(at[-1]))
+            places.append((row, level, at))
+        for row, level, at in places:
+            levels, entries = row.part.levels(row.local)
+            offset = int(levels.offset[level, row.local])
+            count = int(levels.count[level, row.local])
             try:
-                shown = part.words(local)[entries[offset : offset + count][at]]
+                shown = row.part.words(row.local)[entries[offset : offset + count][at]]
             except IndexError:
-                raise FormatError(f"{part.path}: damaged") from None
+                raise FormatError(f"{row.part.path}: damaged") from None
             self.nodes[row.place, row.begin : row.end] = row.canonical(shown)
         self._exact(exact)
 
@@ -158,11 +159,12 @@ class Sampler:
         bounds = np.empty((len(group), upto.shape[1] + 1), np.int64)
         bounds[:, :1] = begin
         np.clip(upto, begin, end, out=bounds[:, 1:])
-        try:
-            values = np.repeat(node.ravel(), np.diff(bounds).ravel())
-        except ValueError:
-            # Times that step back would have to be drawn backwards.
-            raise FormatError(f"{group[0][0].part.path}: records are not in time order") from None
+        owned = np.diff(bounds)
+        last = [len(behind) > 0 for _, behind in followers] | (bounds[:, -1:] == end).ravel()
+        if int(owned.min(initial=0)) < 0 or not last.all():
+            # Times that step back, or none that count at all.
+            raise FormatError(f"{group[0][0].part.path}: records are not in time order")
+        values = np.repeat(node.ravel(), owned.ravel())
         at = 0
         for (row, _), reached, (_, behind) in zip(
             group, bounds[:, -1].tolist(), followers, strict=True

@@ -166,7 +166,7 @@ class Trace:
             part, table = self.part(number), self._part_nodes(number)
             shift = int(self._map.shift[number])
             drawings += [
-                Row(row, part, table, shift, local, a, z, number in fresh)
+                Row(row, part, table, shift, local, a, z)
                 for row, local, a, z in zip(
                     rows.tolist(), self._map.row[lines[rows]].tolist(), begin[rows].tolist(),
                     end[rows].tolist(), strict=True,
