@@ -182,7 +182,8 @@ def test_node_with_a_perf_map(tmp_path: Path) -> None:
     script = tmp_path / "hot.js"
     script.write_text(_JAVASCRIPT)
     # Functions are called, not inlined, so that there is a path to see.
-    options = ["--perf-basic-prof", "--no-turbo-inlining", "--no-use-osr"]
+    options = ["--perf-basic-prof", "--no-turbo-inlining", "--no-use-osr",
+               "--no-logfile-per-isolate", f"--logfile={tmp_path / 'v8.log'}"]  # fmt: skip
     prepared(node)
     record(tmp_path / "m", [node, *options, script])
     paths = named_paths(tmp_path / "m")
