@@ -15,6 +15,7 @@ import numpy.typing as npt
 import zstandard
 
 from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes, to_planes
 
 Array = npt.NDArray[Any]
 
@@ -27,7 +28,7 @@ def pack_archive(entries: Mapping[str, Array | bytes]) -> bytes:
     pack = zstandard.ZstdCompressor(level=3).compress
     index, parts, at = {}, [], 0
     for name, value in entries.items():
-        part = pack(value if isinstance(value, bytes) else _planes(value))
+        part = pack(value if isinstance(value, bytes) else to_planes(value))
         index[name] = [at, at + len(part)]
         parts.append(part)
         at += len(part)
@@ -46,12 +47,6 @@ def archive_index(data: bytes) -> dict[str, memoryview]:
         raise FormatError("the archive of a part is damaged") from None
 
 
-def _planes(values: Array) -> bytes:
-    """Byte planes: trees and sums compress to half of what they would otherwise."""
-    flat = np.ascontiguousarray(values)
-    return np.ascontiguousarray(flat.view(np.uint8).reshape(-1, flat.itemsize).T).tobytes()
-
-
 def unpack_bytes(frame: memoryview) -> bytes:
     """An entry of the archive. Raises :class:`FormatError`."""
     try:
@@ -68,6 +63,7 @@ def unpack_array(frame: memoryview, kind: npt.DTypeLike) -> Array:
     width = np.dtype(kind).itemsize
     if len(data) % width:
         raise FormatError("an array of a part's archive is of another type")
+    # As unsigned integers, then as what they are.
     planes = np.frombuffer(data, np.uint8).reshape(width, -1)
-    values: Array = np.ascontiguousarray(planes.T).view(kind).ravel()
+    values: Array = from_planes(planes, f"<u{width}").view(kind)
     return values

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import zstandard
 
 from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes
 
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
@@ -127,8 +128,8 @@ def decode_places(
         chosen = frames if len(mine) == len(frames) else [frames[n] for n in mine.tolist()]
         planes = _decompress(chosen, count[mine], times + nodes)
         every = slice(None) if len(mine) == len(frames) else mine
-        step[every] = _join(planes[:, :times], np.uint32)
-        node[every] = _join(planes[:, times:], np.uint32)
+        step[every] = from_planes(planes[:, :times], np.uint32)
+        node[every] = from_planes(planes[:, times:], np.uint32)
     step += least[:, None]
     step[:, 0] = 0
     for number in np.flatnonzero(count < BLOCK_RECORDS).tolist():
@@ -150,8 +151,8 @@ def decode_weights(frames: Sequence[memoryview], count: I64) -> tuple[U16, U64]:
     given = [number for number, frame in enumerate(frames) if len(frame)]
     if given:
         planes = _decompress([frames[number] for number in given], count[given], _WEIGHT_PLANES)
-        event[given] = _join(planes[:, :2], np.uint16)
-        value[given] = _join(planes[:, 2:], np.uint64)
+        event[given] = from_planes(planes[:, :2], np.uint16)
+        value[given] = from_planes(planes[:, 2:], np.uint64)
     return event, value
 
 
@@ -176,14 +177,6 @@ def _planes(values: npt.NDArray[np.unsignedinteger], width: int) -> list[memoryv
         zeros = np.zeros(len(values), np.uint8) if zeros is None else zeros
         planes.append(zeros.data)
     return planes
-
-
-def _join(planes: U8, kind: npt.DTypeLike) -> npt.NDArray[np.unsignedinteger]:
-    """Integers ``[n, records]`` of byte planes ``[n, width, records]``."""
-    values: npt.NDArray[np.unsignedinteger] = planes[:, 0].astype(kind)
-    for number in range(1, planes.shape[1]):
-        values |= planes[:, number].astype(kind) << values.dtype.type(8 * number)
-    return values
 
 
 def _decompress(frames: Sequence[memoryview], count: I64, width: int) -> U8:

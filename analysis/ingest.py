@@ -31,7 +31,7 @@ from hpcd.analysis.sparse import CellSum
 from hpcd.analysis.union import DEPTH_LIMIT
 from hpcd.errors import FormatError, HpcdError
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
-from hpcd.measurement.reader import Measurement, open_measurement
+from hpcd.measurement.reader import Measurement, measurement_size, open_measurement
 from hpcd.model.identity import Event, Module, Node, Process, Thread
 
 U16 = npt.NDArray[np.uint16]
@@ -91,7 +91,7 @@ def ingest(task: IngestTask) -> Scan:
     with open_measurement(task.path) as measurement:
         if measurement.id is None:
             raise FormatError(f"{task.path}: nothing readable")
-        size = sum(file.stat().st_size for file in task.path.glob("segment-*.hpcd"))
+        size = measurement_size(task.path)
         place = task.parts / f"{task.name}.part"
         for old in [place, *([task.known / part_name(measurement.id)] if task.known else [])]:
             known = _already(old, measurement.id, size)
@@ -198,7 +198,6 @@ def _read(
             first_ns=first_ns,
             last_ns=last_ns,
             events_used=frozenset(np.unique(cells.event).tolist()),
-            cells=len(cells),
         )
         symbols = {module: measurement.symbols[module] for module in scan.symbols}
         archive = pack_scan(scan, measurement.cct, cells, symbols)

@@ -58,6 +58,7 @@ from hpcd.analysis.tables import Contents, Timeline
 from hpcd.analysis.union import load_canonical, save_canonical, union
 from hpcd.analysis.workplace import check_output, put_in_place, work_directory
 from hpcd.errors import FormatError, HpcdError, NotFoundError, UsageError
+from hpcd.measurement.reader import measurement_size
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 
@@ -168,12 +169,13 @@ class _Merge:
         events, event_maps = _unite_events(scans)
         timeline = Timeline.of(scans)
         order, processes = order_lines(scans)
-        columns = _line_columns(scans, order, processes, timeline)
+        rows = _rows_by_measurement(order, len(scans))
+        columns = _line_columns(scans, order, rows, processes, timeline)
         columns.save(self._root / "lines")
         node_totals, line_totals, cells = self._sum(
-            scans, module_maps, tree, tree_path, events, event_maps, order
+            scans, module_maps, tree, tree_path, events, event_maps, rows
         )
-        self._map_trace(scans, event_maps, timeline, order)
+        self._map_trace(scans, event_maps, timeline, order, rows)
         named = self._name(scans, modules, tree)
         save_column(self._root / "cct" / "parent.npy", tree.parent)
         save_column(self._root / "cct" / "frame.npy", tree.frame)
@@ -183,10 +185,10 @@ class _Merge:
         contents = Contents(
             scans, modules, tree, named, events, timeline, order, processes, columns
         )
-        rows = contents.tables(
+        tables = contents.tables(
             node_totals, line_totals, partial(context_statistics, self._root / "metrics", tree)
         )
-        write_tables(self._root / layout.SQLITE, rows)
+        write_tables(self._root / layout.SQLITE, tables)
         self._progress("tables", 1, 1)
         result.measurements = len(scans)
         result.lines = len(columns.start)
@@ -311,7 +313,7 @@ class _Merge:
 
     def _sum(
         self, scans: Sequence[Scan], module_maps: Sequence[U32], tree: CCT, tree_path: Path,
-        events: Sequence[Event], event_maps: Sequence[U16], order: LineOrder,
+        events: Sequence[Event], event_maps: Sequence[U16], rows: Sequence[I64],
     ) -> tuple[list[F64], list[F64], int]:  # fmt: skip
         """Stage 3: metrics by line and by context; totals per metric of nodes and of lines."""
         folder = self._root / "metrics"
@@ -322,8 +324,7 @@ class _Merge:
             for number, each in enumerate(scans)
         ]  # fmt: skip
         total = 2 * len(tasks) + 1
-        counts = np.zeros(len(order.source), np.int64)
-        rows = _rows_by_measurement(order, len(scans))
+        counts = np.zeros(sum(map(len, rows)), np.int64)
         most = 0
         for done, (number, future) in enumerate(
             run_all(self._executor, translate_cells, tasks), start=1
@@ -350,7 +351,7 @@ class _Merge:
 
     def _map_trace(
         self, scans: Sequence[Scan], event_maps: Sequence[U16], timeline: Timeline,
-        order: LineOrder,
+        order: LineOrder, rows: Sequence[I64],
     ) -> None:  # fmt: skip
         """Say what the numbers in the parts mean here."""
         folder = self._root / "trace"
@@ -367,7 +368,7 @@ class _Merge:
         shift = np.array(timeline.offsets, np.int64) - timeline.origin_ns
         save_column(folder / "shift.npy", shift)
         row = np.zeros(len(order.source), np.uint32)
-        for mine in _rows_by_measurement(order, len(scans)):
+        for mine in rows:
             row[mine] = np.arange(len(mine))
         save_column(folder / "part.npy", order.measurement)
         save_column(folder / "row.npy", row)
@@ -495,15 +496,14 @@ def _event_key(event: Event) -> tuple[object, ...]:
 def _line_columns(
     scans: Sequence[Scan],
     order: LineOrder,
+    rows: Sequence[I64],
     processes: Sequence[tuple[int, Process]],
     timeline: Timeline,
 ) -> LineColumns:
     count = len(order.source)
     start, end, records = (np.zeros(count, np.int64) for _ in range(3))
     tid = np.zeros(count, np.int64)
-    for number, (each, mine) in enumerate(
-        zip(scans, _rows_by_measurement(order, len(scans)), strict=True)
-    ):
+    for number, (each, mine) in enumerate(zip(scans, rows, strict=True)):
         opened, closed = each.window_ns
         threads = [each.threads.get(n) or unknown_thread(n) for n in each.lines.tolist()]
         born = np.array([thread.start_ns for thread in threads], np.int64)
@@ -532,7 +532,7 @@ def _line_columns(
 
 def _size(path: Path) -> int:
     with contextlib.suppress(OSError):
-        return sum(file.stat().st_size for file in path.glob("segment-*.hpcd"))
+        return measurement_size(path)
     return 0
 
 

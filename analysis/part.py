@@ -181,11 +181,6 @@ class Part:
     def __len__(self) -> int:
         return len(self.lines.source)
 
-    @property
-    def records(self) -> int:
-        """Records of all lines."""
-        return int(self.lines.records.sum())
-
     def levels(self, row: int) -> tuple[Levels, Array]:
         """The overview of a line: the levels of its kind, and the entries they point into."""
         kind = int(self.lines.wide[row] != 0)
@@ -236,11 +231,6 @@ class Part:
         end = begin + self.blocks.weight[chosen]
         frames = [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
         return blocks.decode_weights(frames, self.blocks.records[chosen].astype(np.int64))
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether events and values are kept: not where there is one event and all are 1."""
-        return bool(self.blocks.weight.any())
 
     def archive(self) -> dict[str, memoryview]:
         """The packed entries of the archive by name; see :func:`unpack_array`."""

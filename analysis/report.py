@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.forest import nested_json
 from hpcd.analysis.metrics import SAMPLES
 from hpcd.analysis.naming import marker_name
 from hpcd.analysis.views import View
@@ -389,10 +390,7 @@ class Names:
 
 
 def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
-    """One JSON object, in parts: the facts, then ``tree``, nodes nested in ``children``.
-
-    Written without recursion, as call paths are deeper than a Python stack.
-    """
+    """One JSON object, in parts: the facts, then ``tree``, nodes nested in ``children``."""
     view = outline.view
     columns = metric_columns(db, view)
     head = {
@@ -406,25 +404,13 @@ def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
     names = Names(db, view)
     metrics = [each.name for each in columns]
 
-    def opening(node: int) -> str:
-        fields = names.as_json(node)
+    def fields(node: int) -> dict[str, Any]:
+        found = names.as_json(node)
         for kind, values in (("inclusive", view.inclusive), ("exclusive", view.exclusive)):
-            fields[kind] = dict(zip(metrics, values[:, node].tolist(), strict=True))
-        return json.dumps(fields)[:-1] + ', "children": ['
+            found[kind] = dict(zip(metrics, values[:, node].tolist(), strict=True))
+        return found
 
-    yield opening(0)
-    open_nodes: list[Iterator[int]] = [iter(outline.children(0, 0))]
-    first = True
-    while open_nodes:
-        node = next(open_nodes[-1], None)
-        if node is None:
-            open_nodes.pop()
-            yield "]}"
-            first = False
-            continue
-        yield ("" if first else ", ") + opening(node)
-        open_nodes.append(iter(outline.children(node, len(open_nodes))))
-        first = True
+    yield from nested_json(outline.children, fields)
     yield "}\n"
 
 

@@ -62,7 +62,6 @@ class Scan:
     first_ns: I64
     last_ns: I64
     events_used: frozenset[int]
-    cells: int
 
     @property
     def records(self) -> int:
@@ -123,7 +122,6 @@ def read_scan(part: Part) -> Scan:
         known = json.loads(unpack_bytes(archive["identity"]))
         clock = unpack_array(archive["clock"], np.int64).reshape(-1, 2)
         nodes = len(unpack_array(archive["parent"], np.uint32))
-        cells = len(unpack_array(archive["cell_row"], np.uint32))
         return Scan(
             path=Path(known["path"]),
             part=part.path,
@@ -148,7 +146,6 @@ def read_scan(part: Part) -> Scan:
             first_ns=part.lines.first * TIME_UNIT_NS,
             last_ns=part.lines.last * TIME_UNIT_NS,
             events_used=frozenset(known["events_used"]),
-            cells=cells,
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FormatError(f"{part.path}: damaged") from None

@@ -75,6 +75,7 @@ class Contents:
         """
         hosts = sorted({_host(each) for each in self.scans})
         metrics = metric_table(self.events)
+        inclusives = [self.tree.inclusive(exclusive) for exclusive in node_totals]
         return {
             "meta": iter(
                 [("format", layout.FORMAT), ("origin_ns", str(self.timeline.origin_ns)),
@@ -99,8 +100,8 @@ class Contents:
             "scope": self._scopes(),
             "cct": self._nodes(),
             "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
-            "node_metric": self._node_metrics(node_totals),
-            "node_statistic": self._statistics(node_totals, statistics),
+            "node_metric": self._node_metrics(node_totals, inclusives),
+            "node_statistic": self._statistics(inclusives, statistics),
             "line_metric": ((k, line, value) for k, total in enumerate(line_totals)
                             for line, value in enumerate(total.tolist())),
         }  # fmt: skip
@@ -157,19 +158,19 @@ class Contents:
                     text(name) or None, text(file) or None, line or None,
                 )  # fmt: skip
 
-    def _node_metrics(self, totals: Sequence[F64]) -> Iterator[tuple[Any, ...]]:
-        for number, exclusive in enumerate(totals):
-            inclusive = self.tree.inclusive(exclusive)
+    def _node_metrics(
+        self, totals: Sequence[F64], inclusives: Sequence[F64]
+    ) -> Iterator[tuple[Any, ...]]:
+        for number, (exclusive, inclusive) in enumerate(zip(totals, inclusives, strict=True)):
             nodes = np.flatnonzero(inclusive)
             rows = (nodes.tolist(), exclusive[nodes].tolist(), inclusive[nodes].tolist())
             for node, own, whole in zip(*rows, strict=True):
                 yield number, node, own, whole
 
     def _statistics(
-        self, totals: Sequence[F64], statistics: Callable[[int, F64], ContextStatistics]
+        self, inclusives: Sequence[F64], statistics: Callable[[int, F64], ContextStatistics]
     ) -> Iterator[tuple[Any, ...]]:
-        for number, exclusive in enumerate(totals):
-            inclusive = self.tree.inclusive(exclusive)
+        for number, inclusive in enumerate(inclusives):
             found = statistics(number, inclusive)
             nodes = np.flatnonzero(found.lines)
             mean, stddev = found.mean[nodes], found.stddev[nodes]

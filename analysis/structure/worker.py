@@ -36,7 +36,8 @@ from hpcd.sandbox.process import receive
 _MAX_REQUEST = 64 << 20
 # What a reader allocates, mapped files not counted; libLLVM with debug information takes most.
 _MEMORY = 2 << 30
-# For all requests together: the asking side starts a new reader after an hour of work.
+# For all requests together, far beyond what all modules of a node take; where it ends a reader, the
+# request under way fails and the next starts another.
 CPU_SECONDS = 7200
 
 

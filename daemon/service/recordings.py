@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hpcd.daemon.recording import Options
@@ -166,8 +165,3 @@ class Recordings:
         for each in running:
             if not each.wait_for(max(deadline - time.monotonic(), 0), end=True):
                 each.process.kill()
-
-
-def measurement_size(path: Path) -> int:
-    """Bytes of a measurement's segments."""
-    return sum(file.lstat().st_size for file in path.glob("segment-*.hpcd"))

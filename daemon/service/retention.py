@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpcd.daemon.service.recordings import measurement_size
+from hpcd.measurement.reader import measurement_size
 
 
 @dataclass(frozen=True, slots=True)

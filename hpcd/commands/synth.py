@@ -12,7 +12,6 @@ from hpcd.commands.base import Command
 from hpcd.errors import StorageError, UsageError
 from hpcd.measurement.synthetic import (
     Shape,
-    Source,
     built_in_source,
     recorded_source,
     synthesize,
@@ -73,7 +72,8 @@ class Synth(Command):
         paths = [args.output / f"node-{number:05d}" for number in range(shape.measurements)]
         with progress_bar() as update, ProcessPoolExecutor(args.workers) as pool:
             futures = [
-                pool.submit(_make, path, shape, source, number) for number, path in enumerate(paths)
+                pool.submit(synthesize, path, shape, source, number)
+                for number, path in enumerate(paths)
             ]
             try:
                 for done, future in enumerate(as_completed(futures), start=1):
@@ -93,7 +93,3 @@ class Synth(Command):
                 f"({size / records:.2f} bytes a record)"
             )
         return 0
-
-
-def _make(path: Path, shape: Shape, source: Source, number: int) -> None:
-    synthesize(path, shape, source, number)

@@ -36,6 +36,11 @@ def open_measurement(path: Path | str) -> Measurement:
     return Measurement(Path(path))
 
 
+def measurement_size(path: Path) -> int:
+    """Bytes of a measurement's segments. Raises :class:`OSError` when one goes meanwhile."""
+    return sum(file.lstat().st_size for file in path.glob("segment-*.hpcd"))
+
+
 class Measurement:
     """A measurement directory.
 

@@ -8,7 +8,6 @@ learn what storage a job will take before it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -180,13 +179,10 @@ def grow(source: Source, contexts: int) -> tuple[Source, U32]:
     return replace(source, tree=tree), table
 
 
-def synthesize(
-    path: Path, shape: Shape, source: Source, number: int,
-    progress: Callable[[int], None] = lambda records: None,
-) -> None:  # fmt: skip
+def synthesize(path: Path, shape: Shape, source: Source, number: int) -> None:
     """Write measurement ``number`` of ``shape`` to the directory ``path``, which must not exist.
 
-    ``progress`` is told of records written. Raises :class:`StorageError`.
+    Raises :class:`StorageError`.
     """
     source, variants = grow(source, shape.contexts)
     first = number * shape.ranks_per_node
@@ -232,7 +228,6 @@ def synthesize(
             source.event[index].ravel(), source.value[index].ravel(),
         )  # fmt: skip
         writer.flush()
-        progress(len(line))
     end = int(now.max())
     writer.add_clock_pair(end, end + _REALTIME_NS)
     taken = len(ranks) * shape.records

@@ -26,10 +26,8 @@ def confine(memory: int, cpu_seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_FILES, _MAX_FILES))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     if os.geteuid() == 0:
-        # Who has no privileges to give up may have as many processes as ever: the filter keeps
-        # this one from making any.
-        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
         os.setresuid(_NOBODY, _NOBODY, _NOBODY)
