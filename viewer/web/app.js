@@ -5,52 +5,22 @@ import { mount as flame } from "./flame.js";
 import { mount as calls } from "./calls.js";
 import { mount as chooser } from "./choice.js";
 import { help, palette } from "./commands.js";
-import { matcher } from "./format.js";
 import { save } from "./export.js";
+import { Opened } from "./opened.js";
 import { mount as overlines } from "./overlines.js";
 import { Store } from "./store.js";
 import { mount as trace } from "./trace.js";
-import { Tree } from "./tree.js";
 
 const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame], ["calls", "Profile", calls], ["lines", "Over lines", overlines]];
 const at = (id) => document.getElementById(id);
 const store = new Store();
 const api = new Api(store.token);
 let mounted = null;
-let depthTable = { depth: 0, shown: null };
 
-// What panes share besides the store.
+// What panes share besides the store; open adds the database's (opened.js).
 const context = {
-  tree: null, summary: null, grid: null, selected: null,
+  tree: null, summary: null, opened: null, selected: null,
   count: () => choice.count(),
-  shown() {
-    if (depthTable.depth !== store.state.depth && context.tree) {
-      depthTable = { depth: store.state.depth, shown: context.tree.at(store.state.depth) };
-    }
-    return depthTable.shown;
-  },
-  found() {
-    if (!store.state.search) return null;
-    const wanted = matcher(store.state.search);
-    return Uint8Array.from(context.tree.names, (name) => (wanted(name) ? 1 : 0));
-  },
-  // Of each node whether what is looked for is on its path: pixels of a picture stay lit then.
-  lit() {
-    const found = context.found();
-    if (!found) return null;
-    const { parent, procedure } = context.tree;
-    const lit = new Uint8Array(parent.length);
-    for (let node = 1; node < lit.length; node++) lit[node] = found[procedure[node]] | lit[parent[node]];
-    return lit;
-  },
-  css(procedure) {
-    const colour = context.tree.colours[procedure];
-    return `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
-  },
-  dark(procedure) {
-    const colour = context.tree.colours[procedure];
-    return 0.3 * (colour & 255) + 0.59 * ((colour >> 8) & 255) + 0.11 * ((colour >> 16) & 255) < 130;
-  },
   fail(error) {
     say(error.message);
     // Until something works again.
@@ -84,6 +54,20 @@ const context = {
     const step = Math.min(Math.max(Math.round((l1 - l0) * lineShare) || Math.sign(lineShare), -l0), lines - l1);
     context.zoomTo({ t0: t0 + shift, t1: t1 + shift, l0: l0 + step, l1: l1 + step });
   },
+  // What the mouse does to a trace view, which says where in shares of itself.
+  mouse: {
+    click: ({ x, line }) => store.set({ time: Math.round(store.state.t0 + x * (store.state.t1 - store.state.t0)), line }),
+    drag({ x0, x1, y0, y1 }) {
+      const { t0, t1, l0, l1 } = store.state;
+      const patch = { t0: t0 + x0 * (t1 - t0), t1: t0 + x1 * (t1 - t0) };
+      if (y0 !== null) {
+        patch.l0 = l0 + Math.floor(y0 * (l1 - l0));
+        patch.l1 = Math.max(patch.l0 + 1, l0 + Math.ceil(y1 * (l1 - l0)));
+      }
+      if (t1 - t0 > 1000) context.zoomTo(patch);
+    },
+    wheel(factor, { x, y }, lines) { if (lines) context.zoomLines(factor, y); else context.zoomTime(factor, x); },
+  },
 };
 
 const choice = chooser(at("choice"), { store, api, context });
@@ -110,10 +94,9 @@ function show(pane) {
 async function open(db) {
   say("Loading " + db);
   const [summary, cct] = await Promise.all([api.summary(db), api.cct(db)]);
-  context.summary = summary;
-  context.tree = new Tree(cct, summary);
-  context.grid = null;
-  depthTable = { depth: 0, shown: null };
+  const opened = new Opened(store, summary, cct);
+  const { tree, shown, found, lit, css, dark } = opened;
+  Object.assign(context, { opened, summary, tree, shown, found, lit, css, dark });
   document.title = `${summary.name} – hpcd`;
   at("depth").max = Math.min(context.tree.deepest, 100);
   const { state } = store;

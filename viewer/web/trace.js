@@ -1,30 +1,25 @@
 // The trace side: trace view, depth view, summary, mini map and call path, with one crosshair.
 
-import { fitted, ink, place } from "./canvas.js";
-import { percent, time } from "./format.js";
+import { fitted, ink } from "./canvas.js";
+import { percent } from "./format.js";
+import { linesView } from "./linesview.js";
 import { paint, pixel, stretch } from "./paint.js";
 import { SAMPLED } from "./selected.js";
 import { split } from "./split.js";
 import { WINDOW } from "./store.js";
-import { BLOCKED, COMMUNICATION, NO_NODE } from "./tree.js";
-
+import { NO_NODE } from "./tree.js";
 
 export function mount(element, { store, api, context }) {
   element.innerHTML = `
-    <section class="trace" aria-label="Trace view"><div class="fill" id="trace-canvas"></div>
-      <div class="labels" id="trace-labels"></div><div class="axis" id="trace-axis"></div>
-      <div class="tip" id="tip" hidden></div><div class="rubber" id="rubber" hidden></div></section>
+    <section class="traceview" id="lines" aria-label="Trace view"></section>
     <aside><div id="side-split"></div><section class="mini" aria-label="Mini map"><div class="fill" id="mini-canvas"></div></section>
       <section class="path" aria-label="Call path"><h2>Call path</h2><ol id="path"></ol></section>
       <section class="shares" aria-label="Procedures in view"><h2>In view <small id="shares-note"></small></h2><ol id="shares"></ol></section></aside>
     <section class="summary" aria-label="Summary view"><div id="summary-split"></div><div class="fill" id="summary-canvas"></div></section>
     <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>`;
   const at = (id) => element.querySelector("#" + id);
-  let grid = null;
   let whole = null;
   let line = null;
-  let labels = new Map();
-  let asking = null;
   let gone = false;
   split(element, at("side-split"), { name: "--side", label: "Width of the side", across: true, least: 160, most: 800, usual: 300 });
   split(element, at("summary-split"), { name: "--summary", label: "Height of the summary view", across: false, least: 30, most: 500, usual: 90 });
@@ -32,113 +27,37 @@ export function mount(element, { store, api, context }) {
   const blank = () => pixel(ink("--blank"));
   const found = () => context.found();
 
-  const trace = fitted(at("trace-canvas"), "Trace lines over time, coloured by procedure", load);
+  const trace = linesView(at("lines"), {
+    api, name: "trace", label: "Trace lines over time, coloured by procedure", cross,
+    source: () => context.opened && { db: store.state.db, window: store.state, opened: context.opened },
+    on: { drawn, labelled: () => { element.dataset.drawn = at("lines").dataset.drawn; }, failed: context.fail, ...context.mouse },
+  });
   const mini = fitted(at("mini-canvas"), "The whole recording; the part in view is outlined", loadWhole);
   const summary = fitted(at("summary-canvas"), "Share of the lines in each procedure over time", drawSummary);
   const depthView = fitted(at("depth-canvas"), "One line's call path over time, outermost frame on top", loadLine);
 
-  async function load() {
-    const { db, t0, t1, l0, l1 } = store.state;
-    if (!context.tree || !(t1 > t0) || !(l1 > l0)) return;
-    asking?.abort();
-    asking = new AbortController();
-    try {
-      grid = await api.picture(db, store.state, trace.canvas.height, trace.canvas.width, asking.signal);
-    } catch (error) {
-      if (error.name !== "AbortError") context.fail(error);
-      return;
-    }
-    if (gone) return;
-    context.grid = grid;
-    draw();
+  function drawn() {
     drawSummary();
+    drawWhole();
     listShares();
     loadExact();
     loadLine();
-    await loadLabels();
-    element.dataset.drawn = `${t0}-${t1}-${l0}-${l1}`;
-  }
-
-  // Of a few thousand lines all labels; else those of four.
-  async function loadLabels() {
-    const { db, l0, l1 } = store.state;
-    const { places } = grid;
-    const spans = l1 - l0 <= 2000 ? [[l0, l1 - l0]]
-      : [...new Set([0, 0.25, 0.5, 0.75].map((share) => places[Math.floor(share * places.length)]))].map((each) => [each, 1]);
-    try {
-      const answers = await Promise.all(spans.map(([from, count]) => api.lines(db, store.state, from, count)));
-      labels = new Map(answers.flatMap((answer, i) => answer.labels.map((label, j) => [spans[i][0] + j, { label, group: answer.groups[j] }])));
-    } catch (error) { context.fail(error); return; }
-    if (gone) return;
-    drawLabels();
-    draw();
-  }
-
-  function drawLabels() {
-    const height = at("trace-canvas").clientHeight / grid.h;
-    const every = Math.max(1, Math.ceil(15 / height));
-    const shown = [];
-    let last = null;
-    for (let row = 0; row < grid.h; row += every) {
-      const known = labels.get(grid.places[row]);
-      if (!known) continue;
-      const label = document.createElement("span");
-      const heads = known.group && known.group !== last;
-      label.textContent = known.group && known.group !== known.label && heads ? `${known.group}: ${known.label}` : known.label;
-      label.classList.toggle("heads", Boolean(heads));
-      label.title = label.textContent;
-      last = known.group;
-      label.style.top = `${row * height}px`;
-      shown.push(label);
-    }
-    at("trace-labels").replaceChildren(...shown);
-  }
-
-  // A gap between groups, where rows are high enough to spare it.
-  function drawGroups(pen) {
-    if (!store.state.group || trace.canvas.height / grid.h < 3) return;
-    pen.fillStyle = ink("--text");
-    for (let row = 1; row < grid.h; row++) {
-      const [above, here] = [labels.get(grid.places[row - 1]), labels.get(grid.places[row])];
-      if (above && here && above.group !== here.group) pen.fillRect(0, Math.round((row * trace.canvas.height) / grid.h) - 1, trace.canvas.width, 2);
-    }
-  }
-
-  function drawAxis() {
-    const { t0, t1 } = store.state;
-    const ticks = Array.from({ length: 6 }, (_, i) => {
-      const tick = document.createElement("span");
-      tick.style.left = `${20 * i}%`;
-      tick.textContent = time(t0 + ((t1 - t0) * i) / 5, t1 - t0);
-      return tick;
-    });
-    at("trace-axis").replaceChildren(...ticks);
   }
 
   function draw() {
-    if (!grid) return;
     const began = performance.now();
-    const pen = trace.canvas.getContext("2d");
-    const image = paint(grid.nodes, grid.w, grid.h, context.tree, context.shown(), blank(), context.lit());
-    if (grid.w === trace.canvas.width && grid.h === trace.canvas.height) pen.putImageData(image, 0, 0);
-    else stretch(pen, image, 0, 0, trace.canvas.width, trace.canvas.height);
-    drawGroups(pen);
-    crosshair(pen, trace.canvas, true);
-    drawAxis();
+    trace.draw();
     drawWhole();
     element.dataset.paintMs = (performance.now() - began).toFixed(1);
   }
 
-  function crosshair(pen, canvas, across) {
+  // Where the crosshair is in the window, as shares of it.
+  function cross() {
     const { t0, t1, time: when, line: chosen } = store.state;
-    if (when === undefined) return;
-    pen.fillStyle = ink("--cross");
-    const x = ((when - t0) / (t1 - t0)) * canvas.width;
-    if (x >= 0 && x <= canvas.width) pen.fillRect(Math.round(x), 0, 1, canvas.height);
-    if (!across) return;
+    const { grid } = trace;
+    if (when === undefined) return { x: null, y: null };
     const row = grid.lines.indexOf(chosen);
-    const y = ((row + 0.5) / grid.h) * canvas.height;
-    if (row >= 0) pen.fillRect(0, Math.round(y), canvas.width, 1);
+    return { x: (when - t0) / (t1 - t0), y: row < 0 ? null : (row + 0.5) / grid.h };
   }
 
   async function loadWhole() {
@@ -169,6 +88,7 @@ export function mount(element, { store, api, context }) {
   // Pixels of columns from..to by procedure; with lit, apart where what is looked for is not on the
   // path: keys are 2 * procedure, + 1 there.
   function counts(from, to, lit = null) {
+    const { grid } = trace;
     const shown = context.shown();
     const sums = new Map();
     let total = 0;
@@ -185,6 +105,7 @@ export function mount(element, { store, api, context }) {
   }
 
   function drawSummary() {
+    const { grid } = trace;
     if (!grid) return;
     const { width, height } = summary.canvas;
     const pen = summary.canvas.getContext("2d");
@@ -214,7 +135,7 @@ export function mount(element, { store, api, context }) {
 
   // Shares of pixels at once; beside them the exact ones, as soon as the server has added them up.
   function listShares() {
-    const { sums, total } = counts(0, grid.w);
+    const { sums, total } = counts(0, trace.grid.w);
     const exact = context.exact?.key === windowKey() ? context.exact : null;
     const whole = exact ? exact.values.reduce((sum, each) => sum + each, 0) : 0;
     const shown = context.shown();
@@ -299,7 +220,8 @@ export function mount(element, { store, api, context }) {
     stretch(pen, image, 0, 0, width, height);
     pen.fillStyle = ink("--cross");
     pen.fillRect(0, Math.round(((store.state.depth - 0.5) / rows) * height), width, 1);
-    crosshair(pen, depthView.canvas, false);
+    const { t0, t1, time: when } = store.state;
+    if (when >= t0 && when <= t1) pen.fillRect(Math.round(((when - t0) / (t1 - t0)) * width), 0, 1, height);
   }
 
   function showPath() {
@@ -318,89 +240,18 @@ export function mount(element, { store, api, context }) {
     }));
   }
 
-  // --- mouse and keys ---
-
-  let pressed = null;
-  const picture = at("trace-canvas").parentElement;
-
-  function moment(spot) { return store.state.t0 + spot.x * (store.state.t1 - store.state.t0); }
-  function row(spot) { return grid?.lines[Math.min(grid.h - 1, Math.floor(spot.y * grid.h))]; }
-
-  trace.canvas.addEventListener("pointerdown", (event) => {
-    pressed = place(trace.canvas, event);
-    trace.canvas.setPointerCapture(event.pointerId);
-  });
-  trace.canvas.addEventListener("pointermove", (event) => {
-    const spot = place(trace.canvas, event);
-    hover(spot, event);
-    const rubber = at("rubber");
-    rubber.hidden = !pressed || Math.hypot(spot.x - pressed.x, spot.y - pressed.y) < 0.004;
-    if (rubber.hidden) return;
-    const box = at("trace-canvas");
-    Object.assign(rubber.style, {
-      left: `${box.offsetLeft + Math.min(spot.x, pressed.x) * box.clientWidth}px`,
-      top: `${box.offsetTop + Math.min(spot.y, pressed.y) * box.clientHeight}px`,
-      width: `${Math.abs(spot.x - pressed.x) * box.clientWidth}px`,
-      height: `${Math.abs(spot.y - pressed.y) * box.clientHeight}px`,
-    });
-  });
-  trace.canvas.addEventListener("pointerup", (event) => {
-    if (!pressed) return;
-    const spot = place(trace.canvas, event);
-    const [from, to] = [pressed, spot];
-    pressed = null;
-    at("rubber").hidden = true;
-    if (Math.abs(from.x - to.x) < 0.004 && Math.abs(from.y - to.y) < 0.004) {
-      store.set({ time: Math.round(moment(spot)), line: row(spot) });
-      return;
-    }
-    const { t0, t1, l0, l1 } = store.state;
-    const patch = { t0: moment({ x: Math.min(from.x, to.x) }), t1: moment({ x: Math.max(from.x, to.x) }) };
-    // A flat rectangle means time alone.
-    if (Math.abs(from.y - to.y) > 0.02) {
-      patch.l0 = l0 + Math.floor(Math.min(from.y, to.y) * (l1 - l0));
-      patch.l1 = Math.max(patch.l0 + 1, l0 + Math.ceil(Math.max(from.y, to.y) * (l1 - l0)));
-    }
-    if (t1 - t0 > 1000) context.zoomTo(patch);
-  });
-  trace.canvas.addEventListener("pointerleave", () => { at("tip").hidden = true; });
-  trace.canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
-    const spot = place(trace.canvas, event);
-    const factor = Math.exp((event.deltaY || event.deltaX) * 0.002);
-    if (event.shiftKey) context.zoomLines(factor, spot.y); else context.zoomTime(factor, spot.x);
-  }, { passive: false });
-
-  function hover(spot, event) {
-    if (!grid) return;
-    const tip = at("tip");
-    const y = Math.min(grid.h - 1, Math.floor(spot.y * grid.h));
-    const node = grid.nodes[y * grid.w + Math.min(grid.w - 1, Math.floor(spot.x * grid.w))];
-    const who = labels.get(grid.places[y])?.label ?? `line ${grid.lines[y]}`;
-    const mark = node === NO_NODE ? "" : { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[context.tree.marks[node]] ?? "";
-    tip.hidden = false;
-    tip.textContent = `${time(moment(spot), store.state.t1 - store.state.t0)}  ${who}${mark}\n` +
-      (node === NO_NODE ? "not there" : context.tree.path(node).map((each) => context.tree.names[context.tree.procedure[each]]).join("\n"));
-    const box = picture.getBoundingClientRect();
-    const left = event.clientX - box.left + 14;
-    tip.style.left = `${Math.min(left, box.width - tip.offsetWidth - 4)}px`;
-    tip.style.top = `${Math.min(event.clientY - box.top + 14, Math.max(0, box.height - tip.offsetHeight - 4))}px`;
-  }
-
   const ends = [
-    store.subscribe(WINDOW, load),
+    store.subscribe(WINDOW, trace.load),
     store.subscribe(["db", "filter", "sort", "group"], loadWhole),
-    store.subscribe(["depth", "search", "theme"], () => { draw(); drawSummary(); if (grid) listShares(); drawLine(); showPath(); }),
+    store.subscribe(["depth", "search", "theme"], () => { draw(); drawSummary(); if (trace.grid) listShares(); drawLine(); showPath(); }),
     store.subscribe(["time", "line"], () => { draw(); loadLine(); }),
     trace.dispose, mini.dispose, summary.dispose, depthView.dispose,
   ];
   loadWhole();
-  load();
+  trace.load();
   return {
     canvases: () => [trace.canvas, summary.canvas, depthView.canvas],
-    csv: () => [["line", "label", ...Array.from({ length: grid.w }, (_, x) => `${Math.round(store.state.t0 + ((x + 0.5) * (store.state.t1 - store.state.t0)) / grid.w)} ns`)],
-      ...Array.from(grid.lines, (each, y) => [each, labels.get(grid.places[y])?.label ?? "", ...Array.from(grid.nodes.subarray(y * grid.w, (y + 1) * grid.w),
-        (node) => (node === NO_NODE ? "" : context.tree.names[context.shown()[node]]))])],
+    csv: trace.csv,
     dispose: () => { gone = true; clearTimeout(waiting); ends.forEach((end) => end()); },
   };
 }
