@@ -71,7 +71,8 @@ class Side:
     """One of the things compared: a run, or part of one.
 
     ``lines`` ``int64[k]`` are its trace lines; costs are divided by ``ranks``. ``begin`` and
-    ``end`` ``int64[k]`` bound it on each line (ns), or are None for all of it.
+    ``end`` ``int64[k]`` bound it on each line (ns), or are None for all of it. ``size`` is how
+    many ranks a whole run had, recorded or not; 0 where that is not known.
     """
 
     label: str
@@ -81,6 +82,7 @@ class Side:
     executables: tuple[str, ...] = ()
     begin: I64 | None = None
     end: I64 | None = None
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -255,8 +257,15 @@ def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Si
     found = [ranks_or_all(db, job) for db in databases]
     alike = all(ranked for _, ranked in found)
     return [
-        Side(str(db.path), db, ranks.line, len(ranks) if alike else 1, ranks.executables)
-        for db, (ranks, _) in zip(databases, found, strict=True)
+        Side(
+            str(db.path),
+            db,
+            ranks.line,
+            len(ranks) if alike else 1,
+            ranks.executables,
+            size=ranks.size if ranked else 0,
+        )
+        for db, (ranks, ranked) in zip(databases, found, strict=True)
     ]
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import psutil
 
-from tests.support.viewer import eight_ranks, served
+from tests.support.viewer import eight_ranks, served, two_runs
 
 ROUNDS = 10_000
 CLIENTS = 10
@@ -40,7 +40,7 @@ def run(rounds: int, seed: int) -> list[str]:
     """What was found wrong."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(eight_ranks(Path(folder))) as (url, process),
+        served(eight_ranks(Path(folder)), *two_runs(Path(folder))) as (url, process),
     ):
         attack(url, 200, seed)  # what is made once is made
         before = psutil.Process(process.pid).memory_info().rss
@@ -104,7 +104,19 @@ def _path(choice: random.Random, kind: int) -> str:
         f"{name}={good[name] if name in good and choice.random() < 0.8 else _value(choice)}"
         for name in names
     )
+    if choice.random() < 0.2:
+        return f"/api/v1/compare{choice.choice(['', '/calls'])}?{_compared(choice)}"
     return f"/api/v1/db/run.db{choice.choice(_ENDPOINTS)}?{query}"
+
+
+def _compared(choice: random.Random) -> str:
+    good = ["db=run.db&db=ranks-2.db", "db=run.db&window=0:500000000&window=500000000:999000000",
+            "db=run.db&rank=0&rank=7", "db=ranks-2.db&iteration=1&iteration=3",
+            "db=ranks-2.db&iteration=&phase=sweep", "db=run.db&pid=100&pid=107"]  # fmt: skip
+    names = ["db", "window", "rank", "pid", "iteration", "phase", "metric", "within", "shares"]
+    several = choice.randrange(3) * choice.randrange(5)
+    bad = "".join(f"&{choice.choice(names)}={_value(choice)}" for _ in range(several))
+    return choice.choice(good) + bad
 
 
 def _value(choice: random.Random) -> str:

@@ -14,6 +14,7 @@ from hpcd.analysis.merge import merge
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from tests.support.made import Step, make
 
 NAMES = ["main", "solve", "exchange", "assemble", "kernel"]
 
@@ -57,6 +58,33 @@ def eight_ranks(folder: Path) -> Path:
         paths.append(path)
     merge(paths, folder / "run.db")
     return folder / "run.db"
+
+
+def two_runs(folder: Path) -> list[Path]:
+    """A run of two ranks, and one of four of a rebuilt program: each rank's turn to write makes
+    the others wait, the solver takes longer, a checkpoint is new and the check is gone."""
+
+    def steps(rank: int, ranks: int) -> list[Step]:
+        rebuilt = ranks == 4
+        result: list[Step] = [("main/setup", "cpu", 0.05)]
+        for _ in range(3):
+            result.append(("main/solve/sweep/kernel", "cpu", 0.15 if rebuilt else 0.1))
+            result.append(("main/solve/sweep/norm", "cpu", 0.03))
+            result.append(("main/solve/MPI_Allreduce/k_sleep", "blocked", 0.01))
+            result.append((f"main/{'checkpoint' if rebuilt else 'check'}", "cpu", 0.04))
+        for turn in range(ranks):
+            name = "write/k_write" if turn == rank else "MPI_Barrier/k_sleep"
+            result.append((f"main/output/{name}", "cpu" if turn == rank else "blocked", 0.05))
+        return result
+
+    return [
+        make(
+            folder / f"ranks-{ranks}.db",
+            {rank: steps(rank, ranks) for rank in range(ranks)},
+            seed=ranks,
+        )
+        for ranks in (2, 4)
+    ]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-from tests.support.viewer import eight_ranks, served
+from tests.support.viewer import eight_ranks, served, two_runs
 
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
@@ -20,9 +20,15 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def url(database: Path) -> Iterator[str]:
-    """The viewer's URL, token and all."""
-    with served(database) as (url, _):
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Runs of one program on two and on four ranks."""
+    return two_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def url(database: Path, runs: list[Path]) -> Iterator[str]:
+    """The viewer's URL, token and all; the eight ranks come first."""
+    with served(database, *runs) as (url, _):
         yield url
 
 

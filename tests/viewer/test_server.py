@@ -7,9 +7,15 @@ import random
 import urllib.error
 import urllib.request
 import zlib
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+
+import hpcd.analysis
+from hpcd.analysis.comparison import compare, whole_runs
 
 
 def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
@@ -72,6 +78,48 @@ def test_a_context_over_lines_and_the_heat_map(url: str) -> None:
     np.testing.assert_allclose(cells.sum(), answer["sum"], rtol=1e-5)
 
 
+def aligned(url: str, query: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    body = ask(url, f"api/v1/compare?{query}")[1]
+    size, n, sides, _ = np.frombuffer(body, np.uint32, 4).tolist()
+    head = json.loads(body[16 : 16 + size])
+    costs = np.frombuffer(body, np.float64, 2 * sides * n, 16 + size).reshape(2, sides, n)
+    tree = np.frombuffer(body, np.uint32, 3 * n, 16 + size + costs.nbytes).reshape(3, n)
+    assert 16 + size + costs.nbytes + tree.nbytes == len(body)
+    return head, [*costs, *tree]
+
+
+def test_a_comparison_is_what_the_library_compares(url: str, runs: list[Path]) -> None:
+    head, (cost, variance, parent, place, owner) = aligned(url, "db=ranks-2.db&db=ranks-4.db")
+    assert [each["label"] for each in head["sides"]] == ["ranks-2.db", "ranks-4.db"]
+    assert [each["size"] for each in head["sides"]] == [2, 4] and head["metric"] == "work"
+    with hpcd.analysis.open(runs[0]) as one, hpcd.analysis.open(runs[1]) as two:
+        comparison = compare(whole_runs([one, two]), metric="work")
+        nodes, costs, _ = comparison.regions()
+    np.testing.assert_allclose(cost.sum(axis=1), comparison.total)
+    np.testing.assert_allclose(variance.sum(axis=1), comparison.variance.sum(axis=1))
+    assert (parent[1:] < np.arange(1, len(parent))).all()
+    own = np.stack([np.bincount(owner, each) for each in cost])
+    by_name = {head["procedures"][place[node]]: own[:, node].tolist() for node in set(owner)}
+    for node, expected in zip(nodes, costs.T, strict=True):
+        name = comparison.places[int(comparison.matching.tree.frame[node])].label
+        assert by_name[name] == pytest.approx(expected.tolist())
+    calls = json.loads(ask(url, "api/v1/compare/calls?db=ranks-2.db&db=ranks-4.db")[1])
+    assert calls["visits"][1][calls["name"].index("checkpoint")] == 3
+
+
+def test_parts_of_one_run_are_compared(url: str) -> None:
+    for query, labels in (
+        ("window=0:250000000&window=250000000:500000000", ["0.000 to 0.250 s", "0.250 to 0.500 s"]),
+        ("rank=0&rank=1", ["rank 0", "rank 1"]),
+        ("pid=100&pid=101", ["process 100", "process 101"]),
+        ("iteration=1&iteration=3&metric=time", ["iteration 1", "iteration 3"]),
+        ("iteration=&phase=sweep", ["sweep 1", "sweep 2", "sweep 3"]),
+    ):
+        head, columns = aligned(url, f"db=ranks-2.db&{query}")
+        assert sorted(each["label"] for each in head["sides"]) == labels
+        assert columns[0].any(axis=1).all()
+
+
 def test_others_are_refused(url: str) -> None:
     assert ask(url, "")[0] == 200
     for headers in (
@@ -96,7 +144,14 @@ def test_others_are_refused(url: str) -> None:
      "api/v1/db/run.db/lines?from=9&count=1",
      "api/v1/db/run.db/grid?t0=0&t1=0&l0=0&l1=1&h=1&w=1",
      "api/v1/db/run.db/grid?t0=0&t1=9&l0=0&l1=1&h=10000&w=10000",
-     "api/v1/db/run.db/grid?t0=x&t1=9&l0=0&l1=1&h=1&w=1"],
+     "api/v1/db/run.db/grid?t0=x&t1=9&l0=0&l1=1&h=1&w=1",
+     "api/v1/compare", "api/v1/compare?db=run.db", "api/v1/compare?db=run.db&db=run.db",
+     "api/v1/compare?db=run.db&db=none", "api/v1/compare?db=run.db&window=0:9",
+     "api/v1/compare?db=run.db&rank=0&rank=9", "api/v1/compare?db=run.db&window=9:0&window=0:9",
+     "api/v1/compare?db=run.db&rank=0&pid=1", "api/v1/compare?db=run.db&db=ranks-2.db&rank=0",
+     "api/v1/compare?db=run.db&db=ranks-2.db&metric=none", "api/v1/compare?" + 9 * "db=run.db&",
+     "api/v1/compare?db=run.db&iteration=900", "api/v1/compare/calls?db=run.db&phase=nothing",
+     "api/v1/compare?db=run.db&rank=0&rank=1&within=nothing"],
 )  # fmt: skip
 def test_what_makes_no_sense_is_said_in_a_line(url: str, path: str) -> None:
     status, body = ask(url, path)

@@ -27,6 +27,7 @@ from hpcd.errors import HpcdError, NotFoundError, UsageError
 from hpcd.viewer.marks import marks
 from hpcd.viewer.palette import colours
 from hpcd.viewer.server.asked import Asked
+from hpcd.viewer.server.comparison import Comparisons, packed, question
 from hpcd.viewer.server.guard import Guard
 from hpcd.viewer.server.profile import heat, over_lines, profile
 from hpcd.viewer.server.selection import Selection
@@ -45,6 +46,8 @@ def create_app(databases: Mapping[str, Database], token: str, host: str) -> Star
         routes=[
             Route("/", lambda _: FileResponse(WEB / "index.html")),
             Route("/api/v1/databases", views.databases),
+            Route("/api/v1/compare", views.compare),
+            Route("/api/v1/compare/calls", views.compared_calls),
             Route("/api/v1/db/{name}", views.summary),
             Route("/api/v1/db/{name}/cct", views.cct),
             Route("/api/v1/db/{name}/lines", views.lines),
@@ -71,6 +74,7 @@ class _Views:
     def __init__(self, databases: Mapping[str, Database]) -> None:
         self._databases = databases
         self._selections = {name: Selection(db) for name, db in databases.items()}
+        self._comparisons = Comparisons(databases)
 
     def _database(self, request: Request) -> Database:
         found = self._databases.get(request.path_params["name"])
@@ -90,6 +94,16 @@ class _Views:
         """What a database holds; names, colours and marks of its procedures."""
         db = self._database(request)
         return await _json(lambda: _summary(db))
+
+    async def compare(self, request: Request) -> Response:
+        """Several runs, or parts of one, as one tree; see :func:`comparison.packed`."""
+        asked = question(Asked(request.query_params))
+        return await _binary(lambda: packed(*self._comparisons.aligned(asked)))
+
+    async def compared_calls(self, request: Request) -> Response:
+        """How often what called what on each side."""
+        asked = question(Asked(request.query_params))
+        return await _json(lambda: self._comparisons.calls(asked))
 
     async def cct(self, request: Request) -> Response:
         """The tree: u32 n, then parent u32[n], procedure u32[n]."""

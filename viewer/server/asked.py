@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from starlette.datastructures import QueryParams
 
 from hpcd.errors import UsageError
 from hpcd.viewer.server.selection import Choice
@@ -14,7 +14,7 @@ _DIGITS = 24
 class Asked:
     """The query of a request. Every method raises :class:`UsageError` for what makes no sense."""
 
-    def __init__(self, query: Mapping[str, str]) -> None:
+    def __init__(self, query: QueryParams) -> None:
         self._query = query
 
     def has(self, name: str) -> bool:
@@ -23,21 +23,33 @@ class Asked:
 
     def whole(self, name: str, least: int, most: int) -> int:
         """A whole number."""
-        text = self._query.get(name, "")
-        try:
-            value = int(text) if len(text) < _DIGITS and text.isascii() else None
-        except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
-            raise UsageError(f"{name} must be a whole number from {least} to {most}")
-        return value
+        return _whole(name, self._query.get(name, ""), least, most)
+
+    def wholes(self, name: str, least: int, most: int, count: int) -> tuple[int, ...]:
+        """At most ``count`` whole numbers, given one by one."""
+        return tuple(_whole(name, text, least, most) for text in self.texts(name, count))
+
+    def spans(self, name: str, count: int) -> tuple[tuple[int, int], ...]:
+        """At most ``count`` spans of time, each as begin:end, ns."""
+        spans = []
+        for text in self.texts(name, count):
+            low, _, high = text.partition(":")
+            span = _whole(name, low, 0, 1 << 62), _whole(name, high, 0, 1 << 62)
+            if span[0] >= span[1]:
+                raise UsageError(f"a {name} ends after it begins")
+            spans.append(span)
+        return tuple(spans)
 
     def text(self, name: str, default: str = "") -> str:
         """A short text."""
-        text = self._query.get(name, default)
-        if len(text) > _LONGEST or "\0" in text:
-            raise UsageError(f"{name} must be a text of at most {_LONGEST} characters")
-        return text
+        return _text(name, self._query.get(name, default))
+
+    def texts(self, name: str, count: int) -> tuple[str, ...]:
+        """At most ``count`` short texts, given one by one."""
+        texts = self._query.getlist(name)
+        if len(texts) > count:
+            raise UsageError(f"{name} may be given {count} times")
+        return tuple(_text(name, text) for text in texts)
 
     def choice(self) -> Choice:
         """Which lines, in which order."""
@@ -56,3 +68,19 @@ class Asked:
         if l1 <= l0:
             raise UsageError("no trace lines are asked for")
         return l0, l1
+
+
+def _whole(name: str, text: str, least: int, most: int) -> int:
+    try:
+        value = int(text) if len(text) < _DIGITS and text.isascii() else None
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise UsageError(f"{name} must be a whole number from {least} to {most}")
+    return value
+
+
+def _text(name: str, text: str) -> str:
+    if len(text) > _LONGEST or "\0" in text:
+        raise UsageError(f"{name} must be a text of at most {_LONGEST} characters")
+    return text
