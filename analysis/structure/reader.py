@@ -7,14 +7,12 @@ ask for too much memory costs that module its lines or loops, never the caller i
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from typing import Any
 
 from hpcd.analysis.structure.arrays import Arrays, pack_arrays, unpack_arrays
-from hpcd.analysis.structure.protocol import OK, REPLY, REQUEST
-from hpcd.errors import FormatError
-from hpcd.sandbox.process import WorkerProcess, receive
+from hpcd.analysis.structure.protocol import REQUEST
+from hpcd.sandbox.process import WorkerProcess
 
 # The biggest modules there are (2 GB of debug information) take a minute.
 _TIMEOUT_SECONDS = 300.0
@@ -26,7 +24,7 @@ class Reader:
     """A worker process, started when first asked. Use from one thread at a time, and close."""
 
     def __init__(self, timeout: float = _TIMEOUT_SECONDS) -> None:
-        self._worker = WorkerProcess(["-c", _PROGRAM], timeout)
+        self._worker = WorkerProcess("reader", ["-c", _PROGRAM], timeout)
 
     def __enter__(self) -> Reader:
         return self
@@ -46,33 +44,11 @@ class Reader:
         """Begin a request; :meth:`result` waits for it. Raises :class:`FormatError`."""
         message = json.dumps({"name": name, **request}).encode()
         packed = pack_arrays(arrays) if arrays else b""
-        try:
-            channel = self._worker.channel()
-            socket.send_fds(channel, [REQUEST.pack(len(message), len(packed))], [fd])
-            channel.sendall(message + packed)
-        except OSError as error:
-            self.close()
-            raise FormatError(f"{name}: the reader died ({error})") from None
+        self._worker.ask(fd, name, REQUEST.pack(len(message), len(packed)), message + packed)
 
     def result(self, name: str) -> Arrays:
         """The answer to the request begun. Raises :class:`FormatError`."""
-        try:
-            channel = self._worker.channel()
-            status, size = REPLY.unpack(receive(channel, REPLY.size))
-            if size > _MAX_REPLY:
-                raise ConnectionError("reply is too large")
-            data = receive(channel, size)
-        except TimeoutError:
-            self.close()
-            raise FormatError(f"{name}: reading took over {self._worker.timeout:g} s") from None
-        except OSError as error:
-            how = self._worker.ending() or str(error)
-            self.close()
-            raise FormatError(f"{name}: the reader died ({how})") from None
-        if status != OK:
-            why = bytes(data).decode(errors="replace")
-            raise FormatError(why if why.startswith(name) else f"{name}: {why}")
-        return unpack_arrays(bytes(data))
+        return unpack_arrays(self._worker.reply(name, _MAX_REPLY))
 
     def close(self) -> None:
         """End the worker."""

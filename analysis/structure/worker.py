@@ -12,8 +12,8 @@ import json
 import mmap
 import os
 import socket
-import struct
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,10 @@ from hpcd.analysis.structure.lineprogram import with_lines
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.loops import loops_of
 from hpcd.analysis.structure.looptable import LoopTable
-from hpcd.analysis.structure.protocol import FAILED, OK, REPLY, REQUEST
+from hpcd.analysis.structure.protocol import REQUEST
 from hpcd.analysis.structure.symcache import read_lines
 from hpcd.errors import FormatError
+from hpcd.sandbox import process
 from hpcd.sandbox.confinement import confine
 from hpcd.sandbox.process import receive
 
@@ -83,6 +84,10 @@ def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> byte
     raise FormatError("unknown request")
 
 
+def _answer(code: Code, request: bytes, packed: bytes, fd: int) -> bytes:
+    return answer(code, json.loads(request), unpack_arrays(packed) if packed else {}, fd)
+
+
 def rehearse() -> None:
     """Read a known file once, the interpreter itself.
 
@@ -108,22 +113,11 @@ def serve(channel: socket.socket) -> None:
         sizes = REQUEST.unpack(head)
         if sum(sizes) > _MAX_REQUEST:
             return
-        request, packed = (bytes(receive(channel, size)) for size in sizes)
         try:
-            arrays = unpack_arrays(packed) if packed else {}
-            status, data = OK, answer(code, json.loads(request), arrays, fds[0])
-        except FormatError as error:
-            status, data = FAILED, str(error).encode()
-        except (
-            OSError, ValueError, MemoryError, IndexError, KeyError, OverflowError, ImportError,
-            RecursionError, struct.error,
-        ) as error:  # fmt: skip
-            status, data = FAILED, f"cannot be read: {type(error).__name__}".encode()
+            request, packed = (bytes(receive(channel, size)) for size in sizes)
+            process.answer(channel, partial(_answer, code, request, packed, fds[0]))
         finally:
             os.close(fds[0])
-        channel.sendall(REPLY.pack(status, len(data)))
-        channel.sendall(data)
-        del data
         gc.collect()
 
 

@@ -116,9 +116,10 @@ class Recordings:
 
     def _listen(self, each: RecordingProcess) -> None:
         assert each.process.stdout
-        for line in each.process.stdout:
-            with contextlib.suppress(ValueError):
-                self._take(each, json.loads(line))
+        with each.process.stdout as lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):
+                    self._take(each, json.loads(line))
         code = each.process.wait()
         if not each.finished:
             self._take(each, {"state": "failed", "error": f"the recorder died ({code})"})

@@ -7,14 +7,13 @@ or asks for too much memory costs the module it was working on its table, and is
 from __future__ import annotations
 
 import os
-import socket
 import time
 
 from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.table import ModuleTable, unpack_table
-from hpcd.daemon.unwind.worker import CPU_SECONDS, OK, REPLY
+from hpcd.daemon.unwind.worker import CPU_SECONDS
 from hpcd.errors import FormatError
-from hpcd.sandbox.process import WorkerProcess, receive
+from hpcd.sandbox.process import WorkerProcess
 
 _TIMEOUT_SECONDS = 20.0
 _MAX_REPLY = 1 << 30
@@ -32,7 +31,7 @@ class Decoder:
 
     def __init__(self, cache: TableCache | None = None, timeout: float = _TIMEOUT_SECONDS) -> None:
         self.cache = cache or TableCache()
-        self._worker = WorkerProcess(_ARGUMENTS, timeout)
+        self._worker = WorkerProcess("decoder", _ARGUMENTS, timeout)
         self._worked = 0.0
 
     def table(self, fd: int, label: str) -> ModuleTable:
@@ -67,23 +66,12 @@ class Decoder:
             self.close()
         began = time.monotonic()
         try:
-            channel = self._worker.channel()
-            socket.send_fds(channel, [request], [fd])
-            status, size = REPLY.unpack(receive(channel, REPLY.size))
-            if size > _MAX_REPLY:
-                raise ConnectionError("reply is too large")
-            data = bytes(receive(channel, size))
-        except TimeoutError:
-            self.close()
-            raise DecodeError(f"{label}: decoding took over {self._worker.timeout:g} s") from None
-        except OSError as error:
-            how = self._worker.ending() or str(error)
-            self.close()
-            raise DecodeError(f"{label}: the decoder died ({how})") from None
-        self._worked += time.monotonic() - began
-        if status != OK:
-            raise DecodeError(f"{label}: {data.decode(errors='replace')}")
-        return data
+            self._worker.ask(fd, label, request)
+            return self._worker.reply(label, _MAX_REPLY)
+        except FormatError as error:
+            raise DecodeError(str(error)) from None
+        finally:
+            self._worked = self._worked + time.monotonic() - began if self._worker.running else 0.0
 
 
 def _owner(fd: int) -> int:

@@ -1,8 +1,7 @@
 """The process that reads targets' files: unprivileged, bounded, expendable.
 
 Started by :mod:`hpcd.daemon.unwind.decoder` with one end of a socket. A request is a byte and a
-file descriptor: ``i`` asks for the module's build-id, ``t`` for its table. A reply is a status
-byte, the length of what follows, and that.
+file descriptor: ``i`` asks for the module's build-id, ``t`` for its table.
 """
 
 from __future__ import annotations
@@ -12,17 +11,16 @@ import hashlib  # noqa: F401 (the reader of ELF files imports it late, which a c
 import mmap
 import os
 import socket
-import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from hpcd.daemon.unwind.elf import ElfView
 from hpcd.daemon.unwind.table import build_table, pack_table
 from hpcd.errors import FormatError
+from hpcd.sandbox import process
 from hpcd.sandbox.confinement import confine
 
-REPLY = struct.Struct("<BQ")
-OK, FAILED = 0, 1
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
 # For all requests together, and nothing here can raise it: a worker that hangs when nobody waits
@@ -66,17 +64,9 @@ def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
         if not message or not fds:
             return
         try:
-            status, data = OK, work(message[0], fds[0])
-        except FormatError as error:
-            status, data = FAILED, str(error).encode()
-        except (
-            OSError, ValueError, MemoryError, IndexError, OverflowError, ImportError, struct.error,
-        ) as error:  # fmt: skip
-            status, data = FAILED, f"cannot be decoded: {type(error).__name__}".encode()
+            process.answer(channel, partial(work, message[0], fds[0]))
         finally:
             os.close(fds[0])
-        channel.sendall(REPLY.pack(status, len(data)))
-        channel.sendall(data)
 
 
 def main(work: Callable[[int, int], bytes] = answer) -> None:

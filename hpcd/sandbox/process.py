@@ -1,4 +1,8 @@
-"""A worker process, from the side that asks."""
+"""A worker process: how it is asked, and how it answers.
+
+A request is a descriptor of the file it is about with what the two agree on; a reply is a status
+byte, the length of what follows, and that: the answer, or why there is none.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,15 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from hpcd.errors import FormatError
+
+_REPLY = struct.Struct("<BQ")
+_OK, _FAILED = 0, 1
 # From the end of its channel to the end of the process.
 _DEATH_SECONDS = 1.0
 
@@ -18,10 +27,12 @@ class WorkerProcess:
     """A Python process with one end of a socket, started when first needed.
 
     ``arguments`` follow the interpreter's name, the descriptor of the socket follows them;
-    ``timeout`` seconds is how long to wait for it at any time. Use from one thread at a time.
+    ``timeout`` seconds is how long to wait for it at any time; ``name`` is what errors call it. Use
+    from one thread at a time.
     """
 
-    def __init__(self, arguments: Sequence[str], timeout: float) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], timeout: float) -> None:
+        self._name = name
         self._arguments = arguments
         self.timeout = timeout
         self.process: subprocess.Popen[bytes] | None = None
@@ -53,6 +64,43 @@ class WorkerProcess:
         ours.settimeout(self.timeout)
         self._channel = ours
         return ours
+
+    def ask(self, fd: int, label: str, request: bytes, rest: bytes = b"") -> None:
+        """Begin a request about the file open at ``fd``, which ``label`` names in errors;
+        :meth:`reply` waits for the answer. Raises :class:`FormatError` when it cannot be asked."""
+        try:
+            channel = self.channel()
+            socket.send_fds(channel, [request], [fd])
+            channel.sendall(rest)
+        except OSError as error:
+            raise self._lost(label, error) from None
+
+    def reply(self, label: str, limit: int) -> bytes:
+        """The answer to the request begun, of at most ``limit`` bytes.
+
+        Raises :class:`FormatError`: it says why there is none, takes too long, or has died. Then
+        the next request has another.
+        """
+        try:
+            channel = self.channel()
+            status, size = _REPLY.unpack(receive(channel, _REPLY.size))
+            if size > limit:
+                raise ConnectionError("reply is too large")
+            data = bytes(receive(channel, size))
+        except OSError as error:
+            raise self._lost(label, error) from None
+        if status != _OK:
+            why = data.decode(errors="replace")
+            raise FormatError(why if why.startswith(label) else f"{label}: {why}")
+        return data
+
+    def _lost(self, label: str, error: OSError) -> FormatError:
+        if isinstance(error, TimeoutError):
+            how = f"the {self._name} took over {self.timeout:g} s"
+        else:
+            how = f"the {self._name} died ({self.ending() or error})"
+        self.close()
+        return FormatError(f"{label}: {how}")
 
     def close(self) -> None:
         """End it."""
@@ -91,3 +139,19 @@ def receive(channel: socket.socket, size: int) -> bytearray:
             raise ConnectionError("it closed the connection")
         at += count
     return data
+
+
+def answer(channel: socket.socket, work: Callable[[], bytes]) -> None:
+    """Reply with what ``work`` makes, or why it makes nothing: whatever a file makes it raise, it
+    is the file that is at fault, and the next may be asked for."""
+    try:
+        status, data = _OK, work()
+    except FormatError as error:
+        status, data = _FAILED, str(error).encode()
+    except (
+        OSError, ValueError, MemoryError, LookupError, OverflowError, ImportError, RecursionError,
+        struct.error,
+    ) as error:  # fmt: skip
+        status, data = _FAILED, f"cannot be read: {type(error).__name__}".encode()
+    channel.sendall(_REPLY.pack(status, len(data)))
+    channel.sendall(data)

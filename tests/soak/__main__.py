@@ -9,7 +9,7 @@ import argparse
 import importlib
 import sys
 
-NAMES = ("kills", "storage", "files", "messages", "unwind")
+NAMES = ("kills", "storage", "files", "messages", "unwind", "hour")
 
 
 def main() -> int:

@@ -18,10 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.daemon.unwind.cache import LIMIT_SECONDS, TableCache
+from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.decoder import DecodeError, Decoder
 from hpcd.daemon.unwind.table import VERSION, ModuleTable, build_table, pack_table, unpack_table
 from hpcd.errors import FormatError, HpcdError
+from hpcd.sandbox.store import LIMIT_SECONDS
 
 PROGRAM = Path(sys.executable).resolve()
 SMALL = Path("/usr/bin/true").resolve()
@@ -400,7 +401,7 @@ def test_what_nobody_used_for_long_goes(tmp_path: Path, table: ModuleTable) -> N
     for build_id in ("abc", "def"):
         cache.store(0, named(table, build_id))
     long_ago = time.time() - LIMIT_SECONDS - 60
-    left = tmp_path / "unwind/0-def.12345678"
+    left = tmp_path / "unwind/12345678.part"
     left.write_bytes(b"cut short")
     for path in (tmp_path / "unwind/0-abc.rows", left):
         os.utime(path, (long_ago, long_ago))

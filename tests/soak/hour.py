@@ -1,0 +1,120 @@
+"""An hour at full load: the service and its recorders keep their memory and their descriptors.
+
+The service records the node, in measurements of ten minutes, and for the whole time a program that
+starts threads and processes as others compute; every minute somebody has it record for a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+HPCD = [sys.executable, "-m", "hpcd"]
+# A round is a minute.
+ROUNDS = 60
+_ROUND_SECONDS = 60.0
+# What the first minutes take stays: paths, threads and modules seen for the first time.
+_SETTLED = 10
+_GROWTH_BYTES = 10e6
+_GROWTH_DESCRIPTORS = 4
+
+
+def run(rounds: int, seed: int) -> list[str]:
+    """What was found wrong; ``seed`` has no meaning here."""
+    del seed
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        environment = {**os.environ, "HPCD_SOCKET": f"{name}/control.sock"}
+        (folder / "hpcd.toml").write_text(
+            f'[store]\ndirectory = "{name}/store"\nfree = "1K"\nquota = "200M"\n'
+            f'[control]\nsocket = "{name}/control.sock"\n'
+            '[monitor]\nenabled = true\nrotate = "10min"\n'
+        )
+        churn = _load(folder, stack, rounds)
+        log = stack.enter_context((folder / "log").open("w+"))
+        service = psutil.Popen([*HPCD, "daemon", "-c", f"{name}/hpcd.toml"], stderr=log)
+        stack.callback(_end, service)
+        while not (folder / "control.sock").exists():
+            if service.poll() is not None:
+                return [f"the service did not start: {(folder / 'log').read_text()}"]
+            time.sleep(0.05)
+
+        def hpcd(*words: str) -> None:
+            subprocess.run(
+                [*HPCD, *words], env=environment, check=True, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+
+        hpcd("attach", "-p", str(churn), "--background")
+        long_one = max(_recorders(service), key=lambda each: each.create_time())
+        seen = {"service": service, "recorder": long_one}
+        figures: dict[str, list[tuple[int, int]]] = {each: [] for each in seen}
+        began = time.monotonic()
+        for number in range(rounds):
+            hpcd("attach", "-p", str(churn), "-d", "2", "--background")
+            hpcd("status")
+            # Not a wait for anything: how long it goes well is what is tested.
+            time.sleep(max(began + (number + 1) * _ROUND_SECONDS - time.monotonic(), 0))
+            for each, process in seen.items():
+                if process.poll() is not None if process is service else not process.is_running():
+                    return [f"the {each} ended in minute {number + 1}"]
+                figures[each].append((process.memory_info().rss, process.num_fds()))
+            told = (f"{each} {rows[-1][0] / 1e6:.1f} MB {rows[-1][1]} fds"
+                    for each, rows in figures.items())  # fmt: skip
+            print(f"  minute {number + 1}: {', '.join(told)}", flush=True)
+    return [finding for each, rows in figures.items() for finding in _growth(each, rows)]
+
+
+def _growth(name: str, rows: list[tuple[int, int]]) -> list[str]:
+    """A quarter's median beside an earlier quarter's: what a minute's load adds comes and goes."""
+    settled = rows[min(_SETTLED, len(rows) - 1) :]
+    quarter = -(-len(settled) // 4)
+    early, late = (np.median(part, axis=0) for part in (settled[:quarter], settled[-quarter:]))
+    memory, descriptors = late - early
+    findings = []
+    if memory > _GROWTH_BYTES:
+        findings.append(f"the {name} grew by {memory / 1e6:.1f} MB")
+    if descriptors > _GROWTH_DESCRIPTORS:
+        findings.append(f"the {name} has {descriptors:.0f} descriptors more")
+    return findings
+
+
+def _recorders(service: psutil.Popen) -> list[psutil.Process]:
+    return [each for each in service.children() if "recorder" in " ".join(each.cmdline())]
+
+
+def _load(folder: Path, stack: contextlib.ExitStack, rounds: int) -> int:
+    """Programs that come and go and compute, on as many CPUs as there are; the pid of the first."""
+    seconds = str(int(rounds * _ROUND_SECONDS) + 600)
+    for program in ("churn", "paths"):
+        subprocess.run(
+            ["gcc", "-O2", "-pthread", "-o", folder / program, PROGRAMS / f"{program}.c"],
+            check=True,
+        )
+    commands = [
+        [folder / "churn", seconds, "200", "20", "0", "-"],
+        ["nice", "-n", "19", folder / "paths", seconds, str(os.cpu_count())],
+    ]
+    pids = []
+    for command in commands:
+        process = psutil.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        stack.callback(_end, process)
+        pids.append(process.pid)
+    return int(pids[0])
+
+
+def _end(process: psutil.Popen) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.terminate()
+    process.wait(60)
