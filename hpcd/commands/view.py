@@ -18,7 +18,7 @@ from hpcd.viewer.server.app import create_app
 
 
 class View(Command):
-    """Look at databases in a browser: trace lines over time, call paths, flame graphs.
+    """Look at databases in a browser: trace lines over time, call paths, flame graphs, comparisons.
 
     Serves them on this machine's own address until Ctrl-C and prints a URL; only who has it sees
     anything. Nothing is loaded from elsewhere.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,9 @@ def browser() -> Iterator[Browser]:
         )
 
 
-@pytest.fixture
-def page(browser: Browser, url: str) -> Iterator[Page]:
-    """The page with its first picture drawn. What it logs as an error fails the test."""
+@contextmanager
+def watched(browser: Browser, url: str) -> Iterator[Page]:
+    """A page that fails the test if it logs an error."""
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -56,7 +57,14 @@ def page(browser: Browser, url: str) -> Iterator[Page]:
 
     page.on("console", said)
     page.goto(url)
-    page.wait_for_selector("main[data-drawn]")
     yield page
     page.close()
     assert errors == []
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """The page with its first picture drawn."""
+    with watched(browser, url) as page:
+        page.wait_for_selector("main[data-drawn]")
+        yield page

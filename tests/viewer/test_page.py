@@ -37,6 +37,15 @@ def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> No
     page.mouse.up()
 
 
+def unnamed(page: Page) -> object:
+    """Controls that a screen reader could not tell."""
+    return page.evaluate(
+        "[...document.querySelectorAll('button, input, select, canvas')].filter(each =>"
+        " !each.textContent.trim() && !each.getAttribute('aria-label') && !each.closest('label'))"
+        ".map(each => each.outerHTML)"
+    )
+
+
 def test_zoom_by_dragging_keys_and_wheel_and_back(page: Page) -> None:
     whole = window(page)
     assert whole[0] == 0 and whole[2:] == [0, 8]
@@ -315,9 +324,4 @@ def test_help_and_labels(page: Page) -> None:
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.get_by_role("button", name="Close").click()
-    unnamed = page.evaluate(
-        "[...document.querySelectorAll('button, input, select, canvas')].filter(each =>"
-        " !each.textContent.trim() && !each.getAttribute('aria-label') && !each.closest('label'))"
-        ".map(each => each.outerHTML)"
-    )
-    assert unnamed == []
+    assert unnamed(page) == []

@@ -127,7 +127,6 @@ class Comparisons:
             ],
             "procedures": names,
             "modules": [each.module for each in chosen],
-            "program": [int(each.program) for each in chosen],
             "marks": marks(names).tolist(),
             "colours": (rgb[:, 0] | rgb[:, 1] << 8 | rgb[:, 2] << 16).tolist(),
         }

@@ -105,4 +105,16 @@ export class Api {
       values: new Float32Array(buffer, 8 + 4 * (rows + columns)),
     };
   }
+
+  // Several runs, or parts of one, as one tree; query as compare.js makes it.
+  async compare(query) {
+    const buffer = await (await this.fetch(`api/v1/compare?${query}`)).arrayBuffer();
+    const [size, n, sides] = new Uint32Array(buffer, 0, 3);
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 16, size)));
+    const costs = Array.from({ length: 2 * sides }, (_, i) => new Float64Array(buffer, 16 + size + 8 * n * i, n));
+    const [parent, procedure, owner] = [0, 1, 2].map((i) => new Uint32Array(buffer, 16 + size + 16 * n * sides + 4 * n * i, n));
+    return { head, cost: costs.slice(0, sides), variance: costs.slice(sides), cct: { parent, procedure }, owner };
+  }
+
+  comparedCalls(query) { return this.json(`api/v1/compare/calls?${query}`); }
 }

@@ -4,6 +4,7 @@ import { Api } from "./api.js";
 import { mount as flame } from "./flame.js";
 import { mount as calls } from "./calls.js";
 import { mount as chooser } from "./choice.js";
+import { mount as compare } from "./compare.js";
 import { help, palette } from "./commands.js";
 import { save } from "./export.js";
 import { Opened } from "./opened.js";
@@ -11,7 +12,7 @@ import { mount as overlines } from "./overlines.js";
 import { Store } from "./store.js";
 import { mount as trace } from "./trace.js";
 
-const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame], ["calls", "Profile", calls], ["lines", "Over lines", overlines]];
+const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame], ["calls", "Profile", calls], ["lines", "Over lines", overlines], ["compare", "Compare", compare]];
 const at = (id) => document.getElementById(id);
 const store = new Store();
 const api = new Api(store.token);
@@ -19,19 +20,20 @@ let mounted = null;
 
 // What panes share besides the store; open adds the database's (opened.js).
 const context = {
-  tree: null, summary: null, opened: null, selected: null,
+  tree: null, summary: null, opened: null, selected: null, databases: [],
   count: () => choice.count(),
+  // Until when there is something to look at, ns.
+  reach: () => mounted?.reach?.() ?? context.summary.duration_ns,
   fail(error) {
     say(error.message);
     // Until something works again.
     api.heard = () => { api.heard = null; say(""); };
   },
   zoomTo(patch) {
-    const { duration_ns } = context.summary;
     const lines = context.count();
     const next = { ...store.window(), ...patch };
     next.t0 = Math.max(0, Math.round(next.t0));
-    next.t1 = Math.min(duration_ns, Math.round(next.t1));
+    next.t1 = Math.min(context.reach(), Math.round(next.t1));
     next.l0 = Math.max(0, next.l0);
     next.l1 = Math.min(lines, Math.max(next.l0 + 1, next.l1));
     if (next.t1 - next.t0 >= 100) store.zoom(next);
@@ -48,9 +50,8 @@ const context = {
   },
   move(timeShare, lineShare) {
     const { t0, t1, l0, l1 } = store.state;
-    const { duration_ns } = context.summary;
     const lines = context.count();
-    const shift = Math.min(Math.max((t1 - t0) * timeShare, -t0), duration_ns - t1);
+    const shift = Math.min(Math.max((t1 - t0) * timeShare, -t0), context.reach() - t1);
     const step = Math.min(Math.max(Math.round((l1 - l0) * lineShare) || Math.sign(lineShare), -l0), lines - l1);
     context.zoomTo({ t0: t0 + shift, t1: t1 + shift, l0: l0 + step, l1: l1 + step });
   },
@@ -137,7 +138,7 @@ const KEYS = {
   ArrowLeft: () => context.move(-0.25, 0), ArrowRight: () => context.move(0.25, 0),
   ArrowUp: () => context.move(0, -0.25), ArrowDown: () => context.move(0, 0.25),
   u: () => store.undo(), r: () => store.redo(),
-  Home: () => context.zoomTo({ t0: 0, t1: context.summary.duration_ns, l0: 0, l1: context.count() }),
+  Home: () => context.zoomTo({ t0: 0, t1: context.reach(), l0: 0, l1: context.count() }),
   t: () => store.set({ theme: theme() ? "light" : "dark" }),
   h: () => { if (mounted?.hotPath) mounted.hotPath(); else store.set({ pane: "calls" }); },
   e: () => at("export-dialog").showModal(),
@@ -188,6 +189,7 @@ at("search").value = store.state.search ?? "";
 
 try {
   const { databases } = await api.databases();
+  context.databases = databases;
   for (const name of databases) at("database").append(new Option(name, name));
   const first = databases.includes(store.state.db) ? store.state.db : databases[0];
   at("database").value = first;

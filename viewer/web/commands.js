@@ -3,6 +3,7 @@
 
 export const COMMANDS = [
   ["1", "Trace", "panes"], ["2", "Flame graph", "panes"], ["3", "Profile tables", "panes"], ["4", "Cost over lines", "panes"],
+  ["5", "Compare runs or parts of one", "panes"],
   ["w", "Zoom in in time", "look"], ["s", "Zoom out in time", "look"],
   ["W", "Zoom in in lines", "look"], ["S", "Zoom out in lines", "look"],
   ["a", "Earlier", "look"], ["d", "Later", "look"],

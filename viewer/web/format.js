@@ -11,7 +11,8 @@ export function time(ns, span = ns) {
 export function percent(share) { return (100 * share).toFixed(share < 0.0995 ? 2 : 1) + " %"; }
 
 export function quantity(value, unit) {
-  if (unit === "s") return value >= 1 ? value.toFixed(2) + " s" : (1e3 * value).toFixed(2) + " ms";
+  if (unit === "%") return value.toFixed(2) + " %";
+  if (unit === "s") return Math.abs(value) >= 1 ? value.toFixed(2) + " s" : (1e3 * value).toFixed(2) + " ms";
   return Math.round(value).toLocaleString("en") + (unit ? " " + unit : "");
 }
 

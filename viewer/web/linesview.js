@@ -10,7 +10,7 @@ const CLICK = 0.004; // of the picture: what moves less is no drag
 const FLAT = 0.02;
 
 // source(): { db, window, opened } (see opened.js), or null as long as there is nothing to show.
-// cross(): where the crosshair is as { x, y }, shares of the picture, either null where it is not seen.
+// cross(): where the crosshair is as { x, y }, shares of the picture; y null where its line is not seen.
 // name begins the ids of its parts. on: drawn(), labelled(), failed(error), click({ x, y, line }), drag({ x0, x1, y0, y1 }) with y0 null for time
 // alone, wheel(factor, spot, lines).
 export function linesView(element, { api, name, label, source, cross, on }) {
@@ -104,14 +104,16 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     if (!grid || !from) return;
     const { opened, window } = from;
     const pen = canvas.getContext("2d");
-    const image = paint(grid.nodes, grid.w, grid.h, opened.tree, opened.shown(), pixel(ink("--blank")), opened.lit());
-    if (grid.w === canvas.width && grid.h === canvas.height) pen.putImageData(image, 0, 0);
+    // Stripes and dots are of the screen, however high a line is on it.
+    const image = paint(grid.nodes, grid.w, grid.h, opened.tree, opened.shown(), pixel(ink("--blank")), opened.lit(), canvas.height);
+    if (grid.w === canvas.width) pen.putImageData(image, 0, 0);
     else stretch(pen, image, 0, 0, canvas.width, canvas.height);
     drawGroups(pen, window);
     const { x, y } = cross();
     pen.fillStyle = ink("--cross");
     if (x !== null && x >= 0 && x <= 1) pen.fillRect(Math.round(x * canvas.width), 0, 1, canvas.height);
-    if (y !== null && y >= 0 && y <= 1) pen.fillRect(0, Math.round(y * canvas.height), canvas.width, 1);
+    // Through the middle of the line.
+    if (y !== null) pen.fillRect(0, Math.round(((row({ y }) + 0.5) / grid.h) * canvas.height), canvas.width, 1);
     drawAxis(window);
   }
 
@@ -178,6 +180,9 @@ export function linesView(element, { api, name, label, source, cross, on }) {
   return {
     canvas, load, draw,
     get grid() { return grid; },
+    // The label of a row, where it is known; and the row of a label, or -1.
+    labelOf: (at) => labels.get(grid.places[at])?.label,
+    rowOf: (wanted) => grid.places.findIndex((each) => labels.get(each)?.label === wanted),
     csv() {
       const { opened: { tree, shown }, window: { t0, t1 } } = source();
       const procedure = shown();

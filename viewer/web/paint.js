@@ -3,14 +3,15 @@
 import { BLOCKED, COMMUNICATION, NO_NODE } from "./tree.js";
 
 // nodes: Uint32Array of h rows of w; shown: procedure of each node at the depth; lit: null or for
-// each node whether what is looked for is on its path.
-export function paint(nodes, w, h, tree, shown, blank, lit) {
-  const image = new ImageData(w, h);
+// each node whether what is looked for is on its path; high: of the image, whose rows are repeated.
+export function paint(nodes, w, h, tree, shown, blank, lit, high = h) {
+  const image = new ImageData(w, high);
   const pixels = new Uint32Array(image.data.buffer);
   const { colours, marks } = tree;
-  for (let y = 0, at = 0; y < h; y++) {
+  for (let y = 0, at = 0; y < high; y++) {
+    const row = Math.floor((y * h) / high) * w;
     for (let x = 0; x < w; x++, at++) {
-      const node = nodes[at];
+      const node = nodes[row + x];
       if (node === NO_NODE) { pixels[at] = blank; continue; }
       const procedure = shown[node];
       let colour = colours[procedure];

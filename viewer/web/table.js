@@ -2,7 +2,7 @@
 
 const HEIGHT = 22;
 
-// columns: { title, value(row), text(row), share(row) }; draw(row): the element that names it.
+// columns: { title, value(row), text(row), share(row), mark(row): a class, if any }; draw(row): the element that names it.
 export class TreeTable {
   constructor(element, label, columns, draw, { choose, keep = () => true, sort = 0 }) {
     Object.assign(this, { columns, draw, choose, keep, sort, descending: true, top: [], shown: [], current: null, open: new Set() });
@@ -94,7 +94,7 @@ export class TreeTable {
     name.append(twist, this.draw(row));
     line.append(name, ...this.columns.map((column) => {
       const cell = document.createElement("span");
-      cell.className = "cell";
+      cell.className = `cell ${column.mark?.(row) ?? ""}`;
       cell.setAttribute("role", "gridcell");
       cell.textContent = column.text(row);
       cell.style.setProperty("--share", `${100 * Math.min(1, Math.max(0, column.share(row)))}%`);
