@@ -158,7 +158,9 @@ class Part:
         self._entries_at = [self._at, self._at + 2 * narrow + -2 * narrow % 8]
         narrow_entries: U16 = self._take(np.dtype("<u2"), narrow)
         wide_entries: U32 = self._take(np.dtype("<u4"), wide)
+        self._tables_at = self._at
         columns = {name: self._take(kind, n) for name, kind, n in tables(lines, count)}
+        self._tables_end = self._at
         self.lines = LineTable(*(columns[each.name] for each in fields(LineTable)))
         self._blocks = BlockTable(*(columns[f"block_{each.name}"] for each in fields(BlockTable)))
         self._blob = blob
@@ -190,8 +192,6 @@ class Part:
         """Have the kernel read entries ``first`` to ``last`` of a level of a line's overview, and
         the line's words: what is there already costs a microsecond.
         """
-        if not isinstance(self._map, mmap.mmap):
-            return
         kind = int(self.lines.wide[row] != 0)
         levels, entries = self._levels[kind], self._entries[kind]
         at = self._entries_at[kind] + (int(levels.offset[level, row]) + first) * entries.itemsize
@@ -200,8 +200,27 @@ class Part:
             (at, (last + 1 - first) * entries.itemsize),
             (self._words_at + 4 * low, 4 * (high - low)),
         ):
-            first = begin // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_WILLNEED, first, begin + size - first)
+            self._expect(begin, size)
+
+    def _expect(self, at: int, size: int) -> None:
+        if isinstance(self._map, mmap.mmap):
+            first = at // mmap.PAGESIZE * mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_WILLNEED, first, at + size - first)
+
+    def expect_tables(self) -> None:
+        """Have the kernel read where all blocks are."""
+        self._expect(self._tables_at, self._tables_end - self._tables_at)
+
+    def expect_blocks(self, chosen: slice) -> None:
+        """Have the kernel read the times and nodes of the blocks ``chosen``, which lie apart."""
+        begin = self.blocks.offset[chosen] + HEADER.size
+        for at, size in zip(begin.tolist(), self.blocks.place[chosen].tolist(), strict=True):
+            self._expect(at, size)
+
+    def release(self) -> None:
+        """Give what has been read back to the kernel: it is mapped again when needed."""
+        if isinstance(self._map, mmap.mmap):
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def words(self, row: int) -> U32:
         """The nodes that overview entries of a line stand for."""

@@ -113,8 +113,11 @@ class Sampler:
     def _exact(self, rows: Sequence[Row]) -> None:
         """Rows whose records are decoded, those with as many blocks together."""
         by_count: dict[int, list[tuple[Row, int]]] = {}
+        for part in {row.part for row in rows}:
+            part.expect_tables()
         for row in rows:
             first, count = self._blocks(row)
+            row.part.expect_blocks(slice(first, first + count))
             by_count.setdefault(count, []).append((row, first))
         for count, group in by_count.items():
             each = max(_GROUP_BLOCKS // count, 1)

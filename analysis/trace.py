@@ -7,6 +7,7 @@ and what its numbers mean in the database.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,6 +85,19 @@ class TraceMap:
         if int(found.part.max(initial=0)) >= max(parts, 1) or int(node.max(initial=0)) >= nodes:
             raise FormatError(f"{folder}: damaged")
         return found
+
+
+# Pages of files that a process may hold; more make it look as large as all it ever drew.
+_MOST_MAPPED = 256 << 20
+
+
+def _mapped() -> int:
+    """Bytes of files in this process's memory (proc_pid_statm(5)); 0 where nobody tells."""
+    try:
+        shared = int(Path("/proc/self/statm").read_bytes().split()[2])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return shared * mmap.PAGESIZE
 
 
 class Trace:
@@ -173,6 +187,9 @@ class Trace:
                 )
             ]  # fmt: skip
         sampler.draw(drawings)
+        if _mapped() > _MOST_MAPPED:
+            for part in self._parts.values():
+                part.release()
         return sampler.nodes
 
     def _part_nodes(self, number: int) -> U32:

@@ -1,6 +1,6 @@
 """All benchmarks, or those named on the command line.
 
-python -m benchmarks [slowdown collector walk whole waits imbalance churn node merge render]
+python -m benchmarks [slowdown collector walk whole waits imbalance churn node merge render viewer]
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ NAMES = (
     "node",
     "merge",
     "render",
+    "viewer",
 )
 
 

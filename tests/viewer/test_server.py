@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from numpy.typing import NDArray
 
 import hpcd.analysis
@@ -24,21 +25,32 @@ def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
     try:
         with urllib.request.urlopen(request) as answer:
             body = answer.read()
-            if answer.headers.get("content-encoding") == "deflate":
+            coding = answer.headers.get("content-encoding")
+            if coding == "deflate":
                 body = zlib.decompress(body)
+            elif coding == "zstd":
+                body = zstandard.ZstdDecompressor().decompressobj().decompress(body)
             return answer.status, body
     except urllib.error.HTTPError as error:
         return error.code, error.read()
 
 
-def test_a_grid_is_what_the_library_samples(url: str) -> None:
-    status, body = ask(url, "api/v1/db/run.db/grid?t0=0&t1=1000000000&l0=0&l1=8&h=4&w=100")
-    words = np.frombuffer(body, np.uint32)
-    assert status == 200 and words[:2].tolist() == [4, 100]
-    assert words[2:6].tolist() == [1, 3, 5, 7] and len(words) == 10 + 400
-    summary = json.loads(ask(url, "api/v1/db/run.db")[1])
-    assert summary["lines"] == 8 and "solve" in summary["procedures"]
-    assert words[10:].max() < summary["nodes"]
+def picture(body: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
+    """Places and nodes of a picture of few nodes."""
+    height, width, size = np.frombuffer(body, np.uint32, 3).tolist()
+    assert size == 2
+    place = np.frombuffer(body, np.uint32, height, 12 + 4 * height)
+    return place, np.frombuffer(body, np.uint16, offset=12 + 8 * height).reshape(height, width)
+
+
+def test_a_grid_is_what_the_library_samples(url: str, database: Path) -> None:
+    path = "api/v1/db/run.db/grid?t0=0&t1=1000000000&l0=0&l1=8&h=4&w=100"
+    status, body = ask(url, path)
+    place, nodes = picture(body)
+    assert status == 200 and place.tolist() == [1, 3, 5, 7] and nodes.shape == (4, 100)
+    with hpcd.analysis.open(database) as db:
+        assert nodes.tolist() == db.sample_grid(None, 0, 10**9, 4, 100).tolist()
+    assert ask(url, path, **{"accept-encoding": "gzip, zstd"})[1] == body
 
 
 def values(body: bytes) -> tuple[list[int], np.ndarray[tuple[int, int], np.dtype[np.float64]]]:
@@ -58,10 +70,8 @@ def test_profiles_of_some_lines_add_up_to_the_whole(url: str) -> None:
         ask(url, base.replace("t1=1000000000", "t1=500000000") + "&l0=0&l1=8")[1]
     )
     assert header[2] == 1 and abs(times.sum() - 4.0) < 0.02
-    grid = np.frombuffer(
-        ask(url, "api/v1/db/run.db/grid?t0=0&t1=500000000&l0=0&l1=8&h=8&w=4000")[1], np.uint32
-    )[18:]
-    share = np.bincount(grid[grid != 0xFFFFFFFF], minlength=times.shape[1]) / 32000
+    _, grid = picture(ask(url, "api/v1/db/run.db/grid?t0=0&t1=500000000&l0=0&l1=8&h=8&w=4000")[1])
+    share = np.bincount(grid[grid != 0xFFFF], minlength=times.shape[1]) / 32000
     np.testing.assert_allclose(share, times[0] / times.sum(), atol=0.01)
 
 

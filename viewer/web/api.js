@@ -60,11 +60,12 @@ export class Api {
   }
 
   async grid(db, query, signal) {
-    const words = await this.words(`${this.base(db)}/grid?${query}`, signal);
-    const [h, w] = words;
+    const buffer = await (await this.fetch(`${this.base(db)}/grid?${query}`, signal)).arrayBuffer();
+    const [h, w, bytes] = new Uint32Array(buffer, 0, 3);
+    const words = new Uint32Array(buffer, 12, 2 * h);
     return {
-      h, w, lines: words.subarray(2, 2 + h), places: words.subarray(2 + h, 2 + 2 * h),
-      nodes: words.subarray(2 + 2 * h),
+      h, w, lines: words.subarray(0, h), places: words.subarray(h),
+      nodes: new (bytes === 2 ? Uint16Array : Uint32Array)(buffer, 12 + 8 * h, h * w),
     };
   }
 

@@ -29,3 +29,8 @@ export function place(canvas, event) {
 }
 
 export function ink(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+// Once the frame that is being made has been shown.
+export function seen() {
+  return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+}

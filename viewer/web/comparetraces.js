@@ -6,7 +6,6 @@ import { time } from "./format.js";
 import { joined } from "./joined.js";
 import { linesView } from "./linesview.js";
 import { Opened } from "./opened.js";
-import { NO_NODE } from "./tree.js";
 
 const COUPLED = [["share", "Same share of time", "Windows are the same part of each side"], ["ns", "Same ns", "Windows are equally long, from each side's beginning on"]];
 const BESIDE = [["", "Above one another"], ["1", "Side by side"]];
@@ -124,7 +123,7 @@ export async function mount(element, { store, api, context, sides, tools, say, a
     if (!grid || x === null || y === null || x < 0 || x >= 1) return;
     const node = grid.nodes[Math.min(grid.h - 1, Math.floor(y * grid.h)) * grid.w + Math.floor(x * grid.w)];
     const { tree } = part.opened;
-    const path = node === NO_NODE ? "not there" : tree.path(node).map((each) => tree.names[tree.procedure[each]]).join(" > ");
+    const path = tree.has(node) ? tree.path(node).map((each) => tree.names[tree.procedure[each]]).join(" > ") : "not there";
     head.append(Object.assign(document.createElement("span"), { className: "at", textContent: path, title: path }));
   }
 

@@ -3,8 +3,8 @@
 
 import { fitted, ink, place } from "./canvas.js";
 import { time } from "./format.js";
-import { paint, pixel, stretch } from "./paint.js";
-import { BLOCKED, COMMUNICATION, NO_NODE } from "./tree.js";
+import { inks, paint, pixel, stretch } from "./paint.js";
+import { BLOCKED, COMMUNICATION } from "./tree.js";
 
 const CLICK = 0.004; // of the picture: what moves less is no drag
 const FLAT = 0.02;
@@ -19,6 +19,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
   const [fill, names, axis, tip, rubber] = element.children;
   const { canvas, dispose } = fitted(fill, label, load);
   let grid = null;
+  let image = null;
   let labels = new Map();
   let asking = null;
   let gone = false;
@@ -57,7 +58,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     } catch (error) { on.failed(error); return; }
     if (gone) return;
     drawLabels();
-    draw();
+    if (window.group) draw();
   }
 
   function drawLabels() {
@@ -104,8 +105,8 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     if (!grid || !from) return;
     const { opened, window } = from;
     const pen = canvas.getContext("2d");
-    // Stripes and dots are of the screen, however high a line is on it.
-    const image = paint(grid.nodes, grid.w, grid.h, opened.tree, opened.shown(), pixel(ink("--blank")), opened.lit(), canvas.height);
+    if (image?.width !== grid.w || image.height !== canvas.height) image = new ImageData(grid.w, canvas.height);
+    paint(grid.nodes, grid.h, image, inks(opened.tree, opened.shown(), pixel(ink("--blank")), opened.lit()));
     if (grid.w === canvas.width) pen.putImageData(image, 0, 0);
     else stretch(pen, image, 0, 0, canvas.width, canvas.height);
     drawGroups(pen, window);
@@ -167,10 +168,10 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     const y = row(spot);
     const node = grid.nodes[y * grid.w + Math.min(grid.w - 1, Math.floor(spot.x * grid.w))];
     const who = labels.get(grid.places[y])?.label ?? `line ${grid.lines[y]}`;
-    const mark = node === NO_NODE ? "" : { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[tree.marks[node]] ?? "";
+    const mark = { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[tree.marks[node]] ?? "";
     tip.hidden = false;
     tip.textContent = `${time(t0 + spot.x * (t1 - t0), t1 - t0)}  ${who}${mark}\n` +
-      (node === NO_NODE ? "not there" : tree.path(node).map((each) => tree.names[tree.procedure[each]]).join("\n"));
+      (tree.has(node) ? tree.path(node).map((each) => tree.names[tree.procedure[each]]).join("\n") : "not there");
     const box = element.getBoundingClientRect();
     const left = event.clientX - box.left + 14;
     tip.style.left = `${Math.min(left, box.width - tip.offsetWidth - 4)}px`;
@@ -188,7 +189,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
       const procedure = shown();
       return [["line", "label", ...Array.from({ length: grid.w }, (_, x) => `${Math.round(t0 + ((x + 0.5) * (t1 - t0)) / grid.w)} ns`)],
         ...Array.from(grid.lines, (each, y) => [each, labels.get(grid.places[y])?.label ?? "", ...Array.from(grid.nodes.subarray(y * grid.w, (y + 1) * grid.w),
-          (node) => (node === NO_NODE ? "" : tree.names[procedure[node]]))])];
+          (node) => (tree.has(node) ? tree.names[procedure[node]] : ""))])];
     },
     dispose() { gone = true; asking?.abort(); dispose(); },
   };

@@ -1,26 +1,42 @@
 // From nodes to pixels: the one loop over every pixel of a picture.
 
-import { BLOCKED, COMMUNICATION, NO_NODE } from "./tree.js";
+import { BLOCKED, COMMUNICATION } from "./tree.js";
 
-// nodes: Uint32Array of h rows of w; shown: procedure of each node at the depth; lit: null or for
-// each node whether what is looked for is on its path; high: of the image, whose rows are repeated.
-export function paint(nodes, w, h, tree, shown, blank, lit, high = h) {
-  const image = new ImageData(w, high);
+// Which pixels of 8 x 8 carry a mark: stripes where a thread waits (1), dots where it communicates (2).
+const TILE = Uint8Array.from({ length: 64 }, (_, i) => {
+  const [x, y] = [i & 7, i >> 3];
+  const stripe = ((x + y) & 7) < 3;
+  const dot = (x & 3) === 0 && ((y + ((x >> 2) & 1) * 2) & 3) === 0;
+  return (stripe ? 1 : 0) | (dot ? 2 : 0);
+});
+
+// The colours of every node, four each by what TILE says; behind them the background, for pixels that
+// show no node. shown: procedure of each node at the depth; lit: null or for each node whether what is
+// looked for is on its path.
+export function inks(tree, shown, blank, lit) {
+  const n = tree.parent.length;
+  // As many as a power of two, so that a mask keeps every number inside: testing each pixel takes longer.
+  const made = new Uint32Array(4 << (32 - Math.clz32(n))).fill(blank);
+  for (let node = 0; node < n; node++) {
+    const fade = lit && !lit[node] ? 3 : 0;
+    const plain = lighter(tree.colours[shown[node]], blank, fade);
+    made.fill(plain, 4 * node, 4 * node + 4);
+    if (tree.marks[node] === BLOCKED) made[4 * node + 1] = made[4 * node + 3] = lighter(lighter(tree.colours[shown[node]], blank, 1), blank, fade);
+    else if (tree.marks[node] === COMMUNICATION) made[4 * node + 2] = made[4 * node + 3] = lighter(lighter(tree.colours[shown[node]], 0xff000000, 1), blank, fade);
+  }
+  return made;
+}
+
+// Fills image from nodes, h rows as wide as it; where it is higher, rows are repeated: marks are of the
+// screen, however high a line is on it.
+export function paint(nodes, h, image, colours) {
+  const { width, height } = image;
   const pixels = new Uint32Array(image.data.buffer);
-  const { colours, marks } = tree;
-  for (let y = 0, at = 0; y < high; y++) {
-    const row = Math.floor((y * h) / high) * w;
-    for (let x = 0; x < w; x++, at++) {
-      const node = nodes[row + x];
-      if (node === NO_NODE) { pixels[at] = blank; continue; }
-      const procedure = shown[node];
-      let colour = colours[procedure];
-      // Stripes where a thread waits, dots where it communicates.
-      if (marks[node] === BLOCKED) { if (((x + y) & 7) < 3) colour = lighter(colour, blank, 1); }
-      else if (marks[node] === COMMUNICATION && (x & 3) === 0 && ((y + ((x >> 2) & 1) * 2) & 3) === 0) colour = lighter(colour, 0xff000000, 1);
-      if (lit && !lit[node]) colour = lighter(colour, blank, 3);
-      pixels[at] = colour;
-    }
+  const mask = (colours.length >> 2) - 1;
+  for (let y = 0, at = 0; y < height; y++) {
+    const from = Math.floor((y * h) / height) * width;
+    const tile = (y & 7) << 3;
+    for (let x = 0; x < width; x++, at++) pixels[at] = colours[((nodes[from + x] & mask) << 2) | TILE[tile | (x & 7)]];
   }
   return image;
 }

@@ -1,13 +1,15 @@
 // The trace side: trace view, depth view, summary, mini map and call path, with one crosshair.
 
-import { fitted, ink } from "./canvas.js";
+import { fitted, ink, seen } from "./canvas.js";
 import { percent } from "./format.js";
 import { linesView } from "./linesview.js";
-import { paint, pixel, stretch } from "./paint.js";
+import { inks, paint, pixel, stretch } from "./paint.js";
 import { SAMPLED } from "./selected.js";
 import { split } from "./split.js";
 import { WINDOW } from "./store.js";
-import { NO_NODE } from "./tree.js";
+import { Tally } from "./tally.js";
+
+const COLUMNS = 400; // of the summary
 
 export function mount(element, { store, api, context }) {
   element.innerHTML = `
@@ -20,35 +22,58 @@ export function mount(element, { store, api, context }) {
   const at = (id) => element.querySelector("#" + id);
   let whole = null;
   let line = null;
+  let tally = null;
+  let following = null;
   let gone = false;
   split(element, at("side-split"), { name: "--side", label: "Width of the side", across: true, least: 160, most: 800, usual: 300 });
   split(element, at("summary-split"), { name: "--summary", label: "Height of the summary view", across: false, least: 30, most: 500, usual: 90 });
   split(element, at("depth-split"), { name: "--depth", label: "Height of the depth view", across: false, least: 30, most: 600, usual: 150 });
-  const blank = () => pixel(ink("--blank"));
   const found = () => context.found();
+
+  const counted = () => (tally ??= new Tally(trace.grid, context.tree.parent.length, Math.min(COLUMNS, trace.grid.w)));
 
   const trace = linesView(at("lines"), {
     api, name: "trace", label: "Trace lines over time, coloured by procedure", cross,
     source: () => context.opened && { db: store.state.db, window: store.state, opened: context.opened },
-    on: { drawn, labelled: () => { element.dataset.drawn = at("lines").dataset.drawn; }, failed: context.fail, ...context.mouse },
+    on: { drawn, labelled, failed: context.fail, ...context.mouse },
   });
   const mini = fitted(at("mini-canvas"), "The whole recording; the part in view is outlined", loadWhole);
   const summary = fitted(at("summary-canvas"), "Share of the lines in each procedure over time", drawSummary);
   const depthView = fitted(at("depth-canvas"), "One line's call path over time, outermost frame on top", loadLine);
 
   function drawn() {
-    drawSummary();
-    drawWhole();
-    listShares();
+    const { t0, t1, l0, l1 } = store.state;
+    element.dataset.picture = `${t0}-${t1}-${l0}-${l1}`;
+    element.dataset.firstMs ??= performance.now().toFixed();
+    tally = null;
+    beside();
     loadExact();
     loadLine();
   }
 
+  async function labelled() {
+    const { drawn: window } = at("lines").dataset;
+    await following;
+    element.dataset.drawn = window;
+  }
+
   function draw() {
-    const began = performance.now();
     trace.draw();
-    drawWhole();
-    element.dataset.paintMs = (performance.now() - began).toFixed(1);
+    element.dataset.depth = store.state.depth;
+    beside();
+  }
+
+  // What stands beside the picture waits until that is seen.
+  function beside() {
+    following ??= seen().then(() => {
+      following = null;
+      if (gone || !trace.grid) return;
+      drawWhole();
+      drawSummary();
+      listShares();
+      drawLine();
+      showPath();
+    });
   }
 
   // Where the crosshair is in the window, as shares of it.
@@ -76,7 +101,7 @@ export function mount(element, { store, api, context }) {
     if (!whole || !context.shown()) return;
     const pen = mini.canvas.getContext("2d");
     const { width, height } = mini.canvas;
-    stretch(pen, paint(whole.nodes, whole.w, whole.h, context.tree, context.shown(), blank(), context.lit()), 0, 0, width, height);
+    stretch(pen, paint(whole.nodes, whole.h, new ImageData(whole.w, whole.h), inks(context.tree, context.shown(), pixel(ink("--blank")), context.lit())), 0, 0, width, height);
     const { t0, t1, l0, l1 } = store.state;
     const { duration_ns } = context.summary;
     const lines = context.count();
@@ -85,60 +110,44 @@ export function mount(element, { store, api, context }) {
     pen.strokeRect((t0 / duration_ns) * width, (l0 / lines) * height, ((t1 - t0) / duration_ns) * width, ((l1 - l0) / lines) * height);
   }
 
-  // Pixels of columns from..to by procedure; with lit, apart where what is looked for is not on the
-  // path: keys are 2 * procedure, + 1 there.
-  function counts(from, to, lit = null) {
-    const { grid } = trace;
-    const shown = context.shown();
-    const sums = new Map();
-    let total = 0;
-    for (let y = 0; y < grid.h; y++) {
-      for (let x = from; x < to; x++) {
-        const node = grid.nodes[y * grid.w + x];
-        if (node === NO_NODE) continue;
-        const key = lit ? 2 * shown[node] + (lit[node] ? 0 : 1) : shown[node];
-        sums.set(key, (sums.get(key) ?? 0) + 1);
-        total++;
-      }
-    }
-    return { sums, total };
-  }
-
   function drawSummary() {
-    const { grid } = trace;
-    if (!grid) return;
+    if (!trace.grid) return;
+    const { stretches, width: pixels } = counted();
     const { width, height } = summary.canvas;
     const pen = summary.canvas.getContext("2d");
     pen.clearRect(0, 0, width, height);
-    const columns = Math.min(width, 400, grid.w);
-    const lit = context.lit() ?? new Uint8Array(context.tree.parent.length).fill(1);
-    // What is looked for lies at the bottom, where its amount can be read.
-    const order = ranked(counts(0, grid.w, lit).sums).map(([key]) => key).sort((one, two) => (one & 1) - (two & 1));
-    for (let column = 0; column < columns; column++) {
-      const from = Math.floor((column * grid.w) / columns);
-      const to = Math.max(from + 1, Math.floor(((column + 1) * grid.w) / columns));
-      const { sums } = counts(from, to, lit);
+    const shown = context.shown();
+    const lit = context.lit();
+    // Two keys a procedure: what is looked for lies at the bottom, where its amount can be read.
+    const key = (node) => 2 * shown[node] + (lit && !lit[node] ? 1 : 0);
+    const keys = 2 * context.tree.names.length;
+    const order = ranked(counted().add(new Float64Array(keys), key)).map(([each]) => each).sort((one, two) => (one & 1) - (two & 1));
+    const sums = new Float64Array(keys);
+    for (let stretch = 0; stretch < stretches; stretch++) {
+      counted().add(sums.fill(0), key, stretch, stretch + 1);
       let y = height;
-      for (const key of order) {
-        const part = ((sums.get(key) ?? 0) / ((to - from) * grid.h)) * height;
+      for (const each of order) {
+        const part = (sums[each] / pixels[stretch]) * height;
         if (part < 0.2) continue;
-        pen.globalAlpha = key & 1 ? 0.15 : 1;
-        pen.fillStyle = context.css(key >> 1);
-        pen.fillRect((column * width) / columns, y - part, width / columns + 1, part);
+        pen.globalAlpha = each & 1 ? 0.15 : 1;
+        pen.fillStyle = context.css(each >> 1);
+        pen.fillRect((stretch * width) / stretches, y - part, width / stretches + 1, part);
         y -= part;
       }
     }
     pen.globalAlpha = 1;
   }
 
-  const ranked = (sums) => [...sums].sort((one, two) => two[1] - one[1]);
+  // What there is any of, most first, as [key, how much].
+  const ranked = (sums) => [...sums.entries()].filter(([, much]) => much).sort((one, two) => two[1] - one[1]);
 
   // Shares of pixels at once; beside them the exact ones, as soon as the server has added them up.
   function listShares() {
-    const { sums, total } = counts(0, trace.grid.w);
+    const shown = context.shown();
+    const sums = counted().add(new Float64Array(context.tree.names.length), (node) => shown[node]);
+    const total = sums.reduce((sum, each) => sum + each, 0);
     const exact = context.exact?.key === windowKey() ? context.exact : null;
     const whole = exact ? exact.values.reduce((sum, each) => sum + each, 0) : 0;
-    const shown = context.shown();
     const times = new Map();
     exact?.values.forEach((each, node) => { if (each) times.set(shown[node], (times.get(shown[node]) ?? 0) + each); });
     at("shares").replaceChildren(...ranked(sums).slice(0, 30).map(([procedure, count]) => {
@@ -203,14 +212,14 @@ export function mount(element, { store, api, context }) {
     pen.fillStyle = ink("--blank");
     pen.fillRect(0, 0, width, height);
     let deepest = 1;
-    for (const node of line.nodes) if (node !== NO_NODE) deepest = Math.max(deepest, tree.depth[node]);
+    for (const node of line.nodes) if (tree.has(node)) deepest = Math.max(deepest, tree.depth[node]);
     const rows = Math.min(deepest, 200);
     const image = new ImageData(line.w, rows);
     const pixels = new Uint32Array(image.data.buffer);
     const seen = found();
     for (let x = 0; x < line.w; x++) {
       let node = line.nodes[x];
-      if (node === NO_NODE) continue;
+      if (!tree.has(node)) continue;
       for (; node; node = tree.parent[node]) {
         const y = tree.depth[node] - 1;
         const procedure = tree.procedure[node];
@@ -228,7 +237,7 @@ export function mount(element, { store, api, context }) {
     const { t0, t1, time: when, depth } = store.state;
     if (!line || when === undefined) return;
     const node = line.nodes[Math.min(line.w - 1, Math.max(0, Math.floor(((when - t0) / (t1 - t0)) * line.w)))];
-    if (node === undefined || node === NO_NODE) { at("path").replaceChildren(); return; }
+    if (!context.tree.has(node)) { at("path").replaceChildren(); return; }
     at("path").replaceChildren(...context.tree.path(node).map((each, i) => {
       const item = entry(context.tree.procedure[each]);
       item.classList.toggle("current", i + 1 === depth);
@@ -243,7 +252,7 @@ export function mount(element, { store, api, context }) {
   const ends = [
     store.subscribe(WINDOW, trace.load),
     store.subscribe(["db", "filter", "sort", "group"], loadWhole),
-    store.subscribe(["depth", "search", "theme"], () => { draw(); drawSummary(); if (trace.grid) listShares(); drawLine(); showPath(); }),
+    store.subscribe(["depth", "search", "theme"], draw),
     store.subscribe(["time", "line"], () => { draw(); loadLine(); }),
     trace.dispose, mini.dispose, summary.dispose, depthView.dispose,
   ];

@@ -1,6 +1,5 @@
 // The calling context tree in the browser: what needs no request.
 
-export const NO_NODE = 0xffffffff;
 export const BLOCKED = 1;
 export const COMMUNICATION = 2;
 
@@ -44,6 +43,9 @@ export class Tree {
     }
     return shown;
   }
+
+  // Whether a pixel shows a node: where nothing ran it shows none.
+  has(node) { return node < this.parent.length; }
 
   // Nodes from the outermost frame to node.
   path(node) {
