@@ -1,9 +1,9 @@
 """How long a person waits in the browser, at 2560 x 1600.
 
 ``python -m benchmarks.viewer [DB ...]``; without a database, of 64 lines with 10^5 records each.
-Headless Chromium without a graphics processor, on the machine of the server. A time runs from
-the key or the mouse to the frame that shows the answer; *script* is what of a change of depth the
-page's own code takes. The peer is a picture of one colour in the same browser: no page can be faster.
+Headless Chromium without a graphics processor, on the machine of the server. A time runs from the
+key or the mouse to the frame that shows the answer; *script* is the page's own code's share of a
+change of depth. The peer is a picture of one colour in the same browser: no page can be faster.
 """
 
 from __future__ import annotations

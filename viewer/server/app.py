@@ -142,9 +142,10 @@ class _Views:
         return await _json(make)
 
     async def grid(self, request: Request) -> Response:
-        """A picture: u32 h, u32 w, u32 b, line u32[h], place u32[h], node[h, w].
+        """A picture: u32 h, w, b, then line u32[h], place u32[h], node[h, w].
 
-        Nodes have b bytes: 2, or 4 where there are many. Of a choice's lines ``l0`` to ``l1``, or of ``line`` alone, over ``t0`` to ``t1`` ns.
+        Nodes have b bytes: 2, or 4 where there are many. Of a choice's lines ``l0`` to ``l1``, or
+        of ``line`` alone, over ``t0`` to ``t1`` ns.
         """
         db, selection, asked = self._database(request), *self._asked(request)
 
