@@ -249,7 +249,7 @@ async def _binary(request: Request, make: Callable[[], list[npt.NDArray[Any]]]) 
 
     def compressed() -> bytes:
         packer = ZstdCompressor(_LEVEL).compressobj() if modern else zlib.compressobj(_LEVEL)
-        parts = [packer.compress(np.ascontiguousarray(part)) for part in make()]
+        parts = [packer.compress(part.tobytes()) for part in make()]
         return b"".join([*parts, packer.flush()])
 
     return Response(
