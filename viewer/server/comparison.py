@@ -8,7 +8,7 @@ whenever a person moves a slider.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -105,8 +105,10 @@ class Comparisons:
         ``owner`` ``uint32[n]``: the innermost node of the program on the way to each. Contexts
         that cost no side anything are left out.
         """
+        databases = self._of(asked)
         with self._lock:
-            comparison = self._made(asked)
+            comparison = self._made(asked, databases)
+        names_of = dict(zip(databases, asked.databases, strict=True))
         matching = comparison.matching
         kept = np.zeros(len(matching.tree), bool)
         for each in comparison.cost:
@@ -122,7 +124,7 @@ class Comparisons:
             "metric": comparison.metric,
             "unit": comparison.unit,
             "sides": [
-                _side(side, self._name(side), float(lived))
+                _side(side, names_of[side.database], float(lived))
                 for side, lived in zip(comparison.sides, comparison.lived, strict=True)
             ],
             "procedures": names,
@@ -140,8 +142,9 @@ class Comparisons:
 
     def calls(self, asked: Question) -> dict[str, object]:
         """Who called what, how often and at what cost, the costliest first."""
+        databases = self._of(asked)
         with self._lock:
-            comparison = self._made(asked)
+            comparison = self._made(asked, databases)
             _affordable(comparison.sides)
             caller, called, visits, cost = comparison.call_points()
         names = [place.label for place in comparison.places]
@@ -154,16 +157,15 @@ class Comparisons:
             "ranks": [side.ranks for side in comparison.sides],
         }
 
-    def _name(self, side: Side) -> str:
-        return next(name for name, db in self._databases.items() if db is side.database)
-
-    def _make(self, asked: Question) -> Comparison:
-        try:
-            databases = [self._databases[name] for name in asked.databases]
-        except KeyError:
-            raise NotFoundError("no such database") from None
+    def _of(self, asked: Question) -> tuple[Database, ...]:
         if len(set(asked.databases)) < len(asked.databases):
             raise UsageError("a database is compared with another")
+        try:
+            return tuple(self._databases[name] for name in asked.databases)
+        except KeyError:
+            raise NotFoundError("no such database") from None
+
+    def _make(self, asked: Question, databases: tuple[Database, ...]) -> Comparison:
         return compare(
             _sides(databases, asked),
             metric=asked.metric,
@@ -173,7 +175,7 @@ class Comparisons:
         )
 
 
-def _sides(databases: list[Database], asked: Question) -> list[Side]:
+def _sides(databases: Sequence[Database], asked: Question) -> list[Side]:
     if not asked.kind:
         return whole_runs(databases)
     (db,) = databases

@@ -1,7 +1,7 @@
 // How often what called what on each side: visits, as a sampled trace shows them.
 
 import { CLASSES, GONE, LESS, MORE, NEW, SAME, growth, letter } from "./aligned.js";
-import { quantity } from "./format.js";
+import { matcher, quantity } from "./format.js";
 import { TreeTable } from "./table.js";
 
 const DEVIATIONS = 3;
@@ -48,6 +48,8 @@ export async function mount(element, { store, api, aligned, query, limits, say, 
     const chip = document.createElement("i");
     const number = opened.tree.numbers.get(row.name);
     if (number !== undefined) chip.style.background = opened.css(number);
+    const found = store.state.search ? matcher(store.state.search) : null;
+    box.className = found ? (found(row.caller) || found(row.name) ? "found" : "faded") : "";
     box.append(chip, `${row.caller} → ${row.name}`);
     box.title = `${row.caller} called ${row.name}`;
     return box;
@@ -62,7 +64,7 @@ export async function mount(element, { store, api, aligned, query, limits, say, 
       + (calls.of > rows.length ? ` (of ${calls.of.toLocaleString("en")}, the costliest)` : ""));
     done(`calls ${rows.length} ${unlike}`);
   };
-  const ends = [store.subscribe(["sensitivity"], tell), store.subscribe(["theme"], () => table.paint())];
+  const ends = [store.subscribe(["sensitivity"], tell), store.subscribe(["search", "theme"], () => table.paint())];
   tell();
   return {
     dispose() { table.dispose(); ends.forEach((end) => end()); },

@@ -14,7 +14,7 @@ export async function mount(element, { store, aligned, tools, limits, say, done 
   const { sides, profile, unit, opened } = made;
   const { tree } = opened;
   element.innerHTML = `<div class="beside-list"><div class="grow" id="graph-table"></div>
-    <aside class="differing" aria-label="Regions that differ"><h2>Regions that differ <small>without what they call</small></h2><ol id="regions"></ol></aside></div>`;
+    <aside class="differing" aria-label="Regions that differ"><h2 title="The program's own contexts, without what they call">Regions that differ</h2><ol id="regions"></ol></aside></div>`;
   const at = (id) => element.querySelector("#" + id);
   const steps = sides.slice(1).map((_, step) => step);
   let different = null; // of each node whether it or one below it differs

@@ -18,7 +18,7 @@ export async function mount(element, { store, aligned, tools, say, done }, stale
   const { tree } = opened;
   const [base, ...runs] = order;
   element.innerHTML = `<div class="beside-list"><div class="grow" id="loss-table"></div>
-    <aside class="differing" aria-label="Where the program lost it"><h2>Where the program lost it <small>libraries counted to their callers</small></h2><ol id="losses"></ol></aside></div>`;
+    <aside class="differing" aria-label="Where the program lost it"><h2 title="The program's own contexts, libraries counted to their callers">Where the program lost it</h2><ol id="losses"></ol></aside></div>`;
   const at = (id) => element.querySelector("#" + id);
   let table = null;
   const strong = () => store.state.scaling === "strong";
