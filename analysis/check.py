@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpcd.analysis import layout
 from hpcd.analysis.database import Database
-from hpcd.analysis.schema import read_rows
+from hpcd.analysis.schema import each_row
 from hpcd.errors import FormatError
 from hpcd.measurement.check import Finding
 from hpcd.model.cct import CCT
@@ -115,7 +115,8 @@ def _interval_ends(db: Database) -> int:
     """Entries of the trace that only mark where an interval ends."""
     connection = db.sql()
     try:
-        rows = read_rows(connection, db.path / layout.SQLITE, "SELECT id FROM event WHERE interval")
+        query = "SELECT id FROM event WHERE interval"
+        rows = list(each_row(connection, db.path / layout.SQLITE, query))
     finally:
         connection.close()
     intervals = np.array([row[0] for row in rows], np.uint16)
@@ -138,17 +139,16 @@ def _check_tables(db: Database) -> list[str]:
     path = db.path / layout.SQLITE
     connection = db.sql()
     try:
-        for (line,) in read_rows(connection, path, "PRAGMA integrity_check(10)"):
+        for (line,) in each_row(connection, path, "PRAGMA integrity_check(10)"):
             if line != "ok":
                 findings.append(f"{layout.SQLITE}: {line}")
-        ((lines, records),) = read_rows(
+        ((lines, records),) = each_row(
             connection, path, "SELECT count(*), total(records) FROM thread"
         )
         if (lines, records) != (len(db.lines), len(db.trace)):
             findings.append(f"{layout.SQLITE}: threads and trace lines do not agree")
-        rows = read_rows(
-            connection, path, "SELECT parent, procedure, coalesce(scope, 0) FROM cct ORDER BY node"
-        )
+        query = "SELECT parent, procedure, coalesce(scope, 0) FROM cct ORDER BY node"
+        rows = list(each_row(connection, path, query))
         table = CCT(
             np.array([row[0] for row in rows], np.uint32),
             np.array([row[1] for row in rows], np.uint64),

@@ -17,7 +17,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from hpcd.analysis import grid, layout
 from hpcd.analysis.columns import open_column
 from hpcd.analysis.lines import LineColumns, Lines
 from hpcd.analysis.metrics import Metrics
-from hpcd.analysis.schema import connect, read_rows
+from hpcd.analysis.schema import connect, each_row
 from hpcd.analysis.scopes import Scopes
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.statistics import Statistics
@@ -146,14 +146,7 @@ class Database:
             [(str(row[0]), str(row[1])) for row in self._rows(
                 "SELECT name, unit FROM metric ORDER BY id")],
         )  # fmt: skip
-        self.lines = Lines(
-            self._columns,
-            lambda: self._rows(
-                "SELECT process.name, job, hostname FROM process JOIN node ON node.id = node"
-                " ORDER BY process.id"
-            ),
-            lambda: (str(row[0]) for row in self._rows("SELECT name FROM thread ORDER BY line")),
-        )
+        self.lines = Lines(self._columns, partial(each_row, self._connection, self._sqlite))
 
     def __enter__(self) -> Database:
         return self
@@ -324,7 +317,7 @@ class Database:
         return [f"{uid}.part" for uid in uids]
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        return read_rows(self._connection, self._sqlite, query)
+        return list(each_row(self._connection, self._sqlite, query))
 
 
 def open(path: Path | str) -> Database:

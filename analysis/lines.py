@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.columns import open_bounds, open_column, save_column
+from hpcd.analysis.linenames import LineNames, Rows
 from hpcd.analysis.scan import Scan
-from hpcd.errors import FormatError, UsageError
+from hpcd.errors import UsageError
 from hpcd.model.identity import Process, Thread
 
 NO_RANK = -1
+# Lines whose names are read together by who goes through all.
+_BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +143,6 @@ class LineColumns:
         )
 
 
-class Words:
-    """A column of text with few different values: ``code`` ``uint32[n]`` into ``word``."""
-
-    def __init__(self, values: Iterable[str]) -> None:
-        known: dict[str, int] = {}
-        codes = [known.setdefault(value, len(known)) for value in values]
-        self.word = list(known)
-        self.code = np.array(codes, np.uint32)
-
-    def __getitem__(self, row: int) -> str:
-        return self.word[int(self.code[row])]
-
-    def __len__(self) -> int:
-        return len(self.code)
-
-
 class Lines:
     """The trace lines of a database, in display order.
 
@@ -164,16 +151,10 @@ class Lines:
     needs none. Indexing and iterating give :class:`Line` rows.
     """
 
-    def __init__(
-        self,
-        columns: LineColumns,
-        read_processes: Callable[[], Iterable[tuple[str, str, str]]],
-        read_threads: Callable[[], Iterable[str]],
-    ) -> None:
-        """The functions give (name, job, host) of all processes, and all threads' names."""
-        self._columns = columns
-        self._read_processes = read_processes
-        self._read_threads = read_threads
+    def __init__(self, columns: LineColumns, rows: Rows) -> None:
+        """``rows`` answers SQL queries to the database's tables."""
+        processes = int(columns.process.max()) + 1 if len(columns.process) else 0
+        self._names = LineNames(rows, processes, len(columns.process))
         self.start, self.end, self.rank = columns.start, columns.end, columns.rank
         self.pid, self.tid, self.process = columns.pid, columns.tid, columns.process
         self.records: npt.NDArray[np.int64] = np.diff(columns.first)
@@ -182,65 +163,63 @@ class Lines:
         return len(self.start)
 
     def __iter__(self) -> Iterator[Line]:
-        return (self[number] for number in range(len(self)))
+        for first in range(0, len(self), _BATCH):
+            yield from self.rows(range(first, min(first + _BATCH, len(self))))
 
     def __getitem__(self, number: int) -> Line:
-        number = range(len(self))[number]
-        names, jobs, hosts = self._processes
-        row = int(self.process[number])
-        rank = int(self.rank[number])
-        return Line(
-            number=number,
-            label=self.labels([number])[0],
-            job=jobs[row],
-            rank=None if rank == NO_RANK else rank,
-            host=hosts[row],
-            pid=int(self.pid[number]),
-            tid=int(self.tid[number]),
-            process=names[row],
-            thread=self._threads[number],
-            start=int(self.start[number]),
-            end=int(self.end[number]),
-            records=int(self.records[number]),
-        )
+        return self.rows([range(len(self))[number]])[0]
 
-    @cached_property
-    def _processes(self) -> tuple[Words, Words, Words]:
-        rows = list(self._read_processes())
-        if int(self.process.max(initial=0)) >= max(len(rows), 1):
-            raise FormatError("a trace line's process does not exist")
-        names, jobs, hosts = (Words(row[column] for row in rows) for column in range(3))
-        return names, jobs, hosts
-
-    @cached_property
-    def _threads(self) -> Words:
-        names = Words(self._read_threads())
-        if len(names) != len(self):
-            raise FormatError("threads and trace lines do not agree")
-        return names
+    def rows(self, lines: Sequence[int]) -> list[Line]:
+        """Everything about ``lines``."""
+        chosen = np.asarray(lines, np.int64)
+        names = self._names.processes(self.process[chosen].tolist())
+        columns = (self.rank, self.pid, self.tid, self.start, self.end, self.records)
+        return [
+            Line(
+                number=number,
+                label=label,
+                job=name.job,
+                rank=None if rank == NO_RANK else rank,
+                host=name.host,
+                pid=pid,
+                tid=tid,
+                process=name.process,
+                thread=thread,
+                start=start,
+                end=end,
+                records=records,
+            )
+            for number, label, name, thread, rank, pid, tid, start, end, records in zip(
+                chosen.tolist(),
+                self.labels(lines),
+                names,
+                self._names.threads(chosen.tolist()),
+                *(column[chosen].tolist() for column in columns),
+                strict=True,
+            )
+        ]
 
     def texts(self, field: str) -> tuple[list[str], npt.NDArray[np.uint32]]:
         """Different values of ``field`` (process, thread, job, host), and each line's, by number.
 
         Few of a million lines differ: what is made of these costs little.
         """
-        if field == "thread":
-            return self._threads.word, self._threads.code
-        column = self._processes[("process", "job", "host").index(field)]
-        return column.word, column.code[self.process]
+        column = self._names.column(field)
+        return column.word, column.code if field == "thread" else column.code[self.process]
 
     @cached_property
     def job(self) -> list[str]:
         """Job of each line, empty where there is none."""
-        return self._of_lines(self._processes[1])
+        return self._of_lines("job")
 
     @cached_property
     def host(self) -> list[str]:
         """Host name of each line."""
-        return self._of_lines(self._processes[2])
+        return self._of_lines("host")
 
-    def _of_lines(self, column: Words) -> list[str]:
-        return [column.word[code] for code in column.code[self.process].tolist()]
+    def _of_lines(self, field: str) -> list[str]:
+        words, codes = self.texts(field)
+        return [words[code] for code in codes.tolist()]
 
     def groups(self, by: str) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
         """The ``rank``, ``job`` or ``node`` of each line: ``int64[n]`` into the names, -1 without.
@@ -249,7 +228,7 @@ class Lines:
         """
         if by not in ("rank", "job", "node"):
             raise UsageError(f"lines are grouped by rank, job or node, not by {by}")
-        column = self._processes[2 if by == "node" else 1]
+        column = self._names.column("host" if by == "node" else "job")
         order = sorted(range(len(column.word)), key=column.word.__getitem__)
         place = np.zeros(len(order), np.int64)
         place[order] = np.arange(len(order))
@@ -279,25 +258,25 @@ class Lines:
 
         Job and host are in it only where there are several of them.
         """
-        names, jobs, hosts = self._processes
-        many_jobs = len([job for job in jobs.word if job]) > 1
-        many_hosts = len(hosts.word) > 1
         chosen = np.asarray(lines, np.int64)
+        names = self._names.processes(self.process[chosen].tolist())
+        others = chosen[self.tid[chosen] != self.pid[chosen]].tolist()
+        threads = dict(zip(others, self._names.threads(others), strict=True))
         labels = []
-        for line, rank, pid, tid, row in zip(
+        for line, rank, pid, tid, (process, job, host) in zip(
             chosen.tolist(),
             self.rank[chosen].tolist(),
             self.pid[chosen].tolist(),
             self.tid[chosen].tolist(),
-            self.process[chosen].tolist(),
+            names,
             strict=True,
         ):
-            label = f"{names[row]} {pid}" if rank == NO_RANK else f"rank {rank}"
-            if many_hosts and rank == NO_RANK:
-                label = f"{hosts[row]} {label}"
-            if many_jobs and jobs[row]:
-                label = f"{jobs[row]} {label}"
-            if tid != pid:
-                label += f" · {self._threads[line]} {tid}"
+            label = f"{process} {pid}" if rank == NO_RANK else f"rank {rank}"
+            if rank == NO_RANK and self._names.several_hosts:
+                label = f"{host} {label}"
+            if job and self._names.several_jobs:
+                label = f"{job} {label}"
+            if line in threads:
+                label += f" · {threads[line]} {tid}"
             labels.append(label)
         return labels

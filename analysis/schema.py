@@ -7,7 +7,7 @@ program needs in bulk is in the columns; the tables are documented in ``docs/dat
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -101,9 +101,11 @@ def connect(path: Path) -> sqlite3.Connection:
         raise FormatError(f"{path}: {error}") from None
 
 
-def read_rows(connection: sqlite3.Connection, path: Path, query: str) -> list[tuple[Any, ...]]:
-    """All rows of ``query``. Raises :class:`FormatError` naming ``path``."""
+def each_row(
+    connection: sqlite3.Connection, path: Path, query: str, *parameters: object
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of ``query`` one by one. Raises :class:`FormatError` naming ``path``."""
     try:
-        return connection.execute(query).fetchall()
+        yield from connection.execute(query, parameters)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise FormatError(f"{path}: {error}") from None

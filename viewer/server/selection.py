@@ -61,15 +61,15 @@ class Selection:
 
     def groups(self, lines: Sequence[int], group: str) -> list[str]:
         """Names of the groups of ``lines``."""
-        rows = [self._db.lines[line] for line in lines]
+        if not group:
+            return [""] * len(lines)
+        rows = self._db.lines.rows(lines)
         if group == "job":
             return [row.job or "no job" for row in rows]
         if group == "rank":
             return [f"{row.process} {row.pid}" if row.rank is None else
                     f"{row.job} rank {row.rank}".strip() for row in rows]  # fmt: skip
-        if group == "process":
-            return [f"{row.process} {row.pid} on {row.host}" for row in rows]
-        return [""] * len(rows)
+        return [f"{row.process} {row.pid} on {row.host}" for row in rows]
 
     def _make(self, choice: Choice) -> I64:
         if choice.group not in GROUPS:
