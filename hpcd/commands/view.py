@@ -3,32 +3,73 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import secrets
+import shlex
+import signal
 import socket
+import sys
+import tempfile
+import threading
 import webbrowser
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlencode
 
 import uvicorn
 
 import hpcd.analysis
+from hpcd.analysis.database import Database
+from hpcd.analysis.following import Following
 from hpcd.commands.base import Command
-from hpcd.errors import UsageError
+from hpcd.daemon.service.configuration import Control
+from hpcd.daemon.service.protocol import NoServiceError, ask
+from hpcd.errors import NotFoundError, PrivilegeError, StorageError, TargetError, UsageError
+from hpcd.viewer.live import Live
 from hpcd.viewer.server.app import create_app
+from hpcd.viewer.server.selection import Choice, Selection
+
+PANES = ("trace", "flame", "calls", "lines")
+# The port in the URL that is printed for a socket: what one forwards to it.
+_FORWARDED = 8000
+_RUNNING = ("attached", "recording")
 
 
 class View(Command):
     """Look at databases in a browser: trace lines over time, call paths, flame graphs, comparisons.
 
     Serves them on this machine's own address until Ctrl-C and prints a URL; only who has it sees
-    anything. Nothing is loaded from elsewhere.
+    anything. Nothing is loaded from elsewhere. With --live it follows a measurement that is being
+    written, or a recording of the service by its number (hpcd status lists them), or, with neither
+    named, the only one of yours; the page shows what is new until you look elsewhere, and stays
+    when the recording ends.
     """
 
     name = "view"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("databases", type=Path, nargs="+", metavar="DB")
+        parser.add_argument("databases", nargs="*", metavar="DB")
+        parser.add_argument(
+            "--live", action="store_true",
+            help="follow a running recording: DB is a measurement, or a recording's number",
+        )  # fmt: skip
+        parser.add_argument("--pane", choices=PANES, help="what to show first (default: trace)")
+        parser.add_argument("--find", metavar="PROCEDURE", help="highlight it everywhere")
+        parser.add_argument(
+            "--time", metavar="FROM:TO", help="begin with these seconds since the origin"
+        )
+        parser.add_argument(
+            "--lines", metavar="REGEX",
+            help="begin with lines that have such a label, process, thread, job or host",
+        )  # fmt: skip
         parser.add_argument("--port", type=int, default=0, help="default: any that is free")
+        parser.add_argument(
+            "--socket", type=Path, metavar="PATH",
+            help="serve at a socket only you can open, for ssh -L PORT:PATH, and at no port;"
+            " --port is then the one you forward",
+        )  # fmt: skip
         parser.add_argument(
             "--no-browser", action="store_true", help="print the URL and open nothing"
         )
@@ -36,29 +77,177 @@ class View(Command):
     def run(self, args: argparse.Namespace) -> int:
         if not 0 <= args.port < 1 << 16:
             raise UsageError("a port lies between 0 and 65535")
+        if not args.live and not args.databases:
+            raise UsageError("name a database, or --live to follow a recording")
+        # Ended from outside, it cleans up as after Ctrl-C.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
         with ExitStack() as stack:
-            opened = {}
-            for path in args.databases:
-                name = path.resolve().name
-                while name in opened:
-                    name += "'"
-                opened[name] = stack.enter_context(hpcd.analysis.open(path))
-            listener = stack.enter_context(socket.socket())
-            try:
-                listener.bind(("127.0.0.1", args.port))
-                # Whoever follows the URL at once waits rather than being refused.
-                listener.listen(128)
-            except OSError as error:
-                raise UsageError(f"port {args.port}: {error.strerror}") from None
-            host = f"127.0.0.1:{listener.getsockname()[1]}"
+            opened: dict[str, Database | Live] = {}
+            if args.live:
+                path = _recording(args.databases)
+                live = stack.enter_context(_followed(path))
+                opened[path.resolve().name] = live
+                first: Database = live.at("").db
+            else:
+                for each in map(Path, args.databases):
+                    name = each.resolve().name
+                    while name in opened:
+                        name += "'"
+                    opened[name] = stack.enter_context(hpcd.analysis.open(each))
+                first = next(db for db in opened.values() if isinstance(db, Database))
+            view = _view(args, next(iter(opened)), first)
+            if args.socket:
+                listener = stack.enter_context(_at_socket(args.socket))
+                host, port = "", args.port or _FORWARDED
+            else:
+                listener = stack.enter_context(_at_port(args.port))
+                port = listener.getsockname()[1]
+                host = f"127.0.0.1:{port}"
             token = secrets.token_urlsafe(16)
             # After the #, so that it is in no log and sent to nobody.
-            url = f"http://{host}/#token={token}"
+            url = f"http://127.0.0.1:{port}/#{urlencode({'token': token, **view})}"
             print(url, flush=True)
-            if not args.no_browser:
+            if args.socket:
+                print(f"hpcd: open it after ssh -L {port}:{args.socket.absolute()} "
+                      f"{socket.gethostname()}", file=sys.stderr)  # fmt: skip
+            elif not args.no_browser:
                 webbrowser.open(url)
             config = uvicorn.Config(
                 create_app(opened, token, host), log_level="error", lifespan="off"
             )
             uvicorn.Server(config).run(sockets=[listener])
         return 0
+
+
+def view_hint(databases: list[Path], procedure: str = "", pane: str = "") -> str:
+    """The line that ends a report: how to see in the viewer what it is about."""
+    words = ["hpcd", "view", *map(str, databases)]
+    words += ["--pane", pane] if pane else []
+    words += ["--find", procedure] if procedure else []
+    return "look closer: " + shlex.join(words)
+
+
+def _view(args: argparse.Namespace, name: str, db: Database) -> dict[str, object]:
+    """What the page begins with, as its URL has it. Raises :class:`UsageError`."""
+    view: dict[str, object] = {"pane": args.pane} if args.pane else {}
+    if args.find:
+        view["search"] = args.find
+    if args.time or args.lines:
+        count = len(Selection(db).order(Choice(args.lines or "")))
+        if not count:
+            raise UsageError("no trace line matches --lines")
+        t0, t1 = _interval(args.time, db.duration_ns) if args.time else (0, db.duration_ns)
+        view |= {"db": name, "t0": t0, "t1": t1, "l0": 0, "l1": count}
+        view |= {"filter": args.lines} if args.lines else {}
+    return view
+
+
+def _interval(text: str, duration: int) -> tuple[int, int]:
+    """``FROM:TO`` in seconds, either may be left out, as ns within ``duration``."""
+    start, colon, end = text.partition(":")
+    try:
+        t0 = int(float(start or 0) * 1e9)
+        t1 = int(float(end) * 1e9) if end else duration
+    except (ValueError, OverflowError):
+        colon = ""
+    if not colon or not 0 <= t0 < min(t1, duration):
+        raise UsageError(
+            f"--time is FROM:TO in seconds, within the {duration * 1e-9:g} s of the database"
+        )
+    return t0, min(t1, duration)
+
+
+# --- what is followed ---
+
+
+def _recording(named: list[str]) -> Path:
+    """The measurement to follow."""
+    if len(named) > 1:
+        raise UsageError("--live follows one recording")
+    if named and not (named[0].isdigit() and not Path(named[0]).exists()):
+        path = Path(named[0])
+        if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+            raise PrivilegeError(f"{path}: another user's measurement")
+        return path
+    control = os.environ.get("HPCD_SOCKET", Control().socket)
+    if named:
+        (each,) = ask(control, {"verb": "status", "id": int(named[0])})["recordings"]
+        return Path(each["measurement"])
+    try:
+        found = ask(control, {"verb": "status"})["recordings"]
+    except NoServiceError as error:
+        raise UsageError(f"name the measurement to follow: {error}") from None
+    running = [each for each in found if each["state"] in _RUNNING]
+    if not running:
+        raise TargetError("nothing is being recorded; hpcd attach begins")
+    if len(running) > 1:
+        choices = ", ".join(f"{each['id']} ({each['what']})" for each in running)
+        raise UsageError(f"name one of the recordings: {choices}")
+    return Path(running[0]["measurement"])
+
+
+@contextlib.contextmanager
+def _followed(path: Path) -> Iterator[Live]:
+    """Follows ``path`` while the block runs; what that needs is in a directory that goes then."""
+    if not path.is_dir():
+        raise NotFoundError(f"{path}: no such measurement")
+    with tempfile.TemporaryDirectory(prefix="hpcd-view-") as folder:
+        following = Following(path, Path(folder))
+        first = following.first(threading.Event())
+        assert first is not None
+        live = Live(following, first)
+        live.start()
+        try:
+            yield live
+        finally:
+            live.close()
+
+
+# --- where it is served ---
+
+
+@contextlib.contextmanager
+def _at_port(port: int) -> Iterator[socket.socket]:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+            # Whoever follows the URL at once waits rather than being refused.
+            listener.listen(128)
+        except OSError as error:
+            raise UsageError(f"port {port}: {error.strerror}") from None
+        yield listener
+
+
+@contextlib.contextmanager
+def _at_socket(path: Path) -> Iterator[socket.socket]:
+    """A socket at ``path``, mode 0600, gone afterwards; one that nobody serves is replaced."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        # Never open to others, not even for the moment before a chmod.
+        mask = os.umask(0o177)
+        try:
+            if path.is_socket() and not _served(path):
+                path.unlink()
+            listener.bind(str(path))
+            listener.listen(128)
+        except OSError as error:
+            raise StorageError(f"{path}: {error.strerror or error}") from None
+        finally:
+            os.umask(mask)
+        mine = path.stat()
+        try:
+            yield listener
+        finally:
+            with contextlib.suppress(OSError):
+                now = path.lstat()
+                if (now.st_dev, now.st_ino) == (mine.st_dev, mine.st_ino):
+                    path.unlink()
+
+
+def _served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+    return True

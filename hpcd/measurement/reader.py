@@ -41,6 +41,24 @@ def measurement_size(path: Path) -> int:
     return sum(file.lstat().st_size for file in path.glob("segment-*.hpcd"))
 
 
+def is_being_written(path: Path) -> bool:
+    """Whether a living writer holds the last segment. Raises :class:`NotFoundError`."""
+    try:
+        with max(path.glob("segment-*.hpcd")).open("rb") as file:
+            return _held(file)
+    except (ValueError, OSError):
+        raise NotFoundError(f"{path}: no such measurement") from None
+
+
+def _held(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
 class Measurement:
     """A measurement directory.
 
@@ -116,12 +134,7 @@ class Measurement:
     @property
     def being_written(self) -> bool:
         """Whether a living writer holds the last segment."""
-        try:
-            fcntl.flock(self._files[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        fcntl.flock(self._files[-1], fcntl.LOCK_UN)
-        return False
+        return _held(self._files[-1])
 
     @property
     def clock_pairs(self) -> npt.NDArray[np.int64]:

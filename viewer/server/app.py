@@ -25,11 +25,13 @@ from zstandard import ZstdCompressor
 from hpcd.analysis import Database
 from hpcd.analysis.grid import choose_lines
 from hpcd.errors import HpcdError, NotFoundError, UsageError
+from hpcd.viewer.live import Live
 from hpcd.viewer.marks import marks
 from hpcd.viewer.palette import colours
 from hpcd.viewer.server.asked import Asked
 from hpcd.viewer.server.comparison import Comparisons, packed, question
 from hpcd.viewer.server.guard import Guard
+from hpcd.viewer.server.opened import GoneError, Opened
 from hpcd.viewer.server.profile import heat, over_lines, profile
 from hpcd.viewer.server.selection import Selection
 
@@ -40,7 +42,11 @@ _MOST_LINES = 10_000
 _LEVEL = 1  # a grid compresses tenfold, at memory speed
 
 
-def create_app(databases: Mapping[str, Database], token: str, host: str) -> Starlette:
+# What a page says that knows one state of a database that grows.
+_REVISION_HEADER = "x-hpcd-revision"
+
+
+def create_app(databases: Mapping[str, Database | Live], token: str, host: str) -> Starlette:
     """The application for ``databases`` by name, served at ``host`` (address:port)."""
     views = _Views(databases)
     return Starlette(
@@ -50,6 +56,7 @@ def create_app(databases: Mapping[str, Database], token: str, host: str) -> Star
             Route("/api/v1/compare", views.compare),
             Route("/api/v1/compare/calls", views.compared_calls),
             Route("/api/v1/db/{name}", views.summary),
+            Route("/api/v1/db/{name}/live", views.live),
             Route("/api/v1/db/{name}/cct", views.cct),
             Route("/api/v1/db/{name}/lines", views.lines),
             Route("/api/v1/db/{name}/grid", views.grid),
@@ -66,26 +73,38 @@ def create_app(databases: Mapping[str, Database], token: str, host: str) -> Star
 
 async def _failed(_: Request, error: Exception) -> Response:
     status = 404 if isinstance(error, NotFoundError) else 400
+    if isinstance(error, GoneError):
+        status = 409
     return JSONResponse({"error": str(error)}, status)
 
 
 class _Views:
     """The answers. Work on arrays is done in threads, so that no request waits for another's."""
 
-    def __init__(self, databases: Mapping[str, Database]) -> None:
-        self._databases = databases
-        self._selections = {name: Selection(db) for name, db in databases.items()}
-        self._comparisons = Comparisons(databases)
+    def __init__(self, databases: Mapping[str, Database | Live]) -> None:
+        self._databases = {
+            name: each if isinstance(each, Live) else Opened(each)
+            for name, each in databases.items()
+        }
+        # One that grows is compared when it has ended.
+        self._comparisons = Comparisons(
+            {name: each for name, each in databases.items() if isinstance(each, Database)}
+        )
 
-    def _database(self, request: Request) -> Database:
+    def _opened(self, request: Request) -> Opened:
+        """The database, of one that grows the revision the page knows, or else the newest."""
         found = self._databases.get(request.path_params["name"])
         if found is None:
             raise NotFoundError("no such database")
+        if isinstance(found, Live):
+            return found.at(request.headers.get(_REVISION_HEADER, ""))
         return found
 
+    def _database(self, request: Request) -> Database:
+        return self._opened(request).db
+
     def _selection(self, request: Request) -> Selection:
-        self._database(request)
-        return self._selections[request.path_params["name"]]
+        return self._opened(request).selection
 
     async def databases(self, _: Request) -> Response:
         """Names of the databases that are open."""
@@ -93,8 +112,21 @@ class _Views:
 
     async def summary(self, request: Request) -> Response:
         """What a database holds; names, colours and marks of its procedures."""
-        db = self._database(request)
-        return await _json(lambda: _summary(db))
+        found = self._databases.get(request.path_params["name"])
+        opened = self._opened(request)
+        live = found.state() if isinstance(found, Live) else None
+        return await _json(lambda: {**_summary(opened.db), "live": live and {
+            **live, "revision": opened.revision}})  # fmt: skip
+
+    async def live(self, request: Request) -> Response:
+        """How far a measurement being written is: its newest revision, whether more will come; and
+        what lines of an older revision are now."""
+        found = self._databases.get(request.path_params["name"])
+        if not isinstance(found, Live):
+            raise NotFoundError("not a database that grows")
+        asked = Asked(request.query_params)
+        lines = found.moved(asked.whole("revision", 1, 1 << 40), asked.numbers("lines"))
+        return JSONResponse({**found.state(), "lines": lines})
 
     async def compare(self, request: Request) -> Response:
         """Several runs, or parts of one, as one tree; see :func:`comparison.packed`."""

@@ -51,6 +51,13 @@ class Asked:
             raise UsageError(f"{name} may be given {count} times")
         return tuple(_text(name, text) for text in texts)
 
+    def numbers(self, name: str) -> list[int]:
+        """A few whole numbers between commas, or none."""
+        parts = self.text(name).split(",") if self.text(name) else []
+        if not all(part.isascii() and part.isdigit() and len(part) < _DIGITS for part in parts):
+            raise UsageError(f"{name} must be whole numbers between commas")
+        return [int(part) for part in parts]
+
     def choice(self) -> Choice:
         """Which lines, in which order."""
         return Choice(self.text("filter"), self.text("sort") or "rank", self.text("group"))

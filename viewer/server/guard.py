@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_HEADER = "x-hpcd-token"
+_NAMES = ("127.0.0.1", "localhost")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -27,13 +28,16 @@ _HEADERS = {
 
 
 class Guard:
-    """ASGI middleware that answers 403 to everybody else. ``host`` is ``address:port``."""
+    """ASGI middleware that answers 403 to everybody else.
+
+    ``host`` is ``address:port``; without one any port of the loopback address will do, for a
+    socket may be forwarded to any.
+    """
 
     def __init__(self, app: ASGIApp, token: str, host: str) -> None:
         self._app = app
         self._token = token
-        port = host.rpartition(":")[2]
-        self._hosts = {host, f"localhost:{port}"}
+        self._port = host.rpartition(":")[2]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, pass on, and add the headers that confine the page."""
@@ -53,12 +57,16 @@ class Guard:
             await self._app(scope, receive, with_headers)
 
     def _refused(self, headers: Headers, path: str) -> bool:
-        if headers.get("host") not in self._hosts:
+        if not self._ours(headers.get("host", "")):
             return True
         origin = headers.get("origin")
-        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+        if origin is not None and not self._ours(origin.removeprefix("http://")):
             return True
         if not path.startswith("/api/"):
             return False
         given = headers.get(TOKEN_HEADER, "")
         return not hmac.compare_digest(given.encode(), self._token.encode())
+
+    def _ours(self, host: str) -> bool:
+        name, _, port = host.rpartition(":")
+        return name in _NAMES and (port == self._port if self._port else port.isdigit())

@@ -5,14 +5,21 @@ export class Api {
     this.token = token;
   }
 
-  async fetch(path, signal) {
+  // Of a recording being written, what is asked is of the revision the page shows (live.js): what a
+  // newer one has overtaken is dropped, for it is asked again.
+  async fetch(path, signal, revision = this.revision) {
+    const shown = this.revision;
     let answer;
     try {
-      answer = await fetch(path, { headers: { "x-hpcd-token": this.token }, signal });
+      const headers = { "x-hpcd-token": this.token };
+      if (revision) headers["x-hpcd-revision"] = revision;
+      answer = await fetch(path, { headers, signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Error("The viewer does not answer: start hpcd view again, and open the URL it prints.");
     }
+    if (answer.status === 409) this.stale?.();
+    if (answer.status === 409 || shown !== this.revision) throw new DOMException("overtaken", "AbortError");
     if (!answer.ok) {
       const text = await answer.text();
       let message = text;
@@ -23,15 +30,17 @@ export class Api {
     return answer;
   }
 
-  async json(path) { return (await this.fetch(path)).json(); }
-  async words(path, signal) { return new Uint32Array(await (await this.fetch(path, signal)).arrayBuffer()); }
+  async json(path, revision) { return (await this.fetch(path, undefined, revision)).json(); }
+  async words(path, signal, revision) { return new Uint32Array(await (await this.fetch(path, signal, revision)).arrayBuffer()); }
 
   databases() { return this.json("api/v1/databases"); }
   base(db) { return "api/v1/db/" + encodeURIComponent(db); }
-  summary(db) { return this.json(this.base(db)); }
+  // Of the newest revision.
+  summary(db) { return this.json(this.base(db), null); }
+  live(db, revision, lines) { return this.json(`${this.base(db)}/live?revision=${revision}&lines=${lines}`); }
 
-  async cct(db) {
-    const words = await this.words(this.base(db) + "/cct");
+  async cct(db, revision) {
+    const words = await this.words(this.base(db) + "/cct", undefined, revision);
     const n = words[0];
     return { parent: words.subarray(1, 1 + n), procedure: words.subarray(1 + n, 1 + 2 * n) };
   }
@@ -49,7 +58,7 @@ export class Api {
     return query;
   }
 
-  selection(db, choice) { return this.json(`${this.base(db)}/selection?${this.choice(choice)}`); }
+  selection(db, choice, revision) { return this.json(`${this.base(db)}/selection?${this.choice(choice)}`, revision); }
 
   // { labels, lines, groups } of places from on.
   lines(db, choice, from, count) {
@@ -64,7 +73,7 @@ export class Api {
     const [h, w, bytes] = new Uint32Array(buffer, 0, 3);
     const words = new Uint32Array(buffer, 12, 2 * h);
     return {
-      h, w, lines: words.subarray(0, h), places: words.subarray(h),
+      h, w, revision: this.revision, lines: words.subarray(0, h), places: words.subarray(h),
       nodes: new (bytes === 2 ? Uint16Array : Uint32Array)(buffer, 12 + 8 * h, h * w),
     };
   }

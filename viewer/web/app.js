@@ -7,6 +7,7 @@ import { mount as chooser } from "./choice.js";
 import { mount as compare } from "./compare.js";
 import { help, palette } from "./commands.js";
 import { save } from "./export.js";
+import { follow, moved } from "./live.js";
 import { Opened } from "./opened.js";
 import { mount as overlines } from "./overlines.js";
 import { Store } from "./store.js";
@@ -25,6 +26,7 @@ const context = {
   // Until when there is something to look at, ns.
   reach: () => mounted?.reach?.() ?? context.summary.duration_ns,
   fail(error) {
+    if (error.name === "AbortError") return;
     say(error.message);
     // Until something works again.
     api.heard = () => { api.heard = null; say(""); };
@@ -55,6 +57,11 @@ const context = {
     const step = Math.min(Math.max(Math.round((l1 - l0) * lineShare) || Math.sign(lineShare), -l0), lines - l1);
     context.zoomTo({ t0: t0 + shift, t1: t1 + shift, l0: l0 + step, l1: l1 + step });
   },
+  toEnd() {
+    const { t0, t1 } = store.state;
+    const { duration_ns } = context.summary;
+    context.zoomTo({ t0: duration_ns - (t1 - t0), t1: duration_ns });
+  },
   // What the mouse does to a trace view, which says where in shares of itself.
   mouse: {
     click: ({ x, line }) => store.set({ time: Math.round(store.state.t0 + x * (store.state.t1 - store.state.t0)), line }),
@@ -72,6 +79,8 @@ const context = {
 };
 
 const choice = chooser(at("choice"), { store, api, context });
+
+const live = follow({ store, api, context, button: at("live"), renew });
 
 function say(text) {
   at("status").textContent = text;
@@ -92,12 +101,36 @@ function show(pane) {
   for (const tab of at("panes").children) tab.setAttribute("aria-selected", tab.dataset.pane === pane);
 }
 
+function put(opened) {
+  const { summary, tree, shown, found, lit, css, dark } = opened;
+  Object.assign(context, { opened, summary, tree, shown, found, lit, css, dark });
+  api.revision = summary.live?.revision;
+}
+
+// A newer revision of a recording that is looked at.
+async function renew(now) {
+  const { db } = store.state;
+  const key = store.key();
+  const [summary, cct, { count }] = await Promise.all([
+    api.summary(db), api.cct(db, now.revision), api.selection(db, store.state, now.revision),
+  ]);
+  // Something else is looked at by now, or there is a newer one yet: the next look tells.
+  if (key !== store.key() || summary.live.revision !== now.revision) return;
+  const opened = new Opened(store, summary, cct);
+  const patch = moved(store.state, context.opened, opened, now.lines, { before: context.count(), now: count });
+  put(opened);
+  at("depth").max = Math.min(context.tree.deepest, 100);
+  choice.renew(count);
+  store.set(patch);
+  choice.show();
+  live.begin(summary.live);
+}
+
 async function open(db) {
   say("Loading " + db);
-  const [summary, cct] = await Promise.all([api.summary(db), api.cct(db)]);
-  const opened = new Opened(store, summary, cct);
-  const { tree, shown, found, lit, css, dark } = opened;
-  Object.assign(context, { opened, summary, tree, shown, found, lit, css, dark });
+  live.begin(null);
+  const summary = await api.summary(db);
+  put(new Opened(store, summary, await api.cct(db, summary.live?.revision)));
   document.title = `${summary.name} – hpcd`;
   at("depth").max = Math.min(context.tree.deepest, 100);
   const { state } = store;
@@ -109,7 +142,8 @@ async function open(db) {
     time: undefined, line: undefined, context: undefined, about: undefined,
   };
   if (!fits) { store.past = []; store.future = []; }
-  store.set({ db, pane: state.pane ?? "trace", depth: state.depth ?? Math.min(8, context.tree.deepest), ...window });
+  store.set({ db, revision: summary.live?.revision, pane: state.pane ?? "trace", depth: state.depth ?? Math.min(8, context.tree.deepest), ...window });
+  live.begin(summary.live);
   depthShown();
   choice.show();
   say(summary.lines && summary.duration_ns ? "" : "This database holds no trace lines: nothing ran while it was recorded.");
@@ -139,6 +173,7 @@ const KEYS = {
   ArrowUp: () => context.move(0, -0.25), ArrowDown: () => context.move(0, 0.25),
   u: () => store.undo(), r: () => store.redo(),
   Home: () => context.zoomTo({ t0: 0, t1: context.reach(), l0: 0, l1: context.count() }),
+  End: () => context.toEnd(),
   t: () => store.set({ theme: theme() ? "light" : "dark" }),
   h: () => { if (mounted?.hotPath) mounted.hotPath(); else store.set({ pane: "calls" }); },
   e: () => at("export-dialog").showModal(),

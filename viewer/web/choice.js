@@ -65,5 +65,11 @@ export function mount(element, { store, api, context }) {
   at("sort").addEventListener("change", () => change({ sort: at("sort").value }));
   at("group").addEventListener("change", () => change({ group: at("group").value }));
   store.subscribe(["filter", "sort", "group", "db"], show);
-  return { show, ask, count: () => counts.get(key(store.state)) ?? context.summary.lines };
+  // Of a newer revision of the database.
+  function renew(count) {
+    counts.clear();
+    counts.set(key(store.state), count);
+  }
+
+  return { show, ask, renew, count: () => counts.get(key(store.state)) ?? context.summary.lines };
 }

@@ -8,7 +8,7 @@ export const COMMANDS = [
   ["W", "Zoom in in lines", "look"], ["S", "Zoom out in lines", "look"],
   ["a", "Earlier", "look"], ["d", "Later", "look"],
   ["ArrowUp", "Lines above", "look"], ["ArrowDown", "Lines below", "look"],
-  ["Home", "Show everything", "look"], ["u", "Undo", "look"], ["r", "Redo", "look"],
+  ["Home", "Show everything", "look"], ["End", "To the end of time; follows what is being recorded", "look"], ["u", "Undo", "look"], ["r", "Redo", "look"],
   ["[", "Depth: one frame out", "look"], ["]", "Depth: one frame in", "look"],
   ["/", "Find a procedure", "find"], ["f", "Filter lines", "find"], ["h", "Hot path", "find"],
   ["e", "Export", "page"], ["t", "Dark or light", "page"], ["k", "Command palette (also Ctrl K)", "page"], ["?", "Help", "page"],

@@ -46,6 +46,9 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     on.labelled?.();
   }
 
+  // Whether the picture is of the revision that is open; where it is not, another is on its way.
+  const fresh = () => grid !== null && grid.revision === api.revision;
+
   // Of a few thousand lines all labels; else those of four.
   async function loadLabels(db, window) {
     const { l0, l1 } = window;
@@ -102,7 +105,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
 
   function draw() {
     const from = source();
-    if (!grid || !from) return;
+    if (!fresh() || !from) return;
     const { opened, window } = from;
     const pen = canvas.getContext("2d");
     if (image?.width !== grid.w || image.height !== canvas.height) image = new ImageData(grid.w, canvas.height);
@@ -140,7 +143,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     });
   });
   canvas.addEventListener("pointerup", (event) => {
-    if (!pressed || !grid) return;
+    if (!pressed || !fresh()) return;
     const [from, to] = [pressed, place(canvas, event)];
     pressed = null;
     rubber.hidden = true;
@@ -162,7 +165,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
 
   function hover(spot, event) {
     const from = source();
-    if (!grid || !from) return;
+    if (!fresh() || !from) return;
     const { tree } = from.opened;
     const { t0, t1 } = from.window;
     const y = row(spot);
@@ -180,7 +183,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
 
   return {
     canvas, load, draw,
-    get grid() { return grid; },
+    get grid() { return fresh() ? grid : null; },
     // The label of a row, where it is known; and the row of a label, or -1.
     labelOf: (at) => labels.get(grid.places[at])?.label,
     rowOf: (wanted) => grid.places.findIndex((each) => labels.get(each)?.label === wanted),

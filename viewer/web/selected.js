@@ -5,7 +5,7 @@ import { Profile } from "./profile.js";
 export const SUMS = 0, TIMES = 1, SAMPLED = 2;
 
 export function selected({ store, api, context }) {
-  const key = JSON.stringify([store.state.db, store.window()]);
+  const key = store.key();
   if (context.selected?.key !== key) {
     const made = make(store, api, context);
     context.selected = { key, made };

@@ -4,8 +4,8 @@ const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "
   "search", "theme", "metric", "view", "flame", "about", "context",
   "compare", "versus", "sides", "compared", "shares", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside"];
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
-// What is looked at: lines and time. Others say how.
-export const WINDOW = ["db", "t0", "t1", "l0", "l1", "filter", "sort", "group"];
+// What is looked at: lines and time. Others say how. A recording being written has revisions (live.js).
+export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", "filter", "sort", "group"];
 
 export class Store {
   constructor() {
@@ -59,6 +59,9 @@ export class Store {
     const { t0, t1, l0, l1, filter, sort, group } = this.state;
     return { t0, t1, l0, l1, filter, sort, group };
   }
+
+  // Names what is looked at: what was answered for one key holds for no other.
+  key() { return JSON.stringify([this.state.db, this.state.revision, this.window()]); }
 
   mirror() {
     const parameters = new URLSearchParams({ token: this.token });

@@ -41,6 +41,8 @@ export function mount(element, { store, api, context }) {
   const summary = fitted(at("summary-canvas"), "Share of the lines in each procedure over time", drawSummary);
   const depthView = fitted(at("depth-canvas"), "One line's call path over time, outermost frame on top", loadLine);
 
+  const fresh = (picture) => picture !== null && picture.revision === api.revision;
+
   function drawn() {
     const { t0, t1, l0, l1 } = store.state;
     element.dataset.picture = `${t0}-${t1}-${l0}-${l1}`;
@@ -80,7 +82,7 @@ export function mount(element, { store, api, context }) {
   function cross() {
     const { t0, t1, time: when, line: chosen } = store.state;
     const { grid } = trace;
-    if (when === undefined) return { x: null, y: null };
+    if (when === undefined || !grid) return { x: null, y: null };
     const row = grid.lines.indexOf(chosen);
     return { x: (when - t0) / (t1 - t0), y: row < 0 ? null : (row + 0.5) / grid.h };
   }
@@ -98,7 +100,7 @@ export function mount(element, { store, api, context }) {
   }
 
   function drawWhole() {
-    if (!whole || !context.shown()) return;
+    if (!fresh(whole) || !context.shown()) return;
     const pen = mini.canvas.getContext("2d");
     const { width, height } = mini.canvas;
     stretch(pen, paint(whole.nodes, whole.h, new ImageData(whole.w, whole.h), inks(context.tree, context.shown(), pixel(ink("--blank")), context.lit())), 0, 0, width, height);
@@ -146,7 +148,7 @@ export function mount(element, { store, api, context }) {
     const shown = context.shown();
     const sums = counted().add(new Float64Array(context.tree.names.length), (node) => shown[node]);
     const total = sums.reduce((sum, each) => sum + each, 0);
-    const exact = context.exact?.key === windowKey() ? context.exact : null;
+    const exact = context.exact?.key === store.key() ? context.exact : null;
     const whole = exact ? exact.values.reduce((sum, each) => sum + each, 0) : 0;
     const times = new Map();
     exact?.values.forEach((each, node) => { if (each) times.set(shown[node], (times.get(shown[node]) ?? 0) + each); });
@@ -163,16 +165,14 @@ export function mount(element, { store, api, context }) {
     if (!total) at("shares").replaceChildren(Object.assign(document.createElement("li"), { textContent: "Nothing ran here. Press Home to see everything." }));
   }
 
-  const windowKey = () => JSON.stringify([store.state.db, store.window()]);
-
   // Once a view has been left alone for a moment.
   function loadExact() {
     clearTimeout(waiting);
     waiting = setTimeout(async () => {
-      const key = windowKey();
+      const key = store.key();
       try {
         const { kind, values } = await api.profile(store.state.db, store.state, true);
-        if (gone || key !== windowKey() || kind === SAMPLED) return;
+        if (gone || key !== store.key() || kind === SAMPLED) return;
         context.exact = { key, values: values[0] };
         listShares();
         element.dataset.exact = key;
@@ -205,7 +205,7 @@ export function mount(element, { store, api, context }) {
   }
 
   function drawLine() {
-    if (!line) return;
+    if (!fresh(line)) return;
     const { tree } = context;
     const { width, height } = depthView.canvas;
     const pen = depthView.canvas.getContext("2d");
@@ -235,7 +235,7 @@ export function mount(element, { store, api, context }) {
 
   function showPath() {
     const { t0, t1, time: when, depth } = store.state;
-    if (!line || when === undefined) return;
+    if (!fresh(line) || when === undefined) return;
     const node = line.nodes[Math.min(line.w - 1, Math.max(0, Math.floor(((when - t0) / (t1 - t0)) * line.w)))];
     if (!context.tree.has(node)) { at("path").replaceChildren(); return; }
     at("path").replaceChildren(...context.tree.path(node).map((each, i) => {
@@ -251,7 +251,7 @@ export function mount(element, { store, api, context }) {
 
   const ends = [
     store.subscribe(WINDOW, trace.load),
-    store.subscribe(["db", "filter", "sort", "group"], loadWhole),
+    store.subscribe(["db", "revision", "filter", "sort", "group"], loadWhole),
     store.subscribe(["depth", "search", "theme"], draw),
     store.subscribe(["time", "line"], () => { draw(); loadLine(); }),
     trace.dispose, mini.dispose, summary.dispose, depthView.dispose,

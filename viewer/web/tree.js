@@ -46,6 +46,7 @@ export class Tree {
 
   // Whether a pixel shows a node: where nothing ran it shows none.
   has(node) { return node < this.parent.length; }
+  children(node) { return Array.from({ length: this.firstChild[node + 1] - this.firstChild[node] }, (_, i) => this.firstChild[node] + i); }
 
   // Nodes from the outermost frame to node.
   path(node) {

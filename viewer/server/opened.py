@@ -1,0 +1,20 @@
+"""A database and the orders of its lines that have been asked for."""
+
+from __future__ import annotations
+
+from hpcd.analysis import Database
+from hpcd.errors import HpcdError
+from hpcd.viewer.server.selection import Selection
+
+
+class GoneError(HpcdError):
+    """A revision that is asked for has been replaced."""
+
+
+class Opened:
+    """A database that is looked at; ``revision`` counts those of one that grows, from 1."""
+
+    def __init__(self, db: Database, revision: int = 0) -> None:
+        self.db = db
+        self.revision = revision
+        self.selection = Selection(db)
