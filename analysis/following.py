@@ -59,10 +59,10 @@ class Following:
             self.ended = not writing
             return None
         out = self._folder / f"{self._number + 1}"
-        began = time.monotonic()
-        if not _merged(self.path, out, stop):
+        cost = _merged(self.path, out, stop)
+        if cost is None:
             return None
-        self.pause = max(_LEAST_SECONDS, (time.monotonic() - began) * (1 / _SHARE - 1))
+        self.pause = max(_LEAST_SECONDS, cost * (1 / _SHARE - 1))
         made = Database(out)
         self._number += 1
         self._size = size
@@ -87,8 +87,11 @@ class Following:
         return None
 
 
-def _merged(path: Path, out: Path, stop: threading.Event) -> bool:
-    """Merge in another process; False when ``stop`` was set meanwhile. Raises what it raised."""
+def _merged(path: Path, out: Path, stop: threading.Event) -> float | None:
+    """Merge in another process; its seconds of CPU, or None when ``stop`` was set meanwhile.
+
+    Raises what it raised.
+    """
     here, there = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_merge, args=(path, out, there), daemon=True)
     with here:
@@ -97,14 +100,14 @@ def _merged(path: Path, out: Path, stop: threading.Event) -> bool:
         try:
             while not here.poll(0.1):
                 if stop.is_set():
-                    return False
+                    return None
             try:
-                error = here.recv()
+                answer: float | HpcdError = here.recv()
             except EOFError:
-                error = HpcdError(f"{path}: its merge was killed (out of memory?)")
-            if error is not None:
-                raise error
-            return True
+                answer = HpcdError(f"{path}: its merge was killed (out of memory?)")
+            if isinstance(answer, HpcdError):
+                raise answer
+            return answer
         finally:
             if stop.is_set():
                 process.terminate()
@@ -121,4 +124,4 @@ def _merge(path: Path, out: Path, answer: Connection) -> None:
     except HpcdError as error:
         answer.send(error)
     else:
-        answer.send(None)
+        answer.send(time.process_time())

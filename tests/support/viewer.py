@@ -88,10 +88,10 @@ def two_runs(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def served(*databases: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def served(*arguments: Path | str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A viewer's URL, token and all, and its process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "hpcd", "view", "--no-browser", *map(str, databases)],
+        [sys.executable, "-m", "hpcd", "view", "--no-browser", *map(str, arguments)],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -81,6 +81,8 @@ def test_a_click_shows_the_call_path_and_the_depth_view(page: Page) -> None:
 
 
 def test_depth_changes_without_a_request(page: Page) -> None:
+    # What is asked for by itself a moment after the picture.
+    page.wait_for_selector("main[data-exact]")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.keyboard.press("[")

@@ -21,6 +21,7 @@ export function mount(element, { store, api, context }) {
   let made = null;
   let gone = false;
   let wanted = null;
+  let laid = null; // the view that the table shows
   for (const [view, title] of VIEWS) {
     const button = Object.assign(document.createElement("button"), { textContent: title });
     button.dataset.view = view;
@@ -30,10 +31,14 @@ export function mount(element, { store, api, context }) {
 
   async function load() {
     at("what").textContent = "adding up …";
+    let next;
     try {
-      made = await selected({ store, api, context });
+      next = await selected({ store, api, context });
     } catch (error) { at("what").textContent = ""; context.fail(error); return; }
     if (gone) return;
+    // Of other lines, another time, or a newer revision: what was open stays open.
+    const kept = table && laid === (store.state.view ?? "down") ? table.kept(title) : null;
+    made = next;
     const { metrics, profile } = made;
     const columns = metrics.flatMap(({ name, unit }, i) => [
       ["inclusive", name], ["exclusive", name + " self"],
@@ -51,14 +56,17 @@ export function mount(element, { store, api, context }) {
       choose: (row) => store.set({ context: contextOf(row), about: context.tree.names[row.procedure] }), keep,
       sort: (store.state.view ?? "down") === "down" ? 0 : 1,
     });
-    fill();
+    fill(kept);
   }
 
-  function fill() {
+  const title = (row) => made.profile.tree.names[row.procedure];
+
+  function fill(kept = null) {
     if (!table) return;
     const view = store.state.view ?? "down";
     for (const each of at("views").children) each.setAttribute("aria-pressed", each.dataset.view === view);
     const { profile, note } = made;
+    laid = view;
     mark();
     const rows = view === "down" ? profile.root().children() : profile.procedures(view === "up");
     table.sort = view === "down" ? 0 : 1;
@@ -66,7 +74,7 @@ export function mount(element, { store, api, context }) {
     table.show(rows);
     // The outermost frames are of no interest where there is only one.
     if (view === "down") for (let row = rows; row.length === 1; row = row[0].children()) table.open.add(row[0]);
-    table.lay();
+    if (kept) table.keepTo(kept, title); else table.lay();
     at("what").textContent = rows.length ? note : "nothing ran in what is in view: press Home to see everything";
     element.dataset.rows = `${view} ${rows.length}`;
   }
@@ -77,8 +85,8 @@ export function mount(element, { store, api, context }) {
     chip.style.background = context.css(row.procedure);
     const found = context.found();
     box.className = found ? (found[row.procedure] ? "found" : "faded") : "";
-    box.append(chip, context.tree.names[row.procedure]);
-    box.title = context.tree.names[row.procedure];
+    box.append(chip, title(row));
+    box.title = title(row);
     return box;
   }
 
@@ -116,7 +124,7 @@ export function mount(element, { store, api, context }) {
   at("each").addEventListener("click", () => store.set({ pane: "lines" }));
   const ends = [
     store.subscribe(WINDOW, load),
-    store.subscribe(["view"], fill),
+    store.subscribe(["view"], () => fill()),
     store.subscribe(["search", "theme"], () => table?.paint()),
   ];
   load();

@@ -47,6 +47,39 @@ export class TreeTable {
     this.lay();
   }
 
+  // What is open, chosen and scrolled to, by the rows' names: other rows may be shown in its place.
+  kept(name) {
+    const open = new Set();
+    const current = [];
+    const pending = this.top.map((row) => [row, ""]);
+    while (pending.length) {
+      const [row, above] = pending.pop();
+      const path = `${above}\0${name(row)}`;
+      if (row === this.current) current.push(path);
+      if (!this.open.has(row)) continue;
+      open.add(path);
+      for (const child of row.children()) pending.push([child, path]);
+    }
+    return { open, current, scrolled: this.box.scrollTop, sort: this.columns[this.sort].title, descending: this.descending };
+  }
+
+  keepTo({ open, current, scrolled, sort, descending }, name) {
+    const same = this.columns.findIndex(({ title }) => title === sort);
+    if (same >= 0) Object.assign(this, { sort: same, descending });
+    const pending = this.top.map((row) => [row, ""]);
+    while (pending.length) {
+      const [row, above] = pending.pop();
+      const path = `${above}\0${name(row)}`;
+      if (current.includes(path)) this.current = row;
+      if (!open.has(path)) continue;
+      this.open.add(row);
+      for (const child of row.children()) pending.push([child, path]);
+    }
+    this.header();
+    this.lay();
+    this.box.scrollTop = scrolled;
+  }
+
   sorted(rows) {
     const { value } = this.columns[this.sort];
     const sign = this.descending ? 1 : -1;
