@@ -31,7 +31,7 @@ from hpcd.viewer.live import Live
 from hpcd.viewer.server.app import create_app
 from hpcd.viewer.server.selection import Choice, Selection
 
-PANES = ("trace", "flame", "calls", "lines")
+PANES = ("trace", "flame", "calls", "lines", "compare")
 # The port in the URL that is printed for a socket: what one forwards to it.
 _FORWARDED = 8000
 _RUNNING = ("attached", "recording")

@@ -41,7 +41,8 @@ def unnamed(page: Page) -> object:
     """Controls that a screen reader could not tell."""
     return page.evaluate(
         "[...document.querySelectorAll('button, input, select, canvas')].filter(each =>"
-        " !each.textContent.trim() && !each.getAttribute('aria-label') && !each.closest('label'))"
+        " !each.hidden && !each.textContent.trim() && !each.getAttribute('aria-label')"
+        " && !each.closest('label'))"
         ".map(each => each.outerHTML)"
     )
 
