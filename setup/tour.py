@@ -1,6 +1,7 @@
 """The pictures of docs/tour.md, taken of a database in the browser.
 
-Run ``.venv/bin/python setup/tour.py build/demo/database`` after ``make demo setup-test``.
+Run ``.venv/bin/python setup/tour.py build/demo/database TWO FOUR`` after ``make demo setup-test``;
+TWO and FOUR are databases of ``tests/programs/serial_loop.c weak`` on so many ranks.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import io
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -81,11 +83,40 @@ def rest(page: Page) -> None:
     keep(page, "12-palette-dark")
 
 
-def main(database: str) -> None:
-    """Take all of them."""
+def comparing(page: Page) -> None:
+    """Two runs compared, from the pane's first view on."""
+    page.get_by_role("tab", name="Compare").click()
+    page.fill("#filter", "label:rank .$")
+    expect(page.locator(".side h2").nth(1)).to_contain_text(" 4 lines")
+    page.wait_for_selector("main[data-compared^=traces][data-compared$='-0-4']")
+    box = page.locator("#side-1-canvas canvas").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + 0.8 * box["width"], box["y"] + 0.1 * box["height"])
+    expect(page.locator(".side .at")).to_have_count(2)
+    for _ in range(3):
+        page.keyboard.press("[")
+    page.mouse.move(0, 0)
+    keep(page, "13-compare-traces")
+    page.get_by_role("button", name="Call graph").click()
+    page.select_option("#compared", "time")
+    page.get_by_label("only what differs").check()
+    page.wait_for_selector("main[data-compared^=graph]")
+    keep(page, "14-compare-graph")
+    page.get_by_role("button", name="Scaling loss").click()
+    page.wait_for_selector("main[data-compared^=scaling]")
+    page.keyboard.press("h")
+    keep(page, "15-compare-scaling")
+    page.keyboard.press("t")
+    page.get_by_role("button", name="Difference").click()
+    page.wait_for_selector("main[data-compared^=flame]")
+    keep(page, "16-compare-flame-dark")
+
+
+def main(databases: list[str], parts: Sequence[Callable[[Page], None]]) -> None:
+    """Take ``parts`` of the pictures, of what is in view when ``databases`` are opened."""
     OUT.mkdir(parents=True, exist_ok=True)
     viewer = subprocess.Popen(
-        [sys.executable, "-m", "hpcd", "view", "--no-browser", database],
+        [sys.executable, "-m", "hpcd", "view", "--no-browser", *databases],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -98,7 +129,7 @@ def main(database: str) -> None:
             page = browser.new_page(viewport={"width": _SIZE[0], "height": _SIZE[1]})
             page.goto(viewer.stdout.readline().strip())
             page.wait_for_selector("main[data-drawn]")
-            for part in (trace, waiting, rest):
+            for part in parts:
                 part(page)
     finally:
         viewer.terminate()
@@ -106,6 +137,7 @@ def main(database: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python setup/tour.py DATABASE")
-    main(sys.argv[1])
+    if len(sys.argv) != 4:
+        sys.exit("usage: python setup/tour.py DATABASE TWO FOUR")
+    main(sys.argv[1:2], (trace, waiting, rest))
+    main(sys.argv[2:], (comparing,))
