@@ -18,6 +18,7 @@ from hpcd.analysis.report import MetricColumn, metric_columns
 from hpcd.analysis.tables import text as printable
 from hpcd.analysis.views import with_derived
 from hpcd.commands.base import Command
+from hpcd.commands.hint import hint
 from hpcd.commands.report import chosen_metrics
 from hpcd.errors import UsageError
 
@@ -105,6 +106,7 @@ class Annotate(Command):
             for listing in code:
                 for line in code_text(listing, columns):
                     print(line)
+            hint([db], find=args.procedure)
         return 0
 
 

@@ -33,6 +33,7 @@ from hpcd.analysis.matching import path_labels
 from hpcd.analysis.report import shorten
 from hpcd.analysis.views import VIEWS
 from hpcd.commands.base import Command
+from hpcd.commands.hint import hint
 from hpcd.commands.phases import print_phases
 from hpcd.commands.tables import Page, Row, amount
 from hpcd.errors import UsageError
@@ -188,6 +189,7 @@ class CompareCommand(Command):
                 page.table(_frequency_rows(comparison, page.width))
             else:
                 page.table(_rows(comparison, args.view, args.depth, page.width))
+            hint(databases, pane="compare")
         return 0
 
 

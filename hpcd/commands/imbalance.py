@@ -18,6 +18,7 @@ from hpcd.analysis.imbalance import Imbalance, measure
 from hpcd.analysis.matching import path_labels
 from hpcd.analysis.report import shorten
 from hpcd.commands.base import Command
+from hpcd.commands.hint import hint
 from hpcd.commands.tables import Page, Row, amount
 from hpcd.errors import UsageError
 
@@ -93,6 +94,7 @@ class ImbalanceCommand(Command):
                 page.table(_rank_rows(found, args.percent / 100, page.width))
             else:
                 page.table(_rows(found, args.percent / 100, args.depth, page.width))
+            hint([db], pane="lines")
         return 0
 
 

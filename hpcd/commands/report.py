@@ -26,6 +26,7 @@ from hpcd.analysis.report import (
 )
 from hpcd.analysis.views import SCOPE_VIEWS, hot_path, make_view
 from hpcd.commands.base import Command
+from hpcd.commands.hint import costliest, hint
 from hpcd.errors import UsageError
 
 # Wider than most terminals, narrow enough for a page: what a pipe or file gets.
@@ -136,6 +137,7 @@ class Report(Command):
                 if outline.omitted and not args.hot_path:
                     plural = "s" if outline.omitted > 1 else ""
                     print(f"(not shown: {outline.omitted:,} context{plural} below the cut-off)")
+                hint([db], find=costliest(db, cut_by if cut_by < measured else 0))
         return 0
 
 

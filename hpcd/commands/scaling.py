@@ -20,6 +20,7 @@ from hpcd.analysis.report import joined, shorten
 from hpcd.analysis.scaling import STRONG, WEAK, Scaling, measure
 from hpcd.analysis.views import VIEWS, View
 from hpcd.commands.base import Command
+from hpcd.commands.hint import hint
 from hpcd.commands.tables import Page, Row, amount
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
@@ -112,6 +113,7 @@ class ScalingCommand(Command):
                     sys.stdout.write(part)
             else:
                 _print(losses, args.width)
+                hint(databases, pane="compare")
         return 0
 
 

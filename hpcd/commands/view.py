@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import secrets
-import shlex
 import signal
 import socket
 import sys
@@ -118,14 +117,6 @@ class View(Command):
             )
             uvicorn.Server(config).run(sockets=[listener])
         return 0
-
-
-def view_hint(databases: list[Path], procedure: str = "", pane: str = "") -> str:
-    """The line that ends a report: how to see in the viewer what it is about."""
-    words = ["hpcd", "view", *map(str, databases)]
-    words += ["--pane", pane] if pane else []
-    words += ["--find", procedure] if procedure else []
-    return "look closer: " + shlex.join(words)
 
 
 def _view(args: argparse.Namespace, name: str, db: Database) -> dict[str, object]:

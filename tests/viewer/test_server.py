@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
+import socket
 import urllib.error
 import urllib.request
 import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -17,6 +20,8 @@ from numpy.typing import NDArray
 
 import hpcd.analysis
 from hpcd.analysis.comparison import compare, whole_runs
+from tests.support.recorded import hpcd
+from tests.support.viewer import served
 
 
 def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
@@ -181,3 +186,39 @@ def test_hostile_requests_never_break_it(url: str) -> None:
         status, body = ask(url, "api/v1/db/" + path)
         assert status in (200, 307, 400, 403, 404, 405) and b"Traceback" not in body, path
     assert ask(url, "api/v1/databases")[0] == 200
+
+
+def test_at_a_socket_for_its_owner_alone(database: Path, tmp_path: Path) -> None:
+    """What a report's hint opens, through a socket: mode 0600, any forwarded port, gone after."""
+    said = hpcd("report", database).stderr.splitlines()[-1].removeprefix("look closer: ")
+    verb, view, *arguments = shlex.split(said)
+    assert (verb, view) == ("hpcd", "view") and arguments[1:] == ["--find", "kernel"]
+    place = tmp_path / "s.sock"
+    with served(*arguments, "--lines", "rank [0-2]$", "--time", ":0.5", "--socket", place,
+                "--port", "8123") as (url, process):  # fmt: skip
+        base, _, view = url.partition("#")
+        known = dict(parse_qsl(view))
+        assert base == "http://127.0.0.1:8123/" and known.pop("token")
+        assert known == {"search": "kernel", "db": "run.db", "filter": "rank [0-2]$",
+                         "t0": "0", "t1": "500000000", "l0": "0", "l1": "3"}  # fmt: skip
+        assert place.stat().st_mode & 0o777 == 0o600
+        token = dict(parse_qsl(view))["token"]
+        for host, code in (("localhost:9999", 200), ("127.0.0.1:1", 200), ("evil.example:80", 403)):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(place))
+                connection.sendall(
+                    f"GET /api/v1/databases HTTP/1.1\r\nHost: {host}\r\nx-hpcd-token: {token}\r\n"
+                    "Connection: close\r\n\r\n".encode()
+                )
+                assert connection.makefile("rb").readline().split()[1] == str(code).encode()
+        second = hpcd("view", "--no-browser", "--socket", place, database, check=False)
+        assert second.returncode == 6 and "in use" in second.stderr
+        process.terminate()
+        process.wait()
+    assert not place.exists()
+
+
+def test_views_that_cannot_be_are_said(database: Path) -> None:
+    for words in (("--time", "5:1"), ("--time", "x:1"), ("--lines", "nobody"), ("--lines", "(")):
+        done = hpcd("view", "--no-browser", database, *words, check=False)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
