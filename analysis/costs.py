@@ -75,7 +75,7 @@ class EventWeights:
     """What records stand for in a metric, by event.
 
     ``weight`` ``float64[events]``: the metric's unit per unit of a record's value, 0 where the
-    event is none of its; ``duration_ns`` ``float64[events]``: the same in ns for intervals, 0
+    event is none of its, NaN where records are counted; ``duration_ns`` ``float64[events]``: the same in ns for intervals, 0
     for events that are moments. ``quantum`` is what one sample stands for: costs are uncertain by
     it.
     """
@@ -101,7 +101,7 @@ def event_weights(db: Database, metric: str) -> EventWeights:
         if interval and seconds is not None:
             duration[number] = scale * seconds * 1e9
         if SAMPLES in names:
-            # Counted, not weighed; records without value are ends of intervals.
+            # Counted, not weighed.
             weight[number] = np.nan
             quantum = 1.0
         elif names & {of_metric, f"{of_metric} ({unit if seconds is None else 's'})"}:
@@ -144,7 +144,9 @@ def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64,
         part = np.divide(inside, length, out=np.ones(len(value)), where=length > 0)
         part[(length == 0) & (start < low)] = 0
         weight = weights.weight[event]
-        worth = np.where(np.isnan(weight), value > 0, value * weight)
+        # Records are counted, not the ends of intervals.
+        counted = (value > 0) | (weights.duration_ns[event] == 0)
+        worth = np.where(np.isnan(weight), counted, value * weight)
         cost = worth * np.clip(part, 0, 1)
         total += sum_by(node, cost, len(total))
     return total

@@ -39,13 +39,15 @@ def make(
     helper: bool = False,
     threads: bool = False,
     weight: int = 1,
+    weightless: int = 0,
 ) -> Path:
     """A database of a program whose ranks went through ``steps``, one after another.
 
     CPU time is a sample every millisecond, blocked time an interval. Where functions stand in
     their modules depends on ``seed``, as it does on a rebuild. With ``helper`` each rank has a
     second thread that sleeps all the time. ``size`` 0 makes them processes without ranks,
-    ``threads`` threads of one process. A sample stands for ``weight`` periods of a millisecond.
+    ``threads`` threads of one process. A sample stands for ``weight`` periods of a millisecond;
+    the first ``weightless`` samples of each step stand for nothing.
     """
     random = np.random.default_rng(seed)
     measurement = path.with_name(path.name + "-m")
@@ -96,8 +98,8 @@ def make(
                 rows.append((line, at, node(chain), 1, length))
             else:
                 rows += [
-                    (line, each + weight * MS // 2, node(chain), 0, weight)
-                    for each in range(at, at + length, weight * MS)
+                    (line, each + weight * MS // 2, node(chain), 0, weight * (n >= weightless))
+                    for n, each in enumerate(range(at, at + length, weight * MS))
                 ]
             at += length
         tid = 100 + (rank if threads else number)

@@ -164,10 +164,11 @@ def test_windows_cut_waits_where_they_end(tmp_path: Path) -> None:
 def test_windows_add_up_to_the_whole(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
 ) -> None:
-    path = make(tmp_path_factory.mktemp("cuts") / "db", {0: STEPS, 3: OTHER})
+    # Samples of weight 0 are samples: a counter that did not move while a thread ran.
+    path = make(tmp_path_factory.mktemp("cuts") / "db", {0: STEPS, 3: OTHER}, weightless=7)
     with hpcd.analysis.open(path) as db:
         lines = np.arange(len(db.lines))
-        for metric in ("cpu_time", "blocked_time"):
+        for metric in ("cpu_time", "blocked_time", "samples"):
             weights = event_weights(db, metric)
             edges = [0, *sorted({cut * 10**6 for cut in cuts}), 10**10]
             total = np.zeros(len(db.cct))
