@@ -28,8 +28,9 @@ U32 = npt.NDArray[np.uint32]
 class Entities:
     """Numbered things; the first are the database's procedures, with their numbers.
 
-    ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.Kind`); ``procedure`` ``uint32[n]``: the
-    one it is in, or one of them; ``file`` and ``line`` where a procedure or loop begins, of a
+    ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.Kind`); ``name`` of procedures and inlined ones,
+    and of loops of unknown line where in their procedure they begin; ``procedure`` ``uint32[n]``:
+    the one it is in, or one of them; ``file`` and ``line`` where a procedure or loop begins, of a
     line; empty and 0 where unknown, and for inlined procedures, which may be called from several.
     ``of_scope`` ``uint32[scopes]``: what each scope of the database is.
     """
@@ -52,7 +53,7 @@ class Entities:
         if kind == Kind.INLINED:
             return f"{self.name[number]} [inlined]"
         name = PurePath(self.file[number]).name
-        where = f"{name}:{int(self.line[number])}" if name else "unknown line"
+        where = f"{name}:{int(self.line[number])}" if name else self.name[number] or "unknown line"
         return f"loop at {where}" if kind == Kind.LOOP else where
 
     @cached_property
@@ -95,8 +96,9 @@ def entities(db: Database, *, merged: bool = False) -> Entities:
         elif kind == Kind.STATEMENT and file:
             key = (kind, file, line)
         else:
-            # Loops nobody knows the place of are not the same one.
-            key = (kind, modules[procedure], file, line) if file else (kind, scope)
+            # Loops nobody knows the place of are not the same one, unless they begin alike.
+            place = (modules[procedure], file, line) if file else (procedure, name or scope)
+            key = (kind, place)
         if key not in number:
             number[key] = len(names)
             kinds.append(kind)

@@ -141,8 +141,8 @@ class _Loops:
     """Recognises inlined calls and loops in several databases.
 
     Calls by what was inlined: where it was called changes with every edit. Loops by the procedure
-    or inlined procedure they are in and, if it has as many in every database, their order by line;
-    else by line.
+    or inlined procedure they are in and, if it has as many in every database, their order by line,
+    in machine code alone by address; else by line or address.
     """
 
     def __init__(self, databases: Sequence[Database]) -> None:
@@ -152,7 +152,7 @@ class _Loops:
             found: defaultdict[str, set[int]] = defaultdict(set)
             for number in np.flatnonzero(db.scopes.kind == Kind.LOOP).tolist():
                 within = _procedure_around(db.scopes, number, db.procedures.name)
-                found[within].add(int(db.scopes.line[number]))
+                found[within].add(_place_in_procedure(db.scopes, number))
             for within, lines in found.items():
                 counts[within].add(len(lines))
             ordered = {within: sorted(lines) for within, lines in found.items()}
@@ -169,10 +169,16 @@ class _Loops:
             return place, (module, name, Kind.INLINED)
         names, ordered = self._of[id(scopes)]
         within = _procedure_around(scopes, number, names)
-        which = ordered[within].index(line) if within in self._in_order else -line
-        name = f"loop at {PurePath(file).name}:{line}" if file else "loop"
-        place = Place(name, around.module, around.kernel, around.program, file, line)
+        at = _place_in_procedure(scopes, number)
+        which = ordered[within].index(at) if within in self._in_order else -at
+        name = f"{PurePath(file).name}:{line}" if file else scopes.name[number]
+        place = Place(f"loop at {name}", around.module, around.kernel, around.program, file, line)
         return place, (module, within, Kind.LOOP, which)
+
+
+def _place_in_procedure(scopes: Scopes, number: int) -> int:
+    """The line of a loop; without one how far into its procedure it begins."""
+    return int(scopes.line[number]) or int(scopes.name[number] or "0", 16)
 
 
 def _procedure_around(scopes: Scopes, number: int, procedures: Sequence[str]) -> str:

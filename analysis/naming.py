@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.engine import run_all
 from hpcd.analysis.modules import CanonicalModule
-from hpcd.analysis.scopes import Scopes, describe
+from hpcd.analysis.scopes import Scopes, close_reader, describe
 from hpcd.analysis.symbols import Procedure, SymbolTask
 from hpcd.model import frame
 from hpcd.model.cct import CCT
@@ -77,9 +77,13 @@ def name_tree(
         groups.append((nodes, place))
         tasks.append(SymbolTask(module.kind, module.path, module.build_id, tables[number], offsets))
     answers = {}
-    for done, (number, future) in enumerate(run_all(executor, describe, tasks), start=1):
-        answers[number] = future.result()
-        progress(done, len(tasks))
+    try:
+        for done, (number, future) in enumerate(run_all(executor, describe, tasks), start=1):
+            answers[number] = future.result()
+            progress(done, len(tasks))
+    finally:
+        # What the executor ran in this very process.
+        close_reader()
     notes = []
     module_notes = []
     parts = []

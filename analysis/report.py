@@ -368,7 +368,8 @@ class Names:
             file, line = procedures.file[number], int(procedures.line[number])
         else:
             kind = Kind(int(known.kind[number]))
-            name = known.name[number] or known.label(number)
+            called = kind in (Kind.PROCEDURE, Kind.INLINED)
+            name = known.name[number] if called else known.label(number)
             procedure = int(known.procedure[number])
             file, line = known.file[number], int(known.line[number])
         fields: dict[str, Any] = {

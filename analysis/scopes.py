@@ -1,20 +1,21 @@
 """Static scopes of a module's addresses, as a merge stores them beside their procedures.
 
-Of modules with debug information the innermost scope of every address is known: the inlined
-calls, loops and source lines it is in (:mod:`hpcd.analysis.structure`). Others have procedures
-alone, and cost nothing more here than a look at their section table.
+The innermost scope of every address is known (:mod:`hpcd.analysis.structure`): of modules with
+debug information the inlined calls, loops and source lines it is in, of others the loops.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.symbols import Procedure, SymbolAnswer, SymbolTask, symbolize
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
@@ -22,6 +23,7 @@ from hpcd.model.scope import Kind
 
 if TYPE_CHECKING:
     from hpcd.analysis.structure import Structure
+    from hpcd.analysis.structure.reader import Reader
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
@@ -34,9 +36,10 @@ class Scopes:
 
     ``parent`` ``uint32[n]``: the scope around each, a smaller number, 0 when that is the procedure
     itself; ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.Kind`, none a procedure);
-    ``procedure`` ``uint32[n]``; ``name`` of inlined procedures, else empty; ``file`` and ``line``
-    ``uint32[n]`` where an inlined procedure was called, of a loop's head, of a statement; empty
-    and 0 where unknown.
+    ``procedure`` ``uint32[n]``; ``name`` of inlined procedures, and of loops of unknown line how
+    far into the procedure they begin, ``+0x1a0``, else empty; ``file`` and ``line`` ``uint32[n]``
+    where an inlined procedure was called, of a loop's head, of a statement; empty and 0 where
+    unknown.
     """
 
     parent: U32
@@ -105,18 +108,20 @@ def describe(task: SymbolTask) -> ModuleNames:
     """
     # What only reads databases needs no disassembler, and should not wait for one.
     from hpcd.analysis.structure import StructureReader
-    from hpcd.analysis.structure.debugfiles import debug_file
 
+    has_code = task.kind is ModuleKind.ELF and task.table is None and len(task.offsets) > 0
+    reader = _reader(os.getpid())
+    if has_code:
+        reader.start()
     answer = symbolize(task)
     nothing = ModuleNames(answer, scope=np.zeros(len(task.offsets), np.uint32))
-    if answer.warning or not _may_have_lines(task):
+    if answer.warning or not has_code:
         return nothing
     try:
-        if debug_file(Path(task.path)) is None:
-            return nothing
         # The tasks are spread over the processors already.
-        with StructureReader(workers=1) as reader:
-            found = reader.structure(Path(task.path), task.offsets, task.build_id)
+        found = StructureReader(readers=[reader]).structure(
+            Path(task.path), task.offsets, task.build_id, symbols=answer
+        )
     except (FormatError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         note = f"{answer.note} (no lines: {reason or error})"
@@ -124,21 +129,17 @@ def describe(task: SymbolTask) -> ModuleNames:
     return _with_scopes(answer, found)
 
 
-def _may_have_lines(task: SymbolTask) -> bool:
-    """Whether it is worth to look for debug information; cheap where there is none."""
-    if task.kind is not ModuleKind.ELF or task.table is not None or not len(task.offsets):
-        return False
-    if not task.build_id.startswith("hash-"):
-        return True
-    from hpcd.analysis.structure.debugfiles import has_lines
+def close_reader() -> None:
+    """End this process's reader of modules, if it has been started."""
+    _reader(os.getpid()).close()
 
-    # Nobody keeps separate debug information of files without a build id, and to know those again
-    # takes reading them through.
-    try:
-        with ElfFile.open(task.path) as elf:
-            return has_lines(elf)
-    except (FormatError, OSError):
-        return False
+
+@lru_cache(1)
+def _reader(process: int) -> Reader:
+    """The reader of ``process``, this one: its start costs more than a small module does."""
+    from hpcd.analysis.structure.reader import Reader
+
+    return Reader()
 
 
 def _with_scopes(answer: SymbolAnswer, found: Structure) -> ModuleNames:
@@ -171,20 +172,35 @@ def _with_scopes(answer: SymbolAnswer, found: Structure) -> ModuleNames:
         return numbered
 
     files = ["", *(str(each) for each in forest.files)]
-    names = ["", *(str(each) for each in forest.names)]
     parent = numbers(procedure, forest.parent[number].astype(np.int64))
     scopes = Scopes(
         np.concatenate([[0], parent]).astype(np.uint32),
         np.concatenate([[Kind.PROCEDURE], forest.kind[number]]).astype(np.uint8),
         np.concatenate([[0], procedure]).astype(np.uint32),
-        ["", *(names[each + 1] for each in forest.name[number].tolist())],
+        ["", *_scope_names(answer, found, number, procedure)],
         ["", *(files[each + 1] for each in forest.file[number].tolist())],
         np.concatenate([[0], forest.line[number]]).astype(np.uint32),
     )
     scope = numbers(answer.index, found.scope.astype(np.int64))
     procedures = _placed(answer.procedures, roots // count, roots % count, found)
-    note = f"{answer.note}, lines" if len(keys) else answer.note
+    lined = bool((forest.kind == Kind.STATEMENT).any())
+    note = f"{answer.note}, lines" if lined else answer.note
     return ModuleNames(replace(answer, procedures=procedures, note=note), scopes, scope)
+
+
+def _scope_names(
+    answer: SymbolAnswer, found: Structure, number: I64, procedure: I64
+) -> Iterator[str]:
+    """Names of scopes ``number`` of the forest, in these procedures."""
+    forest = found.forest
+    names = [str(each) for each in forest.names]
+    for at, inside in zip(number.tolist(), procedure.tolist(), strict=True):
+        if forest.kind[at] == Kind.INLINED:
+            yield names[int(forest.name[at])]
+        elif forest.kind[at] == Kind.LOOP and not forest.line[at]:
+            yield f"{int(forest.address[at]) - answer.procedures[inside].address:+#x}"
+        else:
+            yield ""
 
 
 def _placed(

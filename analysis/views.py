@@ -35,7 +35,7 @@ U64 = npt.NDArray[np.uint64]
 
 VIEWS = ("top-down", "bottom-up", "flat")
 SCOPE_VIEWS = (*VIEWS, "lines", "loops")
-"""Those of :func:`make_view`; two of them need debug information."""
+"""Those of :func:`make_view`."""
 
 # A hot path ends where no child has this share of its parent's cost.
 _HOT_SHARE = 0.5
@@ -143,7 +143,7 @@ def _side_by_side(db: Database, exclusive: F64, kind: str) -> View:
         placed[db.procedure_of_node[db.scope_of_node > 0]] = True
         shown |= known.is_procedure & ~placed
     elif not bool(shown.any()):
-        raise UsageError(f"{db.path}: no loops are known: nothing that ran has debug information")
+        raise UsageError(f"{db.path}: no loops are known: no code that ran could be read")
     down = _scoped(db, exclusive, (wanted,), known)
     view = by_caller(down, kind, metric=0, share=0.0, depth=1)
     shown = shown[view.procedure]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from hpcd.analysis.structure.linetable import I32, U64, Call, LineTable
 from hpcd.analysis.structure.looptable import LoopTable
 from hpcd.analysis.structure.nesting import with_loops
 from hpcd.analysis.structure.reader import Reader
-from hpcd.analysis.symbols import SymbolTask, symbolize
+from hpcd.analysis.symbols import SymbolAnswer, SymbolTask, symbolize
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 from hpcd.model.scope import Kind
@@ -62,13 +62,18 @@ class Structure:
 class StructureReader:
     """Reads the structure of modules, one after another. A context manager.
 
-    ``workers`` processes look for loops (None: one for each CPU).
+    ``workers`` processes look for loops (None: one for each CPU), or those of ``readers``.
     """
 
-    def __init__(self, cache: StructureCache | None = None, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        cache: StructureCache | None = None,
+        workers: int | None = None,
+        readers: Sequence[Reader] = (),
+    ) -> None:
         self.cache = cache or StructureCache()
         count = workers or len(os.sched_getaffinity(0))
-        self.readers = [Reader() for _ in range(max(count, 1))]
+        self.readers = list(readers) or [Reader() for _ in range(max(count, 1))]
 
     def __enter__(self) -> StructureReader:
         return self
@@ -78,17 +83,24 @@ class StructureReader:
             each.close()
 
     def structure(
-        self, path: Path, addresses: U64, build_id: str = "", *, loops: bool = True
+        self,
+        path: Path,
+        addresses: U64,
+        build_id: str = "",
+        *,
+        loops: bool = True,
+        symbols: SymbolAnswer | None = None,
     ) -> Structure:
         """The scopes of ``addresses`` (``uint64[n]``, ELF virtual ones, any order) of a module.
 
-        ``loops``: look for these too, in the functions the addresses are in. Raises
+        ``loops``: look for these too, in the functions the addresses are in; ``symbols``: the names
+        of the addresses, where they are known already. Raises
         :class:`FormatError` for a file that is no ELF file or whose build id is not ``build_id``,
         :class:`OSError` for one that cannot be read. Damaged debug information or code only costs
         what it would have said.
         """
         module = Module(self, path, build_id)
-        return module.structure(addresses, module.functions if loops else None)
+        return module.structure(addresses, module.functions if loops else None, symbols)
 
     def everything(self, path: Path) -> Structure:
         """The scopes of all code of a module. Raises as :meth:`structure` does."""
@@ -158,8 +170,16 @@ class Module:
                 self._functions = functions_of(elf, self._debug)
         return self._functions
 
-    def structure(self, addresses: U64, functions: Callable[[], Functions] | None) -> Structure:
-        """The scopes of ``addresses``; with loops when it is known which functions there are."""
+    def structure(
+        self,
+        addresses: U64,
+        functions: Callable[[], Functions] | None,
+        symbols: SymbolAnswer | None = None,
+    ) -> Structure:
+        """The scopes of ``addresses``; with loops when it is known which functions there are.
+
+        ``symbols`` names them, if that is known.
+        """
         if functions is None:
             table = LoopTable.empty()
         else:
@@ -170,7 +190,9 @@ class Module:
         forest = lines.forest
         unknown = np.flatnonzero(scope < 0)
         if len(unknown):
-            named = _named(self._path, self._build_id, addresses[unknown])
+            if symbols is None:
+                symbols = _named(self._path, self._build_id, addresses)
+            named = _procedures(symbols), symbols.index[unknown].astype(np.int32)
             forest, (scope, others) = joined([(forest, scope), named])
             scope[unknown] = others
         forest, scope = with_loops(forest, scope, addresses, lines, table)
@@ -255,13 +277,17 @@ def _pieces(functions: Functions) -> list[Functions]:
     ]
 
 
-def _named(path: Path, build_id: str, addresses: U64) -> tuple[ScopeForest, I32]:
-    """Procedures of addresses without debug information, by symbols."""
+def _named(path: Path, build_id: str, addresses: U64) -> SymbolAnswer:
+    """The symbols of addresses in any order."""
     distinct, where = np.unique(addresses, return_inverse=True)
     answer = symbolize(SymbolTask(ModuleKind.ELF, str(path), build_id, None, distinct))
-    forest = procedures_forest(
-        [each.name for each in answer.procedures],
-        [each.linkage_name or each.name for each in answer.procedures],
-        [each.address for each in answer.procedures],
+    return replace(answer, index=answer.index[where])
+
+
+def _procedures(symbols: SymbolAnswer) -> ScopeForest:
+    """Procedures nothing but the name is known of."""
+    return procedures_forest(
+        [each.name for each in symbols.procedures],
+        [each.linkage_name or each.name for each in symbols.procedures],
+        [each.address for each in symbols.procedures],
     )
-    return forest, answer.index[where].astype(np.int32)

@@ -94,7 +94,24 @@ def test_without_debug_information_names_stay_what_they_were(program: Path, how:
     plain = symbolize(task)
     assert found.symbols.procedures == plain.procedures
     assert found.symbols.note == plain.note
-    assert not found.scope.any() and len(found.scopes) == 1
+    if how == "stripped":
+        assert set(found.scopes.kind[1:].tolist()) == {Kind.LOOP}
+    else:
+        assert not found.scope.any() and len(found.scopes) == 1
+
+
+def test_loops_of_bare_machine_code_are_told_by_their_place(program: Path) -> None:
+    subprocess.run(["strip", "-s", str(program)], check=True)
+    task = task_of(program)
+    found = describe(task)
+    with StructureReader() as reader:
+        forest = reader.structure(program, task.offsets).forest
+    heads = forest.address[forest.kind == Kind.LOOP].tolist()
+    procedures = found.symbols.procedures
+    loops = zip(found.scopes.name[1:], found.scopes.procedure[1:].tolist(), strict=True)
+    told = [procedures[procedure].address + int(name, 16) for name, procedure in loops]
+    assert sorted(told) == sorted(heads)
+    assert all(each.name.startswith("[program+0x") for each in procedures)
 
 
 def test_damaged_debug_information_costs_the_lines_alone(program: Path) -> None:
