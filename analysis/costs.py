@@ -75,9 +75,9 @@ class EventWeights:
     """What records stand for in a metric, by event.
 
     ``weight`` ``float64[events]``: the metric's unit per unit of a record's value, 0 where the
-    event is none of its, NaN where records are counted; ``duration_ns`` ``float64[events]``: the same in ns for intervals, 0
-    for events that are moments. ``quantum`` is what one sample stands for: costs are uncertain by
-    it.
+    event is none of its, NaN where records are counted; ``duration_ns`` ``float64[events]``: the
+    same in ns for intervals, 0 for events that are moments. ``quantum`` is what one sample stands
+    for: costs are uncertain by it.
     """
 
     weight: F64

@@ -4,9 +4,9 @@
 the same programs, one after the other, at 997 Hz for the same time; these are compiled with frame
 pointers, by which perf finds call paths without doing work in ``perf script``. What is compared is
 
-- hpcd: the stage of ``hpcd merge`` that names the contexts of all modules, processes started and
-  procedures, inlined calls, loops, files and lines found, with two workers; *cold* with nothing kept
-  by build id, *kept* the second time;
+- hpcd: the stage of ``hpcd merge`` that names the contexts of all modules, its processes started
+  and procedures, inlined calls, loops, files and lines found; *cold* with nothing kept by build id,
+  *kept* the second time;
 - perf: all of ``perf script --inline``, and what of it is not the reading and printing of samples:
   less the same with addresses alone (``-F ip``).
 
@@ -128,10 +128,7 @@ def main() -> None:
                   "kept: times faster", "than names alone",
                   title="the symbol stage of a merge, perf script --inline")  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
-        if options.program:
-            command = options.program
-        else:
-            command = heavily_inlined(Path(scratch), options.seconds)
+        command = options.program or heavily_inlined(Path(scratch), options.seconds)
         measure(Path(command[0]).name, command, table)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 

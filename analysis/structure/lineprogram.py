@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.elf import ElfFile, string_at
 from hpcd.analysis.structure.arrays import Strings
+from hpcd.analysis.structure.known import Known
 from hpcd.analysis.structure.linetable import I64, U64, LineTable
 from hpcd.errors import FormatError
 
@@ -44,14 +45,14 @@ class Rows(NamedTuple):
     files: list[str]
 
 
-def with_lines(table: LineTable, elf: ElfFile) -> LineTable:
-    """``table`` with lines for procedures that it knows by name only.
+def with_lines(table: LineTable, elf: ElfFile, known: Known) -> LineTable:
+    """``table`` with lines for procedures among ``known`` addresses that it knows by name only.
 
     Raises :class:`FormatError`.
     """
     end = np.append(table.start[1:], table.start[-1:])
-    known = table.at >= 0
-    bare = known & (table.file[table.at] < 0) & (table.caller[table.at] < 0) & (end > table.start)
+    named = (table.at >= 0) & known.touches(table.start, end)
+    bare = named & (table.file[table.at] < 0) & (table.caller[table.at] < 0) & (end > table.start)
     rows = line_rows(elf, table.start[bare], end[bare])
     if not len(rows.start):
         return table

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.analysis.structure.arrays import Arrays, within
-from hpcd.analysis.structure.forest import ScopeForest, lines_forest
+from hpcd.analysis.structure.forest import ScopeForest, joined, lines_forest
+from hpcd.analysis.structure.known import Known
 from hpcd.analysis.structure.linetable import I32, U64, LineTable
 from hpcd.errors import FormatError
 
@@ -18,19 +19,50 @@ class ModuleLines:
     """Scopes by address.
 
     ``start`` ``uint64[r]``, ascending: addresses where another scope begins; ``scope``
-    ``int32[r]``: which of ``forest``, -1 where nothing is known.
+    ``int32[r]``: which of ``forest``, -1 where nothing is known. That is all there is of ``known``
+    addresses; of others nothing is said.
     """
 
     start: U64
     scope: I32
     forest: ScopeForest
+    known: Known
 
     @staticmethod
-    def of(lines: LineTable) -> ModuleLines:
-        """The scopes of a line table."""
+    def of(lines: LineTable, known: Known) -> ModuleLines:
+        """The scopes of a line table, of addresses that are ``known``."""
         forest, statement = lines_forest(lines)
         scope = np.where(lines.at >= 0, statement[lines.at], -1) if len(statement) else lines.at
-        return ModuleLines(lines.start, scope.astype(np.int32), forest)
+        whole = ModuleLines(lines.start, scope.astype(np.int32), forest, known)
+        inside = known.holds(lines.start)
+        # Where known addresses begin and end.
+        start = np.concatenate([lines.start[inside], known.start, known.end])
+        scope = np.concatenate(
+            [
+                whole.scope[inside],
+                whole.scope_of(known.start),
+                np.full(len(known.end), -1, np.int32),
+            ]
+        )
+        start, first = np.unique(start, return_index=True)
+        scope = scope[first].astype(np.int32)
+        forest, used = forest.only(scope)
+        return ModuleLines(start, used, forest, known)
+
+    @staticmethod
+    def nothing(known: Known) -> ModuleLines:
+        """No scopes of ``known`` addresses."""
+        return ModuleLines.of(LineTable.empty(), known)
+
+    def with_others(self, other: ModuleLines) -> ModuleLines:
+        """These and what is known of other addresses."""
+        forest, (mine, others) = joined([(self.forest, self.scope), (other.forest, other.scope)])
+        start = np.concatenate([self.start, other.start])
+        scope = np.concatenate([mine, others])
+        # Where known addresses end others may begin.
+        order = np.lexsort((-scope, start))
+        order = order[np.append(True, start[order][1:] != start[order][:-1])[: len(order)]]
+        return ModuleLines(start[order], scope[order], forest, self.known.with_others(other.known))
 
     def scope_of(self, addresses: U64) -> I32:
         """``int32[n]``: the innermost scope of each address, -1 where none is known."""
@@ -49,23 +81,29 @@ class ModuleLines:
         forest, numbers = self.forest.only(used.astype(np.int32), texts=False)
         number = np.full(len(self.forest) + 1, -1, np.int32)
         number[used] = numbers
-        return ModuleLines(self.start, number[self.scope], forest)
+        return ModuleLines(self.start, number[self.scope], forest, self.known)
 
     def to_arrays(self) -> Arrays:
         """All of it as arrays."""
-        return {"start": self.start, "scope": self.scope, **self.forest.to_arrays()}
+        known = {"known.start": self.known.start, "known.end": self.known.end}
+        return {"start": self.start, "scope": self.scope, **known, **self.forest.to_arrays()}
 
     @staticmethod
     def from_arrays(arrays: Arrays) -> ModuleLines:
         """What :meth:`to_arrays` gave. Raises :class:`FormatError`."""
         forest = ScopeForest.from_arrays(arrays)
-        start, scope = arrays.get("start"), arrays.get("scope")
+        try:
+            start, scope = arrays["start"], arrays["scope"]
+            known = Known(arrays["known.start"], arrays["known.end"])
+        except KeyError as error:
+            raise FormatError(f"line table has no {error}") from None
         if (
-            start is None
-            or scope is None
-            or len(start) != len(scope)
+            len(start) != len(scope)
+            or len(known.start) != len(known.end)
+            or bool((known.start >= known.end).any())
+            or bool((known.start[1:] < known.end[:-1]).any())
             or not within(scope, -1, len(forest))
             or not bool((start[1:] > start[:-1]).all())
         ):
             raise FormatError("line table is damaged")
-        return ModuleLines(start, scope, forest)
+        return ModuleLines(start, scope, forest, known)

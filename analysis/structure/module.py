@@ -14,8 +14,9 @@ from hpcd.analysis.structure.cache import StructureCache
 from hpcd.analysis.structure.debugfiles import debug_file
 from hpcd.analysis.structure.forest import ScopeForest, joined, procedures_forest
 from hpcd.analysis.structure.functions import Functions, functions_of
+from hpcd.analysis.structure.known import Known
 from hpcd.analysis.structure.lines import ModuleLines
-from hpcd.analysis.structure.linetable import I32, U64, Call, LineTable
+from hpcd.analysis.structure.linetable import I32, U64, Call
 from hpcd.analysis.structure.looptable import LoopTable
 from hpcd.analysis.structure.nesting import with_loops
 from hpcd.analysis.structure.reader import Reader
@@ -105,18 +106,24 @@ class StructureReader:
     def everything(self, path: Path) -> Structure:
         """The scopes of all code of a module. Raises as :meth:`structure` does."""
         module = Module(self, path, "")
+        lines = module.lines(None)
         table = module.loops(module.functions())
-        starts = [module.lines.start[module.lines.scope >= 0], module.functions().start]
+        starts = [lines.start[lines.scope >= 0], module.functions().start]
         addresses = np.unique(np.concatenate([*starts, table.start]))
         return module.structure(addresses, module.functions)
 
-    def read(self, path: Path, want: str) -> dict[str, np.ndarray]:
-        """What one worker makes of a file. Raises :class:`FormatError`, :class:`OSError`."""
+    def lines(self, path: Path, addresses: U64 | None) -> ModuleLines:
+        """What a file's debug information says of ``addresses`` at least, of all if None.
+
+        Raises :class:`FormatError`, :class:`OSError`.
+        """
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        arrays = {} if addresses is None else {"addresses": addresses}
         try:
-            return self.readers[0].arrays(fd, path.name, want=want)
+            found = self.readers[0].arrays(fd, path.name, arrays=arrays, want="lines")
         finally:
             os.close(fd)
+        return ModuleLines.from_arrays(found)
 
     def loops(self, path: Path, functions: Functions) -> tuple[LoopTable, list[str]]:
         """The loops of functions, and what went wrong. All workers share them."""
@@ -153,6 +160,7 @@ class Module:
         self._path = path
         self._notes: dict[str, None] = {}
         self._functions: Functions | None = None
+        self._lines: ModuleLines | None = None
         self._table: LoopTable | None = None
         with ElfFile.open(path) as elf:
             self._build_id = elf.build_id()
@@ -161,7 +169,6 @@ class Module:
         if build_id and build_id != self._build_id:
             raise FormatError(f"{path}: has another build id: {self._build_id}")
         self._debug: Path | None = None
-        self.lines = self._read_lines()
 
     def functions(self) -> Functions:
         """All functions."""
@@ -180,12 +187,17 @@ class Module:
 
         ``symbols`` names them, if that is known.
         """
-        if functions is None:
-            table = LoopTable.empty()
-        else:
-            table = self.loops(_holding(functions(), addresses))
-        witnesses = [table.start, table.last, table.exit]
-        lines = self.lines.restricted([addresses, *witnesses])
+        # Lines first: where they are, there may be more functions known.
+        self.lines(addresses)
+        table = LoopTable.empty()
+        witnesses: list[U64] = []
+        if functions is not None:
+            held = _holding(functions(), addresses)
+            table = self.loops(held)
+            inside = Known(*held)
+            witnesses = [each[inside.holds(each)] for each in (table.start, table.last, table.exit)]
+        lines = self.lines(np.concatenate([addresses, *witnesses]))
+        lines = lines.restricted([addresses, *witnesses])
         scope = lines.scope_of(addresses)
         forest = lines.forest
         unknown = np.flatnonzero(scope < 0)
@@ -199,7 +211,24 @@ class Module:
         forest, scope = forest.only(scope)
         return Structure(forest, scope, tuple(self._notes))
 
-    def _read_lines(self) -> ModuleLines:
+    def lines(self, addresses: U64 | None) -> ModuleLines:
+        """What debug information says of ``addresses`` at least, of all if None.
+
+        Kept lines and those that are new.
+        """
+        if self._lines is None:
+            self._lines = self._kept_lines()
+        known = self._lines.known
+        if addresses is not None:
+            addresses = np.unique(addresses[~known.holds(addresses)])
+            if not len(addresses):
+                return self._lines
+        elif known.is_everything:
+            return self._lines
+        self._lines = self._new_lines(self._lines, addresses)
+        return self._lines
+
+    def _kept_lines(self) -> ModuleLines:
         cache = self._reader.cache
         kept = cache.load(self._owner, self._build_id, "lines")
         if kept is not None:
@@ -207,17 +236,23 @@ class Module:
                 return ModuleLines.from_arrays(kept)
             except FormatError:
                 cache.damaged += 1
+        return ModuleLines.nothing(Known.nothing())
+
+    def _new_lines(self, before: ModuleLines, addresses: U64 | None) -> ModuleLines:
+        """The lines known before and those of ``addresses``."""
+        no_more = replace(before, known=Known.everything())
         try:
             self._debug = debug_file(self._path)
             if self._debug is None:
                 self._notes["no debug information: no lines, no inlined procedures"] = None
-                return ModuleLines.of(LineTable.empty())
-            arrays = self._reader.read(self._debug, "lines")
-            lines = ModuleLines.from_arrays(arrays)
+                return no_more
+            found = self._reader.lines(self._debug, addresses)
         except (FormatError, OSError) as error:
             self._notes[str(error)] = None
-            return ModuleLines.of(LineTable.empty())
-        cache.store(self._owner, self._build_id, "lines", arrays)
+            return no_more
+        # All of it at once has what was known before, too.
+        lines = found if found.known.is_everything else before.with_others(found)
+        self._reader.cache.store(self._owner, self._build_id, "lines", lines.to_arrays())
         return lines
 
     def loops(self, functions: Functions) -> LoopTable:

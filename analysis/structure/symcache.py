@@ -19,21 +19,23 @@ from symbolic.exceptions import SymbolicError
 
 from hpcd.analysis.demangle import demangle
 from hpcd.analysis.structure.arrays import Strings
+from hpcd.analysis.structure.known import Known
 from hpcd.analysis.structure.linetable import I32, I64, MAX_DEPTH, NO_ENTRY, U32, LineTable, depths
 from hpcd.errors import FormatError
 
 _HEAD = struct.Struct("<4sI32s6I16s")
 _NONE = 0xFFFFFFFF
+_END = np.uint64((1 << 64) - 1)
 # What has its name in a supplementary file, which is not read (dwz makes these).
 UNNAMED = "[unnamed]"
 # Numbers a file entry has, by version.
 _FILE = {8: 4, 9: 6}
 
 
-def read_lines(image: mmap.mmap, name: str) -> LineTable:
+def read_lines(image: mmap.mmap, name: str, known: Known) -> LineTable:
     """The line table of an ELF file with debug information, mapped at ``image``.
 
-    Raises :class:`FormatError`.
+    Of addresses that are not ``known`` it need not say anything. Raises :class:`FormatError`.
     """
     buffer = ffi.from_buffer("uint8_t[]", image)
     try:
@@ -45,11 +47,11 @@ def read_lines(image: mmap.mmap, name: str) -> LineTable:
     except SymbolicError as error:
         why = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(f"{name}: {why}") from None
-    return parse_symcache(data)
+    return parse_symcache(data, known)
 
 
-def parse_symcache(data: bytes) -> LineTable:
-    """The arrays of a symcache. Raises :class:`FormatError`."""
+def parse_symcache(data: bytes, known: Known) -> LineTable:
+    """The arrays of a symcache, of addresses that are ``known``. Raises :class:`FormatError`."""
     if len(data) < _HEAD.size:
         raise FormatError("symcache is truncated")
     magic, version, _, _, files, functions, locations, ranges, size, _ = _HEAD.unpack_from(data)
@@ -71,6 +73,15 @@ def parse_symcache(data: bytes) -> LineTable:
         start = numbers(ranges, 1)[:, 0]
     except ValueError:
         raise FormatError("symcache is truncated") from None
+    location, start = _only(location, start, known)
+    locations, ranges = len(location), len(start)
+    used = [np.unique(location[:, column]) for column in (0, 2)]
+    file, function = (
+        rows[each[each < len(rows)]] for rows, each in zip((file, function), used, strict=True)
+    )
+    files, functions = len(file), len(function)
+    location[:, 0] = np.searchsorted(used[0], location[:, 0])
+    location[:, 2] = np.searchsorted(used[1], location[:, 2])
     texts = _Texts(data[at : at + size])
     linkage = [texts.at(offset) or UNNAMED for offset in function[:, 0].tolist()]
     of_range = location[locations - ranges :, 2]
@@ -80,7 +91,7 @@ def parse_symcache(data: bytes) -> LineTable:
     whole, linkage = _whole(linkage, function[:, 2].tolist(), sizes.tolist())
     names = dict(zip(linkage, map(demangle, linkage), strict=True))
     places = np.arange(locations)
-    known = (location[:, 2] < functions)[locations - ranges :]
+    named = (location[:, 2] < functions)[locations - ranges :]
     caller = location[:, 3].astype(np.int64)
     caller[caller >= places] = -1
     deep = depths(caller.astype(np.int32))
@@ -90,7 +101,7 @@ def parse_symcache(data: bytes) -> LineTable:
     entry[function[:, 2] == _NONE] = NO_ENTRY
     return LineTable(
         start=start.astype(np.uint64),
-        at=np.where(known, places[locations - ranges :], -1).astype(np.int32),
+        at=np.where(named, places[locations - ranges :], -1).astype(np.int32),
         caller=caller.astype(np.int32),
         function=_function(location[:, 2], whole),
         file=np.where(file_of < files, file_of, -1).astype(np.int32),
@@ -100,6 +111,35 @@ def parse_symcache(data: bytes) -> LineTable:
         linkage=Strings.of(linkage),
         files=Strings.of([_path(texts, *row) for row in file[:, :3].tolist()]),
     )
+
+
+def _only(location: U32, start: U32, known: Known) -> tuple[U32, U32]:
+    """The locations of known addresses and of the calls they were inlined at.
+
+    The last locations are those of the ranges, ``start``; what they were inlined at comes before
+    them. Callers are numbered anew, and all ones where there are none.
+    """
+    begin = start.astype(np.uint64)
+    ranges = np.flatnonzero(known.touches(begin, np.append(begin[1:], _END)[: len(begin)]))
+    first = len(location) - len(start)
+    caller = location[:, 3].astype(np.int64)
+    caller[caller >= np.arange(len(caller))] = -1
+    keep = np.zeros(len(location), bool)
+    fresh = first + ranges
+    while len(fresh):
+        keep[fresh] = True
+        above = caller[fresh]
+        above = above[above >= 0]
+        fresh = np.unique(above[~keep[above]])
+    # A range may be a caller, too; one that is but that keeps its place behind all the others.
+    keep[first:] = False
+    keep[first + ranges] = True
+    number = np.cumsum(keep) - 1
+    kept = location[keep]
+    around = caller[keep]
+    hit = (around >= 0) & keep[around]
+    kept[:, 3] = np.where(hit, number[around], _NONE)
+    return kept, start[ranges]
 
 
 def _function(numbers: U32, whole: I64) -> I32:

@@ -23,12 +23,15 @@ from hpcd.analysis.structure.arrays import Arrays, pack_arrays, unpack_arrays
 from hpcd.analysis.structure.endings import Endings, ending_procedures
 from hpcd.analysis.structure.functions import Functions, functions_of
 from hpcd.analysis.structure.image import Image
+from hpcd.analysis.structure.known import Known
 from hpcd.analysis.structure.lineprogram import with_lines
 from hpcd.analysis.structure.lines import ModuleLines
+from hpcd.analysis.structure.linetable import U64, LineTable
 from hpcd.analysis.structure.loops import loops_of
 from hpcd.analysis.structure.looptable import LoopTable
 from hpcd.analysis.structure.protocol import REQUEST
-from hpcd.analysis.structure.symcache import read_lines
+from hpcd.analysis.structure.symcache import UNNAMED, read_lines
+from hpcd.analysis.structure.units import keep_units
 from hpcd.errors import FormatError
 from hpcd.sandbox import process
 from hpcd.sandbox.confinement import confine
@@ -37,6 +40,8 @@ from hpcd.sandbox.process import receive
 _MAX_REQUEST = 64 << 20
 # What a reader allocates, mapped files not counted; libLLVM with debug information takes most.
 _MEMORY = 2 << 30
+# Private mappings count as memory. Of bigger files all is read, as far as it fits.
+_MAX_COPY = 1 << 30
 # For all requests together, far beyond what all modules of a node take; where it ends a reader, the
 # request under way fails and the next starts another.
 CPU_SECONDS = 7200
@@ -65,19 +70,36 @@ class Code:
         return loops_of(self._image, functions, self._endings)
 
 
+def lines(fd: int, name: str, wanted: U64 | None) -> ModuleLines:
+    """What the debug information of the file open at ``fd`` says of ``wanted`` addresses at least.
+
+    Of all addresses where that is None. Raises :class:`FormatError`.
+    """
+    with os.fdopen(os.dup(fd), "rb") as file:
+        elf = ElfFile(file, name)
+        table, known = LineTable.empty(), Known.nothing()
+        # Not closed but dropped: an error's traceback may still refer to it.
+        if wanted is not None and os.fstat(fd).st_size < _MAX_COPY:
+            image = mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)
+            known = keep_units(image, elf, wanted)
+            table = read_lines(image, name, known)
+        # Names may be in units that were left out: link-time optimisation refers to other units.
+        if not known.is_everything and (not len(known.start) or UNNAMED in table.linkage):
+            known, table = Known.everything(), LineTable.empty()
+            image = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+            table = read_lines(image, name, known)
+        # What is damaged there costs only these lines.
+        with contextlib.suppress(FormatError):
+            table = with_lines(table, elf, known)
+    return ModuleLines.of(table, known)
+
+
 def answer(code: Code, request: dict[str, Any], arrays: Arrays, fd: int) -> bytes:
     """The reply's contents. Raises :class:`FormatError` for a file that is none of ours."""
-    size = os.fstat(fd).st_size
-    if not size:
+    if not os.fstat(fd).st_size:
         raise FormatError("file is empty")
     if request["want"] == "lines":
-        # Not closed but dropped: an error's traceback may still refer to it.
-        image = mmap.mmap(fd, size, prot=mmap.PROT_READ)
-        table = read_lines(image, request["name"])
-        # What is damaged there costs only these lines.
-        with contextlib.suppress(FormatError), os.fdopen(os.dup(fd), "rb") as file:
-            table = with_lines(table, ElfFile(file, request["name"]))
-        return pack_arrays(ModuleLines.of(table).to_arrays())
+        return pack_arrays(lines(fd, request["name"], arrays.get("addresses")).to_arrays())
     if request["want"] == "loops":
         functions = Functions(arrays["start"], arrays["end"])
         return pack_arrays(code.loops(fd, request["name"], functions).to_arrays())

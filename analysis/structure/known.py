@@ -1,0 +1,58 @@
+"""Of which addresses of a module it is known what debug information says."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.structure.linetable import U64
+
+Mask = npt.NDArray[np.bool_]
+
+_LAST = (1 << 64) - 1
+
+
+class Known(NamedTuple):
+    """Addresses of which all is known: from ``start`` up to ``end``, ``uint64[k]``, ascending."""
+
+    start: U64
+    end: U64
+
+    def holds(self, addresses: U64) -> Mask:
+        """``bool[n]``: which addresses are among them."""
+        if not len(self.start):
+            return np.zeros(len(addresses), bool)
+        at = np.searchsorted(self.start, addresses, side="right") - 1
+        found: Mask = (at >= 0) & (addresses < self.end[at])
+        return found
+
+    def touches(self, low: U64, high: U64) -> Mask:
+        """``bool[n]``: which stretches from ``low`` up to ``high`` have any of them."""
+        found: Mask = np.searchsorted(self.end, low, side="right") < np.searchsorted(
+            self.start, high
+        )
+        return found
+
+    def with_others(self, other: Known) -> Known:
+        """These and those of ``other``, which are none of these."""
+        start = np.concatenate([self.start, other.start])
+        end = np.concatenate([self.end, other.end])
+        order = np.argsort(start)
+        return Known(start[order], end[order])
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all is known of all addresses."""
+        return bool(len(self.start) == 1 and self.start[0] == 0 and self.end[0] == _LAST)
+
+    @staticmethod
+    def everything() -> Known:
+        """All addresses there can be."""
+        return Known(np.zeros(1, np.uint64), np.array([_LAST], np.uint64))
+
+    @staticmethod
+    def nothing() -> Known:
+        """None of them."""
+        return Known(np.zeros(0, np.uint64), np.zeros(0, np.uint64))

@@ -1,0 +1,91 @@
+"""Some compile units of a program say what all of them say, of the addresses they are asked for."""
+
+from __future__ import annotations
+
+import mmap
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.structure import units, worker
+from hpcd.analysis.structure.lines import ModuleLines
+from hpcd.analysis.structure.linetable import U64
+
+INLINED = Path(__file__).parents[1] / "programs/inlined.cpp"
+OTHER = "int {name}(int x) {{ return x + {n}; }}\n"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One big unit between two small ones."""
+    folder = tmp_path_factory.mktemp("units")
+    for number, name in enumerate(("before", "after")):
+        (folder / f"{name}.cpp").write_text(OTHER.format(name=name, n=number))
+    sources = [folder / "before.cpp", INLINED, folder / "after.cpp"]
+    command = ["g++", "-g", "-O2", *map(str, sources), "-o", str(folder / "program")]
+    subprocess.run(command, check=True)
+    return folder / "program"
+
+
+def addresses_of(program: Path, name: str) -> U64:
+    """Those of a procedure."""
+    told = subprocess.run(["nm", "-SC", program], capture_output=True, text=True, check=True).stdout
+    (row,) = [line.split() for line in told.splitlines() if line.split()[-1] == name]
+    return np.arange(int(row[0], 16), int(row[0], 16) + int(row[1], 16), dtype=np.uint64)
+
+
+def lines_of(program: Path, wanted: U64 | None) -> ModuleLines:
+    with program.open("rb") as file:
+        return worker.lines(file.fileno(), program.name, wanted)
+
+
+def told(lines: ModuleLines, addresses: U64) -> list[list[tuple[str, str, int]]]:
+    forest = lines.forest
+    return [
+        [(forest.label(each), *forest.place(each)) for each in forest.path(int(scope))]
+        for scope in lines.scope_of(addresses)
+    ]
+
+
+def test_units_that_are_not_asked_for_are_left_out(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "_WORTH", 1)
+    whole = lines_of(program, None)
+    names = ("before(int)", "after(int)", "main")
+    before, after, main = (addresses_of(program, each) for each in names)
+    first = lines_of(program, before)
+    assert not first.known.is_everything and first.known.holds(before).all()
+    assert not first.known.holds(main).any() and not first.known.holds(after).any()
+    assert told(first, before) == told(whole, before)
+    assert len(first.forest) < len(whole.forest) / 2
+    both = first.with_others(lines_of(program, after))
+    for each in (before, after):
+        assert both.known.holds(each).all()
+        assert told(both, each) == told(whole, each)
+    assert set(both.scope_of(main).tolist()) == {-1}
+    # The biggest unit is most of it: then all is read.
+    assert lines_of(program, main).known.is_everything
+
+
+def test_ranges_that_contradict_each_other_are_not_believed(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "_WORTH", 1)
+    wanted = addresses_of(program, "before(int)")
+    with ElfFile.open(program) as elf:
+        section = elf.section(".debug_aranges")
+    assert section is not None
+    data = bytearray(program.read_bytes())
+    for at in range(section.offset, section.offset + section.size, 3):
+        damaged = bytearray(data)
+        damaged[at] ^= 0xFF
+        path = tmp_path / "damaged"
+        path.write_bytes(damaged)
+        with path.open("rb") as file, ElfFile.open(path) as elf:
+            image = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            known = units.keep_units(image, elf, wanted)
+        assert known.is_everything or known.holds(wanted).all()
