@@ -30,6 +30,7 @@ import numpy.typing as npt
 from hpcd.analysis import blocks
 from hpcd.analysis.archive import archive_index
 from hpcd.analysis.overview import Levels
+from hpcd.analysis.readahead import Span
 from hpcd.errors import FormatError
 
 U16 = npt.NDArray[np.uint16]
@@ -141,10 +142,13 @@ class Part:
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 head = file.read(HEADER.size)
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+                # An empty file cannot be mapped.
+                if size < HEADER.size:
+                    raise FormatError(f"{path}: not a part of a database")
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror or error}") from None
-        if len(head) != HEADER.size or not head.startswith(MAGIC):
+        if not head.startswith(MAGIC):
             raise FormatError(f"{path}: not a part of a database")
         _, version, lines, count, blob, *sizes, crc, _ = HEADER.unpack(head)
         narrow, wide, words, archive = sizes
@@ -188,39 +192,35 @@ class Part:
         kind = int(self.lines.wide[row] != 0)
         return self._levels[kind], self._entries[kind]
 
-    def expect(self, row: int, level: int, first: int, last: int) -> None:
-        """Have the kernel read entries ``first`` to ``last`` of a level of a line's overview, and
-        the line's words: what is there already costs a microsecond.
-        """
+    def overview_spans(self, row: int, level: int, first: int, last: int) -> list[Span]:
+        """Where entries ``first`` to ``last`` of a level of a line's overview, and its words, lie."""
         kind = int(self.lines.wide[row] != 0)
         levels, entries = self._levels[kind], self._entries[kind]
         at = self._entries_at[kind] + (int(levels.offset[level, row]) + first) * entries.itemsize
         low, high = self.lines.word[row : row + 2].tolist()
-        for begin, size in (
-            (at, (last + 1 - first) * entries.itemsize),
-            (self._words_at + 4 * low, 4 * (high - low)),
-        ):
-            self._expect(begin, size)
+        return [
+            self._span(at, (last + 1 - first) * entries.itemsize),
+            self._span(self._words_at + 4 * low, 4 * (high - low)),
+        ]
 
-    def _expect(self, at: int, size: int) -> None:
-        if isinstance(self._map, mmap.mmap):
-            first = at // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_WILLNEED, first, at + size - first)
+    def table_spans(self) -> list[Span]:
+        """Where the tables lie."""
+        return [self._span(self._tables_at, self._tables_end - self._tables_at)]
 
-    def expect_tables(self) -> None:
-        """Have the kernel read where all blocks are."""
-        self._expect(self._tables_at, self._tables_end - self._tables_at)
-
-    def expect_blocks(self, chosen: slice) -> None:
-        """Have the kernel read the times and nodes of the blocks ``chosen``, which lie apart."""
+    def block_spans(self, chosen: slice) -> list[Span]:
+        """Where the times and nodes of the blocks ``chosen`` lie: apart from one another."""
         begin = self.blocks.offset[chosen] + HEADER.size
-        for at, size in zip(begin.tolist(), self.blocks.place[chosen].tolist(), strict=True):
-            self._expect(at, size)
+        sizes = self.blocks.place[chosen]
+        return [self._span(*each) for each in zip(begin.tolist(), sizes.tolist(), strict=True)]
+
+    def _span(self, at: int, size: int) -> Span:
+        # In a damaged part entries and words may point anywhere.
+        at = min(max(at, 0), self._size - 1)
+        return Span(self._map, at, min(size, self._size - at))
 
     def release(self) -> None:
         """Give what has been read back to the kernel: it is mapped again when needed."""
-        if isinstance(self._map, mmap.mmap):
-            self._map.madvise(mmap.MADV_DONTNEED)
+        self._map.madvise(mmap.MADV_DONTNEED)
 
     def words(self, row: int) -> U32:
         """The nodes that overview entries of a line stand for."""

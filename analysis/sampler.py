@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.blocks import BLOCK_RECORDS, decode_places
 from hpcd.analysis.part import Part
+from hpcd.analysis.readahead import read_ahead
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.model.cct import NO_NODE
@@ -88,9 +89,9 @@ class Sampler:
             count = int(levels.count[level, row.local])
             if at[0] < 0 or at[-1] >= count:
                 at = np.clip(at, 0, count - 1)
-            # All rows' at once: the disk need not be waited for row by row.
-            row.part.expect(row.local, level, int(at[0]), int(at[-1]))
             places.append((row, level, at))
+        read_ahead(places, lambda place: place[0].part.overview_spans(
+            place[0].local, place[1], int(place[2][0]), int(place[2][-1])))  # fmt: skip
         for row, level, at in places:
             levels, entries = row.part.levels(row.local)
             offset = int(levels.offset[level, row.local])
@@ -112,12 +113,11 @@ class Sampler:
 
     def _exact(self, rows: Sequence[Row]) -> None:
         """Rows whose records are decoded, those with as many blocks together."""
+        read_ahead(list({row.part for row in rows}), Part.table_spans)
+        found = [(row, *self._blocks(row)) for row in rows]
+        read_ahead(found, lambda each: each[0].part.block_spans(slice(each[1], each[1] + each[2])))
         by_count: dict[int, list[tuple[Row, int]]] = {}
-        for part in {row.part for row in rows}:
-            part.expect_tables()
-        for row in rows:
-            first, count = self._blocks(row)
-            row.part.expect_blocks(slice(first, first + count))
+        for row, first, count in found:
             by_count.setdefault(count, []).append((row, first))
         for count, group in by_count.items():
             each = max(_GROUP_BLOCKS // count, 1)

@@ -1,0 +1,55 @@
+"""Reading ahead of many places in mapped files, where they are not in memory.
+
+Touching page by page what is not in memory waits for the disk at every page; telling the kernel
+of all of them first lets it read them together, but costs a system call each. So a few are touched,
+and the kernel is told only if one of these had to be read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import resource
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+
+# A tenth of all places not in memory escapes these with probability 0.2, and costs little then.
+_PROBES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """``size`` bytes of a mapped file from ``at``."""
+
+    file: mmap.mmap
+    at: int
+    size: int
+
+    def touch(self) -> None:
+        """Read its first and its last byte."""
+        _ = self.file[self.at], self.file[self.at + max(self.size, 1) - 1]
+
+    def expect(self) -> None:
+        """Have the kernel read it (madvise(2)), without waiting."""
+        first = self.at // mmap.PAGESIZE * mmap.PAGESIZE
+        self.file.madvise(mmap.MADV_WILLNEED, first, self.at + self.size - first)
+
+
+def read_ahead(items: Sequence[_Item], spans: Callable[[_Item], Iterable[Span]]) -> None:
+    """Have the kernel read the ``spans`` of all ``items`` together, unless they are in memory."""
+    before = _faults()
+    for item in items[:: max(len(items) // _PROBES, 1)]:
+        for span in spans(item):
+            span.touch()
+    if _faults() == before:
+        return
+    for item in items:
+        for span in spans(item):
+            span.expect()
+
+
+def _faults() -> int:
+    """Pages this thread waited for."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
