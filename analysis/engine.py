@@ -12,8 +12,10 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from hpcd.errors import HpcdError, UsageError
@@ -24,6 +26,8 @@ _Result = TypeVar("_Result")
 
 
 _TICK_SECONDS = 0.5
+# Tasks submitted and not finished: enough for the workers of a big machine.
+_AHEAD = 4096
 # What executors say when a worker is gone: concurrent.futures, Dask.
 _DEATHS = ("BrokenProcessPool", "BrokenExecutor", "KilledWorker")
 
@@ -128,17 +132,27 @@ def run_all(
     ``tick`` is called now and then while nothing finishes. Raises :class:`WorkerDiedError` when a
     worker died.
     """
-    futures = {executor.submit(function, task): number for number, task in enumerate(tasks)}
-    waiting = set(futures)
+    # Not all tasks at once: Python's process pools before 3.12 hang when their pipe fills up.
+    ahead = 1 if isinstance(executor, InlineExecutor) else _AHEAD
+    waiting: dict[Future[_Result], int] = {}
+    finished: SimpleQueue[Future[_Result]] = SimpleQueue()
+    remaining = enumerate(tasks)
     try:
-        while waiting:
-            done, waiting = wait(waiting, _TICK_SECONDS, FIRST_COMPLETED)
-            if not done:
+        while True:
+            for number, task in islice(remaining, ahead - len(waiting)):
+                future = executor.submit(function, task)
+                waiting[future] = number
+                future.add_done_callback(finished.put)
+            if not waiting:
+                return
+            try:
+                future = finished.get(timeout=_TICK_SECONDS)
+            except Empty:
                 tick()
-            for future in sorted(done, key=lambda each: futures[each]):
-                if type(future.exception()).__name__ in _DEATHS:
-                    raise WorkerDiedError
-                yield futures[future], future
+                continue
+            if type(future.exception()).__name__ in _DEATHS:
+                raise WorkerDiedError
+            yield waiting.pop(future), future
     finally:
-        for future in futures:
+        for future in waiting:
             future.cancel()

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,7 @@ DEFAULT_MEMORY = 1 << 30
 # Trees united by one task. Two would halve the work of each step and double their number; with
 # alike trees, as ranks of one program have, the total work is less the more are united at once.
 _FAN_IN = 4
+_SHOW_SECONDS = 0.25
 
 
 @dataclass(slots=True)
@@ -230,15 +232,18 @@ class _Merge:
             for number in numbers
         ]
         done, total = 0, max(sum(sizes), 1)
-        finished: set[int] = set()
+        shown = 0.0
 
         def show() -> None:
-            waiting = [task for at, task in enumerate(tasks) if at not in finished]
-            self._progress("read", min(done + progress_of(waiting), total), total)
+            nonlocal shown
+            # Looking at the workers' files for each of many small measurements takes longer than
+            # reading these.
+            if time.monotonic() - shown > _SHOW_SECONDS:
+                self._progress("read", min(done + progress_of(parts), total), total)
+                shown = time.monotonic()
 
         for at, future in run_all(self._executor, ingest, tasks, show):
             number = numbers[at]
-            finished.add(at)
             try:
                 found.append((number, future.result()))
             except (FormatError, NotFoundError) as error:
@@ -246,6 +251,7 @@ class _Merge:
                 errors.append(error)
             done += sizes[number]
             show()
+        self._progress("read", total, total)
         scans = self._distinct(found, refused, known)
         self._result.refused = [(str(self._paths[number]), why) for number, why in sorted(refused)]
         if not scans:

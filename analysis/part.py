@@ -193,7 +193,7 @@ class Part:
         return self._levels[kind], self._entries[kind]
 
     def overview_spans(self, row: int, level: int, first: int, last: int) -> list[Span]:
-        """Where entries ``first`` to ``last`` of a level of a line's overview, and its words, lie."""
+        """Where entries ``first`` to ``last`` of a level of a line and its words lie."""
         kind = int(self.lines.wide[row] != 0)
         levels, entries = self._levels[kind], self._entries[kind]
         at = self._entries_at[kind] + (int(levels.offset[level, row]) + first) * entries.itemsize

@@ -31,6 +31,7 @@ from hpcd.daemon.targets import Targets
 from hpcd.daemon.timeline import NO_EVENT, Timelines, wait_events
 from hpcd.daemon.unwind.decoder import Decoder
 from hpcd.errors import StorageError, TargetError, UsageError
+from hpcd.limits import raise_descriptor_limit
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Node
 
@@ -143,7 +144,7 @@ class Recording:
         """
         options = self._options
         _require_privilege()
-        _raise_descriptor_limit()
+        raise_descriptor_limit()
         # On a machine that is busy with what is recorded, the recorder must still get its turn.
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
@@ -524,9 +525,3 @@ def _clock_pair() -> tuple[int, int]:
 def _require_privilege() -> None:
     """Say at once, before anything is made, when the kernel will not have it."""
     Map("probe", ARRAY, 4, 8, 1).close()
-
-
-def _raise_descriptor_limit() -> None:
-    """One descriptor per thread attached to: take all that is allowed."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -13,6 +13,7 @@ import traceback
 from hpcd import __version__
 from hpcd.commands import VERBS, load
 from hpcd.errors import HpcdError, StorageError, UsageError
+from hpcd.limits import raise_descriptor_limit
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT
@@ -62,6 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Paths of programs may hold any byte; a terminal may know ASCII only.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    raise_descriptor_limit()
     try:
         return _run(arguments)
     except HpcdError as error:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 
+from hpcd.analysis.engine import local_executor, run_all
 from hpcd.commands.bar import progress_bar
 from hpcd.commands.base import Command
 from hpcd.errors import StorageError, UsageError
 from hpcd.measurement.synthetic import (
     Shape,
+    Source,
     built_in_source,
     recorded_source,
     synthesize,
@@ -70,17 +72,11 @@ class Synth(Command):
         except OSError as error:
             raise StorageError(f"{args.output}: {error.strerror or error}") from None
         paths = [args.output / f"node-{number:05d}" for number in range(shape.measurements)]
-        with progress_bar() as update, ProcessPoolExecutor(args.workers) as pool:
-            futures = [
-                pool.submit(synthesize, path, shape, source, number)
-                for number, path in enumerate(paths)
-            ]
-            try:
-                for done, future in enumerate(as_completed(futures), start=1):
-                    future.result()
-                    update("measurements", done, len(paths))
-            finally:
-                pool.shutdown(cancel_futures=True)
+        make, tasks = partial(_make, shape, source), list(enumerate(paths))
+        with progress_bar() as update, local_executor(args.workers) as pool:
+            for done, (_, future) in enumerate(run_all(pool, make, tasks), start=1):
+                future.result()
+                update("measurements", done, len(paths))
         size = sum(file.stat().st_size for path in paths for file in path.iterdir())
         records = shape.ranks * shape.records
         if args.json:
@@ -93,3 +89,8 @@ class Synth(Command):
                 f"({size / records:.2f} bytes a record)"
             )
         return 0
+
+
+def _make(shape: Shape, source: Source, task: tuple[int, Path]) -> None:
+    number, path = task
+    synthesize(path, shape, source, number)
