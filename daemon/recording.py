@@ -31,9 +31,9 @@ from hpcd.daemon.targets import Targets
 from hpcd.daemon.timeline import NO_EVENT, Timelines, wait_events
 from hpcd.daemon.unwind.decoder import Decoder
 from hpcd.errors import StorageError, TargetError, UsageError
-from hpcd.limits import raise_descriptor_limit
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Node
+from hpcd.sandbox.limits import raise_descriptor_limit
 
 # A prime, so that sampling cannot fall into step with anything periodic in the target; close to
 # 1 kHz, the rate at which HPCToolkit's papers trace.

@@ -13,7 +13,7 @@ import traceback
 from hpcd import __version__
 from hpcd.commands import VERBS, load
 from hpcd.errors import HpcdError, StorageError, UsageError
-from hpcd.limits import raise_descriptor_limit
+from hpcd.sandbox.limits import raise_descriptor_limit
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT
