@@ -163,7 +163,7 @@ class Comparisons:
         try:
             return tuple(self._databases[name] for name in asked.databases)
         except KeyError:
-            raise NotFoundError("no such database") from None
+            raise NotFoundError("no such database, or it is still being written") from None
 
     def _make(self, asked: Question, databases: tuple[Database, ...]) -> Comparison:
         return compare(

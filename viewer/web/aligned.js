@@ -8,7 +8,8 @@ import { Profile } from "./profile.js";
 export const ABSENT = 0, SAME = 1, MORE = 2, LESS = 3, NEW = 4, GONE = 5, MINOR = 6;
 export const CLASSES = ["", "same", "more", "less", "new", "gone", "minor"];
 export const WORDS = ["", "=", "▲ more", "▼ less", "+ new", "× gone", ""];
-const DEVIATIONS = 3;
+export const DEVIATIONS = 3; // of what chance makes of equal costs: differences are more
+export const TREES = [["down", "Top-down"], ["up", "Bottom-up"], ["flat", "Flat"]];
 
 // A change and by how much, as short as can be.
 export function growth(change, before, after) {
@@ -88,6 +89,19 @@ export class Aligned {
     const path = this.opened.tree.path(node);
     const own = path.filter((each) => this.owner[each] === each);
     return (own.length ? own : path).map((each) => this.name(each)).join(" > ") || "outside the program";
+  }
+
+  // What names a row in a table.
+  tag(row) {
+    const { opened } = this;
+    const box = document.createElement("span");
+    const chip = document.createElement("i");
+    chip.style.background = opened.css(row.procedure);
+    const found = opened.found();
+    box.className = found ? (found[row.procedure] ? "found" : "faded") : "";
+    box.append(chip, opened.tree.names[row.procedure]);
+    box.title = `${opened.tree.names[row.procedure]}\n${this.modules[row.procedure]}`;
+    return box;
   }
 
   name(node) { return this.opened.tree.names[this.opened.tree.procedure[node]]; }

@@ -59,7 +59,7 @@ export function mount(element, { store, api, context }) {
     query() {
       const query = sides.query();
       query.set("metric", store.state.compared || current()[4] || "work");
-      if (store.state.shares) query.set("shares", 1);
+      if (store.state.shares && current()[0] !== "scaling") query.set("shares", 1);
       return query;
     },
     // The aligned tree of what is chosen, asked for once.
@@ -77,7 +77,8 @@ export function mount(element, { store, api, context }) {
     at("compared").replaceChildren(...[...new Set(metrics)].map((each) => new Option(each.replaceAll("_", " "), each)));
     at("compared").value = store.state.compared || usual;
     at("as-shares").checked = Boolean(store.state.shares);
-    for (const id of ["compared-label", "shares-label"]) at(id).hidden = name === "traces";
+    at("compared-label").hidden = name === "traces";
+    at("shares-label").hidden = name === "traces" || name === "scaling";
     at("limits").hidden = name === "traces" || name === "scaling";
     at("hotspot-label").hidden = name === "calls";
     element.dataset.compare = name;
@@ -96,7 +97,7 @@ export function mount(element, { store, api, context }) {
       const made = await current()[3](at("compare-body"), shared, () => gone || mine !== turn);
       if (gone || mine !== turn) made?.dispose(); else view = made;
     } catch (error) {
-      if (gone || mine !== turn) return;
+      if (gone || mine !== turn || error.name === "AbortError") return;
       // A choice that cannot be compared is a mistake of the moment: said where the result would be.
       shared.say("");
       at("compare-body").replaceChildren(Object.assign(document.createElement("p"), { className: "empty", textContent: error.message }));
@@ -108,8 +109,8 @@ export function mount(element, { store, api, context }) {
   at("as-shares").addEventListener("change", () => store.set({ shares: at("as-shares").checked ? "1" : "" }));
   ends.push(
     store.subscribe(["compare", "versus", "sides", "compared", "shares"], show),
-    // Costs are of all ranks; lines are chosen for traces.
-    store.subscribe(["filter", "sort", "group"], () => { if (current()[0] === "traces") show(); }),
+    // Costs are of all ranks; lines are chosen for traces. Of one that grows there are no others.
+    store.subscribe(["filter", "sort", "group", "revision"], () => { if (current()[0] === "traces") show(); }),
   );
   show();
   return {

@@ -1,10 +1,8 @@
 // How often what called what on each side: visits, as a sampled trace shows them.
 
-import { CLASSES, GONE, LESS, MORE, NEW, SAME, growth, letter } from "./aligned.js";
+import { CLASSES, DEVIATIONS, GONE, LESS, MORE, NEW, SAME, growth, letter } from "./aligned.js";
 import { matcher, quantity } from "./format.js";
 import { TreeTable } from "./table.js";
-
-const DEVIATIONS = 3;
 
 export async function mount(element, { store, api, aligned, query, limits, say, done }, stale) {
   const [made, calls] = await Promise.all([aligned(), api.comparedCalls(query())]);

@@ -1,12 +1,11 @@
 // The aligned call graph: every context once, with what it cost each side and what became of it.
 // Moving a slider judges all of them anew, here.
 
-import { CLASSES, WORDS, differs, growth, letter } from "./aligned.js";
+import { CLASSES, TREES, WORDS, differs, growth, letter } from "./aligned.js";
+import { entry } from "./comparelist.js";
 import { quantity } from "./format.js";
 import { joined } from "./joined.js";
 import { TreeTable } from "./table.js";
-
-const VIEWS = [["down", "Top-down"], ["up", "Bottom-up"], ["flat", "Flat"]];
 
 export async function mount(element, { store, aligned, tools, limits, say, done }, stale) {
   const made = await aligned();
@@ -19,7 +18,7 @@ export async function mount(element, { store, aligned, tools, limits, say, done 
   const steps = sides.slice(1).map((_, step) => step);
   let different = null; // of each node whether it or one below it differs
   let table = null;
-  const kind = () => (VIEWS.some(([each]) => each === store.state.view) ? store.state.view : "down");
+  const kind = () => (TREES.some(([each]) => each === store.state.view) ? store.state.view : "down");
   const values = (row) => (kind() === "down" ? row.inclusive : row.exclusive);
   const change = (row, step) => made.change(values(row), step, limits());
 
@@ -41,17 +40,6 @@ export async function mount(element, { store, aligned, tools, limits, say, done 
     })),
   ];
 
-  function name(row) {
-    const box = document.createElement("span");
-    const chip = document.createElement("i");
-    chip.style.background = opened.css(row.procedure);
-    const found = opened.found();
-    box.className = found ? (found[row.procedure] ? "found" : "faded") : "";
-    box.append(chip, tree.names[row.procedure]);
-    box.title = `${tree.names[row.procedure]}\n${made.modules[row.procedure]}`;
-    return box;
-  }
-
   // What is below the hotspot threshold on all sides is not judged, and not shown.
   function keep(row) {
     if (steps.every((step) => ["", "minor"].includes(CLASSES[change(row, step)]))) return false;
@@ -61,17 +49,18 @@ export async function mount(element, { store, aligned, tools, limits, say, done 
   function judge() {
     const { inclusive, exclusive } = profile;
     const costs = kind() === "down" ? inclusive : exclusive;
+    const now = limits();
     different = new Uint8Array(tree.parent.length);
     for (let node = different.length - 1; node > 0; node--) {
       if (!different[node]) {
         const mine = costs.map((each) => each[node]);
-        if (steps.some((step) => differs(made.change(mine, step, limits())))) different[node] = 1;
+        if (steps.some((step) => differs(made.change(mine, step, now)))) different[node] = 1;
       }
       if (different[node] && kind() === "down") different[tree.parent[node]] = 1;
     }
     list();
     table.lay();
-    const counts = made.steps(limits()).map(({ common, gone, added, different: unlike }, step) =>
+    const counts = made.steps(now).map(({ common, gone, added, different: unlike }, step) =>
       `${common.toLocaleString("en")} contexts in common, ${gone.toLocaleString("en")} only in ${letter(step)}, ${added.toLocaleString("en")} only in ${letter(step + 1)}; ${unlike.toLocaleString("en")} of those in common differ`);
     say(counts.length === 1 ? counts[0] : counts.map((each, step) => `${letter(step)} to ${letter(step + 1)}: ${each}`).join(" · "));
     done(`graph ${kind()} ${table.shown.length} ${different.reduce((sum, each) => sum + each, 0)}`);
@@ -79,16 +68,10 @@ export async function mount(element, { store, aligned, tools, limits, say, done 
 
   function list() {
     const regions = made.differing(limits());
-    at("regions").replaceChildren(...regions.slice(0, 100).map(({ node, values: costs, changes }) => {
-      const item = document.createElement("li");
-      const button = Object.assign(document.createElement("button"), { textContent: made.pathOf(node), title: made.pathOf(node) });
-      button.addEventListener("click", () => reveal(node));
-      const note = document.createElement("small");
-      note.textContent = sides.map((_, side) => quantity(costs[side], unit)).join(" → ");
-      const words = changes.map((each) => Object.assign(document.createElement("span"), { className: `pill ${CLASSES[each]}`, textContent: WORDS[each] }));
-      item.append(button, note, ...words);
-      return item;
-    }));
+    at("regions").replaceChildren(...regions.slice(0, 100).map(({ node, values: costs, changes }) => entry(
+      made.pathOf(node), sides.map((_, side) => quantity(costs[side], unit)).join(" → "),
+      changes.map((each) => [CLASSES[each], WORDS[each]]), () => reveal(node),
+    )));
     if (!regions.length) at("regions").replaceChildren(Object.assign(document.createElement("li"), { textContent: "None, by these thresholds." }));
   }
 
@@ -107,7 +90,7 @@ export async function mount(element, { store, aligned, tools, limits, say, done 
 
   function fill() {
     table?.dispose();
-    table = new TreeTable(at("graph-table"), "Aligned calling contexts and their costs", columns, name, { choose: () => {}, keep, sort: sides.length - 1 });
+    table = new TreeTable(at("graph-table"), "Aligned calling contexts and their costs", columns, (row) => made.tag(row), { choose: () => {}, keep, sort: sides.length - 1 });
     table.top = kind() === "down" ? profile.root().children() : profile.procedures(kind() === "up");
     judge();
     // Down to what differs; or, where nothing does, to where the program divides.
@@ -128,7 +111,7 @@ export async function mount(element, { store, aligned, tools, limits, say, done 
   label.append(only, "only what differs");
   only.addEventListener("change", () => store.set({ differing: only.checked ? "1" : "" }));
   const ends = [
-    joined(tools, store, "view", "Tree", VIEWS),
+    joined(tools, store, "view", "Tree", TREES),
     store.subscribe(["sensitivity", "hotspot"], judge),
     store.subscribe(["differing"], () => { only.checked = Boolean(store.state.differing); table.lay(); }),
     store.subscribe(["view"], fill),

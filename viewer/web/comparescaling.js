@@ -1,11 +1,11 @@
 // What a program loses as it runs on more ranks, by calling context (SC 2009, sections 2.3 and 3.1).
 
-import { letter } from "./aligned.js";
+import { TREES } from "./aligned.js";
+import { entry } from "./comparelist.js";
 import { quantity } from "./format.js";
 import { joined } from "./joined.js";
 import { TreeTable } from "./table.js";
 
-const VIEWS = [["down", "Top-down"], ["up", "Bottom-up"], ["flat", "Flat"]];
 const MODES = [["weak", "Weak", "Each rank had the same work in all runs"], ["strong", "Strong", "All ranks together had the same work in all runs"]];
 const LEAST = 0.005; // of the run: regions that lose or gain less are not listed
 
@@ -48,21 +48,10 @@ export async function mount(element, { store, aligned, tools, say, done }, stale
     })),
   ];
 
-  function name(row) {
-    const box = document.createElement("span");
-    const chip = document.createElement("i");
-    chip.style.background = opened.css(row.procedure);
-    const found = opened.found();
-    box.className = found ? (found[row.procedure] ? "found" : "faded") : "";
-    box.append(chip, tree.names[row.procedure]);
-    box.title = `${tree.names[row.procedure]}\n${made.modules[row.procedure]}`;
-    return box;
-  }
-
   function fill() {
     table?.dispose();
     const last = 2 * (runs.length - 1);
-    table = new TreeTable(at("loss-table"), "Loss by calling context", columns, name, { choose: () => {}, sort: down() ? last : last + 1 });
+    table = new TreeTable(at("loss-table"), "Loss by calling context", columns, (row) => made.tag(row), { choose: () => {}, sort: down() ? last : last + 1 });
     table.show(down() ? profile.root().children() : profile.procedures(store.state.view === "up"));
     if (down()) for (let rows = table.top; rows.length === 1; rows = rows[0].children()) table.open.add(rows[0]);
     tell();
@@ -74,13 +63,8 @@ export async function mount(element, { store, aligned, tools, say, done }, stale
     const lost = ({ values }) => of(values, side);
     const regions = made.regions.filter((each) => Math.abs(lost(each).loss) >= LEAST).sort((one, two) => lost(two).loss - lost(one).loss);
     at("losses").replaceChildren(...regions.slice(0, 100).map((each) => {
-      const item = document.createElement("li");
-      const button = Object.assign(document.createElement("button"), { textContent: made.pathOf(each.node), title: made.pathOf(each.node) });
-      button.addEventListener("click", () => store.set({ search: made.name(each.node) }));
       const { loss, excess } = lost(each);
-      item.append(button, Object.assign(document.createElement("small"), { textContent: quantity(excess, unit) }),
-        Object.assign(document.createElement("span"), { className: `pill ${loss < 0 ? "less" : "gone"}`, textContent: signed(loss) }));
-      return item;
+      return entry(made.pathOf(each.node), quantity(excess, unit), [[loss < 0 ? "less" : "gone", signed(loss)]], () => store.set({ search: made.name(each.node) }));
     }));
     const word = strong() ? "strong" : "weak";
     say(runs.map((each) => {
@@ -92,7 +76,7 @@ export async function mount(element, { store, aligned, tools, say, done }, stale
 
   const ends = [
     joined(tools, store, "scaling", "Scaling", MODES),
-    joined(tools, store, "view", "Tree", VIEWS),
+    joined(tools, store, "view", "Tree", TREES),
     store.subscribe(["scaling"], tell),
     store.subscribe(["view"], fill),
     store.subscribe(["search", "theme"], () => table.paint()),

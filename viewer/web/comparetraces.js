@@ -2,7 +2,7 @@
 // of their time or by the same nanoseconds, the same choice of lines, the same depth.
 
 import { letter } from "./aligned.js";
-import { time } from "./format.js";
+import { ending, time } from "./format.js";
 import { joined } from "./joined.js";
 import { linesView } from "./linesview.js";
 import { Opened } from "./opened.js";
@@ -90,9 +90,9 @@ export async function mount(element, { store, api, context, sides, tools, say, a
   let chosen = null;
 
   function click(i, { x, y }) {
-    const { grid } = views[i];
+    const [{ grid }, first] = [views[i], views[0]];
+    if (!grid || !first.grid) return;
     chosen = sides.kind() === "rank" ? null : views[i].labelOf(Math.min(grid.h - 1, Math.floor(y * grid.h))) ?? null;
-    const [first] = views;
     const named = chosen === null ? -1 : first.rowOf(chosen);
     const row = named >= 0 ? named : Math.min(first.grid.h - 1, Math.floor(y * first.grid.h));
     context.mouse.click({ x, line: first.grid.lines[row] });
@@ -124,7 +124,9 @@ export async function mount(element, { store, api, context, sides, tools, say, a
     const node = grid.nodes[Math.min(grid.h - 1, Math.floor(y * grid.h)) * grid.w + Math.floor(x * grid.w)];
     const { tree } = part.opened;
     const path = tree.has(node) ? tree.path(node).map((each) => tree.names[tree.procedure[each]]).join(" > ") : "not there";
-    head.append(Object.assign(document.createElement("span"), { className: "at", textContent: path, title: path }));
+    const way = Object.assign(document.createElement("span"), { className: "at ending", title: path });
+    way.append(ending(path));
+    head.append(way);
   }
 
   function arrange() {

@@ -21,3 +21,6 @@ export function matcher(text) {
   if (text !== text.toLowerCase()) return (name) => name.includes(text);
   return (name) => name.toLowerCase().includes(text);
 }
+
+// A text of which the end is shown where there is no room for all of it; its box has the class ending.
+export function ending(text) { return Object.assign(document.createElement("bdi"), { textContent: text }); }
