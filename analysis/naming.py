@@ -7,17 +7,19 @@ brackets, which no procedure has.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.engine import run_all
+from hpcd.analysis.engine import InlineExecutor, run_all
 from hpcd.analysis.modules import CanonicalModule
-from hpcd.analysis.scopes import Scopes, close_reader, describe
+from hpcd.analysis.scopes import Scopes, close_readers, describe
 from hpcd.analysis.symbols import Procedure, SymbolTask
 from hpcd.model import frame
 from hpcd.model.cct import CCT
@@ -26,6 +28,9 @@ from hpcd.model.ending import Ending
 I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
+
+# Small merges have few modules that take long to read.
+_MAX_READERS = 4
 
 ROOT_NAME = "[all]"
 RAW_NAME = "[address in no mapping]"
@@ -77,13 +82,15 @@ def name_tree(
         groups.append((nodes, place))
         tasks.append(SymbolTask(module.kind, module.path, module.build_id, tables[number], offsets))
     answers = {}
-    try:
+    with ExitStack() as stack:
+        stack.callback(close_readers)
+        if isinstance(executor, InlineExecutor):
+            # Modules are read by processes of their own: what waits for these are threads.
+            threads = min(len(os.sched_getaffinity(0)), _MAX_READERS)
+            executor = stack.enter_context(ThreadPoolExecutor(threads))
         for done, (number, future) in enumerate(run_all(executor, describe, tasks), start=1):
             answers[number] = future.result()
             progress(done, len(tasks))
-    finally:
-        # What the executor ran in this very process.
-        close_reader()
     notes = []
     module_notes = []
     parts = []

@@ -7,9 +7,9 @@ debug information the inlined calls, loops and source lines it is in, of others 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,16 +110,13 @@ def describe(task: SymbolTask) -> ModuleNames:
     from hpcd.analysis.structure import StructureReader
 
     has_code = task.kind is ModuleKind.ELF and task.table is None and len(task.offsets) > 0
-    reader = _reader(os.getpid())
-    if has_code:
-        reader.start()
     answer = symbolize(task)
     nothing = ModuleNames(answer, scope=np.zeros(len(task.offsets), np.uint32))
     if answer.warning or not has_code:
         return nothing
     try:
         # The tasks are spread over the processors already.
-        found = StructureReader(readers=[reader]).structure(
+        found = StructureReader(readers=[_reader()]).structure(
             Path(task.path), task.offsets, task.build_id, symbols=answer
         )
     except (FormatError, OSError) as error:
@@ -129,17 +126,22 @@ def describe(task: SymbolTask) -> ModuleNames:
     return _with_scopes(answer, found)
 
 
-def close_reader() -> None:
-    """End this process's reader of modules, if it has been started."""
-    _reader(os.getpid()).close()
+_readers: dict[tuple[int, int], Reader] = {}
 
 
-@lru_cache(1)
-def _reader(process: int) -> Reader:
-    """The reader of ``process``, this one: its start costs more than a small module does."""
+def _reader() -> Reader:
+    """The reader of this process and thread: its start costs more than a small module does."""
     from hpcd.analysis.structure.reader import Reader
 
-    return Reader()
+    return _readers.setdefault((os.getpid(), threading.get_ident()), Reader())
+
+
+def close_readers() -> None:
+    """End the readers of this process, as far as they have been started."""
+    for process, thread in list(_readers):
+        reader = _readers.pop((process, thread))
+        if process == os.getpid():
+            reader.close()
 
 
 def _with_scopes(answer: SymbolAnswer, found: Structure) -> ModuleNames:

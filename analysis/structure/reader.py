@@ -6,7 +6,6 @@ ask for too much memory costs that module its lines or loops, never the caller i
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 from typing import Any
@@ -32,11 +31,6 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def start(self) -> None:
-        """Start it now: it gets ready while the caller does something else."""
-        with contextlib.suppress(OSError):
-            self._worker.channel()
 
     def arrays(self, fd: int, name: str, **request: Any) -> Arrays:
         """What the worker makes of the file open at ``fd``; ``name`` stands in errors.
