@@ -39,8 +39,8 @@ class Report(Command):
     """Print where the time went.
 
     top-down shows callers above what they call, bottom-up each procedure above its callers, flat
-    all procedures side by side, lines and loops those of the source. Where debug information was
-    found, calls the compiler inlined and loops stand between a procedure and what it calls. A
+    all procedures side by side, lines and loops those of the source. Loops and, where debug
+    information was found, calls the compiler inlined stand between a procedure and what it calls. A
     context that is all its caller shows stands in its caller's column. [k] marks the kernel; what
     hangs below [truncated: ...] was called by something that could not be unwound.
     """
