@@ -188,7 +188,7 @@ class Trace:
             ]  # fmt: skip
         sampler.draw(drawings)
         if _mapped() > _MOST_MAPPED:
-            for part in self._parts.values():
+            for part in list(self._parts.values()):  # another thread may be opening one
                 part.release()
         return sampler.nodes
 
