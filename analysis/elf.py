@@ -83,7 +83,10 @@ _UDATA4, _SDATA4 = 0x03, 0x0B
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section header; ``has_data`` is False where the file holds no plain contents."""
+    """A section header; ``has_data`` is False where the file holds no plain contents.
+
+    ``packed``: it holds compressed ones.
+    """
 
     number: int
     name: str
@@ -94,6 +97,7 @@ class Section:
     entry: int
     executable: bool
     has_data: bool
+    packed: bool = False
 
 
 class ElfFile:
@@ -103,7 +107,7 @@ class ElfFile:
         self._file = file
         self.name = name
         self._size = file.seek(0, os.SEEK_END)
-        head = self._read(0, min(64, self._size))
+        head = self.read(0, min(64, self._size))
         if len(head) < 64 or head[:4] != b"\x7fELF":
             raise FormatError(f"{name}: not an ELF file")
         if head[4:6] != b"\x02\x01":
@@ -155,7 +159,7 @@ class ElfFile:
         """What a section holds, at most 512 MiB. Raises :class:`FormatError`."""
         if section.size > _MAX_SECTION:
             raise FormatError(f"{self.name}: section {section.name} is too big")
-        return self._read(section.offset, section.size)
+        return self.read(section.offset, section.size)
 
     def code(self, address: int, size: int) -> bytes:
         """Up to ``size`` bytes of code from the virtual ``address`` on, to its section's end.
@@ -165,7 +169,7 @@ class ElfFile:
         for section in self.sections:
             end = section.address + section.size
             if section.executable and section.has_data and section.address <= address < end:
-                return self._read(
+                return self.read(
                     section.offset + address - section.address, min(size, end - address)
                 )
         raise FormatError("no code there")
@@ -179,12 +183,12 @@ class ElfFile:
         """The GNU build id in hex; without one ``hash-`` and a hash of the contents."""
         for segment in self._segments:
             if segment["type"] == _PT_NOTE and segment["size"] <= _MAX_NOTES:
-                found = _gnu_build_id(self._read(int(segment["offset"]), int(segment["size"])))
+                found = _gnu_build_id(self.read(int(segment["offset"]), int(segment["size"])))
                 if found:
                     return found
         for section in self.sections:
             if section.name == ".note.gnu.build-id" and section.has_data:
-                found = _gnu_build_id(self._read(section.offset, min(section.size, _MAX_NOTES)))
+                found = _gnu_build_id(self.read(section.offset, min(section.size, _MAX_NOTES)))
                 if found:
                     return found
         digest = hashlib.blake2b(self._size.to_bytes(8, "little"), digest_size=20)
@@ -228,7 +232,8 @@ class ElfFile:
 
     # --- container ---
 
-    def _read(self, offset: int, size: int) -> bytes:
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of the file. Raises :class:`FormatError` where it has not so many."""
         if offset < 0 or size < 0 or offset + size > self._size:
             raise FormatError(f"{self.name}: ELF file is truncated")
         self._file.seek(offset)
@@ -238,7 +243,7 @@ class ElfFile:
         return data
 
     def _table(self, offset: int, count: int, kind: np.dtype[Any]) -> Table:
-        return np.frombuffer(self._read(offset, count * kind.itemsize), kind)
+        return np.frombuffer(self.read(offset, count * kind.itemsize), kind)
 
     def _read_sections(self, offset: int, count: int, names: int) -> None:
         first = self._table(offset, 1, _SECTION)[0]
@@ -253,7 +258,7 @@ class ElfFile:
             size = int(table[names]["size"])
             if size > _MAX_SECTION:
                 raise FormatError(f"{self.name}: section names are too big")
-            strings = self._read(int(table[names]["offset"]), size)
+            strings = self.read(int(table[names]["offset"]), size)
         for number, row in enumerate(table.tolist()):
             name, kind, flags, address, at, size, link, _, _, entry = row
             self.sections.append(
@@ -267,6 +272,7 @@ class ElfFile:
                     entry=entry,
                     executable=bool(flags & _EXECUTABLE),
                     has_data=kind not in (0, _NOBITS) and not flags & _COMPRESSED,
+                    packed=kind not in (0, _NOBITS) and bool(flags & _COMPRESSED),
                 )
             )
 

@@ -218,14 +218,19 @@ class Module:
         """
         if self._lines is None:
             self._lines = self._kept_lines()
-        known = self._lines.known
-        if addresses is not None:
-            addresses = np.unique(addresses[~known.holds(addresses)])
-            if not len(addresses):
-                return self._lines
-        elif known.is_everything:
-            return self._lines
-        self._lines = self._new_lines(self._lines, addresses)
+        tried = False
+        left = np.zeros(0, np.uint64) if addresses is None else np.unique(addresses)
+        while not self._lines.known.is_everything:
+            before = len(left)
+            left = left[~self._lines.known.holds(left)]
+            if addresses is not None and not len(left):
+                break
+            # What one reading leaves out the next one has; where that does not get on, all is read.
+            stuck = addresses is None or (len(left) == before and tried)
+            self._lines = self._new_lines(self._lines, None if stuck else left)
+            tried = True
+        if tried and self._debug is not None:
+            self._reader.cache.store(self._owner, self._build_id, "lines", self._lines.to_arrays())
         return self._lines
 
     def _kept_lines(self) -> ModuleLines:
@@ -249,11 +254,11 @@ class Module:
             found = self._reader.lines(self._debug, addresses)
         except (FormatError, OSError) as error:
             self._notes[str(error)] = None
+            # What could not be read now may be another time.
+            self._debug = None
             return no_more
         # All of it at once has what was known before, too.
-        lines = found if found.known.is_everything else before.with_others(found)
-        self._reader.cache.store(self._owner, self._build_id, "lines", lines.to_arrays())
-        return lines
+        return found if found.known.is_everything else before.with_others(found)
 
     def loops(self, functions: Functions) -> LoopTable:
         """The loops of ``functions`` at least: kept ones and those that are new."""

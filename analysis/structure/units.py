@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
@@ -19,10 +20,20 @@ import numpy as np
 from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.structure.known import Known, Mask
 from hpcd.analysis.structure.linetable import I64, U64
+from hpcd.analysis.structure.packed import Packed, with_room
 from hpcd.errors import FormatError
 
 # Below this all of it takes less time than to choose.
 _WORTH = 1 << 20
+# Bytes of units that are decoded at once; with less than half of that left out, all are.
+_MOST = 64 << 20
+# The biggest sections there are have some gigabytes; what is left out of them takes no memory.
+_LARGEST = 4 << 30
+# What is needed of a file besides.
+_SECTIONS = (
+    ".symtab", ".strtab", ".shstrtab", ".note.gnu.build-id", ".debug_line", ".debug_line_str",
+    ".debug_str", ".debug_str_offsets", ".debug_addr", ".debug_rnglists", ".debug_ranges",
+)  # fmt: skip
 _SET = struct.Struct("<IHIBB")
 _PAIR = np.dtype([("start", "<u8"), ("size", "<u8")])
 # A unit of DWARF 4: its length (without itself), version, abbreviations, size of addresses; then
@@ -40,62 +51,158 @@ class _Units(NamedTuple):
     abbreviations: I64
 
 
+def some_units(fd: int, elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, Known]:
+    """``elf``'s file, open at ``fd``, with the units ``addresses`` are in; what of it is whole.
+
+    Raises :class:`FormatError`.
+    """
+    packed = plain_units(elf, addresses)
+    if packed is not None:
+        return packed
+    image = mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)
+    return image, keep_units(image, elf, addresses)
+
+
 def keep_units(image: mmap.mmap, elf: ElfFile, addresses: U64) -> Known:
-    """Blank the units none of ``addresses`` is in; what of ``image`` is whole then.
+    """Blank units none of ``addresses`` is in, or that are too many; what is whole then.
 
     ``image`` is a private, writable mapping of ``elf``'s file. Nothing is blanked where that is not
-    worth it, where sections are compressed, and where they contradict each other.
+    worth it, and where sections are compressed or damaged.
     """
     info, abbreviations = elf.section(".debug_info"), elf.section(".debug_abbrev")
     ranges = elf.section(".debug_aranges")
     if info is None or abbreviations is None or ranges is None or info.size < _WORTH:
         return Known.everything()
+    text = memoryview(image)[info.offset : info.offset + info.size]
     try:
-        units = _units(image, info.offset, info.size)
-        start, end, unit = _ranges(elf.contents(ranges), units)
+        chosen = _choose([text], info.size, abbreviations.size, elf.contents(ranges), addresses)
     except (FormatError, struct.error):
         return Known.everything()
+    return _blanked(image, chosen, info.offset, abbreviations.offset)
+
+
+def plain_units(elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, Known] | None:
+    """The same of a file whose sections are compressed: what is kept of it, and what is whole.
+
+    Of .debug_info only units that are kept are ever in memory. None where nothing is left out.
+    Raises :class:`FormatError`.
+    """
+    found = [Packed.of(elf, f".debug_{each}") for each in ("info", "abbrev", "aranges")]
+    if any(each is None for each in found):
+        return None
+    info, abbreviations, ranges = (each for each in found if each is not None)
+    if info.size < _WORTH or max(each.size for each in found if each) > _LARGEST:
+        return None
+    try:
+        chosen = _choose(
+            info.chunks(), info.size, abbreviations.size, b"".join(ranges.chunks()), addresses
+        )
+    except (FormatError, struct.error):
+        return None
+    if chosen is None:
+        return None
+    image, places = with_room(elf, _SECTIONS, [abbreviations, info])
+    _write(image, places[0], abbreviations, [])
+    _write(image, places[1], info, chosen.runs)
+    return image, _blanked(image, chosen, places[1], places[0])
+
+
+def _write(image: mmap.mmap, place: int, packed: Packed, without: list[tuple[int, int]]) -> None:
+    """Unpack a section, but for some stretches of it."""
+    edges = [0, *(edge for run in without for edge in run), packed.size]
+    kept = list(zip(edges[0::2], edges[1::2], strict=True))
+    at = number = 0
+    for chunk in packed.chunks():
+        end = at + len(chunk)
+        while number < len(kept) and kept[number][0] < end:
+            low, high = max(kept[number][0], at), min(kept[number][1], end)
+            if low < high:
+                image[place + low : place + high] = chunk[low - at : high - at]
+            if kept[number][1] > end:
+                break
+            number += 1
+        at = end
+
+
+class _Choice(NamedTuple):
+    """``runs`` of units to leave out, where there is room for an abbreviation, what is whole."""
+
+    runs: list[tuple[int, int]]
+    spot: int
+    known: Known
+
+
+def _choose(
+    chunks: Iterable[bytes | memoryview], size: int, room: int, ranges: bytes, addresses: U64
+) -> _Choice | None:
+    """Which units to leave out, None for none; of sections of ``size`` and ``room`` bytes."""
+    units = _units(chunks, size)
+    start, end, unit = _ranges(ranges, units)
+    if not len(start):
+        return None
     wanted = np.sort(addresses)
+    # Stretches that overlap are one, of several units: functions folded into one another.
+    first = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])
+    which = np.cumsum(first) - 1
+    start, end = start[first], np.maximum.reduceat(end, np.flatnonzero(first))
     inside = np.searchsorted(wanted, end) > np.searchsorted(wanted, start)
     blank = np.zeros(len(units.begin), bool)
     blank[unit] = True
-    blank[unit[inside]] = False
-    size = units.end - units.begin
-    blank &= size >= _BLANK.size
+    blank[unit[inside[which]]] = False
+    length = units.end - units.begin
+    # The rest is for another time: decoding takes three times the memory.
+    many = np.setdiff1d(unit, np.flatnonzero(blank))
+    blank[many[1:][np.cumsum(length[many])[1:] > _MOST]] = True
+    kept = np.logical_and.reduceat(~blank[unit], np.flatnonzero(first))
+    # What has no room for a header stays, but is not told to be there: it would come again.
+    blank &= length >= _BLANK.size
     free = np.setdiff1d(units.abbreviations[blank], units.abbreviations[~blank])
-    if 2 * int(size[blank].sum()) < info.size or not len(free):
-        return Known.everything()
-    every = np.append(np.unique(units.abbreviations), abbreviations.size)
+    if 2 * int(length[blank].sum()) < min(size, _MOST) or not len(free):
+        return None
+    every = np.append(np.unique(units.abbreviations), room)
     spot = int(free[0])
-    room = int(every[np.searchsorted(every, spot) + 1]) - spot
-    if spot < 0 or room < len(_ABBREVIATION):
+    if int(every[np.searchsorted(every, spot) + 1]) - spot < len(_ABBREVIATION):
+        return None
+    return _Choice(_runs(units, blank), spot, _known(start, end, kept, wanted))
+
+
+def _blanked(image: mmap.mmap, chosen: _Choice | None, info: int, abbreviations: int) -> Known:
+    """Write what is left of the units left out; the sections are at these places of ``image``."""
+    if chosen is None:
         return Known.everything()
-    at = abbreviations.offset + spot
+    at = abbreviations + chosen.spot
     image[at : at + len(_ABBREVIATION)] = _ABBREVIATION
-    for low, high in _runs(units, blank):
-        header = _BLANK.pack(high - low - 4, 4, spot, 8, 1, 0)
-        at = info.offset + low
-        image[at : at + len(header)] = header
-    return _known(start, end, np.isin(unit, unit[inside]), wanted)
+    for low, high in chosen.runs:
+        header = _BLANK.pack(high - low - 4, 4, chosen.spot, 8, 1, 0)
+        image[info + low : info + low + len(header)] = header
+    return chosen.known
 
 
-def _units(image: mmap.mmap, offset: int, size: int) -> _Units:
+def _units(chunks: Iterable[bytes | memoryview], size: int) -> _Units:
+    """The units of a section that comes in pieces."""
     rows = []
-    at = 0
-    while at + 12 <= size:
-        length, version = struct.unpack_from("<IH", image, offset + at)
-        if not 7 <= length <= min(_LONGEST, size - at - 4) or not 2 <= version <= 5:
-            raise FormatError("units of another kind")
-        (abbreviations,) = struct.unpack_from("<I", image, offset + at + (8 if version == 5 else 6))
-        rows.append((at, at + 4 + length, abbreviations))
-        at += 4 + length
+    at = begin = 0
+    data: bytes | memoryview = b""
+    for chunk in chunks:
+        # What is left of the piece before is less than a header.
+        left = bytes(data[max(at - begin, 0) :])
+        begin += len(data) - len(left)
+        data = left + bytes(chunk) if left else chunk
+        while at + 12 <= begin + len(data):
+            length, version = struct.unpack_from("<IH", data, at - begin)
+            if not 7 <= length <= min(_LONGEST, size - at - 4) or not 2 <= version <= 5:
+                raise FormatError("units of another kind")
+            place = at - begin + (8 if version == 5 else 6)
+            (abbreviations,) = struct.unpack_from("<I", data, place)
+            rows.append((at, at + 4 + length, abbreviations))
+            at += 4 + length
     return _Units(*np.array(rows, np.int64).reshape(-1, 3).T)
 
 
 def _ranges(data: bytes, units: _Units) -> tuple[U64, U64, I64]:
     """Start, end and unit of each stretch of code, ascending.
 
-    Raises :class:`FormatError` where stretches overlap or are of no unit.
+    Raises :class:`FormatError` where they are of no unit.
     """
     found = []
     offsets = []
@@ -119,11 +226,10 @@ def _ranges(data: bytes, units: _Units) -> tuple[U64, U64, I64]:
     unit = np.searchsorted(units.begin, offset)
     if (
         bool((end < start).any())
-        or bool((start[1:] < end[:-1]).any())
         or bool((unit >= len(units.begin)).any())
         or bool((units.begin[unit] != offset).any())
     ):
-        raise FormatError("ranges overlap")
+        raise FormatError("ranges of no unit")
     return start, end, unit
 
 

@@ -31,7 +31,7 @@ from hpcd.analysis.structure.loops import loops_of
 from hpcd.analysis.structure.looptable import LoopTable
 from hpcd.analysis.structure.protocol import REQUEST
 from hpcd.analysis.structure.symcache import UNNAMED, read_lines
-from hpcd.analysis.structure.units import keep_units
+from hpcd.analysis.structure.units import some_units
 from hpcd.errors import FormatError
 from hpcd.sandbox import process
 from hpcd.sandbox.confinement import confine
@@ -80,8 +80,7 @@ def lines(fd: int, name: str, wanted: U64 | None) -> ModuleLines:
         table, known = LineTable.empty(), Known.nothing()
         # Not closed but dropped: an error's traceback may still refer to it.
         if wanted is not None and os.fstat(fd).st_size < _MAX_COPY:
-            image = mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)
-            known = keep_units(image, elf, wanted)
+            image, known = some_units(fd, elf, wanted)
             table = read_lines(image, name, known)
         # Names may be in units that were left out: link-time optimisation refers to other units.
         if not known.is_everything and (not len(known.start) or UNNAMED in table.linkage):

@@ -54,8 +54,8 @@ def test_the_hot_path_ends_in_the_hot_loop(database: Path) -> None:
 @pytest.mark.root
 def test_loops_lines_and_procedures_side_by_side(database: Path) -> None:
     loops = report(database, "--view", "loops")["tree"]["children"]
-    assert {(each["file"], each["line"]) for each in loops} == {
-        (str(SOURCE), line_of(each)) for each in ("outer loop", "hot loop")
+    assert {each["line"] for each in loops if each["file"] == str(SOURCE)} == {
+        line_of(each) for each in ("outer loop", "hot loop")
     }
     hot = next(each for each in loops if each["line"] == line_of("hot loop"))
     total = report(database)["tree"]["inclusive"]["cpu_time"]
