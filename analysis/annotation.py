@@ -7,18 +7,15 @@ calls of itself within itself counted once.
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.elf import X86_64, ElfFile
-from hpcd.analysis.filters import Filter, matching
 from hpcd.analysis.sparse import sum_by
 from hpcd.analysis.views import View, outermost, preorder
 from hpcd.errors import FormatError
@@ -30,8 +27,6 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
 
-# Source files are written by hand, and generated ones not read by anybody.
-_MAX_SOURCE = 16 << 20
 # The biggest functions compilers make; a symbol may claim any size.
 _MAX_CODE = 1 << 20
 # What a call or sample of unknown procedure bounds still shows around itself.
@@ -79,17 +74,17 @@ class Annotation:
 
 
 class Annotator:
-    """Costs of the code of the procedures a pattern fits, in the part of a profile ``only`` has.
+    """Costs of the code that the contexts of ``inside`` (``bool[nodes]``) are in.
 
-    Raises :class:`UsageError` when there is no such procedure.
+    ``exclusive`` ``float64[metrics, nodes]`` is the profile, or a part of it.
     """
 
-    def __init__(self, db: Database, pattern: str, only: Filter) -> None:
+    def __init__(self, db: Database, inside: npt.NDArray[np.bool_], exclusive: F64) -> None:
         self._db = db
-        self._exclusive = only.exclusive(db)
-        self._inclusive = np.stack([db.cct.inclusive(each) for each in self._exclusive])
+        self._exclusive = exclusive
+        self._inclusive = np.stack([db.cct.inclusive(each) for each in exclusive])
         self._begin, self._end = preorder(db.cct)
-        nodes = np.flatnonzero(matching(db, [pattern]))
+        nodes = np.flatnonzero(inside)
         self._nodes = nodes[self._inclusive[:, nodes].any(axis=0)]
 
     def lines(self) -> Annotation:
@@ -118,15 +113,18 @@ class Annotator:
         whole = self._annotated("", nodes, np.zeros(len(nodes), np.int64))
         return Annotation(list(found), whole, sorted(lines, key=_cost), sorted(unplaced, key=_cost))
 
-    def code(self) -> list[Code]:
-        """The costs by instruction, costliest procedure first."""
+    def code(self, most: int = _MAX_CODE) -> list[Code]:
+        """The costs by instruction, costliest procedure first.
+
+        The text of at most ``most`` bytes of each procedure's code is shown.
+        """
         found = []
         for number, nodes in _by_procedure(self._db, self._nodes):
             offsets = frame.offset_of(self._db.cct.frame[nodes])
-            found.append(self._code(number, nodes, offsets))
+            found.append(self._code(number, nodes, offsets, min(most, _MAX_CODE)))
         return sorted(found, key=lambda each: _cost(each.costs))
 
-    def _code(self, number: int, nodes: I64, offsets: U64) -> Code:
+    def _code(self, number: int, nodes: I64, offsets: U64, most: int) -> Code:
         procedures = self._db.procedures
         module = int(procedures.module[number])
         row = self._db.modules[module - 1] if module else None
@@ -139,7 +137,7 @@ class Annotator:
                 start, size = low, high - low + _AROUND
             note = ""
             try:
-                text = disassemble(Path(row.path), row.build_id, start, min(size, _MAX_CODE))
+                text = disassemble(Path(row.path), row.build_id, start, min(size, most))
             except (FormatError, OSError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 note = reason or str(error)
@@ -147,7 +145,8 @@ class Annotator:
         if text:
             # Frames of callers point into the call, not at it.
             starts = np.array([address for address, _ in text], np.int64)
-            place = starts[np.maximum(np.searchsorted(starts, place, side="right") - 1, 0)]
+            known = starts[np.maximum(np.searchsorted(starts, place, side="right") - 1, 0)]
+            place = np.where(place < start + most, known, place)
         name = self._db.procedure_names[number]
         return Code(self._annotated(name, nodes, place), row.path if row else "", text, note)
 
@@ -184,42 +183,6 @@ def _cost(each: Annotated) -> tuple[float, str]:
     # By what is spent there; metrics of one database are alike enough for an order of sections.
     share = each.costs.exclusive.sum(axis=1) / np.maximum(each.costs.total, 1e-300)
     return -float(share.max(initial=0)), each.name
-
-
-def read_source(name: str, folders: Sequence[Path] = ()) -> tuple[Path, list[str]] | None:
-    """Where a source file is and its lines, read with the rights of the caller; None if nowhere.
-
-    Looked for where debug information says, then in ``folders``, by as much of its path as fits.
-    Only regular files of reasonable size are read.
-    """
-    path = PurePath(name)
-    parts = path.parts[1:] if path.is_absolute() else path.parts
-    places = [Path(path)] if path.is_absolute() else []
-    # Never outside of the folder.
-    if ".." not in parts:
-        places += [folder.joinpath(*parts[at:]) for folder in folders for at in range(len(parts))]
-    for place in places:
-        lines = _read_lines(place)
-        if lines is not None:
-            return place, lines
-    return None
-
-
-def _read_lines(path: Path) -> list[str] | None:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    except (OSError, ValueError):
-        return None
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_SOURCE:
-            return None
-        try:
-            data = file.read(_MAX_SOURCE)
-        except OSError:
-            return None
-    # Lines as compilers count them.
-    return data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
 
 
 def disassemble(path: Path, build_id: str, start: int, size: int) -> list[tuple[int, str]]:

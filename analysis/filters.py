@@ -14,6 +14,7 @@ import numpy.typing as npt
 from hpcd.analysis.costs import costs_by_node, costs_in_window, event_weights
 from hpcd.analysis.database import Database
 from hpcd.errors import UsageError
+from hpcd.model.cct import CCT
 
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -96,7 +97,7 @@ class Filter:
     def _contexts(self, db: Database) -> Mask:
         fits = np.ones(len(db.cct), bool)
         if self.procedures:
-            fits &= below(db, matching(db, self.procedures))
+            fits &= below(db.cct, matching(db, self.procedures))
         if self.modules:
             paths = [module.path for module in db.modules]
             good = [False, *(_fits(self.modules, path, PurePath(path).name) for path in paths)]
@@ -120,9 +121,18 @@ def matching(db: Database, patterns: Sequence[str]) -> Mask:
     if not any(named.values()):
         raise UsageError(f"{db.path}: no procedure {' or '.join(patterns)}")
     procedure = np.array([named[name] for name in db.procedures.name], bool)
-    inside = np.array([bool(name) and named[name] for name in scopes.name], bool)
+    return inside_of(db, procedure, [bool(name) and named[name] for name in scopes.name])
+
+
+def inside_of(db: Database, procedure: Mask, inlined: Sequence[bool]) -> Mask:
+    """``bool[nodes]``: contexts in the code of procedures, or of procedures inlined elsewhere.
+
+    ``procedure`` ``bool[procedures]``; ``inlined``: whether each scope is one of them. O(nodes +
+    scopes · log depth).
+    """
+    inside = np.array(inlined, bool)
     # Parents have smaller numbers: what is true of one holds for all inside it.
-    around = scopes.parent.astype(np.int64)
+    around = db.scopes.parent.astype(np.int64)
     while bool(around.any()):
         inside |= inside[around]
         around = around[around]
@@ -130,10 +140,12 @@ def matching(db: Database, patterns: Sequence[str]) -> Mask:
     return found
 
 
-def below(db: Database, mask: Mask) -> Mask:
-    """``bool[nodes]``: ``mask``, and all contexts below those."""
+def below(tree: CCT, mask: Mask) -> Mask:
+    """``bool[nodes]``: ``mask``, and all nodes of ``tree`` below those. O(n · log depth)."""
+    if bool(mask[0]):
+        return np.ones(len(mask), bool)
     inside = mask.copy()
-    around = db.cct.parent.astype(np.int64)
+    around = tree.parent.astype(np.int64)
     while bool(around.any()):
         inside |= inside[around]
         around = around[around]

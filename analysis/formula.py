@@ -30,6 +30,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: np.multiply,
     ast.Div: np.divide,
 }
+_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "abs": (1, np.abs),
     "sqrt": (1, np.sqrt),
@@ -61,6 +62,33 @@ class Formula:
         whole = np.broadcast_to(result, values.shape[1:])
         found: F64 = np.where(np.isfinite(whole), whole, 0.0)
         return found
+
+    def as_json(self) -> dict[str, Any]:
+        """What it is, for an evaluator elsewhere.
+
+        ``tree`` is a number, a metric's number as ``["metric", n]``, or a list of what to do
+        (``+ - * /``, ``negate`` or a function) and with what.
+        """
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "additive": self.additive,
+            "tree": self._as_json(self._tree),
+        }
+
+    def _as_json(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant):
+            return float(node.value)  # type: ignore[arg-type]
+        if isinstance(node, ast.Name):
+            return ["metric", self._metrics[node.id]]
+        if isinstance(node, ast.UnaryOp):
+            value = self._as_json(node.operand)
+            return ["negate", value] if isinstance(node.op, ast.USub) else value
+        if isinstance(node, ast.BinOp):
+            sign = _SIGNS[type(node.op)]
+            return [sign, self._as_json(node.left), self._as_json(node.right)]
+        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        return [node.func.id, *(self._as_json(each) for each in node.args)]
 
     def _value(self, node: ast.expr, values: F64) -> Any:
         if isinstance(node, ast.Constant):

@@ -37,6 +37,14 @@ VIEWS = ("top-down", "bottom-up", "flat")
 SCOPE_VIEWS = (*VIEWS, "lines", "loops")
 """Those of :func:`make_view`."""
 
+# What stands between a procedure and what it calls.
+_SCOPES = {
+    "top-down": (Kind.INLINED, Kind.LOOP),
+    "bottom-up": (Kind.INLINED,),
+    "flat": (Kind.INLINED,),
+    "lines": (Kind.STATEMENT,),
+    "loops": (Kind.LOOP,),
+}
 # A hot path ends where no child has this share of its parent's cost.
 _HOT_SHARE = 0.5
 
@@ -102,51 +110,75 @@ def make_view(
             kind, db.cct.parent, db.procedure_of_node, exclusive, _inclusive(db.cct, exclusive),
             frame=db.cct.frame,
         )  # fmt: skip
-    elif kind == "top-down":
-        view = _scoped(db, exclusive, (Kind.INLINED, Kind.LOOP), entities(db))
-    elif kind in ("flat", "bottom-up"):
-        down = _scoped(db, exclusive, (Kind.INLINED,), entities(db, merged=True))
-        levels = 1 if kind == "flat" else depth
-        view = by_caller(down, kind, metric=metric, share=share, depth=levels)
-        view = replace(view, entities=down.entities)
-    elif kind in ("lines", "loops"):
-        view = _side_by_side(db, exclusive, kind)
     else:
-        raise UsageError(f"no view {kind}; there are {', '.join(SCOPE_VIEWS)}")
+        found = contexts(db, kind)
+        view = view_over(found, exclusive)
+        if kind in ("flat", "bottom-up"):
+            levels = 1 if kind == "flat" else depth
+            view = by_caller(view, kind, metric=metric, share=share, depth=levels)
+            view = replace(view, entities=found.entities)
+        elif kind in ("lines", "loops"):
+            view = _side_by_side(db, found, view, kind)
     return with_derived(view, derived)
 
 
-def _scoped(db: Database, exclusive: F64, kinds: tuple[Kind, ...], known: Entities) -> View:
-    """The top-down view with scopes of ``kinds``."""
-    whole, place = scoped_tree(db, known, kinds)
+@dataclass(frozen=True)
+class Contexts:
+    """The tree a view is made of: ``tree``'s frames are ``entities``.
+
+    ``place`` ``uint32[nodes]``: where in it the own cost of each context of the database belongs.
+    ``listed`` ``bool[entities]``: what the view has rows of whatever it cost itself; in views of
+    lines and of loops there are others in the tree.
+    """
+
+    tree: CCT
+    entities: Entities
+    place: U32
+    listed: npt.NDArray[np.bool_]
+
+
+def contexts(db: Database, kind: str) -> Contexts:
+    """The tree of the view named ``kind``, one of :data:`SCOPE_VIEWS`. Raises :class:`UsageError`.
+
+    O(n · log n) of the database's contexts.
+    """
+    if kind not in _SCOPES:
+        raise UsageError(f"no view {kind}; there are {', '.join(SCOPE_VIEWS)}")
+    known = entities(db, merged=kind in ("flat", "bottom-up"))
+    whole, place = scoped_tree(db, known, _SCOPES[kind])
     tree, node_of = collapse(whole, whole.frame)
-    at = node_of[place]
-    own = np.stack([sum_by(at, each, len(tree)) for each in exclusive])
+    listed = np.ones(len(known), bool)
+    if kind == "lines":
+        placed = np.zeros(len(known), bool)
+        placed[db.procedure_of_node[db.scope_of_node > 0]] = True
+        listed = (known.kind == Kind.STATEMENT) | known.is_procedure & ~placed
+    elif kind == "loops":
+        listed = known.kind == Kind.LOOP
+    return Contexts(tree, known, node_of[place], listed)
+
+
+def view_over(found: Contexts, exclusive: F64) -> View:
+    """The top-down view over a tree of ``exclusive`` ``float64[metrics, nodes]``, a profile."""
+    tree = found.tree
+    own = np.stack([sum_by(found.place, each, len(tree)) for each in exclusive])
     return View(
         "top-down", tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own),
-        entities=known,
+        entities=found.entities,
     )  # fmt: skip
 
 
-def _side_by_side(db: Database, exclusive: F64, kind: str) -> View:
+def _side_by_side(db: Database, found: Contexts, down: View, kind: str) -> View:
     """All lines, and procedures of unknown lines; or all loops.
 
     A line's inclusive cost is that of the calls made there too; a loop's exclusive cost that of
     its own code outside of inner loops, inlined calls included. Raises :class:`UsageError` where
     no loop is known.
     """
-    wanted = Kind.STATEMENT if kind == "lines" else Kind.LOOP
-    known = entities(db)
-    shown = known.kind == wanted
-    if kind == "lines":
-        placed = np.zeros(len(known), bool)
-        placed[db.procedure_of_node[db.scope_of_node > 0]] = True
-        shown |= known.is_procedure & ~placed
-    elif not bool(shown.any()):
+    known = found.entities
+    if kind == "loops" and not bool(found.listed.any()):
         raise UsageError(f"{db.path}: no loops are known: no code that ran could be read")
-    down = _scoped(db, exclusive, (wanted,), known)
     view = by_caller(down, kind, metric=0, share=0.0, depth=1)
-    shown = shown[view.procedure]
+    shown = found.listed[view.procedure]
     if kind == "lines":
         # Code whose line is unknown leaves its cost with the procedure.
         shown |= known.is_procedure[view.procedure] & view.exclusive.any(axis=0)

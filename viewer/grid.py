@@ -19,9 +19,14 @@ def procedures_at(db: Database, nodes: U32, depth: int) -> U32:
     """Procedure of each pixel at call path depth ``depth`` (1: outermost); same shape.
 
     A path that is shallower shows its deepest frame (ICS 2011, section 5.1). NO_PROCEDURE where
-    there is no path. One table over the CCT, one gather over the pixels.
+    there is no path. Procedures of one name are one: code made at run time is a module of each
+    process. One table over the CCT, one gather over the pixels.
     """
-    table = db.procedure_of_node[db.cct.ancestor_at(depth)]
+    first: dict[str, int] = {}
+    same = np.array(
+        [first.setdefault(name, at) for at, name in enumerate(db.procedure_names)], np.uint32
+    )
+    table = same[db.procedure_of_node[db.cct.ancestor_at(depth)]]
     shown = nodes != NO_NODE
     picture = np.full(nodes.shape, NO_PROCEDURE, np.uint32)
     picture[shown] = table[nodes[shown]]

@@ -1,37 +1,82 @@
 """Colours of procedures: the same procedure has the same colour in every picture and database.
 
-A colour follows from the procedure's name alone. Hues are spread in OKLCH, whose steps look equally
-large, and lightness alternates, so that neighbours differ for colour-blind eyes too.
+A colour follows from the procedure's name alone, or from the first of a person's patterns that fits
+it. Colours lie in OKLCH, whose steps look equally large. What red-green blindness leaves, lightness
+and the way from blue to yellow, is used evenly, so that as few colours as possible look alike then.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.filters import bare
+from hpcd.errors import UsageError
+from hpcd.viewer import expression
+
 RGB = npt.NDArray[np.uint8]
 
-_LIGHTNESS = (0.52, 0.64, 0.76, 0.86)
-_CHROMA = (0.09, 0.13, 0.16)
+_DARKEST, _LIGHTEST, _LEVELS = 0.46, 0.88, 8
+_CHROMA, _MUTED = 0.15, 0.035
+_MOST_PATTERNS = 50
 TRUNCATED = (150, 150, 150)
 BLANK_LIGHT, BLANK_DARK = (255, 255, 255), (24, 26, 30)
 
 
-def colours(names: Sequence[str]) -> RGB:
+@dataclass(frozen=True)
+class Pattern:
+    """The colour of the procedures whose whole name ``fits``, with or without its parameters."""
+
+    fits: Any
+    rgb: tuple[int, int, int]
+
+
+def parse_pattern(text: str) -> Pattern:
+    """``REGEX = #rrggbb``. Raises :class:`UsageError`."""
+    name, _, colour = text.rpartition("=")
+    match = re.fullmatch(r"\s*#([0-9a-fA-F]{6})\s*", colour)
+    if not name.strip() or match is None:
+        raise UsageError(f"{text[:80]}: a colour is PATTERN = #rrggbb")
+    red, green, blue = bytes.fromhex(match[1])
+    return Pattern(expression.compile(name.strip(), "the pattern"), (red, green, blue))
+
+
+def parse_patterns(texts: Sequence[str]) -> list[Pattern]:
+    """Those of ``texts``, empty ones left out. Raises :class:`UsageError`."""
+    given = [text for text in texts if text.strip()]
+    if len(given) > _MOST_PATTERNS:
+        raise UsageError(f"at most {_MOST_PATTERNS} colours can be chosen")
+    return [parse_pattern(text) for text in given]
+
+
+def colours(names: Sequence[str], patterns: Sequence[Pattern] = ()) -> RGB:
     """``uint8[n, 3]``: sRGB of each procedure name. Markers are grey, kernel procedures muted."""
     digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
     seeds = np.frombuffer(b"".join(digests), np.uint64) if names else np.zeros(0, np.uint64)
-    hue = (seeds & np.uint64(0xFFFF)).astype(np.float64) / 65536 * 2 * np.pi
-    lightness = np.array(_LIGHTNESS)[(seeds >> np.uint64(16)) % np.uint64(len(_LIGHTNESS))]
-    chroma = np.array(_CHROMA)[(seeds >> np.uint64(32)) % np.uint64(len(_CHROMA))]
+
+    def part(shift: int) -> npt.NDArray[np.float64]:
+        return ((seeds >> np.uint64(shift)) & np.uint64(0xFFFF)).astype(np.float64) / 65536
+
+    # How yellow is even between the extremes; whether red or green is the other half's.
+    hue = np.arcsin(2 * part(0) - 1)
+    hue = np.where(part(32) < 0.5, hue, np.pi - hue)
+    level = np.floor(part(16) * _LEVELS) / (_LEVELS - 1)
+    lightness = _DARKEST + (_LIGHTEST - _DARKEST) * level
     kernel = np.array([name.endswith(" [k]") for name in names], bool)
-    chroma = np.where(kernel, 0.035, chroma)
-    rgb = _srgb(lightness, chroma, hue)
+    rgb = _srgb(lightness, np.where(kernel, _MUTED, _CHROMA), hue)
     marker = np.array([name.startswith("[truncated") for name in names], bool)
     rgb[marker] = TRUNCATED
+    for at, name in enumerate(names if patterns else ()):
+        for each in patterns:
+            if each.fits.fullmatch(name) or each.fits.fullmatch(bare(name)):
+                rgb[at] = each.rgb
+                break
     return rgb
 
 

@@ -22,7 +22,7 @@ VERBS = {
     "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
     "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
     "view": ("View", "look at databases in a browser"),
-    "render": ("Render", "draw the trace view as a picture"),
+    "render": ("Render", "draw what the viewer shows, without a browser"),
     "structure": (
         "StructureCommand",
         "show procedures, inlined calls, loops and lines of binaries",

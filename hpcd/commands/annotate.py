@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpcd.analysis.annotation import Annotated, Annotator, Code, read_source
+from hpcd.analysis.annotation import Annotated, Annotator, Code
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
-from hpcd.analysis.filters import Filter
+from hpcd.analysis.filters import Filter, matching
 from hpcd.analysis.formula import Formula
 from hpcd.analysis.report import MetricColumn, metric_columns
+from hpcd.analysis.sourcefile import read_source
 from hpcd.analysis.tables import text as printable
 from hpcd.analysis.views import with_derived
 from hpcd.commands.base import Command
@@ -81,7 +82,8 @@ class Annotate(Command):
             raise UsageError("--context is at least 0")
         with open_database(args.database) as db:
             metrics, derived = chosen_metrics(db, args.metric)
-            annotator = Annotator(db, args.procedure, Filter.parse(args.filter))
+            inside = matching(db, [args.procedure])
+            annotator = Annotator(db, inside, Filter.parse(args.filter).exclusive(db))
             found = annotator.lines()
             whole = with_formulas(found.whole, derived)
             every = metric_columns(db, whole.costs)
@@ -125,10 +127,9 @@ def source_text(
 ) -> Iterator[str]:
     """Lines of a file with costs and ``context`` lines around them."""
     found = read_source(each.name, folders)
-    where = printable(each.name)
     yield ""
-    yield f"{where}:" if found else f"{where}: not found here, see --source"
-    lines = found[1] if found else []
+    yield f"{printable(each.name)}: {found.note}".rstrip()
+    lines = found.lines
     costs = {line: number for number, line in enumerate(each.place.tolist())}
     blank = " " * 38 * len(columns)
     shown = sorted(
@@ -183,11 +184,11 @@ def as_json(
     files = []
     for each in lines:
         found = read_source(each.name, folders)
-        source = found[1] if found else []
+        source = found.lines
         files.append(
             {
                 "file": each.name,
-                "found": str(found[0]) if found else None,
+                "found": str(found.path) if found.path else None,
                 "lines": [
                     {
                         "line": line,

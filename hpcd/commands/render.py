@@ -1,4 +1,4 @@
-"""``hpcd render``: the trace view as a picture."""
+"""``hpcd render``: what the viewer shows as pictures."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from pathlib import Path
 import hpcd.analysis
 from hpcd.commands.base import Command
 from hpcd.errors import UsageError
-from hpcd.viewer.picture import View, draw
+from hpcd.viewer.palette import parse_patterns
+from hpcd.viewer.pictures import VIEWS, View, draw
 from hpcd.viewer.server.selection import Choice, Selection
 
 
 class Render(Command):
-    """Draw a database's trace view: trace lines over time, coloured by procedure.
+    """Draw what the viewer shows, without a browser.
 
-    Shows the procedure at one call path depth (by default the one that tells most), by sampling:
-    the time it takes follows from the picture's size, not the trace's. With --line, the depth view:
-    one line's whole call path over time. The format follows from the name: .png or .svg.
+    trace: lines over time, coloured by the procedure at one call path depth (by default the one
+    that tells most); depth: one line's whole call path over time; summary: how many lines are in
+    which procedure; map: the whole recording, what is chosen of it outlined; flame and inverted:
+    calling contexts by cost; histogram, curve and heat: cost over lines. The time it takes follows
+    from the picture's size, not the trace's. The format follows from the name: .png or .svg.
     """
 
     name = "render"
@@ -27,6 +30,7 @@ class Render(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("database", type=Path, metavar="DB")
         parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+        parser.add_argument("--view", choices=VIEWS, help="default: trace; depth with --line")
         parser.add_argument("--depth", type=int, default=0, help="call path depth (1: outermost)")
         parser.add_argument("--width", type=int, default=View().width, metavar="PIXELS")
         parser.add_argument("--height", type=int, default=View().height, metavar="PIXELS")
@@ -38,7 +42,21 @@ class Render(Command):
                             )  # fmt: skip
         parser.add_argument("--sort", default="rank", metavar="KEY",
                             help="rank, start, label, or a metric: costliest first")  # fmt: skip
-        parser.add_argument("--line", type=int, metavar="N", help="the depth view of this line")
+        parser.add_argument(
+            "--line",
+            type=int,
+            metavar="N",
+            help="the depth view of this line (default with --view depth: the first)",
+        )
+        parser.add_argument("--metric", default="", metavar="NAME",
+                            help="of flame graphs and cost over lines (default: CPU time)"
+                            )  # fmt: skip
+        parser.add_argument("--procedure", default="", metavar="NAME",
+                            help="histogram, curve: cost of it and what it calls, not of all"
+                            )  # fmt: skip
+        parser.add_argument("--colour", action="append", default=[], metavar="PATTERN=COLOUR",
+                            help="of procedures: 'MPI_.* = #d55e00'; the first that fits decides"
+                            )  # fmt: skip
         parser.add_argument("--dark", action="store_true", help="light on dark")
         parser.add_argument("--json", action="store_true", help="print what was drawn as JSON")
 
@@ -54,21 +72,24 @@ class Render(Command):
                 lines = [i for i in lines or range(len(ranks)) if ranks[i] in args.rank]
                 if not lines:
                     raise UsageError("no trace line belongs to these ranks")
-            if args.line is not None and not 0 <= args.line < len(db.lines):
-                raise UsageError(f"there are {len(db.lines)} trace lines, numbered from 0")
             view = View(
+                kind=args.view or ("trace" if args.line is None else "depth"),
                 width=args.width,
                 height=args.height,
                 depth=args.depth,
                 start=int(args.start * 1e9),
                 end=int(args.end * 1e9),
                 lines=lines,
-                depth_line=args.line,
+                line=args.line,
+                metric=args.metric,
+                procedure=args.procedure,
+                colours=parse_patterns(args.colour),
                 dark=args.dark,
             )
             drawn = draw(db, args.output, view)
         if args.json:
             print(json.dumps(dataclasses.asdict(drawn)))
         else:
-            print(f"{args.output}: {len(drawn.lines)} trace lines at depth {drawn.depth}")
+            of = f"by {drawn.metric}" if drawn.metric else f"at depth {drawn.depth}"
+            print(f"{args.output}: {drawn.view}, {len(drawn.lines)} trace lines {of}")
         return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,43 +11,17 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.check import check_database
-from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.merge import merge
 from hpcd.analysis.views import make_view
 from hpcd.errors import FormatError
-from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model import frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
 from hpcd.model.scope import Kind
-
-PROGRAM = Path(__file__).parents[1] / "programs/hot.cpp"
+from tests.support.compiled import PROGRAM, compiled
 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One sample at every instruction boundary or not of a program, below its own entry."""
-    folder = tmp_path_factory.mktemp("scopes")
-    program = folder / "hot"
-    subprocess.run(["g++", "-g", "-O2", "-o", str(program), str(PROGRAM)], check=True)
-    with ElfFile.open(program) as elf:
-        (text,) = [each for each in elf.sections if each.name == ".text"]
-        build_id = elf.build_id()
-    writer = MeasurementWriter(folder / "m", Node("h", "b", "6", "x86_64", 1), options={})
-    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
-    writer.add_process(Process(0, 7, 1, "hot", str(program), ("hot",), 0, 10**9))
-    writer.add_thread(Thread(0, 0, 7, "hot", 10**9))
-    writer.add_module(Module(1, ModuleKind.ELF, str(program), build_id))
-    writer.add_clock_pair(10**9, 2 * 10**18)
-    places = [text.address, *range(text.address, text.address + text.size, 3)]
-    frames = np.array([frame.module_frame(1, each) for each in places], np.uint64)
-    parents = np.array([0, *[1] * (len(places) - 1)], np.uint32)
-    writer.add_nodes(parents, frames)
-    nodes = np.arange(2, len(places) + 1, dtype=np.uint32)
-    times = 10**9 + 10**6 * np.arange(len(nodes), dtype=np.uint64)
-    writer.add_records(np.zeros(len(nodes), np.uint32), times.astype(np.uint64), nodes, 0)
-    writer.close({})
-    merge([folder / "m"], folder / "db", workers=1)
-    return folder / "db"
+    """Samples all over a program with debug information."""
+    return compiled(tmp_path_factory.mktemp("scopes"))
 
 
 def test_every_node_has_its_innermost_scope(database: Path) -> None:

@@ -21,13 +21,19 @@ from tests.support.viewer import eight_ranks, served, two_runs
 
 ROUNDS = 10_000
 CLIENTS = 10
-_ENDPOINTS = ["", "/cct", "/lines", "/selection", "/grid", "/profile", "/over", "/heat", "/none"]
+_ENDPOINTS = ["", "/cct", "/lines", "/selection", "/grid", "/profile", "/over", "/heat", "/tree",
+              "/entities", "/colours", "/formula", "/source", "/assembly", "/none"]  # fmt: skip
 _NAMES = ["t0", "t1", "l0", "l1", "h", "w", "from", "count", "line", "filter", "sort", "group",
-          "metric", "context", "times"]  # fmt: skip
+          "metric", "context", "times", "view", "patterns", "text", "procedure",
+          "file"]  # fmt: skip
 _VALUES = ["", "0", "1", "7", "8", "100", "-1", "500000000", "999000000", "1e9", "nan", "9" * 30,
            "0x10", "\u0663", "\0", "\ud800", "../../manifest.json", "cpu_time", "samples", "n0",
            "n1.2.3", "n99999999", "p0", "p4", "n", "n-1", "p1.", "rank", "label", "job", "process",
            "(", "(a+)+$", "((a{99}){99}){99}", "[", ".*", "host:.", "host:(", "\\C", "x" * 390,
+           "flat:main", "lines:main", "flat:nobody", "none:main", ":n0", "flat:",
+           "x = cpu_time / 0", "x = __import__('os')", "x = " + "-" * 300 + "cpu_time",
+           "x = " + "(" * 390,
+           "(a+)+$ = #ff0000", "\n" * 300, "main = red", "/etc/passwd", "../../../etc/shadow",
            "x" * 5000, "'; DROP TABLE thread; --", "%", "&", "<script>"]  # fmt: skip
 _CLIMBS = ["../" * 8 + "etc/passwd", "..%2f" * 8 + "etc%2fpasswd", "%2e%2e/" * 8 + "etc/passwd",
            "/etc/passwd", "....//....//etc/passwd", "..\\..\\etc\\passwd", "%00", "app.js%00.html",
@@ -98,7 +104,8 @@ def _path(choice: random.Random, kind: int) -> str:
         return "/api/v1/db/" + choice.choice(_CLIMBS)
     # Half of the values are what the name wants, so that most requests get far.
     good = {"t0": "0", "t1": "999000000", "l0": "0", "l1": "8", "h": "8", "w": "50", "from": "0",
-            "count": "3", "metric": "cpu_time", "context": "n0"}  # fmt: skip
+            "count": "3", "metric": "cpu_time", "context": "n0", "view": "flat",
+            "text": "x = cpu_time / 2", "patterns": "m.* = #d55e00", "procedure": "1"}  # fmt: skip
     names = choice.sample(_NAMES, choice.randrange(6)) + list(good)
     query = "&".join(
         f"{name}={good[name] if name in good and choice.random() < 0.8 else _value(choice)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import hpcd.analysis
 from hpcd.analysis.merge import merge
@@ -16,7 +17,8 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
 from hpcd.viewer import palette
 from hpcd.viewer.grid import NO_PROCEDURE, best_depth, procedures_at, shares
-from hpcd.viewer.picture import View, draw
+from hpcd.viewer.pictures import VIEWS, View, draw
+from tests.support.made import make
 from tests.support.recorded import hpcd as command
 
 SECOND = 1_000_000_000
@@ -99,9 +101,104 @@ def test_the_picture_shows_the_colours(database: Path, tmp_path: Path) -> None:
         assert (pixels == colour).all(axis=2).sum() > 1000
 
 
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_is_drawn(database: Path, tmp_path: Path, view: str) -> None:
+    with hpcd.analysis.open(database) as db:
+        red = palette.parse_pattern("comp.* = #ff0000")
+        for dark in (False, True):
+            drawn = draw(db, tmp_path / "v.png", View(view, 640, 400, colours=[red], dark=dark))
+            assert drawn.view == view and drawn.lines and (drawn.depth or drawn.metric)
+            with Image.open(tmp_path / "v.png") as picture:
+                assert picture.size == (640, 400)
+                pixels = np.asarray(picture.convert("RGB"))
+        if view in ("trace", "depth", "summary", "map", "flame", "inverted"):
+            compute = (pixels == (255, 0, 0)).all(axis=2)
+            assert compute.sum() > 1000
+        if view in ("flame", "inverted"):
+            # As wide as its share of the samples, of what is as wide as the picture.
+            width = compute.any(axis=0).sum() / (0.96 * 640)
+            assert width == pytest.approx(500 / 1800, abs=0.02)
+        draw(db, tmp_path / "v.svg", View(view, 640, 400))
+        text = (tmp_path / "v.svg").read_text()
+    assert text.startswith("<?xml")
+
+
+def test_a_summary_is_as_high_as_shares(database: Path, tmp_path: Path) -> None:
+    with hpcd.analysis.open(database) as db:
+        red = palette.parse_pattern("comp.* = #ff0000")
+        draw(db, tmp_path / "s.png", View("summary", 1000, 500, colours=[red]))
+    with Image.open(tmp_path / "s.png") as picture:
+        red_pixels = (np.asarray(picture.convert("RGB")) == (255, 0, 0)).all(axis=2)
+    plot = red_pixels[50:455, 130:750]
+    # Rank 0 of two computes for the first half.
+    assert plot[:, 150].sum() == pytest.approx(200, abs=3)
+    assert not plot[:, 400].any()
+
+
+def test_waiting_is_striped_and_communication_dotted(tmp_path: Path) -> None:
+    path = make(tmp_path / "db", {0: [("main/MPI_Recv/k_x", "cpu", 1.0), ("main", "cpu", 1.0)],
+                                  1: [("main", "cpu", 2.0)]})  # fmt: skip
+    with hpcd.analysis.open(path) as db:
+        white = palette.parse_pattern(".* = #c0c0c0")
+        draw(db, tmp_path / "t.png", View(width=800, height=400, depth=1, colours=[white]))
+    with Image.open(tmp_path / "t.png") as picture:
+        pixels = np.asarray(picture.convert("RGB"))
+    assert ((pixels == 0x60).all(axis=2)).sum() > 1000  # half of it, in dots
+
+
+def test_colours_by_pattern() -> None:
+    patterns = palette.parse_patterns(["MPI_.* = #d55e00", "", "solve=#0072B2", ".* = #000000"])
+    names = ["MPI_Send", "PMPI_Send", "solve(int)", "solve"]
+    found = palette.colours(names, patterns)
+    assert found.tolist() == [[213, 94, 0], [0, 0, 0], [0, 114, 178], [0, 114, 178]]
+    for wrong in (
+        "",
+        "x",
+        "x = red",
+        "x = #12345",
+        "( = #000000",
+        "= #000000",
+        "x" * 999 + "=#000000",
+    ):
+        with pytest.raises(UsageError):
+            palette.parse_pattern(wrong)
+    with pytest.raises(UsageError):
+        palette.parse_patterns(["x = #000000"] * 51)
+
+
+# What is left of colours (linear sRGB) for people without red or green cones, and without blue ones
+# (Machado, Oliveira and Fernandes, IEEE TVCG 2009, severity 1.0).
+_SEEN = {
+    "all": np.eye(3),
+    "no red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+               [-0.003882, -0.048116, 1.051998]],
+    "no green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                 [-0.011820, 0.042940, 0.968881]],
+    "no blue": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+                [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("eyes", _SEEN)
+def test_few_pairs_of_procedures_look_alike_to_any_eyes(eyes: str) -> None:
+    rgb = palette.colours([f"procedure_{i}" for i in range(600)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(linear @ np.array(_SEEN[eyes]).T, 0, 1)
+    cones = np.cbrt(seen @ np.array([[0.4122214708, 0.5363325363, 0.0514459929],
+                                     [0.2119034982, 0.6806995451, 0.1073969566],
+                                     [0.0883024619, 0.2817188376, 0.6299787005]]).T)  # fmt: skip
+    lab = cones @ np.array([[0.2104542553, 0.7936177850, -0.0040720468],
+                            [1.9779984951, -2.4285922050, 0.4505937099],
+                            [0.0259040371, 0.7827717662, -0.8086757660]]).T  # fmt: skip
+    distance = np.linalg.norm(lab[:, None] - lab[None], axis=2)
+    pairs = distance[np.triu_indices(len(lab), 1)]
+    # Twice what can just be told apart.
+    assert (pairs < 0.04).mean() < 0.05
+
+
 def test_depth_view(database: Path, tmp_path: Path) -> None:
     with hpcd.analysis.open(database) as db:
-        drawn = draw(db, tmp_path / "d.png", View(depth_line=0))
+        drawn = draw(db, tmp_path / "d.png", View("depth"))
     assert drawn.depth == 2 and drawn.lines == [0]
 
 

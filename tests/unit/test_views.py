@@ -109,7 +109,7 @@ def test_filters_of_ranks_add_up(ranks: Path) -> None:
 
 def test_contexts_below(db: Database) -> None:
     solve = matching(db, ["solve"])
-    inside = below(db, solve)
+    inside = below(db.cct, solve)
     for node in range(len(db.cct)):
         names = [db.procedures.name[db.procedure_of_node[each]] for each in db.cct.path(node)]
         assert bool(inside[node]) == ("solve" in names)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
+from tests.support.compiled import compiled
 from tests.support.viewer import eight_ranks, served, two_runs
 
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -27,9 +28,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def url(database: Path, runs: list[Path]) -> Iterator[str]:
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Samples all over a program with debug information."""
+    return compiled(tmp_path_factory.mktemp("program"))
+
+
+@pytest.fixture(scope="session")
+def url(database: Path, runs: list[Path], program: Path) -> Iterator[str]:
     """The viewer's URL, token and all; the eight ranks come first."""
-    with served(database, *runs) as (url, _):
+    with served(database, *runs, program) as (url, _):
         yield url
 
 

@@ -249,12 +249,13 @@ def test_exact_shares_beside_those_of_pixels(page: Page) -> None:
     )
 
 
-@pytest.mark.parametrize("pane", ["trace", "flame", "calls", "lines"])
+@pytest.mark.parametrize("pane", ["trace", "flame", "calls", "lines", "source"])
 def test_export_of_every_view(page: Page, pane: str) -> None:
-    titles = {"trace": "Trace", "flame": "Flame graph", "calls": "Profile", "lines": "Over lines"}
+    titles = {"trace": "Trace", "flame": "Flame graph", "calls": "Profile", "lines": "Over lines",
+              "source": "Source"}  # fmt: skip
     page.get_by_role("tab", name=titles[pane]).click()
-    done = {"trace": "exact", "flame": "boxes", "calls": "rows", "lines": "over"}[pane]
-    page.wait_for_selector(f"main[data-{done}]")
+    done = {"trace": "exact", "flame": "boxes", "calls": "rows", "lines": "over", "source": "code"}
+    page.wait_for_selector(f"main[data-{done[pane]}]")
     begins = {"PNG": b"\x89PNG", "SVG": b"<svg xmlns=", "CSV": b""}
     for kind, begin in begins.items():
         page.get_by_role("button", name="Export").click()

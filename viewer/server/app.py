@@ -23,22 +23,25 @@ from starlette.staticfiles import StaticFiles
 from zstandard import ZstdCompressor
 
 from hpcd.analysis import Database
+from hpcd.analysis.formula import parse_formula
 from hpcd.analysis.grid import choose_lines
 from hpcd.errors import HpcdError, NotFoundError, UsageError
 from hpcd.viewer.live import Live
 from hpcd.viewer.marks import marks
-from hpcd.viewer.palette import colours
+from hpcd.viewer.palette import colours, parse_patterns
 from hpcd.viewer.server.asked import Asked
 from hpcd.viewer.server.comparison import Comparisons, packed, question
+from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.guard import Guard
 from hpcd.viewer.server.opened import GoneError, Opened
-from hpcd.viewer.server.profile import heat, over_lines, profile
+from hpcd.viewer.server.profile import Profile, heat, over_lines, profile
 from hpcd.viewer.server.selection import Selection
 
 WEB = Path(__file__).parent.parent / "web"
 # Twice the largest screens: a request for more is a mistake or mischief.
 _MOST_PIXELS = 16_000_000
 _MOST_LINES = 10_000
+_LONGEST_TEXT = 4000
 _LEVEL = 1  # a grid compresses tenfold, at memory speed
 
 
@@ -62,6 +65,12 @@ def create_app(databases: Mapping[str, Database | Live], token: str, host: str) 
             Route("/api/v1/db/{name}/grid", views.grid),
             Route("/api/v1/db/{name}/selection", views.selection),
             Route("/api/v1/db/{name}/profile", views.profile),
+            Route("/api/v1/db/{name}/tree", views.tree),
+            Route("/api/v1/db/{name}/entities", views.entities),
+            Route("/api/v1/db/{name}/colours", views.colours),
+            Route("/api/v1/db/{name}/formula", views.formula),
+            Route("/api/v1/db/{name}/source", views.source),
+            Route("/api/v1/db/{name}/assembly", views.assembly),
             Route("/api/v1/db/{name}/over", views.over),
             Route("/api/v1/db/{name}/heat", views.heat),
             Mount("/", StaticFiles(directory=WEB)),
@@ -207,13 +216,10 @@ class _Views:
 
     async def profile(self, request: Request) -> Response:
         """Costs by context: u32 n, u32 m, u32 kind, u32 pixels, then f64[m, n], exclusive."""
-        db, selection, asked = self._database(request), *self._asked(request)
+        db = self._database(request)
 
         def make() -> list[npt.NDArray[Any]]:
-            t0, t1 = asked.interval()
-            order = selection.order(asked.choice())
-            l0, l1 = asked.rows(len(order))
-            made = profile(db, order[l0:l1], t0, t1, times=asked.has("times"))
+            made = self._profile(request)
             return [
                 np.array([len(db.cct), len(made.value), made.kind, made.pixels], np.uint32),
                 np.asarray(made.value, np.float64).ravel(),
@@ -221,14 +227,83 @@ class _Views:
 
         return await _binary(request, make)
 
+    async def tree(self, request: Request) -> Response:
+        """A view's tree: u32 n, u32 c, parent u32[n], entity u32[n], place u32[c]."""
+        asked, trees = self._asked(request)[1], self._trees_of(request)
+
+        def make() -> list[npt.NDArray[Any]]:
+            found = trees.of(asked.text("view"))
+            return [
+                np.array([len(found.tree), len(found.place)], np.uint32),
+                np.asarray(found.tree.parent, np.uint32),
+                found.tree.frame.astype(np.uint32),
+                np.asarray(found.place, np.uint32),
+            ]
+
+        return await _binary(request, make)
+
+    async def entities(self, request: Request) -> Response:
+        """What the nodes of a view's tree are."""
+        asked, trees = self._asked(request)[1], self._trees_of(request)
+        return await _json(lambda: trees.summary(asked.text("view")))
+
+    async def colours(self, request: Request) -> Response:
+        """u32[n]: colours of the procedures, or of a view's entities, with a person's patterns."""
+        db, asked, trees = (
+            self._database(request), self._asked(request)[1], self._trees_of(request)
+        )  # fmt: skip
+
+        def make() -> list[npt.NDArray[Any]]:
+            patterns = parse_patterns(asked.text("patterns", longest=_LONGEST_TEXT).split("\n"))
+            view = asked.text("view")
+            names = trees.coloured_as(view) if view else db.procedure_names
+            return [_words(colours(names, patterns))]
+
+        return await _binary(request, make)
+
+    async def formula(self, request: Request) -> Response:
+        """A derived metric, understood."""
+        db, asked = self._database(request), self._asked(request)[1]
+
+        def make() -> object:
+            text = asked.text("text", longest=_LONGEST_TEXT)
+            return parse_formula(text, db.metrics.names, db.metrics.units).as_json()
+
+        return await _json(make)
+
+    async def source(self, request: Request) -> Response:
+        """A procedure's source lines with what they cost in the window."""
+        asked, sources = self._asked(request)[1], self._opened(request).sources
+
+        def make() -> object:
+            made = self._profile(request)
+            file = asked.whole("file", 0, 1 << 30) if asked.has("file") else None
+            found = sources.lines(asked.whole("procedure", 0, 1 << 30), made.value, file)
+            return {"kind": made.kind, "pixels": made.pixels, **found}
+
+        return await _json(make)
+
+    async def assembly(self, request: Request) -> Response:
+        """A procedure's instructions with what they cost in the window."""
+        asked, sources = self._asked(request)[1], self._opened(request).sources
+
+        def make() -> object:
+            made = self._profile(request)
+            found = sources.code(asked.whole("procedure", 0, 1 << 30), made.value)
+            return {"kind": made.kind, "pixels": made.pixels, **found}
+
+        return await _json(make)
+
     async def over(self, request: Request) -> Response:
         """A context's cost over lines: statistics, histogram, sorted curve."""
         db, selection, asked = self._database(request), *self._asked(request)
+        trees = self._trees_of(request)
 
         def make() -> object:
             order = selection.order(asked.choice())
             l0, l1 = asked.rows(len(order))
-            return over_lines(db, order[l0:l1], asked.text("metric"), asked.text("context"))
+            inside = trees.inside(asked.text("context", longest=_LONGEST_TEXT))
+            return over_lines(db, order[l0:l1], asked.text("metric"), inside)
 
         return await _json(make)
 
@@ -246,13 +321,23 @@ class _Views:
 
         return await _binary(request, make)
 
+    def _profile(self, request: Request) -> Profile:
+        """The profile of a request's window."""
+        db, selection, asked = self._database(request), *self._asked(request)
+        t0, t1 = asked.interval()
+        order = selection.order(asked.choice())
+        l0, l1 = asked.rows(len(order))
+        return profile(db, order[l0:l1], t0, t1, times=asked.has("times"))
+
+    def _trees_of(self, request: Request) -> Trees:
+        return self._opened(request).trees
+
     def _asked(self, request: Request) -> tuple[Selection, Asked]:
         return self._selection(request), Asked(request.query_params)
 
 
 def _summary(db: Database) -> dict[str, object]:
     names = db.procedure_names
-    rgb = colours(names).astype(np.uint32)
     return {
         "name": db.path.name,
         "lines": len(db.lines),
@@ -267,8 +352,13 @@ def _summary(db: Database) -> dict[str, object]:
         ],
         "procedures": names,
         "marks": marks(names).tolist(),
-        "colours": (rgb[:, 0] | rgb[:, 1] << 8 | rgb[:, 2] << 16).tolist(),
+        "colours": _words(colours(names)).tolist(),
     }
+
+
+def _words(rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+    words = rgb.astype(np.uint32)
+    return (words @ np.array([1, 1 << 8, 1 << 16], np.uint32)).astype(np.uint32)
 
 
 async def _json(make: Callable[[], object]) -> Response:

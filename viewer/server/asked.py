@@ -40,9 +40,9 @@ class Asked:
             spans.append(span)
         return tuple(spans)
 
-    def text(self, name: str, default: str = "") -> str:
+    def text(self, name: str, default: str = "", longest: int = _LONGEST) -> str:
         """A short text."""
-        return _text(name, self._query.get(name, default))
+        return _text(name, self._query.get(name, default), longest)
 
     def texts(self, name: str, count: int) -> tuple[str, ...]:
         """At most ``count`` short texts, given one by one."""
@@ -87,7 +87,7 @@ def _whole(name: str, text: str, least: int, most: int) -> int:
     return value
 
 
-def _text(name: str, text: str) -> str:
-    if len(text) > _LONGEST or "\0" in text:
-        raise UsageError(f"{name} must be a text of at most {_LONGEST} characters")
+def _text(name: str, text: str, longest: int = _LONGEST) -> str:
+    if len(text) > longest or "\0" in text:
+        raise UsageError(f"{name} must be a text of at most {longest} characters")
     return text

@@ -1,10 +1,12 @@
-"""A database and the orders of its lines that have been asked for."""
+"""A database, and what of it has been asked for: orders of lines, trees of views."""
 
 from __future__ import annotations
 
 from hpcd.analysis import Database
 from hpcd.errors import HpcdError
+from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.selection import Selection
+from hpcd.viewer.server.source import Sources
 
 
 class GoneError(HpcdError):
@@ -18,3 +20,5 @@ class Opened:
         self.db = db
         self.revision = revision
         self.selection = Selection(db)
+        self.trees = Trees(db)
+        self.sources = Sources(db, self.trees)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,6 @@ import numpy.typing as npt
 from hpcd.analysis import Database
 from hpcd.analysis.occupancy import occupancy
 from hpcd.analysis.sparse import sum_by
-from hpcd.errors import UsageError
 from hpcd.model.cct import NO_NODE
 
 F64 = npt.NDArray[np.float64]
@@ -59,41 +57,15 @@ def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) 
     return Profile(SAMPLED, len(nodes), (count * pixel)[None])
 
 
-def inside(db: Database, context: str) -> npt.NDArray[np.bool_]:
-    """``bool[nodes]``: the nodes of ``context`` and all below them.
+def over_lines(
+    db: Database, lines: I64, metric: str, inside: npt.NDArray[np.bool_]
+) -> dict[str, object]:
+    """What the contexts ``inside`` cost on each of ``lines``.
 
-    A context is ``n`` and node numbers between dots, or ``p`` and a procedure's number. Raises
-    :class:`UsageError`.
+    Statistics, a histogram, and the sorted curve. Of many lines the curve has every
+    so many-th; its first and last are always there.
     """
-    kind, numbers = context[:1], context[1:].split(".")
-    if kind not in ("n", "p") or not all(
-        each.isascii() and each.isdigit() and len(each) < 10 for each in numbers
-    ):
-        raise UsageError("a context is n and node numbers, or p and a procedure's")
-    chosen = np.array(numbers, np.int64)
-    tops = np.zeros(len(db.cct), bool)
-    if int(chosen.max()) >= (len(tops) if kind == "n" else len(db.procedure_names)):
-        raise UsageError("no such context")
-    if kind == "n":
-        tops[chosen] = True
-    else:
-        name = {db.procedure_names[each] for each in chosen.tolist()}
-        same = np.array([each in name for each in db.procedure_names])
-        tops = same[db.procedure_of_node]
-    parent = db.cct.parent
-    depth = db.cct.depth()
-    bounds = np.searchsorted(depth, np.arange(int(depth.max(initial=0)) + 2)).tolist()
-    for low, high in pairwise(bounds[1:]):
-        tops[low:high] |= tops[parent[low:high]]
-    return tops
-
-
-def over_lines(db: Database, lines: I64, metric: str, context: str) -> dict[str, object]:
-    """A context's cost on each of ``lines``: statistics, a histogram, and the sorted curve.
-
-    Of many lines the curve has every so many-th; its first and last are always there.
-    """
-    value = db.metrics.over_contexts(metric, inside(db, context))[lines]
+    value = db.metrics.over_contexts(metric, inside)[lines]
     order = np.argsort(value, kind="stable")
     picked = np.unique(np.linspace(0, len(order) - 1, min(len(order), _CURVE)).astype(np.int64))
     low, high = (float(value.min()), float(value.max())) if len(value) else (0.0, 0.0)

@@ -14,12 +14,12 @@ from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
-import re2
 
 from hpcd.analysis import Database
 from hpcd.analysis.lines import NO_RANK
 from hpcd.analysis.sparse import sum_by
 from hpcd.errors import UsageError
+from hpcd.viewer import expression
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -27,10 +27,8 @@ F64 = npt.NDArray[np.float64]
 FIELDS = ("label", "process", "thread", "job", "host")
 SORTS = ("rank", "start", "label")
 GROUPS = ("", "job", "rank", "process")
-_LONGEST_FILTER = 200
 _KEPT = 8  # orders: 8 MB each for a million lines
 _LABELS = 50_000  # made at a time
-_EXPRESSION_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -91,20 +89,9 @@ class Selection:
     def _matching(self, text: str) -> I64:
         if not text:
             return np.arange(len(self._db.lines), dtype=np.int64)
-        if len(text) > _LONGEST_FILTER:
-            raise UsageError(f"a filter has at most {_LONGEST_FILTER} characters")
         field, colon, rest = text.partition(":")
         fields = (field,) if colon and field in FIELDS else FIELDS
-        options = re2.Options()
-        options.case_sensitive = False
-        options.log_errors = False
-        options.max_mem = _EXPRESSION_BYTES
-        try:
-            found = re2.compile(rest if len(fields) == 1 else text, options)
-        except (re2.error, UnicodeError) as error:
-            said = error.args[0] if error.args else ""
-            said = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-            raise UsageError(f"the filter is no regular expression: {said}") from None
+        found = expression.compile(rest if len(fields) == 1 else text, "the filter")
         lines = self._db.lines
         keep = np.zeros(len(lines), bool)
         for name in fields:

@@ -45,6 +45,19 @@ export class Api {
     return { parent: words.subarray(1, 1 + n), procedure: words.subarray(1 + n, 1 + 2 * n) };
   }
 
+  async tree(db, view) {
+    const words = await this.words(`${this.base(db)}/tree?${new URLSearchParams({ view })}`);
+    const [n, c] = words;
+    return { parent: words.subarray(2, 2 + n), procedure: words.subarray(2 + n, 2 + 2 * n), place: words.subarray(2 + 2 * n, 2 + 2 * n + c) };
+  }
+
+  entities(db, view) { return this.json(`${this.base(db)}/entities?${new URLSearchParams({ view })}`); }
+
+  // Of the procedures, or of a view's entities.
+  colours(db, patterns = "", view = "") { return this.words(`${this.base(db)}/colours?${new URLSearchParams({ patterns, view })}`); }
+
+  formula(db, text) { return this.json(`${this.base(db)}/formula?${new URLSearchParams({ text })}`); }
+
   // Which lines, in which order; l0 and l1 are places in it.
   choice({ filter, sort, group }) {
     const query = new URLSearchParams();
@@ -95,6 +108,14 @@ export class Api {
     const buffer = await (await this.fetch(`${this.base(db)}/profile?${query}`)).arrayBuffer();
     const [n, m, kind, pixels] = new Uint32Array(buffer, 0, 4);
     return { kind, pixels, values: Array.from({ length: m }, (_, i) => new Float64Array(buffer, 16 + 8 * n * i, n)) };
+  }
+
+  // kind: source or assembly.
+  code(db, kind, state, procedure, file) {
+    const query = this.window(state);
+    query.set("procedure", procedure);
+    if (file !== undefined) query.set("file", file);
+    return this.json(`${this.base(db)}/${kind}?${query}`);
   }
 
   over(db, state, metric, context) {

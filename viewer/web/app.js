@@ -5,15 +5,17 @@ import { mount as flame } from "./flame.js";
 import { mount as calls } from "./calls.js";
 import { mount as chooser } from "./choice.js";
 import { mount as compare } from "./compare.js";
+import { mount as colours, remembered } from "./colours.js";
 import { help, palette } from "./commands.js";
 import { save } from "./export.js";
 import { follow, moved } from "./live.js";
 import { Opened } from "./opened.js";
 import { mount as overlines } from "./overlines.js";
+import { mount as source } from "./source.js";
 import { Store } from "./store.js";
 import { mount as trace } from "./trace.js";
 
-const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame], ["calls", "Profile", calls], ["lines", "Over lines", overlines], ["compare", "Compare", compare]];
+const PANES = [["trace", "Trace", trace], ["flame", "Flame graph", flame], ["calls", "Profile", calls], ["lines", "Over lines", overlines], ["compare", "Compare", compare], ["source", "Source", source]];
 const at = (id) => document.getElementById(id);
 const store = new Store();
 const api = new Api(store.token);
@@ -119,6 +121,7 @@ async function renew(now) {
   const opened = new Opened(store, summary, cct);
   const patch = moved(store.state, context.opened, opened, now.lines, { before: context.count(), now: count });
   put(opened);
+  await recoloured();
   at("depth").max = Math.min(context.tree.deepest, 100);
   choice.renew(count);
   store.set(patch);
@@ -131,6 +134,7 @@ async function open(db) {
   live.begin(null);
   const summary = await api.summary(db);
   put(new Opened(store, summary, await api.cct(db, summary.live?.revision)));
+  await recoloured(db);
   document.title = `${summary.name} – hpcd`;
   at("depth").max = Math.min(context.tree.deepest, 100);
   const { state } = store;
@@ -139,7 +143,7 @@ async function open(db) {
   const fits = known && state.t1 > state.t0 && state.t0 >= 0 && state.t1 <= summary.duration_ns && state.l1 > state.l0 && state.l0 >= 0 && state.l1 <= known;
   const window = fits ? {} : {
     t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.lines, filter: "", sort: "", group: "",
-    time: undefined, line: undefined, context: undefined, about: undefined,
+    time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined,
   };
   if (!fits) { store.past = []; store.future = []; }
   store.set({ db, revision: summary.live?.revision, pane: state.pane ?? "trace", depth: state.depth ?? Math.min(8, context.tree.deepest), ...window });
@@ -153,6 +157,23 @@ async function open(db) {
 function depthShown() {
   at("depth").value = store.state.depth;
   at("depth-value").textContent = store.state.depth;
+}
+
+// A link may hold what is no colour.
+async function recoloured(db = store.state.db) {
+  if (store.state.colours) await context.opened.recolour(api, db).catch(() => store.set({ colours: undefined }));
+}
+
+async function recolour(wanted) {
+  const before = store.state.colours;
+  store.set({ colours: wanted });
+  try {
+    await context.opened.recolour(api, store.state.db);
+  } catch (error) {
+    store.set({ colours: before });
+    throw error;
+  }
+  show(store.state.pane);
 }
 
 const KEYS = {
@@ -176,6 +197,7 @@ const KEYS = {
   End: () => context.toEnd(),
   t: () => store.set({ theme: theme() ? "light" : "dark" }),
   h: () => { if (mounted?.hotPath) mounted.hotPath(); else store.set({ pane: "calls" }); },
+  c: colours(at("colours-dialog"), { store, change: recolour }),
   e: () => at("export-dialog").showModal(),
 };
 PANES.forEach(([pane], i) => { KEYS[i + 1] = () => store.set({ pane }); });
@@ -184,12 +206,12 @@ help(at("keys"));
 document.addEventListener("keydown", (event) => {
   const act = KEYS[event.ctrlKey || event.metaKey ? { k: "k" }[event.key] : event.key];
   if (event.altKey || !act || !context.tree || document.querySelector("dialog[open]")) return;
-  if (/INPUT|SELECT/.test(event.target.tagName) && !event.ctrlKey && !event.metaKey) return;
+  if (/INPUT|SELECT|TEXTAREA/.test(event.target.tagName) && !event.ctrlKey && !event.metaKey) return;
   event.preventDefault();
   act();
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && /INPUT|SELECT/.test(event.target.tagName)) event.target.blur();
+  if (event.key === "Escape" && /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) event.target.blur();
 });
 
 at("export").addEventListener("click", KEYS.e);
@@ -210,6 +232,7 @@ for (const [name, title] of PANES) {
 at("undo").addEventListener("click", KEYS.u);
 at("redo").addEventListener("click", KEYS.r);
 at("home").addEventListener("click", KEYS.Home);
+at("colours").addEventListener("click", KEYS.c);
 at("theme").addEventListener("click", KEYS.t);
 at("help").addEventListener("click", KEYS["?"]);
 at("depth").addEventListener("input", () => store.set({ depth: Number(at("depth").value) }));
@@ -220,6 +243,7 @@ store.subscribe(["search"], ({ search }) => { at("search").value = search ?? "";
 store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);
 theme();
+store.state.colours ??= remembered();
 at("search").value = store.state.search ?? "";
 
 try {

@@ -3,7 +3,7 @@
 
 export const COMMANDS = [
   ["1", "Trace", "panes"], ["2", "Flame graph", "panes"], ["3", "Profile tables", "panes"], ["4", "Cost over lines", "panes"],
-  ["5", "Compare runs or parts of one", "panes"],
+  ["5", "Compare runs or parts of one", "panes"], ["6", "Source and instructions", "panes"],
   ["w", "Zoom in in time", "look"], ["s", "Zoom out in time", "look"],
   ["W", "Zoom in in lines", "look"], ["S", "Zoom out in lines", "look"],
   ["a", "Earlier", "look"], ["d", "Later", "look"],
@@ -11,7 +11,7 @@ export const COMMANDS = [
   ["Home", "Show everything", "look"], ["End", "To the end of time; follows what is being recorded", "look"], ["u", "Undo", "look"], ["r", "Redo", "look"],
   ["[", "Depth: one frame out", "look"], ["]", "Depth: one frame in", "look"],
   ["/", "Find a procedure", "find"], ["f", "Filter lines", "find"], ["h", "Hot path", "find"],
-  ["e", "Export", "page"], ["t", "Dark or light", "page"], ["k", "Command palette (also Ctrl K)", "page"], ["?", "Help", "page"],
+  ["e", "Export", "page"], ["c", "Colours of procedures", "page"], ["t", "Dark or light", "page"], ["k", "Command palette (also Ctrl K)", "page"], ["?", "Help", "page"],
 ];
 
 export function help(table) {

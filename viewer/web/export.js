@@ -26,14 +26,15 @@ function drawn(pane) {
   const pen = canvas.getContext("2d");
   pen.font = "12px system-ui, sans-serif";
   pen.fillStyle = ink("--text");
-  rows.forEach((row, i) => cells(row, i).forEach(({ x, words }) => pen.fillText(words, x, ROW * (i + 1))));
+  rows.forEach((row, i) => cells(row, i, pane.tree).forEach(({ x, words }) => pen.fillText(words, x, ROW * (i + 1))));
   return [canvas];
 }
 
-function cells([level, name, ...values], i) {
+// Of a tree's rows the first cell is how deep a row is.
+function cells([level, name, ...values], i, tree) {
   const number = (value) => (typeof value === "number" ? value.toPrecision(5) : value);
   return [
-    { x: i ? 14 * level : MARGIN, words: String(name).slice(0, 70) },
+    tree ? { x: i ? 14 * level : MARGIN, words: String(name).slice(0, 70) } : { x: MARGIN, words: `${String(level).padEnd(8)}${name}`.slice(0, 80) },
     ...values.map((value, k) => ({ x: 560 + 125 * k, words: String(number(value)).replaceAll("_", " ").slice(0, 20) })),
   ];
 }
@@ -80,7 +81,7 @@ function svg(pane, title) {
     }
   } else {
     pane.csv().forEach((row, i) => {
-      for (const { x, words } of cells(row, i)) out.push(text(MARGIN + x, y + ROW * (i + 1), words, ink("--text")));
+      for (const { x, words } of cells(row, i, pane.tree)) out.push(text(MARGIN + x, y + ROW * (i + 1), words, ink("--text")));
     });
     width = 1600;
     y += ROW * (pane.csv().length + 1);

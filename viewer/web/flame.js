@@ -14,10 +14,12 @@ export function mount(element, { store, api, context }) {
     <section class="flame" aria-label="Flame graph"><div class="bar">
       <div role="group" class="joined" id="kinds" aria-label="Kind"></div>
       <label>by <select id="metric"></select></label>
-      <button id="out" title="Back to everything">All</button><output id="what" aria-live="polite"></output></div>
+      <button id="out" title="Back to everything">All</button>
+      <button id="code" title="Source lines or instructions of the frame clicked last, with what they cost">Source</button><output id="what" aria-live="polite"></output></div>
       <div class="fill scroll" id="flame-canvas"></div><div class="tip" id="flame-tip" hidden></div></section>`;
   const at = (id) => element.querySelector("#" + id);
   let made = null;
+  let profile = null; // the costs of made over the tree of the kind
   let number = 0;
   let gone = false;
   for (const [flame, title] of KINDS) {
@@ -28,7 +30,7 @@ export function mount(element, { store, api, context }) {
   }
   const graph = fitted(at("flame-canvas"), "Calling contexts; width is cost", draw);
   const icicle = new Icicle(graph.canvas, {
-    fill: (row) => context.css(row.procedure), dark: (row) => context.dark(row.procedure), text: (row) => context.tree.names[row.procedure],
+    fill: (row) => context.css(row.procedure, profile.tree), dark: (row) => context.dark(row.procedure, profile.tree), text: (row) => profile.tree.names[row.procedure],
     faded: (row) => found && !found[row.procedure], marked: (row) => found?.[row.procedure],
   });
   let found = null;
@@ -40,23 +42,31 @@ export function mount(element, { store, api, context }) {
       made = await selected({ store, api, context });
     } catch (error) { at("what").textContent = ""; context.fail(error); return; }
     if (gone) return;
-    at("metric").replaceChildren(...made.metrics.map(({ name }) => new Option(name.replaceAll("_", " "), name)));
-    number = chosen(made.metrics, store.state.metric);
-    at("metric").value = made.metrics[number].name;
+    // Ratios do not add up to a width.
+    const metrics = made.metrics.filter(({ additive = true }) => additive);
+    at("metric").replaceChildren(...metrics.map(({ name }) => new Option(name.replaceAll("_", " "), name)));
+    const { name } = metrics[chosen(metrics, store.state.metric)];
+    number = made.metrics.findIndex((each) => each.name === name);
+    at("metric").value = name;
     build();
   }
 
-  function build() {
+  async function build() {
     if (!made) return;
-    const { profile } = made;
+    const wanted = kind();
+    let costs;
+    try {
+      costs = await made.profile(wanted === "down" ? "top-down" : "flat");
+    } catch (error) { context.fail(error); return; }
+    if (gone || wanted !== kind()) return;
+    profile = costs;
     for (const each of at("kinds").children) each.setAttribute("aria-pressed", each.dataset.kind === kind());
     let root;
     if (kind() === "down") root = profile.root();
     else if (kind() === "up") root = { procedure: 0, inclusive: profile.total, exclusive: profile.total, children: () => inverted };
     else {
       const rows = profile.procedures(false);
-      const named = context.tree.numbers.get(store.state.about);
-      const about = rows.find(({ procedure }) => procedure === named) ?? rows.sort((one, two) => two.exclusive[number] - one.exclusive[number])[0];
+      const about = rows.find(({ procedure }) => context.opened.procedureOf(profile.tree, procedure) === store.state.about) ?? rows.sort((one, two) => two.exclusive[number] - one.exclusive[number])[0];
       const nodes = about ? profile.everywhere(about.procedure) : [];
       root = about ? { ...profile.callees(about.procedure, nodes), callers: profile.callers(about.procedure, nodes, nodes) } : null;
     }
@@ -71,8 +81,8 @@ export function mount(element, { store, api, context }) {
 
   function draw() {
     const { root } = icicle;
-    if (!made || !root) { if (made) at("what").textContent = "nothing ran in what is in view: press Home to see everything"; return; }
-    found = context.found();
+    if (!profile || !root) { if (profile) at("what").textContent = "nothing ran in what is in view: press Home to see everything"; return; }
+    found = context.found(profile.tree);
     if (root.callers) {
       icicle.clear();
       const { canvas, height } = icicle;
@@ -81,7 +91,7 @@ export function mount(element, { store, api, context }) {
       icicle.box(root, 0, middle * height, canvas.width);
       icicle.spread(root, (middle + 1) * height, height, cost);
     } else icicle.draw(cost);
-    const total = made.profile.total[number];
+    const total = profile.total[number];
     const { unit } = made.metrics[number];
     at("what").textContent = `${quantity(cost(root), unit)} (${percent(cost(root) / (total || 1))})  ·  ${made.note}`;
     element.dataset.boxes = icicle.boxes.length;
@@ -90,22 +100,23 @@ export function mount(element, { store, api, context }) {
   graph.canvas.addEventListener("click", (event) => {
     const hit = icicle.under(event);
     if (!hit) return;
-    store.set({ about: context.tree.names[hit.row.procedure] });
+    store.set({ about: context.opened.procedureOf(profile.tree, hit.row.procedure), spot: undefined });
     if (kind() === "sandwich") return;
     icicle.enter(hit);
     draw();
   });
   icicle.explain(at("flame-tip"), (row) => {
     const { unit } = made.metrics[number];
-    const total = made.profile.total[number];
+    const total = profile.total[number];
     const [all, self] = [row.inclusive[number], row.exclusive[number]];
-    return `${context.tree.names[row.procedure]}\n${quantity(all, unit)}  ${percent(all / total)}\nself ${quantity(self, unit)}  ${percent(self / total)}`;
+    return `${profile.tree.names[row.procedure]}\n${quantity(all, unit)}  ${percent(all / total)}\nself ${quantity(self, unit)}  ${percent(self / total)}`;
   });
   at("metric").addEventListener("change", () => store.set({ metric: at("metric").value }));
   at("out").addEventListener("click", build);
+  at("code").addEventListener("click", () => store.set({ pane: "source" }));
   const ends = [
     store.subscribe(WINDOW, load),
-    store.subscribe(["metric"], load),
+    store.subscribe(["metric", "formulas"], load),
     store.subscribe(["flame"], build),
     store.subscribe(["about"], () => { if (kind() === "sandwich") build(); }),
     store.subscribe(["search", "theme"], draw),
@@ -115,6 +126,6 @@ export function mount(element, { store, api, context }) {
     dispose: () => { gone = true; ends.forEach((end) => end()); graph.dispose(); },
     canvases: () => [graph.canvas],
     boxes: () => icicle.drawn(),
-    csv: () => [["procedure", "inclusive", "exclusive", "unit"], ...icicle.boxes.map(({ row }) => [context.tree.names[row.procedure], row.inclusive[number], row.exclusive[number], made.metrics[number].unit])],
+    csv: () => [["procedure", "inclusive", "exclusive", "unit"], ...icicle.boxes.map(({ row }) => [profile.tree.names[row.procedure], row.inclusive[number], row.exclusive[number], made.metrics[number].unit])],
   };
 }

@@ -13,6 +13,7 @@ export function percent(share) { return (100 * share).toFixed(share < 0.0995 ? 2
 export function quantity(value, unit) {
   if (unit === "%") return value.toFixed(2) + " %";
   if (unit === "s") return Math.abs(value) >= 1 ? value.toFixed(2) + " s" : (1e3 * value).toFixed(2) + " ms";
+  if (!unit && value !== Math.round(value) && Math.abs(value) < 1000) return value.toPrecision(4);
   return Math.round(value).toLocaleString("en") + (unit ? " " + unit : "");
 }
 

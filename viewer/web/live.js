@@ -60,10 +60,10 @@ export function moved(state, before, after, lines, count) {
   return patch;
 }
 
-// A context is n and node numbers, all of one path of names; or p and a procedure's (calls.js).
+// A context is n and node numbers, all of one path of names; or a view and a name in it (calls.js).
 function contextIn(about, before, after) {
+  if (!/^n[\d.]+$/.test(about)) return about;
   const number = Number(about.slice(1).split(".")[0]);
-  if (about[0] === "p") return `p${after.numbers.get(before.names[number]) ?? 0}`;
   let nodes = [0];
   for (const node of before.path(number)) {
     const wanted = after.numbers.get(before.names[before.procedure[node]]);

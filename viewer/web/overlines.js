@@ -39,7 +39,7 @@ export function mount(element, { store, api, context }) {
     const turn = ++turns;
     at("metric").value = metric().name;
     const about = store.state.context ?? "n0";
-    at("of").textContent = about === "n0" ? "of the whole program" : `of ${name(about)}`;
+    at("of").textContent = about === "n0" ? "of the whole program" : `of ${name()}`;
     at("whole").hidden = about === "n0";
     at("what").textContent = "adding up …";
     try {
@@ -61,11 +61,8 @@ export function mount(element, { store, api, context }) {
     element.dataset.over = `${about} ${answer.lines}`;
   }
 
-  function name(about) {
-    const { tree } = context;
-    const number = Number(about.slice(1).split(".")[0]);
-    return tree.names[about[0] === "p" ? number : tree.procedure[number]] ?? about;
-  }
+  // A row of the profile tells what it is; a context alone, of a link, what can be known of it.
+  function name() { return store.state.about ?? "a part of it"; }
 
   function listStatistics() {
     at("statistics").replaceChildren(...STATISTICS.map(([key, title]) => {

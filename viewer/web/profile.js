@@ -1,13 +1,16 @@
 // Costs as trees of rows, each made when it is first looked at: callees, callers, or a flat list.
 // A row: procedure, nodes it stands for, inclusive and exclusive costs (one per metric), children().
 
+import { evaluateAll } from "./formula.js";
+
 export class Profile {
-  // values: per metric the exclusive cost of each node.
-  constructor(tree, values) {
+  // values: per metric the exclusive cost of each node; formulas: metrics derived from these.
+  constructor(tree, values, formulas = []) {
     this.tree = tree;
     this.exclusive = values;
     this.inclusive = values.map((each) => tree.inclusive(each));
-    this.total = this.inclusive.map((each) => each[0]);
+    this.derived = (costs) => evaluateAll(costs, formulas);
+    this.total = this.derived(this.inclusive.map((each) => each[0]));
     this.used = new Uint8Array(tree.parent.length);
     for (const each of this.inclusive) for (let node = 0; node < each.length; node++) if (each[node]) this.used[node] = 1;
   }
@@ -77,8 +80,8 @@ export class Profile {
     let made = null;
     const row = {
       procedure, nodes, make: () => [],
-      exclusive: exclusive.map((each) => sum(each, own)),
-      inclusive: inclusive.map((each) => sum(each, whole)),
+      exclusive: this.derived(exclusive.map((each) => sum(each, own))),
+      inclusive: this.derived(inclusive.map((each) => sum(each, whole))),
       children: () => (made ??= row.make()),
     };
     return row;

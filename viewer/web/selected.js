@@ -1,11 +1,12 @@
 // The profile of what is in view, asked for once however many panes show it.
 
+import { understood } from "./formula.js";
 import { Profile } from "./profile.js";
 
 export const SUMS = 0, TIMES = 1, SAMPLED = 2;
 
 export function selected({ store, api, context }) {
-  const key = store.key();
+  const key = store.key() + (store.state.formulas ?? "");
   if (context.selected?.key !== key) {
     const made = make(store, api, context);
     context.selected = { key, made };
@@ -15,10 +16,26 @@ export function selected({ store, api, context }) {
   return context.selected.made;
 }
 
+// metrics: the last are derived; profile(view): its costs over the tree of a view.
 async function make(store, api, context) {
-  const { kind, pixels, values } = await api.profile(store.state.db, store.state);
-  const metrics = kind === SUMS ? context.summary.metrics : [{ name: "time", unit: "s" }];
-  return { kind, pixels, metrics, profile: new Profile(context.tree, values), note: note(kind, pixels, store.state) };
+  const { db, formulas: text } = store.state;
+  const { opened, summary } = context;
+  const { kind, pixels, values } = await api.profile(db, store.state);
+  const measured = kind === SUMS ? summary.metrics : [{ name: "time", unit: "s" }];
+  const { formulas, wrong } = await understood(api, db, text, summary.metrics, measured);
+  const profiles = new Map();
+  const profile = async (view) => {
+    const tree = await opened.view(api, db, view);
+    if (!profiles.has(view)) profiles.set(view, new Profile(tree, values.map((each) => placed(each, tree)), formulas));
+    return profiles.get(view);
+  };
+  return { kind, pixels, measured, formulas, metrics: [...measured, ...formulas], wrong, profile, note: note(kind, pixels, store.state) };
+}
+
+function placed(values, { place, parent }) {
+  const own = new Float64Array(parent.length);
+  for (let node = 0; node < values.length; node++) own[place[node]] += values[node];
+  return own;
 }
 
 function note(kind, pixels, { l0, l1 }) {

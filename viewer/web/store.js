@@ -1,7 +1,7 @@
 // What the page shows, in one place, mirrored in the URL: a link is a view.
 
 const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "depth", "time", "line",
-  "search", "theme", "metric", "view", "flame", "about", "context",
+  "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
   "compare", "versus", "sides", "compared", "shares", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside"];
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines and time. Others say how. A recording being written has revisions (live.js).

@@ -22,7 +22,7 @@ export class TreeTable {
   header() {
     this.box.style.setProperty("--columns", `minmax(0, 1fr) repeat(${this.columns.length}, 134px)`);
     this.box.style.setProperty("--wide", `${300 + 134 * this.columns.length}px`);
-    const name = Object.assign(document.createElement("span"), { textContent: "Procedure" });
+    const name = Object.assign(document.createElement("span"), { textContent: "Name" });
     name.setAttribute("role", "columnheader");
     this.head.replaceChildren(name, ...this.columns.map((column, i) => {
       const button = document.createElement("button");

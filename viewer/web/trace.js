@@ -15,7 +15,7 @@ export function mount(element, { store, api, context }) {
   element.innerHTML = `
     <section class="traceview" id="lines" aria-label="Trace view"></section>
     <aside><div id="side-split"></div><section class="mini" aria-label="Mini map"><div class="fill" id="mini-canvas"></div></section>
-      <section class="path" aria-label="Call path"><h2>Call path</h2><ol id="path"></ol></section>
+      <section class="path" aria-label="Call path"><h2>Call path <button id="code" title="Source lines or instructions of the frame at the depth, with what they cost">Source</button></h2><ol id="path"></ol></section>
       <section class="shares" aria-label="Procedures in view"><h2>In view <small id="shares-note"></small></h2><ol id="shares"></ol></section></aside>
     <section class="summary" aria-label="Summary view"><div id="summary-split"></div><div class="fill" id="summary-canvas"></div></section>
     <section class="depthview" aria-label="Depth view"><div id="depth-split"></div><div class="fill" id="depth-canvas"></div></section>`;
@@ -24,6 +24,7 @@ export function mount(element, { store, api, context }) {
   let line = null;
   let tally = null;
   let following = null;
+  let path = []; // nodes of the call path at the crosshair
   let gone = false;
   split(element, at("side-split"), { name: "--side", label: "Width of the side", across: true, least: 160, most: 800, usual: 300 });
   split(element, at("summary-split"), { name: "--summary", label: "Height of the summary view", across: false, least: 30, most: 500, usual: 90 });
@@ -237,8 +238,8 @@ export function mount(element, { store, api, context }) {
     const { t0, t1, time: when, depth } = store.state;
     if (!fresh(line) || when === undefined) return;
     const node = line.nodes[Math.min(line.w - 1, Math.max(0, Math.floor(((when - t0) / (t1 - t0)) * line.w)))];
-    if (!context.tree.has(node)) { at("path").replaceChildren(); return; }
-    at("path").replaceChildren(...context.tree.path(node).map((each, i) => {
+    path = context.tree.has(node) ? context.tree.path(node) : [];
+    at("path").replaceChildren(...path.map((each, i) => {
       const item = entry(context.tree.procedure[each]);
       item.classList.toggle("current", i + 1 === depth);
       item.querySelector("button").addEventListener("click", (event) => {
@@ -248,6 +249,12 @@ export function mount(element, { store, api, context }) {
       return item;
     }));
   }
+
+  at("code").addEventListener("click", () => {
+    const node = path[Math.min(store.state.depth, path.length) - 1];
+    const about = node ? { about: context.tree.names[context.tree.procedure[node]], spot: undefined } : {};
+    store.set({ ...about, pane: "source" });
+  });
 
   const ends = [
     store.subscribe(WINDOW, trace.load),

@@ -3,19 +3,25 @@
 export const BLOCKED = 1;
 export const COMMUNICATION = 2;
 
+// Kinds of what a view's nodes are: procedures, inlined calls of some, loops, source lines.
+export const LOOP = 2;
+export const STATEMENT = 3;
+
 export class Tree {
-  constructor({ parent, procedure }, summary) {
+  // kinds: of a view's tree, whose nodes are entities rather than procedures.
+  constructor({ parent, procedure }, summary, kinds = null) {
     this.parent = parent;
     this.names = summary.procedures;
     // Procedures of one name are one: code made at run time is a module of each process.
     const first = new Map();
     const same = Uint32Array.from(this.names, (name, i) => {
+      if (kinds?.[i] >= LOOP) return i;
       if (!first.has(name)) first.set(name, i);
       return first.get(name);
     });
     this.numbers = first;
     this.procedure = procedure.map((each) => same[each]);
-    this.colours = Uint32Array.from(summary.colours, (rgb) => (0xff000000 | rgb) >>> 0);
+    this.paint(summary.colours);
     const n = parent.length;
     this.depth = new Uint16Array(n);
     // Of each node: whether its thread sleeps there, else whether it is inside communication.
@@ -32,6 +38,8 @@ export class Tree {
     for (let node = 1; node <= n; node++) this.firstChild[node] = Math.max(this.firstChild[node], this.firstChild[node - 1]);
     this.deepest = this.depth.reduce((most, depth) => Math.max(most, depth), 0);
   }
+
+  paint(colours) { this.colours = Uint32Array.from(colours, (rgb) => (0xff000000 | rgb) >>> 0); }
 
   // The procedure each node shows at a depth (its own where its path is shorter). One pass: a
   // parent precedes its children.

@@ -1,0 +1,127 @@
+"""Contexts a request names: nodes and entities of the trees that views are made of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis import Database
+from hpcd.analysis.entities import Entities
+from hpcd.analysis.filters import below
+from hpcd.analysis.union import collapse
+from hpcd.analysis.views import SCOPE_VIEWS, Contexts, contexts
+from hpcd.errors import UsageError
+from hpcd.model.scope import Kind
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Trees:
+    """The trees of one database's views, each made when it is first asked for."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._lock = Lock()
+        self._made = lru_cache(len(SCOPE_VIEWS))(self._make)
+
+    @cached_property
+    def files(self) -> dict[str, int]:
+        """Numbers of all source files the line tables name."""
+        names = {*self._db.scopes.file, *self._db.procedures.file} - {""}
+        return {name: at for at, name in enumerate(sorted(names), 1)}
+
+    def of(self, view: str) -> Contexts:
+        """The tree of a view. Raises :class:`UsageError`."""
+        return self._get(view)[0]
+
+    def labels(self, view: str) -> list[str]:
+        """What each entity of a view is called there. Raises :class:`UsageError`."""
+        return self._get(view)[1]
+
+    def by_name(self, view: str) -> Contexts:
+        """The tree of a view, what has one name made one, as people see it."""
+        found, labels = self._get(view)
+        first: dict[str, int] = {}
+        same = [
+            first.setdefault(label, at) if known_by_name(found.entities, at) else at
+            for at, label in enumerate(labels)
+        ]
+        of_node = np.array(same, np.uint64)[found.tree.frame.astype(np.int64)]
+        tree, node_of = collapse(found.tree, of_node)
+        return replace(found, tree=tree, place=node_of[found.place])
+
+    def _get(self, view: str) -> tuple[Contexts, list[str]]:
+        with self._lock:  # two that ask for one wait for it rather than make it twice
+            return self._made(view)
+
+    def _make(self, view: str) -> tuple[Contexts, list[str]]:
+        found = contexts(self._db, view)
+        known = found.entities
+        names = self._db.procedure_names
+        labels = [known.label(number) for number in range(len(known))]
+        if view in ("lines", "loops"):
+            # These stand alone; elsewhere they hang below their procedure.
+            for at in np.flatnonzero(~known.is_procedure).tolist():
+                labels[at] += f" in {names[int(known.procedure[at])]}"
+        return found, labels
+
+    def summary(self, view: str) -> dict[str, object]:
+        """What a view's entities are."""
+        found = self.of(view)
+        known = found.entities
+        return {
+            "name": self.labels(view),
+            "kind": known.kind.tolist(),
+            "procedure": known.procedure.tolist(),
+            "files": ["", *self.files],
+            "file": [self.files.get(each, 0) for each in known.file],
+            "line": known.line.tolist(),
+            "listed": found.listed.astype(np.uint8).tolist(),
+        }
+
+    def coloured_as(self, view: str) -> list[str]:
+        """Names of procedures by which entities are coloured: their own, or that they are in."""
+        known = self.of(view).entities
+        names = self._db.procedure_names
+        return [
+            name if kind <= Kind.INLINED else names[owner]
+            for name, kind, owner in zip(
+                known.name, known.kind.tolist(), known.procedure.tolist(), strict=True
+            )
+        ]
+
+    def inside(self, context: str) -> Mask:
+        """``bool[nodes]``: the database's contexts in ``context`` and all below them.
+
+        ``n`` and node numbers between dots, of the calling context tree; ``VIEW:NAME``: what is
+        called that in a view, wherever it is. Raises :class:`UsageError`.
+        """
+        cct = self._db.cct
+        if re.fullmatch(r"n\d{1,9}(\.\d{1,9})*", context, re.ASCII):
+            tops = np.zeros(len(cct), bool)
+            chosen = np.array(context[1:].split("."), np.int64)
+            if int(chosen.max()) >= len(tops):
+                raise UsageError("no such context")
+            tops[chosen] = True
+            return below(cct, tops)
+        view, colon, name = context.partition(":")
+        if not colon:
+            raise UsageError("a context is n and node numbers between dots, or VIEW:NAME")
+        found = self.of(view)
+        named = np.array([label == name for label in self.labels(view)], bool)
+        if not bool(named.any()):
+            raise UsageError(f"no {name[:100]} in the view {view}")
+        # What is called from it is inside too.
+        tops = named[found.tree.frame.astype(np.int64)]
+        tops[0] = False
+        return below(found.tree, tops)[found.place]
+
+
+def known_by_name(known: Entities, number: int) -> bool:
+    """Whether what has this one's name is the same to people."""
+    return int(known.kind[number]) <= Kind.INLINED

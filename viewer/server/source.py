@@ -1,0 +1,127 @@
+"""The code of a procedure with what it cost in a selection: source lines, or instructions.
+
+A request names a procedure and a file by their numbers in the database: nothing it says is part of
+a path. What the database's line tables name may be anything, too; :mod:`hpcd.analysis.sourcefile`
+says what of that is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis import Database
+from hpcd.analysis.annotation import Annotated, Annotator
+from hpcd.analysis.filters import inside_of
+from hpcd.analysis.sourcefile import read_source
+from hpcd.errors import UsageError
+from hpcd.model.scope import Kind
+from hpcd.viewer.server.contexts import Trees
+
+F64 = npt.NDArray[np.float64]
+
+# More than a person reads, and than a browser shows at once.
+_MOST_LINES = 20_000
+_MOST_FILES = 200
+_MOST_WIDTH = 1000
+_MOST_LISTINGS = 20
+_MOST_CODE = 1 << 17
+
+
+class Sources:
+    """The source files of one database; ``folders``: where else to look for them."""
+
+    def __init__(self, db: Database, trees: Trees, folders: Sequence[Path] = ()) -> None:
+        self._db = db
+        self._trees = trees
+        self._folders = folders
+
+    def annotator(self, procedure: int, costs: F64) -> Annotator:
+        """Costs of the code of an entity of the view ``flat``, wherever it was inlined.
+
+        ``costs`` ``float64[metrics, nodes]``. Raises :class:`UsageError`.
+        """
+        db = self._db
+        known = self._trees.of("flat").entities
+        if not (0 <= procedure < len(known) and int(known.kind[procedure]) <= Kind.INLINED):
+            raise UsageError("no such procedure")
+        name = known.name[procedure]
+        own = np.array([each == name for each in db.procedure_names], bool)
+        inlined = [bool(each) and each == name for each in db.scopes.name]
+        return Annotator(db, inside_of(db, own, inlined), costs)
+
+    def lines(self, procedure: int, costs: F64, file: int | None) -> dict[str, object]:
+        """Files with a procedure's code, costliest first, and the lines of one (None: the first).
+
+        Raises :class:`UsageError`.
+        """
+        found = self.annotator(procedure, costs).lines()
+        numbers = self._trees.files
+        shown = None
+        for each in found.lines:
+            if file is None or numbers[each.name] == file:
+                shown = each
+                break
+        if file is not None and shown is None:
+            raise UsageError("no code of this procedure is in such a file")
+        return {
+            "procedures": found.procedures[:_MOST_FILES],
+            "files": [
+                {"file": numbers[each.name], "name": each.name, **_sums(each)}
+                for each in found.lines[:_MOST_FILES]
+            ],
+            "unplaced": [{"name": each.name, **_sums(each)} for each in found.unplaced],
+            "shown": self._text(shown) if shown else None,
+        }
+
+    def _text(self, each: Annotated) -> dict[str, object]:
+        """A file's lines, around the costliest if there are too many."""
+        found = read_source(each.name, self._folders)
+        costs = each.costs.exclusive[:, 1:].sum(axis=0)
+        hot = int(each.place[int(np.argmax(costs))]) if len(costs) else 1
+        first = max(0, min(hot - _MOST_LINES // 2, len(found.lines) - _MOST_LINES))
+        text = [line[:_MOST_WIDTH] for line in found.lines[first : first + _MOST_LINES]]
+        return {
+            "file": self._trees.files[each.name],
+            "found": str(found.path) if found.path else None,
+            "note": found.note,
+            "first": first + 1,
+            "text": text,
+            **_costs(each),
+        }
+
+    def code(self, procedure: int, costs: F64) -> dict[str, object]:
+        """The instructions of a procedure, and of those it was inlined into, costliest first.
+
+        Raises :class:`UsageError`.
+        """
+        return {
+            "code": [
+                {
+                    "name": each.costs.name,
+                    "module": each.module,
+                    "note": each.note,
+                    "address": [address for address, _ in each.text],
+                    "text": [text for _, text in each.text],
+                    **_costs(each.costs),
+                }
+                for each in self.annotator(procedure, costs).code(_MOST_CODE)[:_MOST_LISTINGS]
+            ]
+        }
+
+
+def _sums(each: Annotated) -> dict[str, object]:
+    """Own cost of all places together, by metric."""
+    return {"exclusive": np.nan_to_num(each.costs.exclusive[:, 1:].sum(axis=1)).tolist()}
+
+
+def _costs(each: Annotated) -> dict[str, object]:
+    """Costs of places: by metric, then place."""
+    return {
+        "place": each.place.tolist(),
+        "inclusive": np.nan_to_num(each.costs.inclusive[:, 1:]).tolist(),
+        "exclusive": np.nan_to_num(each.costs.exclusive[:, 1:]).tolist(),
+    }
