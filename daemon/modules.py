@@ -251,8 +251,9 @@ class Modules:
             rule = self._rules.intern(table.rules)[table.rule]
             self._rules.store(write_rules)
             known.placed = tables.add_module(table.pc, rule, _pages(table))
-            # The rows now live in table memory; only the segments are still needed.
-            table.pc, table.rule = table.pc[:0], table.rule[:0]
+            # The rows now live in table memory; only the segments are still needed. Copies, as a
+            # view would keep all of them.
+            table.pc, table.rule = table.pc[:0].copy(), table.rule[:0].copy()
         return bool(done)
 
     @property

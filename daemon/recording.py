@@ -20,7 +20,7 @@ from hpcd.bpf.mmap_events import MmapEvents
 from hpcd.bpf.records import DROPS, EventKind
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.tables import Tables
-from hpcd.daemon import processes
+from hpcd.daemon import memory, processes
 from hpcd.daemon.attachment import Attachment
 from hpcd.daemon.budget import Budget, Cost, Pace
 from hpcd.daemon.collector import Collector
@@ -144,6 +144,7 @@ class Recording:
         """
         options = self._options
         _require_privilege()
+        memory.use_one_arena()
         raise_descriptor_limit()
         # On a machine that is busy with what is recorded, the recorder must still get its turn.
         with contextlib.suppress(PermissionError):
@@ -290,6 +291,7 @@ class Recording:
         cost = 0.0
         per_cost = _BREATHE_PER_COST if self._options.selector.everything else 0
         last = (self._start, 0)
+        memory.give_back()
         writer.add_clock_pair(*_clock_pair())
         forever = self._options.selector.open_ended
         wakers = [*parts.mmaps.descriptors, parts.modules.news, parts.sampler.news]
@@ -310,6 +312,7 @@ class Recording:
             ):
                 parts.targets.refresh_incomplete()
                 collector.place_again()
+                memory.give_back()
                 called.remove(parts.modules.news)
             now = time.monotonic()
             due = now - drained >= DRAIN_SECONDS or now - flushed >= FLUSH_SECONDS

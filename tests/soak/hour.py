@@ -48,11 +48,13 @@ def run(rounds: int, seed: int) -> list[str]:
                 return [f"the service did not start: {(folder / 'log').read_text()}"]
             time.sleep(0.05)
 
+        findings = []
+
         def hpcd(*words: str) -> None:
-            subprocess.run(
-                [*HPCD, *words], env=environment, check=True, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+            done = subprocess.run([*HPCD, *words], env=environment, capture_output=True, text=True)
+            if done.returncode:
+                findings.append(f"hpcd {words[0]}: {done.stderr.strip()}")
+                print(f"  {findings[-1]}", flush=True)
 
         hpcd("attach", "-p", str(churn), "--background")
         long_one = max(_recorders(service), key=lambda each: each.create_time())
@@ -66,12 +68,14 @@ def run(rounds: int, seed: int) -> list[str]:
             time.sleep(max(began + (number + 1) * _ROUND_SECONDS - time.monotonic(), 0))
             for each, process in seen.items():
                 if process.poll() is not None if process is service else not process.is_running():
-                    return [f"the {each} ended in minute {number + 1}"]
+                    return [*findings, f"the {each} ended in minute {number + 1}"]
                 figures[each].append((process.memory_info().rss, process.num_fds()))
             told = (f"{each} {rows[-1][0] / 1e6:.1f} MB {rows[-1][1]} fds"
                     for each, rows in figures.items())  # fmt: skip
             print(f"  minute {number + 1}: {', '.join(told)}", flush=True)
-    return [finding for each, rows in figures.items() for finding in _growth(each, rows)]
+    for each, rows in figures.items():
+        findings += _growth(each, rows)
+    return findings
 
 
 def _growth(name: str, rows: list[tuple[int, int]]) -> list[str]:
