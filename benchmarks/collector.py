@@ -47,10 +47,7 @@ class Flood:
     @staticmethod
     def _announcements(rng: np.random.Generator) -> Iterator[bytes]:
         for number in range(1, THREADS + 1):
-            event = np.zeros(1, THREAD_EVENT)
-            event["kind"], event["tgid"], event["tid"] = EventKind.THREAD, 1, number
-            event["thread"] = number << 10
-            yield event.tobytes()
+            yield THREAD_EVENT.pack(0, EventKind.THREAD, 1, number, number << 10, 0, 0, 0, b"")
         for slot in range(STACKS):
             event = np.zeros(1, STACK_EVENT)
             depth = int(rng.integers(5, 40))

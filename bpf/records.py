@@ -1,8 +1,10 @@
-"""What the BPF programs send, as numpy dtypes. The same as ``records.h`` and ``stack/unwind.h``."""
+"""What the BPF programs send: numpy dtypes and structs, as in ``records.h`` and ``unwind.h``."""
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,20 +54,23 @@ STACK_EVENT = np.dtype(
 )
 """Header of a new stack; ``kernel_frames + user_frames`` frames of 8 bytes follow."""
 
-THREAD_EVENT = np.dtype(
-    [
-        ("time", "<u8"),
-        ("kind", "<u4"),
-        ("tgid", "<u4"),
-        ("tid", "<u4"),
-        ("thread", "<u4"),
-        ("start", "<u8"),
-        ("runtime", "<u8"),
-        ("other", "<u4"),
-        ("pad", "<u4"),
-        ("comm", "S16"),
-    ]
-)
+THREAD_EVENT = struct.Struct("<QIIIIQQI4x16s")
+
+
+class ThreadEvent(NamedTuple):
+    """``struct thread_event``, as :data:`THREAD_EVENT` unpacks it: there are as many as threads, so
+    each is unpacked in one step."""
+
+    time: int
+    kind: int
+    tgid: int
+    tid: int
+    thread: int
+    start: int
+    runtime: int
+    other: int
+    comm: bytes
+
 
 CACHE_SET_BITS = 13
 GENERATION_BITS = 14

@@ -25,6 +25,7 @@ from hpcd.bpf.records import (
     THREAD_EVENT,
     EventKind,
     Switch,
+    ThreadEvent,
 )
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon import jit
@@ -125,7 +126,7 @@ class Collector:
             if kind == EventKind.STACK:
                 stacks.append(raw)
             else:
-                self._lifecycle(kind, np.frombuffer(raw, THREAD_EVENT, 1)[0])
+                self._lifecycle(ThreadEvent(*THREAD_EVENT.unpack(raw)))
         announced = self._add_stacks(stacks) if stacks else _Announced()
         if len(samples):
             self._record(samples, announced)
@@ -161,37 +162,31 @@ class Collector:
 
     # --- threads and processes ---
 
-    def _lifecycle(self, kind: int, event: np.void) -> None:
-        pid = int(event["tgid"])
+    def _lifecycle(self, event: ThreadEvent) -> None:
+        kind, pid = event.kind, event.tgid
         if kind == EventKind.THREAD:
-            line = self._new_line(
-                int(event["thread"]),
-                pid,
-                Thread(
-                    0, 0, int(event["tid"]), _text(event["comm"]), int(event["start"])
-                ),
-            )  # fmt: skip
+            line = self._new_line(event.thread, pid, event.tid, _text(event.comm), event.start)
             if self._timelines:
                 # A thread that is new to the system waits for its first CPU.
-                kind = BORN if event["other"] else Switch.IN
+                state = BORN if event.other else Switch.IN
                 job = self._targets.target(pid).process.job
-                self._timelines.begin(line, int(event["time"]), kind, self._never_sampled, job)
+                self._timelines.begin(line, event.time, state, self._never_sampled, job)
         elif kind == EventKind.EXIT:
-            number = int(event["thread"])
+            number = event.thread
             thread = self._threads.pop(number, None)
             if thread:
                 # Without a name when it ended for hpcd alone: it has become another user's.
-                name = _text(event["comm"]) or thread.name
-                ended = replace(thread, name=name, end_ns=int(event["time"]))
+                name = _text(event.comm) or thread.name
+                ended = replace(thread, name=name, end_ns=event.time)
                 self._writer.add_thread(ended)
-                self._ended[number] = int(event["time"])
-            self.ended_runtime.append((pid, int(event["tid"]), int(event["runtime"]) / 1e9))
-            if event["other"]:
+                self._ended[number] = event.time
+            self.ended_runtime.append((pid, event.tid, event.runtime / 1e9))
+            if event.other:
                 self._targets.gone(pid)
                 self.came.append((EventKind.EXIT, pid, 0))
         elif kind == EventKind.FORK:
-            self._targets.forked(int(event["other"]), pid)
-            self.came.append((EventKind.FORK, pid, int(event["other"])))
+            self._targets.forked(event.other, pid)
+            self.came.append((EventKind.FORK, pid, event.other))
         elif kind == EventKind.EXEC and pid in self._targets:
             self._targets.executed(pid)
         elif kind in (EventKind.EXEC, EventKind.MOVED):
@@ -201,19 +196,19 @@ class Collector:
 
     def take_up(self, number: int, pid: int, thread: Sleeper, time_ns: int) -> None:
         """A thread that ran before it was attached to at ``time_ns``, as ``number``."""
-        line = self._new_line(number, pid, Thread(0, 0, thread.tid, thread.name, thread.start_ns))
+        line = self._new_line(number, pid, thread.tid, thread.name, thread.start_ns)
         if self._timelines:
             node = self._never_sampled if thread.running else self._asleep_in(thread)
             job = self._targets.target(pid).process.job
             self._timelines.begin(line, time_ns, thread.switch, node, job)
 
-    def _new_line(self, number: int, pid: int, thread: Thread) -> int:
+    def _new_line(self, number: int, pid: int, tid: int, name: str, start_ns: int) -> int:
         if pid not in self._targets:
             self.refresh.add(pid)  # recording everything, this is the first of it
         process = self._targets.target(pid).process
         line = self._lines
         self._lines += 1
-        thread = replace(thread, line=line, process=process.id)
+        thread = Thread(line, process.id, tid, name, start_ns)
         self._line[number] = line
         self._threads[number] = thread
         self._writer.add_thread(thread)
@@ -506,7 +501,7 @@ def _key(cache: npt.NDArray[np.unsignedinteger], stack: npt.NDArray[np.unsignedi
 
 
 def _text(value: bytes) -> str:
-    return value.decode(errors="replace")
+    return value.rstrip(b"\0").decode(errors="replace")
 
 
 assert EVENT_HEADER.itemsize == 16

@@ -125,20 +125,14 @@ class Modules:
             key = ("jit", process, base)
             return self._by_key.get(key) or self._jit(key, "[jit]", base, process)
         try:
-            fd = _open_mapped(pid, region)
+            path, status = _mapped_file(pid, region)
+            known = self._by_key.get(_key_of(status))
+            if known is None:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+                known = self._decode(_key_of(status), fd, region.path.removesuffix(" (deleted)"))
         except OSError:
             return None
-        try:
-            status = os.fstat(fd)
-            key2 = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-            known = self._by_key.get(key2)
-            if known is None:
-                known = self._decode(key2, fd, region.path.removesuffix(" (deleted)"))
-                fd = -1
-            self._by_inode[region.device, region.inode] = known
-        finally:
-            if fd >= 0:
-                os.close(fd)
+        self._by_inode[region.device, region.inode] = known
         return known
 
     def frame_in(self, pid: int, region: Region, address: int) -> int | None:
@@ -170,10 +164,9 @@ class Modules:
             status = os.fstat(fd)
             device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
             if (device, status.st_ino) == (region.device, region.inode):
-                key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-                known = self._by_key.get(key)
+                known = self._by_key.get(_key_of(status))
                 if known is None and stat.S_ISREG(status.st_mode):
-                    return self._decode(key, fd, region.path)
+                    return self._decode(_key_of(status), fd, region.path)
                 os.close(fd)
                 return known
             os.close(fd)
@@ -323,12 +316,19 @@ def _rows(region: Region, known: KnownModule) -> list[tuple[int, int, int, int, 
     return rows
 
 
-def _open_mapped(pid: int, region: Region) -> int:
-    """The mapped file itself, deleted or in another mount namespace though it may be."""
+def _mapped_file(pid: int, region: Region) -> tuple[str, os.stat_result]:
+    """The mapped file itself, deleted or in another mount namespace though it may be: a path that
+    opens it, and what it is."""
     path = f"/proc/{pid}/map_files/{region.start:x}-{region.end:x}"
-    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+    status = os.stat(path)  # noqa: PTH116
+    if not stat.S_ISREG(status.st_mode):
         raise OSError("not a regular file")
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    return path, status
+
+
+def _key_of(status: os.stat_result) -> tuple[int, ...]:
+    """What tells a file from others, and from what it was before it was written to."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _vdso_file() -> int:
