@@ -277,8 +277,9 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 	w->bx_at = 0;
 	w->interrupted = 0;
 	w->caller = 0;
-	w->mapping.start = 0;
+	w->words_at = NO_STACK;
 	w->mapping.pages = 0;
+	w->other.pages = 0;
 	w->kernel_frames = 0;
 
 	if (!in_user_mode) {

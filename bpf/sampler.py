@@ -25,8 +25,8 @@ SAMPLE_RING_BYTES = 2 << 20
 EVENT_RING_BYTES = 4 << 20
 MAX_PROCESSES = 16384
 MAX_THREADS = 131072
-# struct walk in stack/unwind.h: its head, then 1152 frames.
-_WALK_BYTES = 80 + 32 + 288 + 16 + 32 + 8 * 1152
+# struct walk in stack/unwind.h: its head, a window of the stack, then 1152 frames.
+_WALK_BYTES = 80 + 64 + 288 + 520 + 16 + 32 + 8 * 1152
 # In the place of a CPU's number, in thread numbers that user space gives.
 _USER_NUMBERS = 1023
 RULE_BYTES = 16

@@ -77,6 +77,11 @@ struct registers { /* x86-64 struct pt_regs */
 #define CODE_ADDRESS(word) (word)
 #endif
 
+/* A read of user memory costs as much as everything else a frame takes, and little more for many
+ * words than for one: so many are read at once, which are several frames'. */
+#define STACK_WORDS 64
+#define NO_STACK 1ULL /* stack words are aligned: none lies in a window that is not */
+
 struct walk {
 	u64 ip, sp, bp;
 	u64 link;        /* the link register (aarch64) where it is known; 0: it is not */
@@ -91,7 +96,10 @@ struct walk {
 	u32 ending;
 	struct space space;
 	struct mapping mapping; /* of the previous frame */
+	struct mapping other;   /* the one before that: calls go back and forth */
 	struct registers regs;
+	u64 words_at;    /* address of words[]; NO_STACK: nothing is held */
+	u64 words[STACK_WORDS];
 	u64 value;       /* what the sample will say besides the path */
 	u32 event;
 	u32 context;     /* which of the CPU's scratch areas and stack caches this walk uses */
@@ -112,6 +120,17 @@ struct walk {
 		*(volatile u64 *)&(w)->spill;             \
 	})
 
+/* step when a < b, else 0: as arithmetic, because the processor cannot guess which way a search
+ * goes, and the verifier would follow both. Without KEEP the compiler makes it a branch again. */
+#define KEEP(value) __asm__ volatile("" : "+r"(value))
+static __always_inline u32 step_if_less(u64 a, u64 b, u32 step)
+{
+	s64 difference = (s64)(a - b);
+
+	KEEP(difference);
+	return step & (u32)(difference >> 63);
+}
+
 static __always_inline u64 hash_mix(u64 hash, u64 value)
 {
 	hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL; /* 2^64 / golden ratio */
@@ -122,6 +141,11 @@ static __always_inline u32 stop(struct walk *w, u32 ending)
 {
 	w->ending = ending;
 	return 1;
+}
+
+static __always_inline int lies_in(const struct mapping *mapping, u64 address)
+{
+	return address - mapping->start < (u64)mapping->pages << 12;
 }
 
 /* Finds the mapping that holds address; 0 when there is none. */
@@ -155,23 +179,18 @@ static __always_inline int find_mapping(struct walk *w, u64 address)
 	if (count > MAPPINGS_PER_BLOCK)
 		count = MAPPINGS_PER_BLOCK;
 	low = 0;
-	high = count;
 	NOUNROLL
 	for (int i = 0; i < 8; i++) { /* log2(MAPPINGS_PER_BLOCK) + 1 */
-		low = FORGET(w, low);
-		high = FORGET(w, high);
-		if (low + 1 >= high)
+		if (count <= 1)
 			break;
-		u32 middle = (low + high) >> 1;
-		if (block->mapping[middle & (MAPPINGS_PER_BLOCK - 1)].start <= address)
-			low = middle;
-		else
-			high = middle;
+		u32 half = count >> 1;
+		low += step_if_less(block->mapping[(low + half) & (MAPPINGS_PER_BLOCK - 1)].start,
+				    address + 1, half);
+		count -= half;
 	}
 	low = FORGET(w, low);
 	w->mapping = block->mapping[low & (MAPPINGS_PER_BLOCK - 1)];
-	return address >= w->mapping.start &&
-	       address - w->mapping.start < ((u64)w->mapping.pages << 12);
+	return lies_in(&w->mapping, address);
 }
 
 /* Index of the rule for ELF virtual address vaddr of the current mapping; -1: damaged. */
@@ -190,21 +209,37 @@ static __always_inline int find_rule(struct walk *w, u64 vaddr)
 		return -1;
 	group &= BLOCK_WORDS - 1;
 	u32 first = block->word[group];
-	u32 low = 0, high = first & 0xffff;
+	u32 low = 0, count = first & 0xffff;
 	NOUNROLL
 	for (int i = 0; i < 11; i++) { /* log2(BLOCK_WORDS) + 1 */
-		low = FORGET(w, low);
-		high = FORGET(w, high);
-		if (low + 1 >= high)
+		if (count <= 1)
 			break;
-		u32 middle = (low + high) >> 1;
-		if ((block->word[(group + middle) & (BLOCK_WORDS - 1)] & 0xffff) <= within)
-			low = middle;
-		else
-			high = middle;
+		u32 half = count >> 1;
+		u32 row = block->word[(group + low + half) & (BLOCK_WORDS - 1)];
+		low += step_if_less(row & 0xffff, within + 1, half);
+		count -= half;
 	}
 	low = FORGET(w, low);
 	return block->word[(group + low) & (BLOCK_WORDS - 1)] >> 16;
+}
+
+/* A word of the stack; callers' lie above. */
+static __always_inline int read_word(struct walk *w, u64 *word, u64 address)
+{
+	u64 within = address - w->words_at;
+
+	if (within > 8 * (STACK_WORDS - 1) || within & 7) {
+		w->words_at = address;
+		if (READ_USER(w->words, sizeof w->words, address)) {
+			/* It ends sooner. */
+			w->words_at = NO_STACK;
+			if (READ_USER(w->words, 8, address))
+				return -1;
+		}
+		within = 0;
+	}
+	*word = w->words[within >> 3 & (STACK_WORDS - 1)];
+	return 0;
 }
 
 /* Of a register that cannot be had: no user address. */
@@ -288,8 +323,12 @@ static __always_inline u32 unwind_step(struct walk *w)
 		return stop(w, END_DEPTH_LIMIT);
 	w->depth++;
 	w->frames = n + 1;
-	if (address - w->mapping.start >= ((u64)w->mapping.pages << 12) &&
-	    !find_mapping(w, address)) {
+	if (!lies_in(&w->mapping, address)) {
+		struct mapping previous = w->mapping;
+		w->mapping = w->other;
+		w->other = previous;
+	}
+	if (!lies_in(&w->mapping, address) && !find_mapping(w, address)) {
 		w->mapping.pages = 0;
 		frame = FRAME_RAW | (address & FRAME_RAW_MASK);
 		w->frame[n] = frame;
@@ -313,7 +352,7 @@ static __always_inline u32 unwind_step(struct walk *w)
 			return stop(w, END_COMPLETE);
 		if (w->bp < w->sp)
 			return stop(w, END_BROKEN_CHAIN);
-		if (READ_USER(pair, 16, w->bp))
+		if (read_word(w, &pair[0], w->bp) || read_word(w, &pair[1], w->bp + 8))
 			return stop(w, END_READ_FAULT);
 		w->sp = w->bp + 16;
 		w->bp = pair[0];
@@ -362,12 +401,12 @@ static __always_inline u32 unwind_step(struct walk *w)
 			return stop(w, END_BAD_ADDRESS);
 		return 0;
 	case CFA_FP_DEREF:
-		if (READ_USER(&cfa, 8, w->bp + off))
+		if (read_word(w, &cfa, w->bp + off))
 			return stop(w, END_READ_FAULT);
 		cfa += rule->cfa_reg;
 		break;
 	case CFA_SP_DEREF:
-		if (READ_USER(&cfa, 8, w->sp + off))
+		if (read_word(w, &cfa, w->sp + off))
 			return stop(w, END_READ_FAULT);
 		cfa += rule->cfa_reg;
 		break;
@@ -401,7 +440,7 @@ static __always_inline u32 unwind_step(struct walk *w)
 		w->ip = CODE_ADDRESS(w->link);
 		w->link = 0;
 		if (rule->fp_kind == FP_AT_CFA) {
-			if (READ_USER(&pair[0], 8, cfa + rule->fp_off))
+			if (read_word(w, &pair[0], cfa + rule->fp_off))
 				return stop(w, END_READ_FAULT);
 			w->bp = pair[0];
 		}
@@ -409,28 +448,20 @@ static __always_inline u32 unwind_step(struct walk *w)
 		goto check;
 	}
 	w->link = 0;
-	if (rule->fp_kind == FP_AT_CFA && rule->ra_off == rule->fp_off + 8) {
-		/* Saved just below the return address: one read gets both. */
-		if (READ_USER(pair, 16, cfa + rule->fp_off))
+	pair[0] = w->bp;
+	if (rule->fp_kind == FP_AT_CFA) {
+		if (read_word(w, &pair[0], cfa + rule->fp_off))
 			return stop(w, END_READ_FAULT);
-		w->bp = pair[0];
-		w->ip = pair[1];
-	} else {
-		if (rule->fp_kind == FP_AT_CFA) {
-			if (READ_USER(&pair[0], 8, cfa + rule->fp_off))
-				return stop(w, END_READ_FAULT);
-			w->bp = pair[0];
-		} else if (rule->fp_kind == FP_AT_FP) {
-			if (READ_USER(&pair[0], 8, w->bp + rule->fp_off))
-				return stop(w, END_READ_FAULT);
-			w->bp = pair[0];
-		} else if (rule->fp_kind == FP_UNDEFINED) {
-			w->bp = 0; /* a rule that needs it will end as "no progress" */
-		}
-		if (READ_USER(&pair[0], 8, cfa + rule->ra_off))
+	} else if (rule->fp_kind == FP_AT_FP) {
+		if (read_word(w, &pair[0], w->bp + rule->fp_off))
 			return stop(w, END_READ_FAULT);
-		w->ip = pair[0];
+	} else if (rule->fp_kind == FP_UNDEFINED) {
+		pair[0] = 0; /* a rule that needs it will end as "no progress" */
 	}
+	if (read_word(w, &pair[1], cfa + rule->ra_off))
+		return stop(w, END_READ_FAULT);
+	w->bp = pair[0];
+	w->ip = pair[1];
 	w->sp = cfa;
 check:
 	w->ip = CODE_ADDRESS(w->ip);

@@ -19,7 +19,12 @@ from rich.text import Text
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loader import LOADERS
 from hpcd.commands.base import Command
-from hpcd.commands.service import add_socket_option, attach_by_service, wait_for_end
+from hpcd.commands.service import (
+    add_socket_option,
+    attach_by_service,
+    held_by_service,
+    wait_for_end,
+)
 from hpcd.daemon.recording import (
     DEFAULT_FREQUENCY,
     DEFAULT_THRESHOLD_NS,
@@ -69,15 +74,17 @@ class Attach(Command):
 
 def _attach_by_service(args: argparse.Namespace) -> int:
     options = recording_options(args, selection(args), Path())
-    begun = attach_by_service(args.socket, options, args.output)
     if args.background:
+        begun = attach_by_service(args.socket, options, args.output)
         if args.json:
             print(json.dumps(begun))
         else:
             print(f"recording {begun['id']} into {begun['measurement']}")
         return 0
-    _say_attached()
-    ended = wait_for_end(args.socket, begun["id"])
+    # However this process ends, nobody waits for the recording any more.
+    with held_by_service(args.socket, options, args.output) as begun:
+        _say_attached()
+        ended = wait_for_end(args.socket, begun["id"])
     if ended["state"] == "failed":
         raise HpcdError(ended["failure"])
     report({**ended["summary"], "measurement": ended["measurement"]}, as_json=args.json)

@@ -40,11 +40,21 @@ def attach_by_service(socket: str, options: Options, output: Path | None) -> dic
 
 
 @contextlib.contextmanager
+def held_by_service(socket: str, options: Options, output: Path | None) -> Iterator[dict[str, Any]]:
+    """As :func:`attach_by_service`, for no longer than the block runs and this process lives."""
+    with contextlib.ExitStack() as stack:
+        request, fd = {**request_of(options), "held": True}, None
+        if output is not None:
+            request["output"] = str(output.absolute())
+            fd = stack.enter_context(_made(output))
+        yield stack.enter_context(held(socket, request, fd))
+
+
+@contextlib.contextmanager
 def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator[int]:
-    """Has the service record ``options`` into ``output`` for as long as the block runs, or this
-    process lives; the recording's number."""
-    request = {**request_of(options), "output": str(output.absolute()), "held": True}
-    with _made(output) as fd, held(socket, request, fd) as begun:
+    """Has the service record ``options`` into ``output`` for as long as the block runs; the
+    recording's number."""
+    with held_by_service(socket, options, output) as begun:
         try:
             yield begun["id"]
         finally:

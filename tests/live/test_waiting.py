@@ -30,7 +30,7 @@ def test_sleep_is_found_where_it_happens(tmp_path: Path, build: Callable[..., Pa
     seconds = seconds_by_function(tmp_path / "m", executable)
     nap = seconds["nap"]
     assert nap["blocked_time"] + nap["runnable_time"] == pytest.approx(slept, rel=NEAR)
-    assert nap["blocked"] > 0.9 * slept
+    assert nap["blocked"] >= 20 * 0.05 * (1 - NEAR)  # what it asked for; the rest is late waking
     main = seconds["main"]
     known = main["cpu_time"] + main["blocked_time"] + main["runnable_time"]
     assert known == pytest.approx(lived, rel=NEAR, abs=0.05)
@@ -138,7 +138,9 @@ def test_processes_of_a_user_and_a_name(tmp_path: Path) -> None:
 def test_everything_on_the_node(tmp_path: Path, build: Callable[..., Path]) -> None:
     executable = build("deep.c")
     recorder = Recorder(tmp_path / "m", "--all")
-    subprocess.run([str(executable), "1"], check=True)
+    with subprocess.Popen([str(executable), "600"]) as process:
+        recorder.wait_for_program(executable)
+        process.kill()
     summary = recorder.stop()
     with open_measurement(tmp_path / "m") as measurement:
         exes = {process.exe for process in measurement.processes.values()}

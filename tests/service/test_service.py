@@ -320,22 +320,23 @@ def test_top_through_the_service(service: Start) -> None:
     assert running.end() == 0
 
 
+@pytest.mark.parametrize("verb", [["top", "-w", "600", "--json"], ["attach"]])
 def test_a_recording_ends_with_the_connection_it_is_held_by(
-    service: Start, sleeper: Sleeper
+    service: Start, sleeper: Sleeper, verb: list[str]
 ) -> None:
-    """A top that is killed leaves nothing running."""
+    """A top or an attach that is killed leaves nothing running."""
     running = service()
     pid = sleeper(NOBODY)
-    top = subprocess.Popen(
-        [*HPCD, "top", "-w", "600", "--json", "-p", str(pid)],
+    asking = subprocess.Popen(
+        [*HPCD, *verb, "-p", str(pid)],
         stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "HPCD_SOCKET": running.socket},
         user=NOBODY, group=NOBODY, extra_groups=[],
     )  # fmt: skip
     running.wait_for_log("attached")
     while running.json("status", 1)["recordings"][0]["state"] == "starting":
         pass
-    top.kill()
-    top.wait()
+    asking.kill()
+    asking.wait()
     state = ""
     while state not in ("ended", "failed"):
         state = running.json("status", 1)["recordings"][0]["state"]

@@ -60,6 +60,7 @@ u32 replay(void *words, u32 word_blocks, void *rule_rows, u32 rule_rows_count, u
 	stack_size = size;
 	memset(&w, 0, sizeof w);
 	memcpy(&w.regs, registers, sizeof w.regs);
+	w.words_at = NO_STACK;
 	w.ip = w.regs.ip;
 	w.sp = w.regs.sp;
 	w.bp = REGISTER_FP(&w.regs);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcd.errors import HpcdError
 from hpcd.measurement.reader import open_measurement
 from tests.support.recorded import HPCD, Names
 
@@ -20,12 +22,22 @@ class Recorder:
 
     def __init__(self, output: Path, *options: object) -> None:
         command = [*HPCD, "attach", "--json", "-o", str(output), *map(str, options)]
+        self._output = output
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert self._process.stderr
         first = self._process.stderr.readline()
         assert first == "hpcd: attached\n", first + self._process.stderr.read()
+
+    def wait_for_program(self, executable: Path) -> None:
+        """Until the measurement has a process that runs ``executable``."""
+        exes: set[str] = set()
+        while str(executable) not in exes:
+            assert self._process.poll() is None, "the recorder ended early"
+            # Nothing is in it before the first flush.
+            with contextlib.suppress(HpcdError), open_measurement(self._output) as measurement:
+                exes = {process.exe for process in measurement.processes.values()}
 
     def stop(self) -> dict[str, Any]:
         """End the recording; its summary."""
