@@ -72,8 +72,13 @@ struct registers { /* x86-64 struct pt_regs */
 };
 #define REGISTER_FP(regs) ((regs)->bp)
 #define IN_USER_MODE(regs) (((regs)->cs & 3) == 3)
+/* A call that a signal interrupts returns to the signal's handler (arch/x86/kernel/signal_64.c):
+ * the handler's first instruction stands behind no call. */
+#define BEGINS_HANDLER(regs)                                          \
+	((regs)->ax == 0 && (regs)->dx == (regs)->sp + 8 &&           \
+	 (regs)->si == (regs)->sp + 8 + SIGFRAME_UCONTEXT_SIZE)
 /* orig_ax is the call's number; after a fault or an interrupt it is negative. */
-#define IN_SYSTEM_CALL(regs) ((s64)(regs)->orig_ax >= 0)
+#define IN_SYSTEM_CALL(regs) ((s64)(regs)->orig_ax >= 0 && !BEGINS_HANDLER(regs))
 #define CODE_ADDRESS(word) (word)
 #endif
 
@@ -254,6 +259,7 @@ static __always_inline int read_word(struct walk *w, u64 *word, u64 address)
 #else
 /* x86-64 struct rt_sigframe as the restorer sees it: sp points at its ucontext, whose gregs begin
  * at 40 (arch/x86/include/uapi/asm/sigcontext.h: r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip). */
+#define SIGFRAME_UCONTEXT_SIZE 304
 #define SIGFRAME_R8 40
 #define SIGFRAME_BP 120
 #define SIGFRAME_BX 128

@@ -86,7 +86,7 @@ def test_no_path_that_cannot_occur(known) -> None:  # type: ignore[no-untyped-de
     samples, _, wrong = split(known[1])
     assert samples > 20_000
     assert wrong == []
-    assert known[0]["samples"]["dropped"] == {}
+    assert set(known[0]["samples"]["dropped"]) <= {"thread exiting"}
 
 
 @pytest.mark.parametrize("loader", ["bcc", "object"])
