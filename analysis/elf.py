@@ -75,7 +75,7 @@ SYMBOL = np.dtype(
 )
 RELOCATION = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
 
-_PT_NOTE = 4
+_PT_LOAD, _PT_NOTE = 1, 4
 _NT_GNU_BUILD_ID = 3
 _DATAREL_SDATA4 = 0x3B
 _UDATA4, _SDATA4 = 0x03, 0x0B
@@ -149,6 +149,12 @@ class ElfFile:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+    @property
+    def base(self) -> int:
+        """The address of the first segment that is loaded: 0 but for programs at fixed places."""
+        loaded = self._segments["address"][self._segments["type"] == _PT_LOAD]
+        return int(loaded[0]) if len(loaded) else 0
 
     def section(self, name: str) -> Section | None:
         """The first section of this name, if it has contents in the file."""

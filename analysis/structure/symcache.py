@@ -20,7 +20,16 @@ from symbolic.exceptions import SymbolicError
 from hpcd.analysis.demangle import demangle
 from hpcd.analysis.structure.arrays import Strings
 from hpcd.analysis.structure.known import Known
-from hpcd.analysis.structure.linetable import I32, I64, MAX_DEPTH, NO_ENTRY, U32, LineTable, depths
+from hpcd.analysis.structure.linetable import (
+    I32,
+    I64,
+    MAX_DEPTH,
+    NO_ENTRY,
+    U32,
+    U64,
+    LineTable,
+    depths,
+)
 from hpcd.errors import FormatError
 
 _HEAD = struct.Struct("<4sI32s6I16s")
@@ -32,10 +41,11 @@ UNNAMED = "[unnamed]"
 _FILE = {8: 4, 9: 6}
 
 
-def read_lines(image: mmap.mmap, name: str, known: Known) -> LineTable:
+def read_lines(image: mmap.mmap, name: str, known: Known, base: int) -> LineTable:
     """The line table of an ELF file with debug information, mapped at ``image``.
 
-    Of addresses that are not ``known`` it need not say anything. Raises :class:`FormatError`.
+    ``base`` is the address of its first loaded segment. Of addresses that are not ``known`` it need
+    not say anything. Raises :class:`FormatError`.
     """
     buffer = ffi.from_buffer("uint8_t[]", image)
     try:
@@ -47,11 +57,14 @@ def read_lines(image: mmap.mmap, name: str, known: Known) -> LineTable:
     except SymbolicError as error:
         why = " ".join(str(error).split()) or type(error).__name__
         raise FormatError(f"{name}: {why}") from None
-    return parse_symcache(data, known)
+    return parse_symcache(data, known, base)
 
 
-def parse_symcache(data: bytes, known: Known) -> LineTable:
-    """The arrays of a symcache, of addresses that are ``known``. Raises :class:`FormatError`."""
+def parse_symcache(data: bytes, known: Known, base: int = 0) -> LineTable:
+    """The arrays of a symcache, of addresses that are ``known``; its own count from ``base``.
+
+    Raises :class:`FormatError`.
+    """
     if len(data) < _HEAD.size:
         raise FormatError("symcache is truncated")
     magic, version, _, _, files, functions, locations, ranges, size, _ = _HEAD.unpack_from(data)
@@ -70,7 +83,7 @@ def parse_symcache(data: bytes, known: Known) -> LineTable:
         file = numbers(files, _FILE[version])
         function = numbers(functions, 4)
         location = numbers(locations, 4)
-        start = numbers(ranges, 1)[:, 0]
+        start = numbers(ranges, 1)[:, 0].astype(np.uint64) + np.uint64(base)
     except ValueError:
         raise FormatError("symcache is truncated") from None
     location, start = _only(location, start, known)
@@ -97,10 +110,10 @@ def parse_symcache(data: bytes, known: Known) -> LineTable:
     deep = depths(caller.astype(np.int32))
     caller[(deep > 0) & (deep % MAX_DEPTH == 0)] = -1
     file_of = location[:, 0].astype(np.int64)
-    entry = function[:, 2].astype(np.uint64)
+    entry = function[:, 2].astype(np.uint64) + np.uint64(base)
     entry[function[:, 2] == _NONE] = NO_ENTRY
     return LineTable(
-        start=start.astype(np.uint64),
+        start=start,
         at=np.where(named, places[locations - ranges :], -1).astype(np.int32),
         caller=caller.astype(np.int32),
         function=_function(location[:, 2], whole),
@@ -113,14 +126,13 @@ def parse_symcache(data: bytes, known: Known) -> LineTable:
     )
 
 
-def _only(location: U32, start: U32, known: Known) -> tuple[U32, U32]:
+def _only(location: U32, start: U64, known: Known) -> tuple[U32, U64]:
     """The locations of known addresses and of the calls they were inlined at.
 
     The last locations are those of the ranges, ``start``; what they were inlined at comes before
     them. Callers are numbered anew, and all ones where there are none.
     """
-    begin = start.astype(np.uint64)
-    ranges = np.flatnonzero(known.touches(begin, np.append(begin[1:], _END)[: len(begin)]))
+    ranges = np.flatnonzero(known.touches(start, np.append(start[1:], _END)[: len(start)]))
     first = len(location) - len(start)
     caller = location[:, 3].astype(np.int64)
     caller[caller >= np.arange(len(caller))] = -1

@@ -81,12 +81,12 @@ def lines(fd: int, name: str, wanted: U64 | None) -> ModuleLines:
         # Not closed but dropped: an error's traceback may still refer to it.
         if wanted is not None and os.fstat(fd).st_size < _MAX_COPY:
             image, known = some_units(fd, elf, wanted)
-            table = read_lines(image, name, known)
+            table = read_lines(image, name, known, elf.base)
         # Names may be in units that were left out: link-time optimisation refers to other units.
         if not known.is_everything and (not len(known.start) or UNNAMED in table.linkage):
             known, table = Known.everything(), LineTable.empty()
             image = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
-            table = read_lines(image, name, known)
+            table = read_lines(image, name, known, elf.base)
         # What is damaged there costs only these lines.
         with contextlib.suppress(FormatError):
             table = with_lines(table, elf, known)

@@ -77,7 +77,8 @@ def addr2line(path: Path, addresses: list[int]) -> list[Frames]:
     return chains
 
 
-@pytest.mark.parametrize("options", [("-O0",), ("-O2",), ("-O3", "-gdwarf-4"), ("-O2", "-gz")],
+@pytest.mark.parametrize("options", [("-O0", "-no-pie"), ("-O2",), ("-O3", "-gdwarf-4"),
+                                     ("-O2", "-gz")],
                          ids=" ".join)  # fmt: skip
 def test_chains_are_those_of_addr2line(tmp_path: Path, options: tuple[str, ...]) -> None:
     path = compile_to(tmp_path / "program", *options)
