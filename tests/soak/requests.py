@@ -120,7 +120,18 @@ def _compared(choice: random.Random) -> str:
     good = ["db=run.db&db=ranks-2.db", "db=run.db&window=0:500000000&window=500000000:999000000",
             "db=run.db&rank=0&rank=7", "db=ranks-2.db&iteration=1&iteration=3",
             "db=ranks-2.db&iteration=&phase=sweep", "db=run.db&pid=100&pid=107"]  # fmt: skip
-    names = ["db", "window", "rank", "pid", "iteration", "phase", "metric", "within", "shares"]
+    names = [
+        "db",
+        "window",
+        "rank",
+        "pid",
+        "iteration",
+        "phase",
+        "metric",
+        "within",
+        "shares",
+        "scopes",
+    ]
     several = choice.randrange(3) * choice.randrange(5)
     bad = "".join(f"&{choice.choice(names)}={_value(choice)}" for _ in range(several))
     return choice.choice(good) + bad

@@ -26,6 +26,7 @@ export function mount(element, { store, api, context }) {
     <div class="bar"><div id="compare-sides" class="bar-part"></div>
       <label id="compared-label">by <select id="compared"></select></label>
       <label id="shares-label" title="Percent of each side's whole: for runs at different speeds"><input type="checkbox" id="as-shares"> shares</label>
+      <label id="scopes-label" title="Inlined calls and loops are contexts too, where debug information tells of them"><input type="checkbox" id="with-scopes"> loops</label>
       <output id="compared-what" aria-live="polite"></output></div>
     <div class="bar"><span id="compare-views"></span>
       <span id="limits" class="bar-part"></span><span id="compare-tools" class="bar-part"></span></div>
@@ -60,6 +61,7 @@ export function mount(element, { store, api, context }) {
       const query = sides.query();
       query.set("metric", store.state.compared || current()[4] || "work");
       if (store.state.shares && current()[0] !== "scaling") query.set("shares", 1);
+      if (store.state.scopes) query.set("scopes", 1);
       return query;
     },
     // The aligned tree of what is chosen, asked for once.
@@ -77,7 +79,8 @@ export function mount(element, { store, api, context }) {
     at("compared").replaceChildren(...[...new Set(metrics)].map((each) => new Option(each.replaceAll("_", " "), each)));
     at("compared").value = store.state.compared || usual;
     at("as-shares").checked = Boolean(store.state.shares);
-    at("compared-label").hidden = name === "traces";
+    at("with-scopes").checked = Boolean(store.state.scopes);
+    for (const id of ["compared-label", "scopes-label"]) at(id).hidden = name === "traces";
     at("shares-label").hidden = name === "traces" || name === "scaling";
     at("limits").hidden = name === "traces" || name === "scaling";
     at("hotspot-label").hidden = name === "calls";
@@ -107,8 +110,9 @@ export function mount(element, { store, api, context }) {
 
   at("compared").addEventListener("change", () => store.set({ compared: at("compared").value }));
   at("as-shares").addEventListener("change", () => store.set({ shares: at("as-shares").checked ? "1" : "" }));
+  at("with-scopes").addEventListener("change", () => store.set({ scopes: at("with-scopes").checked ? "1" : "" }));
   ends.push(
-    store.subscribe(["compare", "versus", "sides", "compared", "shares"], show),
+    store.subscribe(["compare", "versus", "sides", "compared", "shares", "scopes"], show),
     // Costs are of all ranks; lines are chosen for traces. Of one that grows there are no others.
     store.subscribe(["filter", "sort", "group", "revision"], () => { if (current()[0] === "traces") show(); }),
   );

@@ -2,7 +2,7 @@
 
 const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "depth", "time", "line",
   "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
-  "compare", "versus", "sides", "compared", "shares", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside"];
+  "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside"];
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines and time. Others say how. A recording being written has revisions (live.js).
 export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", "filter", "sort", "group"];
