@@ -18,7 +18,7 @@ import pytest
 import zstandard
 from numpy.typing import NDArray
 
-import hpcd.analysis
+from hpcd.analysis import open as open_database
 from hpcd.analysis.comparison import compare, whole_runs
 from tests.support.recorded import hpcd
 from tests.support.viewer import served
@@ -53,7 +53,7 @@ def test_a_grid_is_what_the_library_samples(url: str, database: Path) -> None:
     status, body = ask(url, path)
     place, nodes = picture(body)
     assert status == 200 and place.tolist() == [1, 3, 5, 7] and nodes.shape == (4, 100)
-    with hpcd.analysis.open(database) as db:
+    with open_database(database) as db:
         assert nodes.tolist() == db.sample_grid(None, 0, 10**9, 4, 100).tolist()
     assert ask(url, path, **{"accept-encoding": "gzip, zstd"})[1] == body
 
@@ -107,7 +107,7 @@ def test_a_comparison_is_what_the_library_compares(url: str, runs: list[Path]) -
     head, (cost, variance, parent, place, owner) = aligned(url, "db=ranks-2.db&db=ranks-4.db")
     assert [each["label"] for each in head["sides"]] == ["ranks-2.db", "ranks-4.db"]
     assert [each["size"] for each in head["sides"]] == [2, 4] and head["metric"] == "work"
-    with hpcd.analysis.open(runs[0]) as one, hpcd.analysis.open(runs[1]) as two:
+    with open_database(runs[0]) as one, open_database(runs[1]) as two:
         comparison = compare(whole_runs([one, two]), metric="work")
         nodes, costs, _ = comparison.regions()
     np.testing.assert_allclose(cost.sum(axis=1), comparison.total)
