@@ -57,7 +57,7 @@ def sampled(measurement: Measurement) -> float:
 def test_samples_add_up_and_match_cpu_time(tmp_path: Path, build: Callable[..., Path]) -> None:
     """A CPU-bound target at 997 Hz: expected from /proc within 3 %."""
     with running(build("paths.c"), 60) as process:
-        summary = attach(tmp_path / "m", process.pid, "--duration", 4)
+        summary = attach(tmp_path / "m", process.pid, "--duration", 3)
     samples = summary["samples"]
     assert accounted(summary)
     assert samples["expected"] > 1000
@@ -266,7 +266,7 @@ def test_weights_stay_right_when_the_rate_is_lowered(
     tmp_path: Path, build: Callable[..., Path], blocked: list[str]
 ) -> None:
     """A budget nothing can keep: the rate falls again and again, CPU time is what it was."""
-    options = ["--overhead", "0.01%", "--duration", 8, *blocked]
+    options = ["--overhead", "0.01%", "--duration", 6, *blocked]
     with running(build("paths.c"), 60) as process:
         summary = attach(tmp_path / "m", process.pid, *options)
     rates = [rate["frequency"] for rate in summary["rates"]]

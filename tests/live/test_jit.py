@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections import Counter
@@ -105,14 +104,14 @@ outermost()
 """
 
 
-def prepared(path: str) -> None:
-    """Make the table of a big program: what a machine does once, and not what is tested here."""
+def prepared(*paths: str | Path) -> None:
+    """Make the tables of programs: what a machine does once, and not what is tested here."""
     decoder = Decoder(timeout=120)
-    fd = os.open(path, os.O_RDONLY)
     try:
-        decoder.table(fd, path)
+        for path in paths:
+            with Path(path).open("rb") as file:
+                decoder.table(file.fileno(), str(path))
     finally:
-        os.close(fd)
         decoder.close()
 
 
@@ -221,7 +220,7 @@ def test_fortran(tmp_path: Path) -> None:
     source.write_text(_FORTRAN)
     command = [compiler, "-O2", "-fno-inline", "-fomit-frame-pointer", "-J", str(tmp_path)]
     subprocess.run([*command, "-o", str(executable), str(source)], check=True)
-    record(tmp_path / "first", [executable])
+    prepared(executable, "/usr/lib/x86_64-linux-gnu/libc.so.6")
     record(tmp_path / "m", [executable])
     paths = call_paths(tmp_path / "m", executable)
     samples = sum(paths.values())
@@ -237,9 +236,8 @@ def test_python_with_numpy(tmp_path: Path) -> None:
     command: list[Any] = ["/usr/bin/python3", "-c", _NUMPY]
     script = "import numpy; print(open('/proc/self/maps').read())"
     maps = subprocess.run(["/usr/bin/python3", "-c", script], capture_output=True, text=True)
-    for path in {line.split()[-1] for line in maps.stdout.splitlines() if "r-xp" in line}:
-        if path.startswith("/"):
-            prepared(path)
+    mapped = {line.split()[-1] for line in maps.stdout.splitlines() if "r-xp" in line}
+    prepared(*(path for path in mapped if path.startswith("/")))
     summary = record(tmp_path / "m", command)
     paths = named_paths(tmp_path / "m")
     samples = sum(paths.values())

@@ -77,7 +77,7 @@ def known(tmp_path_factory: pytest.TempPathFactory, build: Callable[..., Path]):
     # On a machine hpcd has never run on, tables are made first; that is not what is tested here.
     record(tmp_path_factory.mktemp("first") / "measurement", [executable, 0.1])
     output = tmp_path_factory.mktemp("known") / "measurement"
-    summary = record(output, [executable, 8, 2], "-F", 10_000)
+    summary = record(output, [executable, 6, 2], "-F", 10_000)
     return summary, call_paths(output, executable)
 
 

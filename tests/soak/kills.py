@@ -32,9 +32,14 @@ def run(rounds: int, seed: int) -> list[str]:
     plans = [(number, choice.uniform(0, 4), number % 4 == 3) for number in range(rounds)]
     lost: list[float] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_WORKERS) as pool:
-        done = list(pool.map(lambda plan: _round(Path(folder), *plan), plans))
-    findings = [finding for found, _ in done for finding in found]
-    lost = [loss for _, loss in done if loss is not None]
+        findings = []
+        for found, loss in pool.map(lambda plan: _round(Path(folder), *plan), plans):
+            findings += found
+            for finding in found:
+                print(f"  {finding}", flush=True)
+            lost += [] if loss is None else [loss]
+            if loss is not None and len(lost) % 100 == 0:
+                print(f"  {len(lost)} killed, most lost {max(lost):.2f} s", flush=True)
     if lost:
         print(f"  seconds lost: median {np.median(lost):.2f}, most {max(lost):.2f}")
     return findings
