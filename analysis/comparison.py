@@ -34,7 +34,7 @@ from hpcd.analysis.matching import Matching, Place, match, owners, within
 from hpcd.analysis.phases import Timeline
 from hpcd.analysis.ranks import Ranks, find_ranks, has_ranks
 from hpcd.analysis.sparse import sum_by
-from hpcd.analysis.views import VIEWS, View, by_caller, outermost, preorder
+from hpcd.analysis.views import View, outermost, preorder, view_of_several
 from hpcd.analysis.visits import count_visits
 from hpcd.analysis.waiting import counted
 from hpcd.errors import UsageError
@@ -175,24 +175,10 @@ class Comparison:
 
     def view(self, kind: str, *, depth: int | None = None) -> View:
         """A view with rows of costs, then of variances, per side. Raises :class:`UsageError`."""
-        tree = self.matching.tree
-        total = self.total[:, None]
-        shares = np.divide(self.cost, total, out=np.zeros_like(self.cost), where=total > 0)
-        # The last row, the sum of all sides' shares, is what is cut by.
-        own = np.concatenate([self.cost, self.variance, shares.sum(axis=0, keepdims=True)])
-        inclusive = np.stack([tree.inclusive(each) for each in own])
-        down = View("top-down", tree.parent, self.matching.place_of, own, inclusive)
-        if kind == "top-down":
-            return down
-        if kind not in VIEWS[1:]:
-            raise UsageError(f"no view {kind}; there are {', '.join(VIEWS)}")
-        return by_caller(
-            down,
-            kind,
-            metric=len(own) - 1,
-            share=self.hotspot / len(self.sides),
-            depth=1 if kind == "flat" else depth,
-        )
+        return view_of_several(
+            self.matching.tree, self.matching.place_of, self.cost, kind,
+            more=[self.variance], share=self.hotspot, depth=depth,
+        )  # fmt: skip
 
     def regions(self) -> tuple[I64, F64, I8]:
         """The program's own contexts that differ somewhere, by how much, the most first.

@@ -24,6 +24,7 @@ class Forest:
         self, parent: U32, rank: F64, shown: npt.NDArray[np.bool_], *, depth: int | None = None
     ) -> None:
         self.omitted = int(len(parent) - shown.sum()) - (0 if bool(shown[0]) else 1)
+        """Nodes left out because they are not ``shown``."""
         nodes = np.flatnonzero(shown)
         nodes = nodes[nodes != 0]
         order = nodes[np.lexsort((nodes, -rank[nodes], parent[nodes]))]
@@ -40,7 +41,11 @@ class Forest:
         return [] if found is None else found.tolist()
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """(node, tree lines before its name) of each shown node but the root, depth first.
+        """(node, tree lines before its name) of each shown node but the root, depth first."""
+        return ((node, before) for node, _, before in self.rows())
+
+    def rows(self) -> Iterator[tuple[int, int, str]]:
+        """The same with each node's level between.
 
         A node that is all its parent shows continues its parent's column: long chains of calls
         do not run out of the page.
@@ -49,7 +54,7 @@ class Forest:
         self._push(stack, 0, 0, "")
         while stack:
             node, level, before, below = stack.pop()
-            yield node, before
+            yield node, level, before
             self._push(stack, node, level, below)
 
     def _push(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import Database
-from hpcd.analysis.forest import nested_json
+from hpcd.analysis.forest import Forest, fit
 from hpcd.analysis.metrics import SAMPLES
 from hpcd.analysis.naming import marker_name
 from hpcd.analysis.views import View
@@ -174,7 +174,7 @@ def _causes(counts: Counter[str]) -> str:
 # --- the tree ---
 
 
-class Outline:
+class Outline(Forest):
     """The nodes of a view that are shown, in the order they are shown.
 
     A node is shown if its cost (:meth:`View.cost`) is at least ``share`` of the whole, and its
@@ -195,7 +195,6 @@ class Outline:
         self.view = view
         self.metric = metric
         self.cut_by = metric if cut_by is None else cut_by
-        self.cost = view.cost(metric)
         self.size = view.cost(self.cut_by)
         total = abs(float(view.total[self.cut_by]))
         # What a formula makes negative counts by its size.
@@ -206,48 +205,8 @@ class Outline:
         if only is not None:
             shown &= np.isin(np.arange(len(view)), only)
         shown[0] = True
-        self.omitted = view.omitted + int(len(view) - shown.sum())
-        """Contexts left out because they cost too little."""
-        nodes = np.flatnonzero(shown)
-        order = nodes[np.lexsort((nodes, -self.cost[nodes], view.parent[nodes]))]
-        order = order[order != 0]
-        owners, starts = np.unique(view.parent[order], return_index=True)
-        groups = np.split(order, starts[1:])
-        self._children = dict(zip(owners.tolist(), groups, strict=True)) if len(order) else {}
-        self._depth = depth
-
-    def children(self, node: int, level: int) -> list[int]:
-        """The shown children of ``node``, which stands at ``level`` (the root at 0)."""
-        if self._depth is not None and level >= self._depth:
-            return []
-        found = self._children.get(node)
-        return [] if found is None else found.tolist()
-
-    def __iter__(self) -> Iterator[tuple[int, int, str, str]]:
-        """(node, level, prefix, connector) of each shown node but the root, depth first.
-
-        A node that is all its parent shows continues its parent's column: long chains of calls
-        do not run out of the page.
-        """
-        stack: list[tuple[int, int, str, str, str]] = []
-        self._push(stack, 0, 0, "")
-        while stack:
-            node, level, prefix, connector, below = stack.pop()
-            yield node, level, prefix, connector
-            self._push(stack, node, level, below)
-
-    def _push(
-        self, stack: list[tuple[int, int, str, str, str]], node: int, level: int, below: str
-    ) -> None:
-        members = self.children(node, level)
-        if len(members) == 1:
-            stack.append((members[0], level + 1, below, "", below))
-            return
-        for place, member in enumerate(reversed(members)):
-            last = place == 0
-            stack.append(
-                (member, level + 1, below, "└ " if last else "├ ", below + ("  " if last else "│ "))
-            )
+        super().__init__(view.parent, view.cost(metric), shown, depth=depth)
+        self.omitted += view.omitted
 
 
 def shorten(name: str, width: int) -> str:
@@ -309,12 +268,9 @@ def text_lines(
     total = abs(float(view.total[outline.cut_by])) or 1.0
     names = Names(db, view)
     room = max(width - _COLUMNS * len(shown), _MIN_NAME)
-    for node, _, prefix, connector in outline:
+    for node, before in outline:
         figures = "".join(each.figures(view, node) for each in shown)
-        lines = prefix + connector
-        if len(lines) > room - _MIN_NAME:
-            # Deeper than the page is wide: the innermost levels tell the neighbours apart.
-            lines = "…" + lines[len(lines) - (room - _MIN_NAME) + 1 :]
+        lines = fit(before, room, _MIN_NAME)
         cost = abs(float(outline.size[node])) / total
         yield cost, figures, lines, shorten(names(node), room - len(lines))
 
@@ -411,7 +367,7 @@ def json_parts(db: Database, facts: Facts, outline: Outline) -> Iterator[str]:
             found[kind] = dict(zip(metrics, values[:, node].tolist(), strict=True))
         return found
 
-    yield from nested_json(outline.children, fields)
+    yield from outline.json(fields)
     yield "}\n"
 
 
@@ -429,7 +385,7 @@ def csv_rows(db: Database, outline: Outline) -> Iterator[list[object]]:
         unit = f" ({each.unit})" if each.unit else ""
         heading += [f"{each.name} inclusive{unit}", f"{each.name} exclusive{unit}"]
     yield heading
-    for node, level, _, _ in outline:
+    for node, level, _ in outline.rows():
         fields = names.as_json(node)
         costs = np.stack([view.inclusive[:, node], view.exclusive[:, node]], axis=1)
         row: list[object] = [node, int(view.parent[node]), level]

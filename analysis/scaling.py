@@ -23,7 +23,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.matching import Matching, Place, match, owners
 from hpcd.analysis.ranks import Ranks, find_ranks, has_ranks
 from hpcd.analysis.sparse import sum_by
-from hpcd.analysis.views import VIEWS, View, by_caller
+from hpcd.analysis.views import View, view_of_several
 from hpcd.analysis.waiting import counted
 from hpcd.errors import UsageError
 
@@ -95,23 +95,8 @@ class Scaling:
 
         What cost no run ``share`` of its total may be left out.
         """
-        tree = self.matching.tree
-        # The last row, the sum of all runs' shares, is what is cut by.
-        whole = self.cost.sum(axis=1, keepdims=True)
-        shares = np.divide(self.cost, whole, out=np.zeros_like(self.cost), where=whole != 0)
-        own = np.concatenate([self.cost, shares.sum(axis=0, keepdims=True)])
-        inclusive = np.stack([tree.inclusive(each) for each in own])
-        down = View("top-down", tree.parent, self.matching.place_of, own, inclusive)
-        if kind == "top-down":
-            return down
-        if kind not in VIEWS[1:]:
-            raise UsageError(f"no view {kind}; there are {', '.join(VIEWS)}")
-        return by_caller(
-            down,
-            kind,
-            metric=len(own) - 1,
-            share=share / len(self.runs),
-            depth=1 if kind == "flat" else depth,
+        return view_of_several(
+            self.matching.tree, self.matching.place_of, self.cost, kind, share=share, depth=depth
         )
 
     def origins(self) -> tuple[I64, F64]:

@@ -193,6 +193,34 @@ def _side_by_side(db: Database, found: Contexts, down: View, kind: str) -> View:
     )
 
 
+def view_of_several(
+    tree: CCT,
+    label: U32,
+    cost: F64,
+    kind: str,
+    *,
+    more: Sequence[F64] = (),
+    share: float = 0.0,
+    depth: int | None = None,
+) -> View:
+    """A view of ``tree`` with costs of several runs, one of :data:`VIEWS`.
+
+    ``label`` ``uint32[n]`` is the procedure of each node, ``cost`` ``float64[runs, n]``; ``more``
+    rows follow those, then what the view is cut by, the sum of all runs' shares. What cost no run
+    ``share`` of its total may be left out. Raises :class:`UsageError`.
+    """
+    total = cost.sum(axis=1, keepdims=True)
+    shares = np.divide(cost, total, out=np.zeros_like(cost), where=total != 0)
+    own = np.concatenate([cost, *more, shares.sum(axis=0, keepdims=True)])
+    down = View("top-down", tree.parent, label, own, _inclusive(tree, own))
+    if kind == "top-down":
+        return down
+    if kind not in VIEWS[1:]:
+        raise UsageError(f"no view {kind}; there are {', '.join(VIEWS)}")
+    levels = 1 if kind == "flat" else depth
+    return by_caller(down, kind, metric=len(own) - 1, share=share / len(cost), depth=levels)
+
+
 def with_derived(view: View, derived: Sequence[Formula]) -> View:
     """``view`` with metrics by formula after the others."""
     if not derived:

@@ -34,6 +34,7 @@ from hpcd.analysis.report import shorten
 from hpcd.analysis.views import VIEWS
 from hpcd.commands.base import Command
 from hpcd.commands.hint import hint
+from hpcd.commands.options import add_context_options, add_tree_options, check_ranges
 from hpcd.commands.phases import print_phases
 from hpcd.commands.tables import Page, Row, amount
 from hpcd.errors import UsageError
@@ -136,34 +137,19 @@ class CompareCommand(Command):
         parser.add_argument(
             "--within", metavar="PROCEDURE", help="only what it and what it called took"
         )
-        parser.add_argument(
-            "--scopes",
-            action="store_true",
-            help="inlined calls and loops are contexts, where debug information tells of them",
-        )
-        parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
+        add_context_options(parser)
         parser.add_argument("--view", choices=VIEWS, default="top-down", help="default: top-down")
         parser.add_argument(
             "--frequency", action="store_true", help="who called what, how often, instead of a view"
         )
-        parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
-        parser.add_argument(
-            "--width", type=int, metavar="N", help="columns (default: the terminal's)"
-        )
         parser.add_argument(
             "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
         )
-        parser.add_argument(
-            "--json", action="store_true", help="print one JSON object, children nested"
-        )
+        add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the comparison."""
-        for name in ("sensitivity", "hotspot"):
-            if not 0 <= getattr(args, name) <= 100:
-                raise UsageError(f"--{name} is between 0 and 100")
-        if args.depth is not None and args.depth < 1:
-            raise UsageError("--depth is at least 1")
+        check_ranges(args, "sensitivity", "hotspot")
         with ExitStack() as stack:
             databases = [stack.enter_context(open_database(path)) for path in args.databases]
             if args.phases:

@@ -19,8 +19,8 @@ from hpcd.analysis.matching import path_labels
 from hpcd.analysis.report import shorten
 from hpcd.commands.base import Command
 from hpcd.commands.hint import hint
+from hpcd.commands.options import add_context_options, add_tree_options, check_ranges
 from hpcd.commands.tables import Page, Row, amount
-from hpcd.errors import UsageError
 
 _MIN_NAME = 24
 _RANKS_IN_TEXT = 8
@@ -49,12 +49,7 @@ class ImbalanceCommand(Command):
             metavar="NAME",
             help="what should be balanced (default: %(default)s, CPU time outside of MPI)",
         )
-        parser.add_argument(
-            "--scopes",
-            action="store_true",
-            help="inlined calls and loops are contexts, where debug information tells of them",
-        )
-        parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
+        add_context_options(parser)
         parser.add_argument(
             "--percent",
             type=float,
@@ -62,23 +57,14 @@ class ImbalanceCommand(Command):
             metavar="P",
             help="leave out contexts of less imbalance, blame and waiting (default: %(default)g)",
         )
-        parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
         parser.add_argument(
             "--ranks", action="store_true", help="what each rank spent in the contexts listed"
         )
-        parser.add_argument(
-            "--width", type=int, metavar="N", help="columns (default: the terminal's)"
-        )
-        parser.add_argument(
-            "--json", action="store_true", help="print one JSON object, children nested"
-        )
+        add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the imbalance."""
-        if not 0 <= args.percent <= 100:
-            raise UsageError("--percent is between 0 and 100")
-        if args.depth is not None and args.depth < 1:
-            raise UsageError("--depth is at least 1")
+        check_ranges(args, "percent")
         with open_database(args.database) as db:
             found = measure(db, metric=args.metric, job=args.job, scopes=args.scopes)
             if found.ranks.note:

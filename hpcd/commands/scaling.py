@@ -21,6 +21,7 @@ from hpcd.analysis.scaling import STRONG, WEAK, Scaling, measure
 from hpcd.analysis.views import VIEWS, View
 from hpcd.commands.base import Command
 from hpcd.commands.hint import hint
+from hpcd.commands.options import add_context_options, add_tree_options, check_ranges
 from hpcd.commands.tables import Page, Row, amount
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
@@ -66,12 +67,7 @@ class ScalingCommand(Command):
             metavar="N,N",
             help="how many ranks each run had (default: what the databases say)",
         )
-        parser.add_argument(
-            "--scopes",
-            action="store_true",
-            help="inlined calls and loops are contexts, where debug information tells of them",
-        )
-        parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
+        add_context_options(parser)
         parser.add_argument(
             "--percent",
             type=float,
@@ -79,20 +75,11 @@ class ScalingCommand(Command):
             metavar="P",
             help="leave out contexts that lose or gain less (default: %(default)s)",
         )
-        parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
-        parser.add_argument(
-            "--width", type=int, metavar="N", help="columns (default: the terminal's)"
-        )
-        parser.add_argument(
-            "--json", action="store_true", help="print one JSON object, children nested"
-        )
+        add_tree_options(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the losses."""
-        if not 0 <= args.percent <= 100:
-            raise UsageError("--percent is between 0 and 100")
-        if args.depth is not None and args.depth < 1:
-            raise UsageError("--depth is at least 1")
+        check_ranges(args, "percent")
         with ExitStack() as stack:
             databases = [stack.enter_context(open_database(path)) for path in args.databases]
             scaling = measure(
