@@ -22,9 +22,12 @@ export const letter = (side) => String.fromCharCode(65 + side);
 export const differs = (change) => change >= MORE && change <= GONE;
 
 export class Aligned {
-  constructor(store, { head, cost, variance, cct, owner }) {
+  // like: the tree of an open database, whose colours procedures of the same names have.
+  constructor(store, { head, cost, variance, cct, owner }, like) {
     Object.assign(this, { sides: head.sides, metric: head.metric, unit: head.unit, modules: head.modules, cost, variance, owner });
     this.opened = new Opened(store, head, cct);
+    const { names, colours } = this.opened.tree;
+    names.forEach((name, i) => { colours[i] = like.colours[like.numbers.get(name)] ?? colours[i]; });
     // Rows of it have the sides' costs, then their variances.
     this.profile = new Profile(this.opened.tree, [...cost, ...variance]);
     this.total = this.profile.total.slice(0, cost.length);

@@ -67,7 +67,7 @@ export function mount(element, { store, api, context }) {
     // The aligned tree of what is chosen, asked for once.
     async aligned() {
       const key = String(shared.query());
-      if (known.key !== key) known = { key, aligned: new Aligned(store, await api.compare(key)) };
+      if (known.key !== key) known = { key, aligned: new Aligned(store, await api.compare(key), context.tree) };
       return known.aligned;
     },
     done(what) { element.dataset.compared = what; },

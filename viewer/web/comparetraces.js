@@ -66,12 +66,20 @@ export async function mount(element, { store, api, context, sides, tools, say, a
   function open(name) {
     if (name === store.state.db) return context.opened;
     context.others ??= new Map();
-    if (!context.others.has(name)) {
-      const made = Promise.all([api.summary(name), api.cct(name)]).then(([summary, cct]) => new Opened(store, summary, cct));
-      made.catch(() => context.others.delete(name));
-      context.others.set(name, made);
+    const key = JSON.stringify([name, store.state.colours]);
+    if (!context.others.has(key)) {
+      const made = load(name);
+      made.catch(() => context.others.delete(key));
+      context.others.set(key, made);
     }
-    return context.others.get(name);
+    return context.others.get(key);
+  }
+
+  async function load(name) {
+    const [summary, cct] = await Promise.all([api.summary(name), api.cct(name)]);
+    const opened = new Opened(store, summary, cct);
+    if (store.state.colours) await opened.recolour(api, name);
+    return opened;
   }
 
   // The window of the first side is the store's; others follow.
@@ -136,15 +144,15 @@ export async function mount(element, { store, api, context, sides, tools, say, a
   // As far as the longest side goes, where all show the same nanoseconds.
   const reach = () => (store.state.coupled === "ns" ? Math.max(...parts.map((part) => parts[0].from + length(part)), context.summary.duration_ns) : context.summary.duration_ns);
 
-  const load = () => views.forEach((each) => each.load());
+  const loadAll = () => views.forEach((each) => each.load());
   const draw = () => { views.forEach((each) => each.draw()); headings(); };
   const ends = [
     joined(tools, store, "coupled", "Coupling", COUPLED),
     joined(tools, store, "beside", "Arrangement", BESIDE),
-    store.subscribe(["t0", "t1", "l0", "l1"], load),
+    store.subscribe(["t0", "t1", "l0", "l1"], loadAll),
     store.subscribe(["coupled"], () => {
       const end = reach();
-      if (store.state.t1 > end) store.set({ t0: 0, t1: end }); else load();
+      if (store.state.t1 > end) store.set({ t0: 0, t1: end }); else loadAll();
     }),
     store.subscribe(["depth", "search", "theme", "time", "line"], draw),
     store.subscribe(["beside"], arrange),
@@ -155,7 +163,7 @@ export async function mount(element, { store, api, context, sides, tools, say, a
   const { t0, t1 } = store.state;
   if (parts[0].db === store.state.db && length(parts[0]) < context.summary.duration_ns && t0 === 0 && t1 === context.summary.duration_ns) {
     context.zoomTo({ t0: parts[0].from, t1: parts[0].to });
-  } else load();
+  } else loadAll();
   say("");
   return {
     reach,
