@@ -72,6 +72,16 @@ class MeasurementRow(NamedTuple):
     summary: dict[str, Any]
 
 
+class Loss(NamedTuple):
+    """``samples`` of lines of ``measurement`` were dropped from ``start`` to ``end``, ns since the
+    origin."""
+
+    measurement: int
+    start: int
+    end: int
+    samples: int
+
+
 @dataclass(frozen=True)
 class Procedures:
     """The procedures of a database; index by procedure id.
@@ -257,6 +267,29 @@ class Database:
             ]
         except (ValueError, TypeError):
             raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
+
+    @cached_property
+    def losses(self) -> list[Loss]:
+        """When samples were dropped, as well as it is known: between two of a recorder's summaries,
+        a second apart; of a database that was made without, some time in its measurement."""
+        found = []
+        rows = self._rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
+        for each, (offset,) in zip(self.measurements, rows, strict=True):
+            shift = int(offset) - self.origin_ns
+            samples = each.summary.get("samples")
+            drops = samples.get("dropped") if isinstance(samples, dict) else None
+            try:
+                total = sum(map(int, drops.values())) if isinstance(drops, dict) else 0
+                known = each.summary.get("losses")
+                if known is None and total:
+                    found.append(Loss(each.id, each.start_ns, each.end_ns, total))
+                for start, end, count in known or []:
+                    t0 = max(int(start) + shift, each.start_ns)
+                    t1 = min(int(end) + shift, each.end_ns)
+                    found.append(Loss(each.id, t0, max(t0, t1), int(count)))
+            except (TypeError, ValueError):
+                raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
+        return found
 
     def statistics(self, metric: str | int, node: int, by: str = "line") -> Statistics:
         """What ``node`` cost, all below it included, on each ``line``, ``rank``, ``job`` or

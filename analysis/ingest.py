@@ -189,7 +189,7 @@ def _read(
             modules={n: _bounded(m) for n, m in measurement.modules.items()},
             symbols=frozenset(module for module, rows in measurement.symbols.items() if rows),
             clock_pairs=clock_pairs,
-            summary=measurement.summary,
+            summary=_told(measurement),
             closed=measurement.closed,
             damage=tuple(measurement.damage),
             nodes=len(measurement.cct),
@@ -379,6 +379,13 @@ def _checked_clock(measurement: Measurement, path: Path) -> I64:
     ):
         raise FormatError(f"{path}: clock readings are out of range")
     return pairs
+
+
+def _told(measurement: Measurement) -> dict[str, Any] | None:
+    """The last summary, and in which stretches of time samples were dropped."""
+    if measurement.summary is None or not measurement.losses:
+        return measurement.summary
+    return {**measurement.summary, "losses": measurement.losses}
 
 
 def _bounded(row: _Row) -> _Row:

@@ -114,6 +114,11 @@ class Trace:
     def __len__(self) -> int:
         return int(self._first[-1]) if len(self._first) else 0
 
+    def measurements(self, lines: Sequence[int]) -> list[int]:
+        """The measurement each of ``lines`` is from."""
+        found: list[int] = self._map.part[list(lines)].tolist()
+        return found
+
     def part(self, number: int) -> Part:
         """Part ``number``. Raises :class:`FormatError` when it is damaged."""
         if number not in self._parts:

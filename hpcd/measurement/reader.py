@@ -24,6 +24,8 @@ U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 
 _MAX_DAMAGE_LINES = 100
+# Stretches in which samples were dropped; more are joined, two and two.
+_MAX_LOSSES = 1000
 _Row = TypeVar("_Row", Event, Process, Thread, Module, Node)
 
 
@@ -65,7 +67,9 @@ class Measurement:
     ``events``, ``processes``, ``threads`` (by line), ``modules`` map ids to the rows of
     :mod:`hpcd.model.identity`; ``symbols`` maps module ids to (start, size, name) rows;
     ``clock_pairs`` is ``int64[n, 2]`` (monotonic ns, realtime ns); ``damage`` says in words what
-    had to be skipped. ``closed`` is False when its writer died or still writes.
+    had to be skipped. ``closed`` is False when its writer died or still writes. ``losses`` are the
+    stretches between two summaries in which samples were dropped: (from, to, how many), in
+    monotonic ns.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,10 +88,13 @@ class Measurement:
         self.summary: dict[str, Any] | None = None
         self.index: dict[str, Any] | None = None
         self.damage: list[str] = []
+        self.losses: list[tuple[int, int, int]] = []
         self.id: int | None = None
         self.bytes_read = 0
         """Stored bytes of records handed out so far."""
         self._clock: list[tuple[int, int]] = []
+        # Of the summary before: when it was, how long the recording had lasted, what was dropped.
+        self._told = (0, 0.0, 0)
         self._parent: list[U32] = [np.zeros(1, np.uint32)]
         self._frame: list[U64] = [np.zeros(1, np.uint64)]
         self._nodes = 1
@@ -297,6 +304,22 @@ class Measurement:
 
     def _take_summary(self, value: dict[str, Any]) -> None:
         self.summary = dict(value)
+        samples = value.get("samples")
+        drops = samples.get("dropped") if isinstance(samples, dict) else None
+        if not self._clock or not isinstance(drops, dict):
+            return
+        dropped, lasted = sum(map(int, drops.values())), float(value.get("duration_s", 0))
+        before, had_lasted, known = self._told
+        # The clock is read just before a summary, but for the last one.
+        now = max(self._clock[-1][0], before + int((lasted - had_lasted) * 1e9) if before else 0)
+        if dropped > known:
+            self.losses.append((before or self._clock[0][0], now, dropped - known))
+        if len(self.losses) > _MAX_LOSSES:
+            pairs = zip(self.losses[::2], self.losses[1::2], strict=False)
+            self.losses = [(one[0], two[1], one[2] + two[2]) for one, two in pairs] + (
+                self.losses[-1:] if len(self.losses) % 2 else []
+            )
+        self._told = (now, lasted, dropped)
 
     def _take_index(self, value: dict[str, Any]) -> None:
         self.index = dict(value)

@@ -39,6 +39,12 @@ class Growing:
         frames = [module_frame(1, 16 * NAMES.index(name) + 4) for name in names]
         return self.writer.add_nodes(np.array(parents, np.uint32), np.array(frames, np.uint64))
 
+    def summary(self, at_ms: int, dropped: int) -> None:
+        """As a recorder writes one every second."""
+        self.writer.add_clock_pair(at_ms * 1_000_000, 10**18 + at_ms * 1_000_000)
+        samples = {"dropped": {"sample ring full": dropped}}
+        self.writer.flush({"samples": samples, "duration_s": at_ms / 1000})
+
     def run(self, line: int, start_ms: int, end_ms: int, node: int) -> None:
         times = np.arange(start_ms, end_ms, dtype=np.uint64) * np.uint64(1_000_000)
         size = len(times)
@@ -56,7 +62,7 @@ def test_the_page_goes_along_and_stays(
     growing.thread(5, 200)
     solve = growing.nodes([0, 1], ["main", "solve"]) + 1
     growing.run(5, 0, 1000, solve)
-    growing.writer.flush({})
+    growing.summary(1000, dropped=0)
     with served("--live", tmp_path / "m") as (url, viewer):
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         errors: list[str] = []
@@ -76,8 +82,8 @@ def test_the_page_goes_along_and_stays(
         growing.run(6, 1000, 2000, zeta)
         growing.run(6, 2000, 2010, zeta + 2)
         growing.run(5, 1000, 2010, solve)
-        growing.writer.flush({})
-        expect(page).to_have_url(re.compile("t0=0&t1=2009000000&l0=0&l1=2"), timeout=PATIENCE_MS)
+        growing.summary(2010, dropped=7)
+        expect(page).to_have_url(re.compile("t0=0&t1=2010000000&l0=0&l1=2"), timeout=PATIENCE_MS)
         rows = page.locator(".table .row .name")
         expect(rows).to_have_text(["▾main", "solve", "zeta", "▸alpha"])
         expect(page.locator(".table .row.current")).to_contain_text("solve")
@@ -87,6 +93,13 @@ def test_the_page_goes_along_and_stays(
         page.wait_for_selector("main[data-drawn]")
         expect(page.locator("#path li")).to_have_text(["main", "solve"])
         at(page.url, "line", 1)
+        # What was dropped is counted, and hatched where it was.
+        expect(page.locator("#count")).to_have_text("2 lines, 7 samples dropped")
+        expect(page.locator("#lines")).to_have_attribute("data-losses", "1")
+        page.locator("#trace-canvas canvas").hover(position={"x": 600, "y": 50})
+        expect(page.locator("#lines .tip")).to_contain_text("7 samples of its recording dropped")
+        page.locator("#trace-canvas canvas").hover(position={"x": 100, "y": 50})
+        expect(page.locator("#lines .tip")).not_to_contain_text("dropped")
         # Who looks elsewhere is left in peace; End goes along again, with a strip that slides.
         page.keyboard.press("w")
         expect(page.locator("#live")).to_have_text("● Recording: to its end")

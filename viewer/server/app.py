@@ -178,6 +178,7 @@ class _Views:
                 "labels": db.lines.labels(chosen),
                 "lines": chosen,
                 "groups": selection.groups(chosen, choice.group),
+                "measurements": db.trace.measurements(chosen),
             }
 
         return await _json(make)
@@ -345,6 +346,7 @@ def _summary(db: Database) -> dict[str, object]:
         "origin_ns": db.origin_ns,
         "nodes": len(db.cct),
         "records": len(db.trace),
+        "losses": db.losses,
         "measurements": [each.name for each in db.measurements],
         "metrics": [
             {"name": name, "unit": unit}

@@ -27,6 +27,8 @@ export function mount(element, { store, api, context }) {
     const { lines } = context.summary;
     const count = context.count();
     at("count").textContent = count === lines ? `${lines.toLocaleString("en")} lines` : `${count.toLocaleString("en")} of ${lines.toLocaleString("en")} lines`;
+    const lost = context.summary.losses.reduce((sum, [, , , samples]) => sum + samples, 0);
+    if (lost) at("count").textContent += `, ${lost.toLocaleString("en")} samples dropped`;
     at("count").classList.remove("wrong");
   }
 

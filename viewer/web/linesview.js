@@ -3,7 +3,7 @@
 
 import { fitted, ink, place } from "./canvas.js";
 import { time } from "./format.js";
-import { inks, paint, pixel, stretch } from "./paint.js";
+import { hatch, inks, paint, pixel, stretch } from "./paint.js";
 import { BLOCKED, COMMUNICATION } from "./tree.js";
 
 const CLICK = 0.004; // of the picture: what moves less is no drag
@@ -57,7 +57,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
       : [...new Set([0, 0.25, 0.5, 0.75].map((share) => places[Math.floor(share * places.length)]))].map((each) => [each, 1]);
     try {
       const answers = await Promise.all(spans.map(([from, count]) => api.lines(db, window, from, count)));
-      labels = new Map(answers.flatMap((answer, i) => answer.labels.map((label, j) => [spans[i][0] + j, { label, group: answer.groups[j] }])));
+      labels = new Map(answers.flatMap((answer, i) => answer.labels.map((label, j) => [spans[i][0] + j, { label, group: answer.groups[j], measurement: answer.measurements[j] }])));
     } catch (error) { on.failed(error); return; }
     if (gone) return;
     drawLabels();
@@ -103,6 +103,24 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     }
   }
 
+  // Hatched where samples were dropped, on the lines of whose recording they were.
+  function drawLosses(pen, { opened, window }) {
+    const { t0, t1 } = window;
+    const lost = opened.summary.losses.filter(([, from, to]) => from < t1 && to >= t0);
+    element.dataset.losses = lost.length;
+    if (!lost.length) return;
+    pen.fillStyle = hatch(pen);
+    const height = canvas.height / grid.h;
+    for (let row = 0; row < grid.h; row++) {
+      const of = labels.get(grid.places[row])?.measurement;
+      for (const [measurement, from, to] of lost) {
+        if (measurement !== of) continue;
+        const x = ((from - t0) / (t1 - t0)) * canvas.width;
+        pen.fillRect(x, Math.round(row * height), Math.max(2, ((to - from) / (t1 - t0)) * canvas.width), Math.ceil(height));
+      }
+    }
+  }
+
   function draw() {
     const from = source();
     if (!fresh() || !from) return;
@@ -113,6 +131,7 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     if (grid.w === canvas.width) pen.putImageData(image, 0, 0);
     else stretch(pen, image, 0, 0, canvas.width, canvas.height);
     drawGroups(pen, window);
+    drawLosses(pen, from);
     const { x, y } = cross();
     pen.fillStyle = ink("--cross");
     if (x !== null && x >= 0 && x <= 1) pen.fillRect(Math.round(x * canvas.width), 0, 1, canvas.height);
@@ -172,8 +191,11 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     const node = grid.nodes[y * grid.w + Math.min(grid.w - 1, Math.floor(spot.x * grid.w))];
     const who = labels.get(grid.places[y])?.label ?? `line ${grid.lines[y]}`;
     const mark = { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[tree.marks[node]] ?? "";
+    const when = t0 + spot.x * (t1 - t0);
+    const lost = from.opened.summary.losses.filter(([of, begin, end]) => of === labels.get(grid.places[y])?.measurement && begin <= when && when <= end);
+    const losses = lost.length ? `  (${lost.reduce((sum, [, , , samples]) => sum + samples, 0).toLocaleString("en")} samples of its recording dropped about here)` : "";
     tip.hidden = false;
-    tip.textContent = `${time(t0 + spot.x * (t1 - t0), t1 - t0)}  ${who}${mark}\n` +
+    tip.textContent = `${time(t0 + spot.x * (t1 - t0), t1 - t0)}  ${who}${mark}${losses}\n` +
       (tree.has(node) ? tree.path(node).map((each) => tree.names[tree.procedure[each]]).join("\n") : "not there");
     const box = element.getBoundingClientRect();
     const left = event.clientX - box.left + 14;

@@ -54,6 +54,21 @@ export function pixel(css) {
   return (0xff000000 | ((value & 255) << 16) | (value & 0xff00) | (value >> 16)) >>> 0;
 }
 
+// Diagonal lines that let what is below be seen.
+export function hatch(pen) {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 8;
+  const ink = tile.getContext("2d");
+  ink.strokeStyle = "#d0021bcc";
+  ink.lineWidth = 1.5;
+  for (const shift of [-8, 0, 8]) {
+    ink.moveTo(shift, 8);
+    ink.lineTo(shift + 8, 0);
+  }
+  ink.stroke();
+  return pen.createPattern(tile, "repeat");
+}
+
 export function stretch(context, image, x, y, w, h) {
   const held = document.createElement("canvas");
   held.width = image.width;
