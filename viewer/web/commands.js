@@ -18,7 +18,7 @@ export function help(table) {
   const mouse = [
     ["drag", "zoom to a rectangle of the trace view"],
     ["wheel", "zoom in time at the cursor; with Shift in lines"],
-    ["click", "crosshair: its call path and depth view"],
+    ["click", "crosshair: its call path and depth view; with the trace view in focus, Enter and Shift with arrows"],
   ];
   const rows = [...mouse, ...COMMANDS.map(([key, name]) => [key, name])];
   table.replaceChildren(...rows.map(([key, name]) => {

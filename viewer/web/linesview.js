@@ -177,6 +177,17 @@ export function linesView(element, { api, name, label, source, cross, on }) {
     });
   });
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  // The crosshair by keys: to the middle, and from where it is.
+  canvas.addEventListener("keydown", (event) => {
+    const step = { Enter: [0, 0], ArrowLeft: [-0.01, 0], ArrowRight: [0.01, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (!step || !fresh() || (event.key !== "Enter" && !event.shiftKey)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const { x, y } = cross();
+    const from = x === null || x < 0 || x > 1 || y === null ? { x: 0.5, y: 0.5 } : { x, y };
+    const spot = { x: Math.min(Math.max(from.x + step[0], 0), 1), y: Math.min(Math.max(row(from) + step[1], 0), grid.h - 1) };
+    on.click({ x: spot.x, y: (spot.y + 0.5) / grid.h, line: grid.lines[spot.y] });
+  });
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
     on.wheel(Math.exp((event.deltaY || event.deltaX) * 0.002), place(canvas, event), event.shiftKey);

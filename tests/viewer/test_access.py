@@ -1,0 +1,92 @@
+"""Everything by keyboard and screen reader, as the browser itself sees it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+# Panes in the order of their keys, and what each says when it is drawn.
+PANES = {
+    "trace": "exact",
+    "flame": "boxes",
+    "calls": "rows",
+    "lines": "over",
+    "compare": "compared",
+}
+# Roles that one acts on; and pictures, which say what they show.
+ACTED_ON = {
+    "button", "checkbox", "columnheader", "combobox", "link", "listbox", "menuitem", "radio",
+    "searchbox", "slider", "spinbutton", "splitter", "switch", "tab", "textbox", "treegrid",
+    "image", "img",
+}  # fmt: skip
+# What is seen, enabled, and there to be used. What a table or a list moves among by arrows is
+# reached through it.
+USABLE = """() => [...document.querySelectorAll(
+    'button, input, select, a[href], canvas, summary, [role=separator], [role=treegrid]')]
+  .filter(each => each.checkVisibility() && !each.disabled && !each.closest('[role=listbox]'))"""
+
+
+def nameless(page: Page) -> list[str]:
+    """Roles of what a screen reader meets and cannot name."""
+    session = page.context.new_cdp_session(page)
+    nodes: list[dict[str, Any]] = session.send("Accessibility.getFullAXTree")["nodes"]
+    session.detach()
+    found = []
+    for node in nodes:
+        role = node.get("role", {}).get("value", "")
+        focusable = any(
+            each["name"] == "focusable" and each["value"]["value"]
+            for each in node.get("properties", [])
+        )
+        if node["ignored"] or role in ("RootWebArea", "dialog", "main"):
+            continue
+        if (focusable or role in ACTED_ON) and not node.get("name", {}).get("value", "").strip():
+            found.append(role)
+    return found
+
+
+def unreached(page: Page) -> list[str]:
+    """What is not reached by Tab from the page's beginning."""
+    page.evaluate(
+        "document.activeElement?.blur();"
+        "document.querySelectorAll('[data-reached]').forEach(each => delete each.dataset.reached);"
+        "document.addEventListener('focusin', event => { event.target.dataset.reached = 1; })"
+    )
+    count = page.evaluate(f"({USABLE})().length")
+    for _ in range(count + 3):
+        page.keyboard.press("Tab")
+    left: list[str] = page.evaluate(
+        f"({USABLE})().filter(each => !each.dataset.reached).map(each => each.outerHTML)"
+    )
+    return left
+
+
+def test_every_control_has_a_name_and_is_reached_by_keys(page: Page) -> None:
+    for key, (pane, drawn) in enumerate(PANES.items(), start=1):
+        page.locator("main").focus()
+        page.keyboard.press(str(key))
+        expect(page).to_have_url(re.compile(f"pane={pane}"))
+        page.wait_for_selector(f"main[data-{drawn}]")
+        assert nameless(page) == [], pane
+        assert unreached(page) == [], pane
+
+
+def test_dialogs_and_the_crosshair_by_keys(page: Page) -> None:
+    for key in ("?", "k", "e"):
+        page.keyboard.press(key)
+        expect(page.locator("dialog[open]")).to_have_count(1)
+        assert nameless(page) == []
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog[open]")).to_have_count(0)
+    picture = page.locator("#trace-canvas canvas")
+    picture.press("Enter")
+    expect(page).to_have_url(re.compile("line=4"))
+    expect(page.locator("#path li").first).to_contain_text("main")
+    picture.press("Shift+ArrowUp")
+    expect(page).to_have_url(re.compile("line=3"))
+    before = re.search(r"time=(\d+)", page.url)
+    picture.press("Shift+ArrowRight")
+    after = re.search(r"time=(\d+)", page.url)
+    assert before and after and int(after[1]) - int(before[1]) == 9990000
