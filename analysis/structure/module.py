@@ -188,7 +188,7 @@ class Module:
         ``symbols`` names them, if that is known.
         """
         # Lines first: where they are, there may be more functions known.
-        self.lines(addresses)
+        lines = self.lines(addresses)
         table = LoopTable.empty()
         witnesses: list[U64] = []
         if functions is not None:
@@ -196,7 +196,8 @@ class Module:
             table = self.loops(held)
             inside = Known(*held)
             witnesses = [each[inside.holds(each)] for each in (table.start, table.last, table.exit)]
-        lines = self.lines(np.concatenate([addresses, *witnesses]))
+        if not lines.known.is_everything:
+            lines = self.lines(np.concatenate([addresses, *witnesses]))
         lines = lines.restricted([addresses, *witnesses])
         scope = lines.scope_of(addresses)
         forest = lines.forest
@@ -219,6 +220,8 @@ class Module:
         if self._lines is None:
             self._lines = self._kept_lines()
         tried = False
+        if self._lines.known.is_everything:
+            return self._lines
         left = np.zeros(0, np.uint64) if addresses is None else np.unique(addresses)
         while not self._lines.known.is_everything:
             before = len(left)
