@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -130,12 +131,15 @@ class StructureReader:
         pieces = _pieces(functions)
         tables: list[LoopTable] = []
         notes: list[str] = []
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with ExitStack() as stack:
+            # One for each: readers that share a descriptor share its place in the file.
+            fds = []
+            for _ in self.readers[: len(pieces)]:
+                fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                stack.callback(os.close, fds[-1])
             for at in range(0, len(pieces), len(self.readers)):
-                batch = list(zip(self.readers, pieces[at : at + len(self.readers)], strict=False))
                 waiting = []
-                for reader, piece in batch:
+                for reader, fd, piece in zip(self.readers, fds, pieces[at:], strict=False):
                     try:
                         arrays = {"start": piece.start, "end": piece.end}
                         reader.ask(fd, path.name, arrays, want="loops")
@@ -147,8 +151,6 @@ class StructureReader:
                         tables.append(LoopTable.from_arrays(reader.result(path.name)))
                     except FormatError as error:
                         notes.append(str(error))
-        finally:
-            os.close(fd)
         return LoopTable.joined(tables), notes
 
 

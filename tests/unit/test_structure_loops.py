@@ -5,12 +5,18 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcd.analysis.elf import ElfFile
+from hpcd.analysis.structure import StructureReader, module
+from hpcd.analysis.structure.arrays import Arrays
+from hpcd.analysis.structure.functions import functions_of
 from hpcd.analysis.structure.nest import find_loops
+from hpcd.analysis.structure.reader import Reader
 from tests.support.nests import PROGRAM, TRUTH, nests
 
 CROSS = "aarch64-linux-gnu-gcc"
@@ -131,6 +137,30 @@ def _reaches(successors: list[list[int]], body: set[int], one: int, other: int) 
             seen.add(block)
             pending += successors[block]
     return False
+
+
+class Watched(Reader):
+    """A reader that notes what it is asked to read from."""
+
+    asked: ClassVar[list[int]] = []
+
+    def ask(self, fd: int, name: str, arrays: Arrays | None = None, **request: Any) -> None:
+        self.asked.append(fd)
+        super().ask(fd, name, arrays, **request)
+
+
+def test_readers_do_not_share_a_place_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "nests"
+    subprocess.run(["gcc", "-w", "-g", str(PROGRAM), "-o", str(path)], check=True)
+    with ElfFile.open(path) as elf:
+        functions = functions_of(elf)
+    monkeypatch.setattr(module, "_PIECE", 256)
+    with StructureReader(readers=[Watched(), Watched()]) as reader:
+        table, notes = reader.loops(path, functions)
+    assert len(set(Watched.asked)) == 2 and len(Watched.asked) > 2
+    assert not notes and len(table.parent) >= len(TRUTH.parent)
 
 
 def test_tangled_graphs_end_in_bounded_time() -> None:
