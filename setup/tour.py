@@ -70,6 +70,22 @@ def rest(page: Page) -> None:
     page.get_by_role("button", name="Over lines").click()
     page.wait_for_selector("main[data-over]")
     keep(page, "9-over-lines")
+    page.get_by_role("tab", name="Profile").click()
+    page.get_by_role("button", name="Flat").click()
+    page.wait_for_selector("main[data-rows^=flat]")
+    page.fill("#only", "")
+    page.fill("#formulas", "waiting = runnable_time / (cpu_time + runnable_time)")
+    page.press("#formulas", "Enter")
+    expect(page.get_by_role("columnheader", name="waiting self")).to_have_count(1)
+    page.locator(".table .row", has_text="dgemm_kernel").click()
+    keep(page, "17-formula")
+    page.get_by_role("button", name="Source").click()
+    page.wait_for_selector("main[data-code]")
+    keep(page, "18-instructions")
+    page.get_by_role("tab", name="Profile").click()
+    page.wait_for_selector("main[data-rows^=flat]")
+    page.fill("#formulas", "")
+    page.press("#formulas", "Enter")
     page.get_by_role("tab", name="Flame graph").click()
     page.wait_for_selector("main[data-boxes]")
     keep(page, "10-flame")
@@ -115,6 +131,7 @@ def comparing(page: Page) -> None:
 def main(databases: list[str], parts: Sequence[Callable[[Page], None]]) -> None:
     """Take ``parts`` of the pictures, of what is in view when ``databases`` are opened."""
     OUT.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=60_000)
     viewer = subprocess.Popen(
         [sys.executable, "-m", "hpcd", "view", "--no-browser", *databases],
         stdout=subprocess.PIPE,

@@ -30,7 +30,7 @@ from hpcd.viewer.live import Live
 from hpcd.viewer.server.app import create_app
 from hpcd.viewer.server.selection import Choice, Selection
 
-PANES = ("trace", "flame", "calls", "lines", "compare")
+PANES = ("trace", "flame", "calls", "lines", "compare", "source")
 # The port in the URL that is printed for a socket: what one forwards to it.
 _FORWARDED = 8000
 _RUNNING = ("attached", "recording")
@@ -62,6 +62,10 @@ class View(Command):
         parser.add_argument(
             "--lines", metavar="REGEX",
             help="begin with lines that have such a label, process, thread, job or host",
+        )  # fmt: skip
+        parser.add_argument(
+            "--source", action="append", default=[], type=Path, metavar="FOLDER",
+            help="look for source files here too, by as much of their paths as fits",
         )  # fmt: skip
         parser.add_argument("--port", type=int, default=0, help="default: any that is free")
         parser.add_argument(
@@ -113,7 +117,7 @@ class View(Command):
             elif not args.no_browser:
                 webbrowser.open(url)
             config = uvicorn.Config(
-                create_app(opened, token, host), log_level="error", lifespan="off"
+                create_app(opened, token, host, args.source), log_level="error", lifespan="off"
             )
             uvicorn.Server(config).run(sockets=[listener])
         return 0

@@ -7,7 +7,7 @@ browser undoes by itself; their shapes are in the answer's first words.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,14 @@ _LEVEL = 1  # a grid compresses tenfold, at memory speed
 _REVISION_HEADER = "x-hpcd-revision"
 
 
-def create_app(databases: Mapping[str, Database | Live], token: str, host: str) -> Starlette:
-    """The application for ``databases`` by name, served at ``host`` (address:port)."""
-    views = _Views(databases)
+def create_app(
+    databases: Mapping[str, Database | Live], token: str, host: str, folders: Sequence[Path] = ()
+) -> Starlette:
+    """The application for ``databases`` by name, served at ``host`` (address:port).
+
+    Source files are looked for in ``folders`` too.
+    """
+    views = _Views(databases, folders)
     return Starlette(
         routes=[
             Route("/", lambda _: FileResponse(WEB / "index.html")),
@@ -90,7 +95,8 @@ async def _failed(_: Request, error: Exception) -> Response:
 class _Views:
     """The answers. Work on arrays is done in threads, so that no request waits for another's."""
 
-    def __init__(self, databases: Mapping[str, Database | Live]) -> None:
+    def __init__(self, databases: Mapping[str, Database | Live], folders: Sequence[Path]) -> None:
+        self._folders = folders
         self._databases = {
             name: each if isinstance(each, Live) else Opened(each)
             for name, each in databases.items()
@@ -279,7 +285,8 @@ class _Views:
         def make() -> object:
             made = self._profile(request)
             file = asked.whole("file", 0, 1 << 30) if asked.has("file") else None
-            found = sources.lines(asked.whole("procedure", 0, 1 << 30), made.value, file)
+            procedure = asked.whole("procedure", 0, 1 << 30)
+            found = sources.lines(procedure, made.value, file, self._folders)
             return {"kind": made.kind, "pixels": made.pixels, **found}
 
         return await _json(make)

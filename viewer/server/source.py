@@ -32,12 +32,11 @@ _MOST_CODE = 1 << 17
 
 
 class Sources:
-    """The source files of one database; ``folders``: where else to look for them."""
+    """The code of one database's procedures."""
 
-    def __init__(self, db: Database, trees: Trees, folders: Sequence[Path] = ()) -> None:
+    def __init__(self, db: Database, trees: Trees) -> None:
         self._db = db
         self._trees = trees
-        self._folders = folders
 
     def annotator(self, procedure: int, costs: F64) -> Annotator:
         """Costs of the code of an entity of the view ``flat``, wherever it was inlined.
@@ -53,10 +52,12 @@ class Sources:
         inlined = [bool(each) and each == name for each in db.scopes.name]
         return Annotator(db, inside_of(db, own, inlined), costs)
 
-    def lines(self, procedure: int, costs: F64, file: int | None) -> dict[str, object]:
+    def lines(
+        self, procedure: int, costs: F64, file: int | None, folders: Sequence[Path] = ()
+    ) -> dict[str, object]:
         """Files with a procedure's code, costliest first, and the lines of one (None: the first).
 
-        Raises :class:`UsageError`.
+        Sources are looked for in ``folders`` too. Raises :class:`UsageError`.
         """
         found = self.annotator(procedure, costs).lines()
         numbers = self._trees.files
@@ -74,12 +75,12 @@ class Sources:
                 for each in found.lines[:_MOST_FILES]
             ],
             "unplaced": [{"name": each.name, **_sums(each)} for each in found.unplaced],
-            "shown": self._text(shown) if shown else None,
+            "shown": self._text(shown, folders) if shown else None,
         }
 
-    def _text(self, each: Annotated) -> dict[str, object]:
+    def _text(self, each: Annotated, folders: Sequence[Path]) -> dict[str, object]:
         """A file's lines, around the costliest if there are too many."""
-        found = read_source(each.name, self._folders)
+        found = read_source(each.name, folders)
         costs = each.costs.exclusive[:, 1:].sum(axis=0)
         hot = int(each.place[int(np.argmax(costs))]) if len(costs) else 1
         first = max(0, min(hot - _MOST_LINES // 2, len(found.lines) - _MOST_LINES))

@@ -68,8 +68,10 @@ export function mount(element, { store, api, context }) {
       };
     }));
     const main = chosen(made.metrics, store.state.metric);
-    // The metric that is looked at stands first.
-    columns.unshift(...columns.splice(2 * main, 2));
+    // The metric that is looked at stands first, what was added beside it.
+    const added = columns.splice(2 * made.measured.length);
+    const first = main < made.measured.length ? columns.splice(2 * main, 2) : added.splice(2 * (main - made.measured.length), 2);
+    columns.unshift(...first, ...added);
     table?.dispose();
     table = new TreeTable(at("table"), "Calling contexts and their costs", columns, draw, { choose, keep, sort });
     mark();
