@@ -51,7 +51,9 @@ def heat_map(page: Page) -> Drawn:
     db = page.db
     metric = _metric(page)
     axes, _, height = page.axes("legend")
-    made = heat(db, page.lines, metric, height, _PROCEDURES)
+    # As many as there is room to name.
+    room = int(page.view.height * 0.78 / 17)
+    made = heat(db, page.lines, metric, height, min(_PROCEDURES, room))
     ground = tuple(page.ground / 255)
     scale = LinearSegmentedColormap.from_list("cost", [ground, _accent(page)])
     most = float(made.value.max(initial=0)) or 1.0
@@ -70,10 +72,13 @@ def heat_map(page: Page) -> Drawn:
     bar = page.figure.add_axes((0.775, 0.05, 0.2, 0.015))
     unit = db.metrics.units[db.metrics.number(metric)]
     page.figure.colorbar(
-        drawn, cax=bar, orientation="horizontal", format=EngFormatter(unit=unit), ticks=[0, most]
+        drawn,
+        cax=bar,
+        orientation="horizontal",
+        format=EngFormatter(unit=unit, places=1),
+        ticks=[0, most],
     )
-    room = int(page.view.height * 0.78 / 17)
-    listed = "\n".join(f"{at + 1:>2}  {name}" for at, name in enumerate(names[:room]))
+    listed = "\n".join(f"{at + 1:>2}  {name}" for at, name in enumerate(names))
     page.figure.text(0.76, 0.895, listed, va="top", fontsize=8.5, linespacing=1.45)
     named = metric.replace("_", " ")
     page.titles(f"{named} of lines and procedures", page.lines_told(), "darker is more")
