@@ -30,7 +30,9 @@ export async function mount(element, { store, api, context, sides, tools, say, a
           chosen = row < 0 ? null : views[0].labelOf(row) ?? null;
         }
         draw();
-        done(`traces ${sections.map((each) => each.lastChild.dataset.drawn ?? "").join(" ")}`);
+        // Once all show the window as it is now.
+        const wanted = parts.map(windowOf).map((window) => [window.t0, window.t1, window.l0, window.l1].join("-"));
+        if (sections.every((each, at) => each.lastChild.dataset.drawn === wanted[at])) done(`traces ${wanted.join(" ")}`);
       },
       click: (spot) => click(i, spot),
     },
