@@ -13,7 +13,7 @@ from hpcd.sandbox.store import FileStore
 # libLLVM with debug information takes 100 MB, what it runs beside ten of them.
 _LIMIT_BYTES = 2 << 30
 # Changes whenever what is kept does.
-_VERSION = "v3"
+_VERSION = "v4"
 
 
 def cache_directory() -> Path:

@@ -93,6 +93,8 @@ def parse_symcache(data: bytes, known: Known, base: int = 0) -> LineTable:
         rows[each[each < len(rows)]] for rows, each in zip((file, function), used, strict=True)
     )
     files, functions = len(file), len(function)
+    if not functions:
+        return LineTable.empty()
     location[:, 0] = np.searchsorted(used[0], location[:, 0])
     location[:, 2] = np.searchsorted(used[1], location[:, 2])
     texts = _Texts(data[at : at + size])

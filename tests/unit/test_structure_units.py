@@ -74,6 +74,10 @@ def test_units_that_are_not_asked_for_are_left_out(
         assert both.known.holds(each).all()
         assert told(both, each) == told(whole, each)
     assert set(both.scope_of(main).tolist()) == {-1}
+    # Between the units there is nothing, and that is known then.
+    gap = np.ones(1, np.uint64)
+    nothing = lines_of(program, gap)
+    assert nothing.known.holds(gap).all() and set(nothing.scope_of(gap).tolist()) == {-1}
     # The biggest unit is most of it: then all is read.
     assert lines_of(program, main).known.is_everything
 
