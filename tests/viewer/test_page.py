@@ -114,6 +114,13 @@ def test_flame_graph_of_what_is_in_view(page: Page) -> None:
     page.locator("#flame-canvas canvas").click(position={"x": 200, "y": 9})
     expect(page.locator("#what")).to_contain_text("%")
     shot(page, "flame")
+    # What is shown in full width stays so in another window.
+    page.select_option("#metric", "cpu_time")
+    page.locator("#flame-canvas canvas").click(position={"x": 200, "y": 45})
+    page.keyboard.press("w")
+    expect(page.locator("#what")).to_have_text(re.compile(r"\((?!100)[\d.]+ %\).*the time in view"))
+    page.keyboard.press("u")
+    page.get_by_role("button", name="All").click()
     page.get_by_role("button", name="Inverted").click()
     at(page, "flame=up")
     shot(page, "flame-inverted")

@@ -34,6 +34,7 @@ export function mount(element, { store, api, context }) {
     faded: (row) => found && !found[row.procedure], marked: (row) => found?.[row.procedure],
   });
   let found = null;
+  let shown = null; // the kind that is drawn
   const kind = () => store.state.flame ?? "down";
 
   async function load() {
@@ -48,10 +49,11 @@ export function mount(element, { store, api, context }) {
     const { name } = metrics[chosen(metrics, store.state.metric)];
     number = made.metrics.findIndex((each) => each.name === name);
     at("metric").value = name;
-    build();
+    build(true);
   }
 
-  async function build() {
+  // keep: what was shown in full width still is, of other lines, another time, a newer revision.
+  async function build(keep = false) {
     if (!made) return;
     const wanted = kind();
     let costs;
@@ -59,7 +61,9 @@ export function mount(element, { store, api, context }) {
       costs = await made.profile(wanted === "down" ? "top-down" : "flat");
     } catch (error) { context.fail(error); return; }
     if (gone || wanted !== kind()) return;
-    profile = costs;
+    const name = (row) => profile.tree.names[row.procedure];
+    const way = keep && shown === wanted ? icicle.way(name) : [];
+    [profile, shown] = [costs, wanted];
     for (const each of at("kinds").children) each.setAttribute("aria-pressed", each.dataset.kind === kind());
     let root;
     if (kind() === "down") root = profile.root();
@@ -72,6 +76,7 @@ export function mount(element, { store, api, context }) {
     }
     inverted = kind() === "up" ? profile.procedures(true) : [];
     icicle.show(root);
+    icicle.follow(way, name);
     draw();
   }
   let inverted = [];
@@ -112,12 +117,12 @@ export function mount(element, { store, api, context }) {
     return `${profile.tree.names[row.procedure]}\n${quantity(all, unit)}  ${percent(all / total)}\nself ${quantity(self, unit)}  ${percent(self / total)}`;
   });
   at("metric").addEventListener("change", () => store.set({ metric: at("metric").value }));
-  at("out").addEventListener("click", build);
+  at("out").addEventListener("click", () => build());
   at("code").addEventListener("click", () => store.set({ pane: "source" }));
   const ends = [
     store.subscribe(WINDOW, load),
     store.subscribe(["metric", "formulas"], load),
-    store.subscribe(["flame"], build),
+    store.subscribe(["flame"], () => build()),
     store.subscribe(["about"], () => { if (kind() === "sandwich") build(); }),
     store.subscribe(["search", "theme"], draw),
   ];

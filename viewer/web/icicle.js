@@ -16,6 +16,18 @@ export class Icicle {
     this.above = []; // rows around what is shown in full width
   }
 
+  // What led to what is shown in full width, by names; and the same way in another tree, as far as it goes.
+  way(name) { return this.root ? [...this.above, this.root].slice(1).map(name) : []; }
+
+  follow(way, name) {
+    for (const wanted of way) {
+      const next = this.root?.children().find((row) => name(row) === wanted);
+      if (!next) return;
+      this.above = [...this.above, this.root];
+      this.root = next;
+    }
+  }
+
   // From a box that was hit on: it becomes the whole, those around it stay above it.
   enter(hit) {
     const known = this.above.indexOf(hit.row);
