@@ -314,6 +314,17 @@ def test_top_through_the_service(service: Start) -> None:
                 done = running.hpcd("top", *words, user=NOBODY)
                 assert done.returncode not in (0, 70), (words, done)
                 assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr, done
+            # The viewer follows what one may see: the only recording that runs, or the one named.
+            for words, code in (((), 3), ((monitor,), 3), ((999,), 3)):
+                done = running.hpcd("view", "--live", "--no-browser", *words, user=NOBODY)
+                assert done.returncode == code and done.stderr.count("\n") == 1, (words, done)
+            viewer = subprocess.Popen(
+                [*HPCD, "view", "--live", "--no-browser"], stdout=subprocess.PIPE, text=True,
+                env={**os.environ, "HPCD_SOCKET": running.socket},
+            )  # fmt: skip
+            assert viewer.stdout and viewer.stdout.readline().startswith("http://127.0.0.1:")
+            viewer.send_signal(signal.SIGINT)
+            viewer.communicate()
         finally:
             theirs.kill()
             mine.kill()
