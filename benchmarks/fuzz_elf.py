@@ -31,8 +31,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.elf import ElfView
-from hpcd.daemon.unwind.table import build_table, pack_table, unpack_table
+from hpcd.daemon.unwind.table import pack_table, unpack_table
 from hpcd.errors import FormatError
 
 LIMIT_SECONDS = 1.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpcd.bpf.tables import ArrayMemory, Tables
 from hpcd.daemon.modules import Rules, _pages
-from hpcd.daemon.unwind.table import build_table
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.errors import FormatError
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")

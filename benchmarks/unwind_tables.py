@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.cache import TableCache
-from hpcd.daemon.unwind.table import build_table
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 DEFAULT = ("libc.so.6", "libstdc++.so.6", "libLLVM-14.so.1")

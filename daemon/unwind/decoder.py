@@ -11,12 +11,14 @@ import time
 
 from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.table import ModuleTable, unpack_table
-from hpcd.daemon.unwind.worker import CPU_SECONDS
 from hpcd.errors import FormatError
 from hpcd.sandbox.process import WorkerProcess
 
 _TIMEOUT_SECONDS = 20.0
 _MAX_REPLY = 1 << 30
+# Of a worker for all requests together, which nothing in it can raise: one that hangs when nobody
+# waits for it any more ends by itself.
+CPU_SECONDS = 60
 # A worker that has worked as long is replaced: with one request more it might reach its limit.
 _WORKER_SECONDS = CPU_SECONDS / 2
 _ARGUMENTS = ["-m", "hpcd.daemon.unwind.worker"]

@@ -15,17 +15,16 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from hpcd.daemon.unwind.builder import build_table
+from hpcd.daemon.unwind.decoder import CPU_SECONDS
 from hpcd.daemon.unwind.elf import ElfView
-from hpcd.daemon.unwind.table import build_table, pack_table
+from hpcd.daemon.unwind.table import pack_table
 from hpcd.errors import FormatError
 from hpcd.sandbox import process
 from hpcd.sandbox.confinement import confine
 
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
-# For all requests together, and nothing here can raise it: a worker that hangs when nobody waits
-# for it any more ends by itself. The asking side has a new worker before this one gets there.
-CPU_SECONDS = 60
 
 
 def rehearse() -> None:

@@ -21,8 +21,9 @@ import numpy.typing as npt
 from iced_x86 import Code, Decoder, Register
 
 from hpcd.bpf.tables import MAPPING, PAGE_BITS
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.elf import ElfView
-from hpcd.daemon.unwind.table import ModuleTable, build_table
+from hpcd.daemon.unwind.table import ModuleTable
 from hpcd.model.ending import Ending
 from hpcd.model.frame import OFFSET_MASK
 from tests.support.replay import Image, Replay

@@ -24,9 +24,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from hpcd.bpf.tables import MAPPING, PAGE_BITS
 from hpcd.daemon.modules import Modules, _pages
 from hpcd.daemon.processes import executable_regions
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.decoder import Decoder
-from hpcd.daemon.unwind.table import ModuleTable, build_table
+from hpcd.daemon.unwind.table import ModuleTable
 from tests.support.replay import ROOT, SavedStack
 
 DATA = ROOT / "tests/data/stacks"

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.elf import ElfView
 from hpcd.daemon.unwind.rules import (
@@ -32,7 +33,6 @@ from hpcd.daemon.unwind.rules import (
     RuleSet,
     rule,
 )
-from hpcd.daemon.unwind.table import build_table
 
 X86_INITIAL = b"\x0c\x07\x08\x90\x01"  # CFA = rsp + 8, return address at CFA - 8
 START = 0x401000

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from iced_x86 import Decoder
 
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.elf import ElfView
-from hpcd.daemon.unwind.table import ModuleTable, build_table
+from hpcd.daemon.unwind.table import ModuleTable
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 

@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.cache import TableCache
 from hpcd.daemon.unwind.decoder import DecodeError, Decoder
-from hpcd.daemon.unwind.table import VERSION, ModuleTable, build_table, pack_table, unpack_table
+from hpcd.daemon.unwind.table import VERSION, ModuleTable, pack_table, unpack_table
 from hpcd.errors import FormatError, HpcdError
 from hpcd.sandbox.store import LIMIT_SECONDS
 

@@ -13,10 +13,10 @@ import zlib
 import pytest
 
 from benchmarks.fuzz_elf import Original, attempt, default_sources, frames, mutant, uleb
+from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.cfi import CfiDecoder
 from hpcd.daemon.unwind.elf import ElfView, Section
 from hpcd.daemon.unwind.rules import RuleSet
-from hpcd.daemon.unwind.table import build_table
 from hpcd.errors import FormatError
 
 
