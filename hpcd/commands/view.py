@@ -82,8 +82,9 @@ class View(Command):
             raise UsageError("a port lies between 0 and 65535")
         if not args.live and not args.databases:
             raise UsageError("name a database, or --live to follow a recording")
-        # Ended from outside, it cleans up as after Ctrl-C.
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        # Ended from outside, it cleans up as after Ctrl-C, which a shell's background jobs ignore
+        # until the server has begun.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)
         with ExitStack() as stack:
             opened: dict[str, Database | Live] = {}
