@@ -23,8 +23,12 @@ as_owner = code=$$?; sh setup/own.sh; exit $$code
 demo: setup-demo bpf-object
 	@sh setup/demo.sh; $(as_owner)
 
+# Two at once: what watches running programs waits for these most of the time; the rest runs beside
+# it, and gives way.
+WATCHING = tests/live tests/service
 test: setup-test bpf-object lint
-	$(TOOLS)/pytest; $(as_owner)
+	@printf '%s\n' '$(TOOLS)/pytest $(WATCHING)' 'nice $(TOOLS)/pytest $(WATCHING:%=--ignore=%)' | \
+	xargs -P 2 -I COMMAND sh -c COMMAND; $(as_owner)
 
 soak: setup-test bpf-object
 	$(TOOLS)/python -m tests.soak; $(as_owner)
