@@ -294,8 +294,9 @@ def test_top_through_the_service(service: Start) -> None:
     with spinner(NOBODY) as theirs, spinner() as mine:
         try:
             now = running.json("top", "-w", 2, user=NOBODY)
-            assert [each["pid"] for each in now["busiest"][:1]] == [theirs.pid]
-            assert mine.pid not in [each["pid"] for each in now["busiest"]]
+            # Nobody may have other processes: decoders are, for one.
+            seen = [each["pid"] for each in now["busiest"]]
+            assert theirs.pid in seen and mine.pid not in seen
             assert now["cpu_s"] > 0 and now["hottest"]
             named = running.json("top", "-w", 1, "-p", theirs.pid, user=NOBODY)
             assert [each["pid"] for each in named["busiest"]] == [theirs.pid]
