@@ -23,12 +23,12 @@ as_owner = code=$$?; sh setup/own.sh; exit $$code
 demo: setup-demo bpf-object
 	@sh setup/demo.sh; $(as_owner)
 
-# Two at once: what watches running programs waits for these most of the time; the rest runs beside
-# it, and gives way.
+# What watches running programs has the machine to itself; of the rest two run at once.
 WATCHING = tests/live tests/service
 test: setup-test bpf-object lint
-	@printf '%s\n' '$(TOOLS)/pytest $(WATCHING)' 'nice $(TOOLS)/pytest $(WATCHING:%=--ignore=%)' | \
-	xargs -P 2 -I COMMAND sh -c COMMAND; $(as_owner)
+	$(TOOLS)/pytest $(WATCHING); code=$$?; \
+	printf '%s\n' tests/unit '$(patsubst %,--ignore=%,$(WATCHING) tests/unit)' | \
+	xargs -P 2 -I WHICH sh -c '$(TOOLS)/pytest WHICH' && (exit $$code); $(as_owner)
 
 soak: setup-test bpf-object
 	$(TOOLS)/python -m tests.soak; $(as_owner)

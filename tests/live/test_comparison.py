@@ -69,7 +69,8 @@ def test_identical_runs_differ_nowhere(
     assert set(regions(compared(timesteps, again))) <= {"main"}
     within = compared("--within", "solve", timesteps, again)
     assert within["regions"] == []
-    assert within["sides"][0]["cost"] == pytest.approx(1.05, rel=0.02)
+    # By the program's own clock, which runs on while others have its CPU.
+    assert within["sides"][0]["cost"] == pytest.approx(1.05, rel=0.1)
 
 
 @pytest.mark.root
