@@ -97,6 +97,8 @@ class Collector:
         self._kernel = kernel
         self._kernel_ids: list[int] = []
         self._scheduler = kernel.range_of("__schedule")
+        self._signal_ranges = kernel.signal_ranges()
+        self._kernel_entry = kernel.entry_text()
         self._never_sampled = self._marker(Ending.NEVER_SAMPLED)
         self._asleep: dict[tuple[str, ...], int] = {}
         self._jit_named = 1
@@ -254,9 +256,11 @@ class Collector:
         # In the ring the innermost frame comes first; a path begins with the outermost.
         within = np.arange(len(body)) - np.repeat(starts, count)
         inner = self._frames_of_the_tracepoint(head, body, within, count)
-        if inner.any():
-            body = body[within >= np.repeat(inner, count)]
-            count = count - inner
+        changing = self._registers_changing(head, body, within, count)
+        outer = np.where(changing, head["kernel_frames"], count)
+        if inner.any() or changing.any():
+            body = body[(within >= np.repeat(inner, count)) & (within < np.repeat(outer, count))]
+            count = outer - inner
             ends = np.cumsum(count)
             starts = ends - count
             within = np.arange(len(body)) - np.repeat(starts, count)
@@ -265,13 +269,14 @@ class Collector:
         path = placed[reverse]
         self._unplaced += [raw[i] for i in waiting[: _MAX_UNPLACED - len(self._unplaced)].tolist()]
 
-        whole = np.isin(head["ending"], _WHOLE)
+        ending = np.where(changing, np.uint64(Ending.REGISTERS_CHANGING), head["ending"])
+        whole = np.isin(ending, _WHOLE)
         marked = (~whole).astype(np.int64)
         lengths = count + marked
         place = np.cumsum(lengths) - lengths
         framed = np.empty(int(lengths.sum()), dtype=np.uint64)
         framed[np.repeat(place + marked, count) + within] = path
-        framed[place[~whole]] = np.uint64(frames.MARKER) | head["ending"][~whole]
+        framed[place[~whole]] = np.uint64(frames.MARKER) | ending[~whole]
 
         return _Announced(head["cache"], head["stack"], self.cct.insert(framed, lengths))
 
@@ -286,6 +291,19 @@ class Collector:
         owner = np.repeat(np.arange(len(head)), count)[at]
         inner[owner[::-1]] = within[at[::-1]]  # of several the innermost
         return inner
+
+    def _registers_changing(
+        self, head: npt.NDArray[np.void], body: U64, within: I64, count: I64
+    ) -> npt.NDArray[np.bool_]:
+        """Which stacks were taken while the kernel wrote the thread's user registers: what was read
+        by registers that belong to two places is nobody's path."""
+        start, end = self._kernel_entry
+        interrupted = (within == 0) | np.roll((body >= start) & (body < end), 1)
+        changing = np.zeros(len(head), np.bool_)
+        for start, end in self._signal_ranges:
+            at = np.flatnonzero(interrupted & (body >= start) & (body < end))
+            changing[np.repeat(np.arange(len(head)), count)[at]] = True
+        return changing
 
     def place_again(self) -> None:
         """Tables have arrived: numbered stacks that end in their code get their place in it."""

@@ -7,6 +7,7 @@ the measurement because nobody else has them.
 
 from __future__ import annotations
 
+import platform
 import stat
 from array import array
 from collections.abc import Sequence
@@ -22,6 +23,18 @@ _TEXT = (b"t", b"T", b"w", b"W")
 _USUAL = Path("/proc/kallsyms")
 # The service's copy, made before it gave up the right to see addresses there.
 _COPY = Path("/run/hpcd/kallsyms")
+
+# Of each the innermost first.
+_SIGNAL_FUNCTIONS = {
+    "x86_64": (
+        ("restore_sigcontext", "__do_sys_rt_sigreturn"),
+        ("x64_setup_rt_frame", "__setup_rt_frame", "arch_do_signal_or_restart"),  # first since 6.2
+    ),
+    "aarch64": (
+        ("restore_sigframe", "__do_sys_rt_sigreturn"),
+        ("setup_return", "setup_rt_frame", "do_signal"),
+    ),
+}
 
 
 class KernelSymbols:
@@ -92,6 +105,24 @@ class KernelSymbols:
         start = self._address[int(np.flatnonzero(self._start == place)[0])]
         after = int(np.searchsorted(self._address, start, "right"))
         return start, self._address[min(after, len(self._address) - 1)]
+
+    def signal_ranges(self) -> list[tuple[np.uint64, np.uint64]]:
+        """The functions that give a thread a signal handler's user registers, or its own again.
+
+        They write them one by one: a clock that fires in between finds those of two places. Where a
+        compiler has put such a function into its caller, that is taken. From
+        arch/x86/kernel/signal*.c and arch/arm64/kernel/signal.c.
+        """
+        found = []
+        for names in _SIGNAL_FUNCTIONS.get(platform.machine(), ()):
+            ranges = [self.range_of(name) for name in names]
+            found += [(start, end) for start, end in ranges if start < end][:1]
+        return found
+
+    def entry_text(self) -> tuple[np.uint64, np.uint64]:
+        """Where interrupts and system calls enter the kernel; nowhere (0, 0) when unknown."""
+        start, end = (self.range_of(f"__entry_text_{edge}")[0] for edge in ("start", "end"))
+        return start, end
 
     def addresses(self, places: Sequence[str]) -> U64:
         """Addresses of places such as ``futex_wait+0x68``; those of unknown functions are left out.

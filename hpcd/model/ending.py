@@ -30,6 +30,7 @@ class Ending(IntEnum):
     OVER_BUDGET = 15
     BEFORE_ATTACH = 16
     NEVER_SAMPLED = 17
+    REGISTERS_CHANGING = 18
 
     @property
     def whole(self) -> bool:
@@ -61,4 +62,5 @@ _LABELS = {
     Ending.OVER_BUDGET: "left out to keep the overhead budget",
     Ending.BEFORE_ATTACH: "waiting since before hpcd attached",
     Ending.NEVER_SAMPLED: "ended before its first sample",
+    Ending.REGISTERS_CHANGING: "registers changing for a signal",
 }

@@ -1,5 +1,7 @@
 /* A program whose call paths are known: every call below is listed in EDGES of the test that runs
- * it. Compiled with -O2 -fomit-frame-pointer. Usage: paths SECONDS THREADS */
+ * it. Compiled with -O2 -fomit-frame-pointer. Usage: paths SECONDS THREADS [SIGNAL_US]
+ *
+ * A signal interrupts it every 2 ms; with SIGNAL_US every thread by itself every so many. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <fcntl.h>
@@ -18,6 +20,8 @@
 
 static double end;
 static int random_fd;
+static int handler_turns = 100;
+static long signal_us;
 
 static double now(void)
 {
@@ -115,7 +119,7 @@ FRAME void reading(void)
 FRAME void handler(int number)
 {
 	unsigned long r = number;
-	for (int i = 0; i < 100; i++)
+	for (int i = 0; i < handler_turns; i++)
 		r += leaf(r);
 	KEEP(r);
 }
@@ -132,8 +136,21 @@ FRAME void work(void)
 	TOUCH(&end);
 }
 
+static void signal_this_thread(void)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
+	struct itimerspec often = {{0, signal_us * 1000}, {0, signal_us * 1000}};
+	timer_t timer;
+
+	event._sigev_un._tid = gettid();
+	if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &often, NULL))
+		abort();
+}
+
 FRAME void *thread(void *unused)
 {
+	if (signal_us)
+		signal_this_thread();
 	work();
 	TOUCH(unused);
 	return NULL;
@@ -149,7 +166,13 @@ int main(int argc, char **argv)
 	end = now() + (argc > 1 ? atof(argv[1]) : 1);
 	random_fd = open("/dev/urandom", O_RDONLY);
 	sigaction(SIGPROF, &action, NULL);
-	setitimer(ITIMER_PROF, &timer, NULL);
+	if (argc > 3) {
+		signal_us = atol(argv[3]);
+		handler_turns = 1;
+		signal_this_thread();
+	} else {
+		setitimer(ITIMER_PROF, &timer, NULL);
+	}
 	for (int i = 0; i < count; i++)
 		pthread_create(&threads[i], NULL, thread, NULL);
 	work();
