@@ -31,11 +31,9 @@ from hpcd.viewer.marks import marks
 from hpcd.viewer.palette import colours, parse_patterns
 from hpcd.viewer.server.asked import Asked
 from hpcd.viewer.server.comparison import Comparisons, packed, question
-from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.guard import Guard
 from hpcd.viewer.server.opened import GoneError, Opened
-from hpcd.viewer.server.profile import Profile, heat, over_lines, profile
-from hpcd.viewer.server.selection import Selection
+from hpcd.viewer.server.profile import heat, over_lines
 
 WEB = Path(__file__).parent.parent / "web"
 # Twice the largest screens: a request for more is a mistake or mischief.
@@ -106,20 +104,15 @@ class _Views:
             {name: each for name, each in databases.items() if isinstance(each, Database)}
         )
 
-    def _opened(self, request: Request) -> Opened:
-        """The database, of one that grows the revision the page knows, or else the newest."""
+    def _asked(self, request: Request) -> tuple[Opened, Asked]:
+        """The database, of one that grows the revision the page knows, or else the newest; and what
+        is asked of it."""
         found = self._databases.get(request.path_params["name"])
         if found is None:
             raise NotFoundError("no such database")
         if isinstance(found, Live):
-            return found.at(request.headers.get(_REVISION_HEADER, ""))
-        return found
-
-    def _database(self, request: Request) -> Database:
-        return self._opened(request).db
-
-    def _selection(self, request: Request) -> Selection:
-        return self._opened(request).selection
+            found = found.at(request.headers.get(_REVISION_HEADER, ""))
+        return found, Asked(request.query_params)
 
     async def databases(self, _: Request) -> Response:
         """Names of the databases that are open."""
@@ -128,7 +121,7 @@ class _Views:
     async def summary(self, request: Request) -> Response:
         """What a database holds; names, colours and marks of its procedures."""
         found = self._databases.get(request.path_params["name"])
-        opened = self._opened(request)
+        opened, _ = self._asked(request)
         live = found.state() if isinstance(found, Live) else None
         return await _json(lambda: {**_summary(opened.db), "live": live and {
             **live, "revision": opened.revision}})  # fmt: skip
@@ -155,7 +148,7 @@ class _Views:
 
     async def cct(self, request: Request) -> Response:
         """The tree: u32 n, then parent u32[n], procedure u32[n]."""
-        db = self._database(request)
+        db = self._asked(request)[0].db
         return await _binary(
             request,
             lambda: [
@@ -167,23 +160,29 @@ class _Views:
 
     async def selection(self, request: Request) -> Response:
         """How many lines a choice of lines has."""
-        db, selection, asked = self._database(request), *self._asked(request)
-        choice = asked.choice()
-        return await _json(lambda: {"count": len(selection.order(choice)), "of": len(db.lines)})
+        opened, asked = self._asked(request)
+
+        def make() -> object:
+            return {
+                "count": len(opened.selection.order(asked.choice())),
+                "of": len(opened.db.lines),
+            }
+
+        return await _json(make)
 
     async def lines(self, request: Request) -> Response:
         """Labels, numbers and groups of ``count`` lines of a choice, from ``from`` on."""
-        db, selection, asked = self._database(request), *self._asked(request)
+        opened, asked = self._asked(request)
 
         def make() -> object:
-            choice = asked.choice()
-            order = selection.order(choice)
+            db, choice = opened.db, asked.choice()
+            order = opened.selection.order(choice)
             first = asked.whole("from", 0, len(order))
             chosen = order[first : first + asked.whole("count", 1, _MOST_LINES)].tolist()
             return {
                 "labels": db.lines.labels(chosen),
                 "lines": chosen,
-                "groups": selection.groups(chosen, choice.group),
+                "groups": opened.selection.groups(chosen, choice.group),
                 "measurements": db.trace.measurements(chosen),
             }
 
@@ -195,9 +194,10 @@ class _Views:
         Nodes have b bytes: 2, or 4 where there are many. Of a choice's lines ``l0`` to ``l1``, or
         of ``line`` alone, over ``t0`` to ``t1`` ns.
         """
-        db, selection, asked = self._database(request), *self._asked(request)
+        opened, asked = self._asked(request)
 
         def sample() -> list[npt.NDArray[Any]]:
+            db = opened.db
             t0, t1 = asked.interval()
             height, width = asked.whole("h", 1, 10_000), asked.whole("w", 1, 10_000)
             if height * width > _MOST_PIXELS:
@@ -206,7 +206,7 @@ class _Views:
                 place = np.zeros(1, np.int64)
                 lines = np.array([asked.whole("line", 0, len(db.lines) - 1)])
             else:
-                order = selection.order(asked.choice())
+                order = opened.selection.order(asked.choice())
                 l0, l1 = asked.rows(len(order))
                 place = choose_lines(np.arange(l0, l1), height, len(order))
                 lines = order[place]
@@ -223,12 +223,12 @@ class _Views:
 
     async def profile(self, request: Request) -> Response:
         """Costs by context: u32 n, u32 m, u32 kind, u32 pixels, then f64[m, n], exclusive."""
-        db = self._database(request)
+        opened, asked = self._asked(request)
 
         def make() -> list[npt.NDArray[Any]]:
-            made = self._profile(request)
+            made = opened.profile(asked)
             return [
-                np.array([len(db.cct), len(made.value), made.kind, made.pixels], np.uint32),
+                np.array([len(opened.db.cct), len(made.value), made.kind, made.pixels], np.uint32),
                 np.asarray(made.value, np.float64).ravel(),
             ]
 
@@ -236,10 +236,10 @@ class _Views:
 
     async def tree(self, request: Request) -> Response:
         """A view's tree: u32 n, u32 c, parent u32[n], entity u32[n], place u32[c]."""
-        asked, trees = self._asked(request)[1], self._trees_of(request)
+        opened, asked = self._asked(request)
 
         def make() -> list[npt.NDArray[Any]]:
-            found = trees.of(asked.text("view"))
+            found = opened.trees.of(asked.text("view"))
             return [
                 np.array([len(found.tree), len(found.place)], np.uint32),
                 np.asarray(found.tree.parent, np.uint32),
@@ -251,97 +251,78 @@ class _Views:
 
     async def entities(self, request: Request) -> Response:
         """What the nodes of a view's tree are."""
-        asked, trees = self._asked(request)[1], self._trees_of(request)
-        return await _json(lambda: trees.summary(asked.text("view")))
+        opened, asked = self._asked(request)
+        return await _json(lambda: opened.trees.summary(asked.text("view")))
 
     async def colours(self, request: Request) -> Response:
         """u32[n]: colours of the procedures, or of a view's entities, with a person's patterns."""
-        db, asked, trees = (
-            self._database(request), self._asked(request)[1], self._trees_of(request)
-        )  # fmt: skip
+        opened, asked = self._asked(request)
 
         def make() -> list[npt.NDArray[Any]]:
             patterns = parse_patterns(asked.text("patterns", longest=_LONGEST_TEXT).split("\n"))
             view = asked.text("view")
-            names = trees.coloured_as(view) if view else db.procedure_names
+            names = opened.trees.coloured_as(view) if view else opened.db.procedure_names
             return [_words(colours(names, patterns))]
 
         return await _binary(request, make)
 
     async def formula(self, request: Request) -> Response:
         """A derived metric, understood."""
-        db, asked = self._database(request), self._asked(request)[1]
+        opened, asked = self._asked(request)
 
         def make() -> object:
+            metrics = opened.db.metrics
             text = asked.text("text", longest=_LONGEST_TEXT)
-            return parse_formula(text, db.metrics.names, db.metrics.units).as_json()
+            return parse_formula(text, metrics.names, metrics.units).as_json()
 
         return await _json(make)
 
     async def source(self, request: Request) -> Response:
         """A procedure's source lines with what they cost in the window."""
-        asked, sources = self._asked(request)[1], self._opened(request).sources
+        opened, asked = self._asked(request)
 
         def make() -> object:
-            made = self._profile(request)
+            made = opened.profile(asked)
             file = asked.whole("file", 0, 1 << 30) if asked.has("file") else None
             procedure = asked.whole("procedure", 0, 1 << 30)
-            found = sources.lines(procedure, made.value, file, self._folders)
+            found = opened.sources.lines(procedure, made.value, file, self._folders)
             return {"kind": made.kind, "pixels": made.pixels, **found}
 
         return await _json(make)
 
     async def assembly(self, request: Request) -> Response:
         """A procedure's instructions with what they cost in the window."""
-        asked, sources = self._asked(request)[1], self._opened(request).sources
+        opened, asked = self._asked(request)
 
         def make() -> object:
-            made = self._profile(request)
-            found = sources.code(asked.whole("procedure", 0, 1 << 30), made.value)
+            made = opened.profile(asked)
+            procedure = asked.whole("procedure", 0, 1 << 30)
+            found = opened.sources.code(procedure, made.value)
             return {"kind": made.kind, "pixels": made.pixels, **found}
 
         return await _json(make)
 
     async def over(self, request: Request) -> Response:
         """A context's cost over lines: statistics, histogram, sorted curve."""
-        db, selection, asked = self._database(request), *self._asked(request)
-        trees = self._trees_of(request)
+        opened, asked = self._asked(request)
 
         def make() -> object:
-            order = selection.order(asked.choice())
-            l0, l1 = asked.rows(len(order))
-            inside = trees.inside(asked.text("context", longest=_LONGEST_TEXT))
-            return over_lines(db, order[l0:l1], asked.text("metric"), inside)
+            inside = opened.trees.inside(asked.text("context", longest=_LONGEST_TEXT))
+            return over_lines(opened.db, opened.rows(asked), asked.text("metric"), inside)
 
         return await _json(make)
 
     async def heat(self, request: Request) -> Response:
         """Lines x procedures: u32 h, u32 w, line u32[h], procedure u32[w], f32[h, w]."""
-        db, selection, asked = self._database(request), *self._asked(request)
+        opened, asked = self._asked(request)
 
         def make() -> list[npt.NDArray[Any]]:
-            order = selection.order(asked.choice())
-            l0, l1 = asked.rows(len(order))
             height, width = asked.whole("h", 1, 2_000), asked.whole("w", 1, 500)
-            made = heat(db, order[l0:l1], asked.text("metric"), height, width)
+            made = heat(opened.db, opened.rows(asked), asked.text("metric"), height, width)
             size = np.array([len(made.line), len(made.procedure)], np.uint32)
             return [size, made.line, made.procedure, made.value.ravel()]
 
         return await _binary(request, make)
-
-    def _profile(self, request: Request) -> Profile:
-        """The profile of a request's window."""
-        db, selection, asked = self._database(request), *self._asked(request)
-        t0, t1 = asked.interval()
-        order = selection.order(asked.choice())
-        l0, l1 = asked.rows(len(order))
-        return profile(db, order[l0:l1], t0, t1, times=asked.has("times"))
-
-    def _trees_of(self, request: Request) -> Trees:
-        return self._opened(request).trees
-
-    def _asked(self, request: Request) -> tuple[Selection, Asked]:
-        return self._selection(request), Asked(request.query_params)
 
 
 def _summary(db: Database) -> dict[str, object]:
