@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 from rich.table import Table
 
 from benchmarks.workloads import HPCD
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
+from hpcd.model.ending import Ending
 
 PROCESSES = 64
+LOADERS = ("object", "bcc")
 _CHILD = """
 import numpy, ssl, sqlite3, lzma, bz2, decimal, ctypes, curses, readline, time, zlib, json, asyncio
 import multiprocessing, xml.parsers.expat, hashlib, array, mmap, uuid, socket, select, random, csv
@@ -34,41 +40,65 @@ def tree() -> subprocess.Popen[bytes]:
 
 def run() -> Table:
     """The table."""
-    import os
-    import signal
-
     parent = tree()
     try:
         time.sleep(20)  # two cores start 64 interpreters
-        with tempfile.TemporaryDirectory() as name:
-            path = Path(name) / "m"
-            begun = time.monotonic()
-            done = subprocess.run(
-                [*HPCD, "attach", "--json", "--pid", str(parent.pid), "-d", "6", "-o", str(path)],
-                capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            summary = json.loads(done.stdout)
-            first, last, whole, total = timeline(path)
-            with open_measurement(path) as measurement:
-                elf = [m for m in measurement.modules.values() if m.kind == "elf"]
+        figures = [_attach(parent.pid, loader) for loader in LOADERS]
     finally:
         os.killpg(parent.pid, signal.SIGKILL)
-    table = Table(title=f"attaching to {PROCESSES} processes of {len(elf)} modules")
+    table = Table(title=f"attaching to {PROCESSES} processes of {figures[0]['modules']} modules")
     table.add_column("what")
-    table.add_column("figure", justify="right")
-    table.add_row("first sample, after the command's start", f"{first - begun:.2f} s")
-    until = "none is truncated" if not last else f"{last - first:.2f} s"
-    table.add_row("last truncated path, after the first sample", until)
-    table.add_row("whole", f"{whole:,} of {total:,}")
-    table.add_row("hpcd's CPU", f"{summary['overhead']['collector_cpu_s']} s")
+    for loader in LOADERS:
+        table.add_column(loader, justify="right")
+    for what in figures[0]:
+        table.add_row(what, *(each[what] for each in figures))
     return table
+
+
+def _attach(pid: int, loader: str) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "m"
+        begun = time.monotonic()
+        command = [*HPCD, "attach", "--json", "--loader", loader, "-d", "6"]
+        with psutil.Popen(
+            [*command, "--pid", str(pid), "-o", path], stdout=subprocess.PIPE
+        ) as recorder:
+            memory = {"VmRSS": 0, "VmHWM": 0}
+            while recorder.poll() is None:
+                memory = _memory(recorder.pid) or memory
+                time.sleep(0.1)
+            summary = json.loads(recorder.stdout.read())
+        first, last, whole, total = timeline(path)
+        with open_measurement(path) as measurement:
+            elf = [m for m in measurement.modules.values() if m.kind == "elf"]
+    reasons = summary["unwind"]["truncated"]
+    until = "none is truncated" if not last else f"{last - first:.2f} s"
+    return {
+        "modules": f"{len(elf)}",
+        "first sample, after the command's start": f"{first - begun:.2f} s",
+        "last truncated path, after the first sample": until,
+        "whole": f"{whole / total:.2%} of {total:,}",
+        "truncated": "\n".join(f"{number} {why}" for why, number in reasons.items()),
+        "hpcd's CPU": f"{summary['overhead']['collector_cpu_s']} s",
+        "hpcd's resident memory": f"{memory['VmRSS'] / 1024:.0f} MB",
+        "at most, as it starts": f"{memory['VmHWM'] / 1024:.0f} MB",
+    }
+
+
+def _memory(pid: int) -> dict[str, int]:
+    """What a process has resident, and the most it had, KiB; nothing when it has ended."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return {name: int(size) for name, size in re.findall(r"(VmRSS|VmHWM):\s+(\d+)", status)}
 
 
 def timeline(path: Path) -> tuple[float, float, int, int]:
     """(time of the first record, of the last truncated one, whole records, records), seconds."""
     with open_measurement(path) as measurement:
         top = measurement.cct.ancestor_at(1)
-        marked = frames.is_marker(measurement.cct.frame)[top]
+        frame = measurement.cct.frame
+        # Those that wait since before it attached have never been seen running.
+        marked = frames.is_marker(frame) & (frames.offset_of(frame) != Ending.BEFORE_ATTACH)
+        marked = marked[top]
         first, last, whole, total = float("inf"), 0.0, 0, 0
         for part in measurement.record_chunks():
             bad = marked[part.node]
