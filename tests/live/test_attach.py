@@ -225,11 +225,7 @@ def test_code_loaded_while_recording_is_known(tmp_path: Path, build: Callable[..
     with open_measurement(tmp_path / "m") as measurement:
         paths = {Path(module.path).name for module in measurement.modules.values()}
     assert "libm.so.6" in paths and any(name.startswith("libz.so") for name in paths)
-    # What leads through new code ends there until its table has come, however busy the machine is.
-    waiting = ("module not yet analysed", "address in no mapping")
-    truncated = summary["unwind"]["truncated"].items()
-    strange = {reason: number for reason, number in truncated if reason not in waiting}
-    assert sum(strange.values()) <= 0.1 * summary["samples"]["recorded"], strange
+    assert summary["unwind"]["complete"] >= 0.9 * summary["samples"]["recorded"]
 
 
 def test_no_btf_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_two_on_one_cpu_wait_for_it_half_the_time(
             each.wait()
     # Whatever else runs there only makes them wait longer, and what is done for them in the kernel.
     assert time["runnable"] >= 0.45 * time["lifetime"]
-    assert time["blocked"] <= 0.1 * time["lifetime"]
+    assert time["blocked"] <= 0.02 * time["lifetime"]
     assert sum(time[part] for part in ("cpu", "blocked", "runnable")) == pytest.approx(
         time["lifetime"]
     )
