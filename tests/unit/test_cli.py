@@ -14,23 +14,32 @@ import pytest
 from hpcd import errors
 from hpcd.__main__ import build_parser, main
 from hpcd.commands import VERBS, load
+from hpcd.model.ending import Ending
 from tests.support.recorded import HPCD, hpcd
 
 ROOT = Path(__file__).parents[2]
 
 
+def rows(document: str) -> list[list[str]]:
+    """The cells of a document's table, without its head."""
+    lines = (ROOT / "docs" / document).read_text().splitlines()
+    table = [line.strip("|").split("|") for line in lines if line.startswith("|")]
+    return [[cell.strip() for cell in cells] for cells in table[2:]]
+
+
 def test_every_error_has_its_documented_code() -> None:
-    documented = {}
-    for line in (ROOT / "docs/exit-codes.md").read_text().splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) > 3 and cells[1].isdigit() and cells[2]:
-            documented[cells[2]] = int(cells[1])
+    documented = {name: int(code) for code, name, _ in rows("exit-codes.md") if name}
     raised = {
         name: each.exit_code
         for name, each in inspect.getmembers(errors, inspect.isclass)
         if issubclass(each, errors.HpcdError)
     }
     assert documented == raised
+
+
+def test_every_reason_of_a_truncated_path_is_documented() -> None:
+    documented = [reason for reason, _, _ in rows("truncated.md")]
+    assert sorted(documented) == sorted(each.label for each in Ending if not each.whole)
 
 
 @pytest.mark.parametrize("verb", VERBS)
