@@ -154,6 +154,8 @@ def pack_rows(pc: U32, rule: npt.NDArray[np.uint16], pages: int) -> tuple[U32, U
     0 before the first. ``pages`` KiB pages are covered. No group straddles a block; pages that one
     rule covers wholly share a group. O(rows + pages), all in numpy but for one step per block.
     """
+    covered = np.searchsorted(pc, pages << PAGE_BITS)
+    pc, rule = pc[:covered], rule[:covered]
     starts = np.arange(pages, dtype=np.int64) << PAGE_BITS
     first = np.searchsorted(pc, starts, "right")
     end = np.searchsorted(pc, starts + (1 << PAGE_BITS), "left")
@@ -167,21 +169,18 @@ def pack_rows(pc: U32, rule: npt.NDArray[np.uint16], pages: int) -> tuple[U32, U
     sizes = np.concatenate([np.ones(len(shared), np.int64), count[mixed]])
     places = _place(sizes)
 
-    total = int(places[-1] + sizes[-1]) if len(places) else 0
-    words = np.zeros(total, dtype=np.uint32)
-    words[places[: len(shared)]] = shared << 16 | 1
-    at = places[len(shared) :]
-    words[at] = opening[mixed] << 16 | count[mixed].astype(np.uint32)
-    if len(mixed):
-        inner = count[mixed] - 1
-        offsets = np.arange(int(inner.sum())) - np.repeat(np.cumsum(inner) - inner, inner)
-        rows = np.repeat(first[mixed], inner) + offsets
-        words[np.repeat(at + 1, inner) + offsets] = rule[rows].astype(np.uint32) << 16 | (
-            pc[rows] & np.uint32((1 << PAGE_BITS) - 1)
-        )
     group = np.empty(pages, dtype=np.uint32)
     group[plain] = places[: len(shared)][share_of]
-    group[mixed] = at
+    group[mixed] = places[len(shared) :]
+    total = int(places[-1] + sizes[-1]) if len(places) else 0
+    words = np.zeros(total, dtype=np.uint32)
+    words[group] = opening << 16 | count.astype(np.uint32)
+    within = pc & np.uint32((1 << PAGE_BITS) - 1)
+    inner = np.flatnonzero(within)  # other rows open their page
+    # A row lies as far behind its page's opening row as it does in pc.
+    at = np.repeat(group + 1 - first, end - first)
+    at += inner
+    words[at] = rule[inner].astype(np.uint32) << 16 | within[inner]
     return words, group
 
 
