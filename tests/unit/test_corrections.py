@@ -208,7 +208,12 @@ def rules_at(table: ModuleTable, addresses: list[int]) -> list[tuple[int, ...]]:
     "body",
     [FORGOTTEN_PUSH, SAYS_NOTHING, NO_EPILOGUE, FRAME_POINTER, REALIGNED, SHARED],
     ids=[
-        "forgotten push", "says nothing", "no epilogue", "frame pointer", "realigned", "shared",
+        "forgotten push",
+        "says nothing",
+        "no epilogue",
+        "frame pointer",
+        "realigned",
+        "shared",
     ],
 )
 def test_wrong_information_is_corrected(tmp_path: Path, body: str) -> None:
