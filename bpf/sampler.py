@@ -230,6 +230,11 @@ class Sampler:
         """Point process ``pid`` at its address space (:attr:`hpcd.bpf.tables.Space.entry`)."""
         self._processes.update(struct.pack("<I", pid), entry)
 
+    def records(self, pid: int) -> bool:
+        """Whether process ``pid`` is recorded, as the kernel sees it."""
+        entry = self._processes.lookup(struct.pack("<I", pid))
+        return entry is not None and entry[12:] == bytes(4)
+
     def forget_process(self, pid: int) -> None:
         """Drop the entry of a process that is gone."""
         self._processes.delete(struct.pack("<I", pid))

@@ -129,6 +129,10 @@ class Collector:
                 stacks.append(raw)
             else:
                 self._lifecycle(ThreadEvent(*THREAD_EVENT.unpack(raw)))
+        # What new code is waiting for comes first.
+        for pid in self.refresh:
+            self._targets.refresh(pid)
+        self.refresh.clear()
         announced = self._add_stacks(stacks) if stacks else _Announced()
         if len(samples):
             self._record(samples, announced)
@@ -137,9 +141,6 @@ class Collector:
         self._last = announced
         self._end_threads()
         self._time = began
-        for pid in self.refresh:
-            self._targets.refresh(pid)
-        self.refresh.clear()
         self._targets.settle()
         return len(samples)
 
@@ -191,6 +192,7 @@ class Collector:
             self.came.append((EventKind.FORK, pid, event.other))
         elif kind == EventKind.EXEC and pid in self._targets:
             self._targets.executed(pid)
+            self.refresh.add(pid)
         elif kind in (EventKind.EXEC, EventKind.MOVED):
             self.came.append((EventKind.EXEC, pid, 0))
         elif kind == EventKind.REFRESH:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import resource
@@ -41,14 +42,15 @@ DEFAULT_FREQUENCY = 997
 # The kernel's own default limit (kernel.perf_event_max_sample_rate) is 100 kHz.
 MAX_FREQUENCY = 25_000
 # The rings are looked at this often; they are emptied when they fill, every DRAIN_SECONDS, or when
-# something calls for it, though not more often than every BREATHE_SECONDS: what it costs to empty
-# them hardly depends on how much is in them.
+# something calls for it: until the mappings of a new process have been read its code is unknown.
 _POLL_SECONDS = 0.1
-_BREATHE_SECONDS = 0.02
-# Recording a whole node, where programs come and go all the time, answering each at once may cost
-# 2 % of a CPU.
-_BREATHE_PER_COST = 50
 DRAIN_SECONDS = 0.5
+# Answering calls at once may cost this share of a CPU in the long run, and at any moment what has
+# been saved up in _SAVED_SECONDS; after that a call of targets waits for at most _LONGEST_SECONDS.
+# Of a whole node, where programs come and go all the time, it may wait longer.
+_SHARE, _SHARE_OF_NODE = 1 / 20, 1 / 50
+_SAVED_SECONDS = 0.2
+_LONGEST_SECONDS = 0.02
 # A recorder that is killed loses no more than the last second, the way to the disk included.
 FLUSH_SECONDS = 0.7
 _SETTLE_SECONDS = 3.0
@@ -288,8 +290,12 @@ class Recording:
         collector, writer = parts.collector, parts.writer
         deadline = None if self._options.duration is None else self._start + self._options.duration
         flushed = drained = self._start
-        cost = 0.0
-        per_cost = _BREATHE_PER_COST if self._options.selector.everything else 0
+        if self._options.selector.everything:
+            share, longest = _SHARE_OF_NODE, math.inf
+        else:
+            share, longest = _SHARE, _LONGEST_SECONDS
+        # Up to this moment the answers given so far use up their share.
+        paid = self._start - _SAVED_SECONDS
         last = (self._start, 0)
         memory.give_back()
         writer.add_clock_pair(*_clock_pair())
@@ -302,7 +308,7 @@ class Recording:
             wait = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - now)
             # New code wakes the loop at once, and so do its table (until then, stacks that lead
             # through it end there) and processes that may be targets.
-            breath = drained + max(_BREATHE_SECONDS, per_cost * cost) - now
+            breath = paid - now
             called = select.select(
                 [parts.modules.news] if breath > 0 else wakers, [], [],
                 min(wait, breath) if breath > 0 else wait,
@@ -315,16 +321,18 @@ class Recording:
                 memory.give_back()
                 called.remove(parts.modules.news)
             now = time.monotonic()
-            due = now - drained >= DRAIN_SECONDS or now - flushed >= FLUSH_SECONDS
-            if not (called or due or parts.sampler.filling):
-                continue
-            drained = time.monotonic()
             spent = time.thread_time()
-            collector.refresh |= parts.mmaps.take()
-            collector.drain()
-            self._account(collector, parts.attachment)
-            cost = time.thread_time() - spent
+            due = now - drained >= DRAIN_SECONDS or now - flushed >= FLUSH_SECONDS
+            mapped = parts.mmaps.take() if due or called else set()
+            collector.refresh |= mapped
+            urgent = parts.sampler.news in called or self._concern_targets(mapped)
+            if urgent or due or parts.sampler.filling:
+                drained = now
+                collector.drain()
+                self._account(collector, parts.attachment)
             now = time.monotonic()
+            cost = time.thread_time() - spent
+            paid = max(paid, now - _SAVED_SECONDS) + min(cost / share, longest)
             if now - flushed >= FLUSH_SECONDS:
                 flushed = now
                 writer.add_clock_pair(*_clock_pair())
@@ -336,6 +344,11 @@ class Recording:
                 if progress:
                     progress(self._progress(last, now))
                 last = (now, collector.recorded)
+
+    def _concern_targets(self, pids: set[int]) -> bool:
+        """Whether a process is among these that is recorded, or has just been started by one."""
+        everything, sampler = self._options.selector.everything, self._parts.sampler
+        return bool(pids) and (everything or any(map(sampler.records, pids)))
 
     def _keep_budget(self, now: float) -> None:
         # What the first seconds cost is the price of beginning: nothing to slow down for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,9 @@ from hpcd.bpf.tables import NO_SPACE, Space, Tables
 from hpcd.daemon.modules import Modules
 from hpcd.daemon.processes import identify
 from hpcd.model.identity import Process
+
+# A thousand times what a walk takes; whoever runs the machine may hold its CPU up for some.
+_RETIREMENT_SECONDS = 0.05
 
 
 @dataclass
@@ -53,7 +57,8 @@ class Targets:
         self._by_pid: dict[int, Target] = {}
         self._count = 0
         # Spaces no process points at any more. A walk that began before the pointer moved may
-        # still read them, so they live through one more round.
+        # still read them, so they live on for _RETIREMENT_SECONDS at least.
+        self._settled = time.monotonic()
         self._retired: list[Space] = []
         self._retiring: list[Space] = []
 
@@ -102,11 +107,10 @@ class Targets:
         self._announce(process)
 
     def executed(self, pid: int) -> None:
-        """``pid`` runs another program now."""
+        """``pid`` runs another program now; its mappings are to be read again."""
         found = self.target(pid)
         found.process = identify(pid, found.process.id)
         self._announce(found.process)
-        self.refresh(pid)
 
     def gone(self, pid: int) -> None:
         """``pid`` has ended with all its threads."""
@@ -137,7 +141,11 @@ class Targets:
                 self.refresh(pid)
 
     def settle(self) -> None:
-        """Free what was retired a round ago. Called once a drain."""
+        """Free what was retired long enough ago. Called once a drain."""
+        now = time.monotonic()
+        if now - self._settled < _RETIREMENT_SECONDS:
+            return
+        self._settled = now
         for space in self._retiring:
             self._tables.blocks.give(space.start, space.blocks)
         self._retiring, self._retired = self._retired, []

@@ -3,8 +3,9 @@
 A prologue and an epilogue move the stack pointer in plain sight: at the entry the CFA is rsp + 8,
 and so it is again at the return. Information that says otherwise in between (older compilers say
 nothing of epilogues, people forget a push, gcc leaves rbp to be looked for in a frame that has just
-ended) is replaced by what the instructions do. Only what is certain is: the instructions must
-follow each other from the entry, or up to the return from a place where both agree.
+ended, LLVM moves the first instruction of two epilogues before the branch between them and what it
+says of it not) is replaced by what the instructions do. Only what is certain is: the instructions
+must follow each other from the entry, or up to the return from a place where both agree.
 
 All functions are looked at at once, byte by byte; only those under suspicion are disassembled.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from iced_x86 import Code, Decoder, Instruction, Register
+from iced_x86 import Code, Decoder, FlowControl, Instruction, Register
 
 from hpcd.daemon.unwind.code import code_rows
 from hpcd.daemon.unwind.rules import CfaKind, FpKind, Rule, rule
@@ -62,6 +63,13 @@ class Rows:
         """Where the row that holds at ``address`` begins."""
         return int(self.pc[max(0, int(np.searchsorted(self.pc, address, "right")) - 1)])
 
+    def shrinking(self) -> I64:
+        """Where rows begin that have the CFA nearer to rsp than the row before them."""
+        kind, offset = self._rules["cfa_kind"], self._rules["cfa_off"]
+        by_sp = np.where(kind == CfaKind.SP, offset, 0)[self._number]
+        before, behind = by_sp[:-1], by_sp[1:]
+        return self.pc[1:][(behind > 0) & (behind < before)]
+
     def columns(self, address: I64) -> npt.NDArray[np.void]:
         """The rules that hold at many."""
         place = np.searchsorted(self.pc, address, "right") - 1
@@ -93,6 +101,7 @@ def corrections(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) -> lis
         if fixed and fixed.rows[0][0] not in done:
             done.add(fixed.rows[0][0])
             found.append(fixed)
+    found += _shared(text, vaddr, starts, ends, rows)
     found += _realigned(text, vaddr, rows)
     return _apart(found)
 
@@ -323,6 +332,54 @@ def _depth_of_rbp(steps: list[Instruction], begin: int, offset: int) -> int:
             return depth
         depth += 8 if step.code == Code.POP_R64 else step.immediate(1)
     return offset  # rbp is not popped: agreement cannot be had
+
+
+def _shared(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) -> list[Correction]:
+    """Where two ways out of a function begin with the same instruction, before their branch."""
+    low = vaddr + 8
+    at = rows.shrinking()
+    at = at[(at >= low) & (at <= vaddr + len(text))]
+    place = at - vaddr
+    short = text[place - 2] & 0xF0 == 0x70
+    near = (text[place - 6] == 0x0F) & (text[place - 5] & 0xF0 == 0x80)
+    found = []
+    budget = _MOST_INSTRUCTIONS
+    for address in at[short | near][:_MOST_SUSPECTS].tolist():
+        index = int(np.searchsorted(starts, address, "right")) - 1
+        start = rows.before(address - 1)
+        if index < 0 or start < int(starts[index]) or address >= int(ends[index]) or budget <= 0:
+            continue
+        code = text[start - vaddr : address - vaddr].tobytes()
+        budget -= len(code) // 4 + 1
+        begin = _left_before(code, start, address, rows)
+        if begin:
+            found.append(Correction([(begin, rows.at(address))], address))
+    return found
+
+
+def _left_before(code: bytes, start: int, address: int, rows: Rows) -> int:
+    """Behind which instruction the stack pointer already is where the row at ``address`` has it;
+    0: there, as far as is certain. ``code`` leads from the row before to there."""
+    steps: list[Instruction] = []
+    for instruction in Decoder(64, code, ip=start):
+        steps.append(instruction.copy())
+        del steps[:-_MOST_STEPS]
+    if not steps or steps[-1].flow_control != FlowControl.CONDITIONAL_BRANCH:
+        return 0
+    told = rows.at(address)[4]
+    for step in reversed(steps):
+        if step.flow_control == FlowControl.CONDITIONAL_BRANCH:
+            said = rows.at(step.near_branch_target)
+            if (said[0], said[4]) != (CfaKind.SP, told):
+                return 0
+        elif step.flow_control != FlowControl.NEXT:
+            return 0
+        elif step.is_stack_instruction or step.op0_register == Register.RSP:
+            moved = step.code in (Code.ADD_RM64_IMM8, Code.ADD_RM64_IMM32) and step.immediate(1)
+            popped = step.code == Code.POP_R64 and step.op0_register != Register.RSP and 8
+            right = rows.at(step.ip)[4] - told == (moved or popped)
+            return int(step.ip + step.len) if right else 0
+    return 0
 
 
 def _realigned(text: U8, vaddr: int, rows: Rows) -> list[Correction]:

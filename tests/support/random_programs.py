@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from iced_x86 import Code, Decoder, Register
+from iced_x86 import Code, Decoder, FlowControl, Instruction, Register
 
 from hpcd.bpf.tables import MAPPING, PAGE_BITS
 from hpcd.daemon.unwind.builder import build_table
@@ -493,11 +493,11 @@ def make(folder: Path, seed: int, programs: int, stops: int) -> Made:
     command = [compiler, level, "-w", "-static", "-no-pie", "-fno-pie", *more,
                "-fasynchronous-unwind-tables", "-o", str(path), *sources]  # fmt: skip
     subprocess.run(command, check=True)
-    return Made(path, *_choose(rng, path, written, stops))
+    return Made(path, *_choose(rng, path, written, stops, clang=compiler == "clang"))
 
 
 def _choose(
-    rng: random.Random, path: Path, written: set[str], stops: int
+    rng: random.Random, path: Path, written: set[str], stops: int, *, clang: bool
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """(addresses of instructions in the programs, ranges of the functions in assembler)."""
     listing = subprocess.run(
@@ -519,14 +519,35 @@ def _choose(
         # A hlt is never stopped at: gdb would have to step over it into the handler. Where a
         # realigned frame has just ended gcc's information is wrong, and so is gdb.
         ended = False
-        for each in Decoder(64, code, ip=start):
+        instructions = list(Decoder(64, code, ip=start))
+        shared = _shared(instructions) if clang and name not in written else set()
+        for each in instructions:
             ending = each.code == Code.LEA_R64_M and each.memory_base == Register.R10
-            if each.code != Code.HLT and not ended and not ending:
+            if each.code != Code.HLT and not ended and not ending and each.ip not in shared:
                 addresses.append(each.ip)
             ended = ending
         if name in written:
             ranges.append((start, start + size))
     return sorted(rng.sample(addresses, min(stops, len(addresses)))), ranges
+
+
+def _shared(instructions: list[Instruction]) -> set[int]:
+    """Where clang's information is wrong, and so is gdb: behind the instruction that two ways out
+    of a function have in common up to the branch between them (see test_corrections.py)."""
+    wrong: set[int] = set()
+    behind: list[int] = []
+    moved = False
+    for each in instructions:
+        if moved:
+            behind.append(each.ip)
+            if each.flow_control == FlowControl.CONDITIONAL_BRANCH:
+                wrong.update(behind)
+        if each.flow_control not in (FlowControl.NEXT, FlowControl.CONDITIONAL_BRANCH):
+            moved = False
+        elif each.is_stack_instruction or each.op0_register == Register.RSP:
+            moved = each.code in (Code.ADD_RM64_IMM8, Code.ADD_RM64_IMM32, Code.POP_R64)
+            behind.clear()
+    return wrong
 
 
 # Runs inside gdb.

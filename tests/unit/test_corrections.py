@@ -108,7 +108,45 @@ REALIGNED = """
     .cfi_def_cfa rsp, 8
     ret
 """
+# As clang has it where a function ends in a return or in a tail call.
+SHARED = """
+    push %rbx
+    .cfi_def_cfa_offset 16
+    .cfi_offset rbx, -16
+    sub $16, %rsp
+    .cfi_def_cfa_offset 32
+    call other
+    add $16, %rsp
+    .cfi_def_cfa_offset 16 #-
+    test %ebx, %ebx
+    js 1f
+    .cfi_def_cfa_offset 16
+    pop %rbx
+    .cfi_def_cfa_offset 8
+    jmp other
+1:  .cfi_def_cfa_offset 16
+    pop %rbx
+    .cfi_def_cfa_offset 8
+    ret
+"""
 # Right as they are, strange as they look.
+LEAVES_EARLY = """
+    sub $16, %rsp
+    .cfi_def_cfa_offset 24
+    mov %rbx, (%rsp)
+    test %edi, %edi
+    js 1f
+    add $16, %rsp
+    .cfi_def_cfa_offset 8
+    ret
+1:  .cfi_def_cfa_offset 24
+    call other
+    test %eax, %eax
+    js 1b
+    add $16, %rsp
+    .cfi_def_cfa_offset 8
+    ret
+"""
 RETPOLINE = """
     call 1f
     .cfi_def_cfa_offset 16
@@ -168,8 +206,15 @@ def rules_at(table: ModuleTable, addresses: list[int]) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize(
     "body",
-    [FORGOTTEN_PUSH, SAYS_NOTHING, NO_EPILOGUE, FRAME_POINTER, REALIGNED],
-    ids=["forgotten push", "says nothing", "no epilogue", "frame pointer", "realigned"],
+    [FORGOTTEN_PUSH, SAYS_NOTHING, NO_EPILOGUE, FRAME_POINTER, REALIGNED, SHARED],
+    ids=[
+        "forgotten push",
+        "says nothing",
+        "no epilogue",
+        "frame pointer",
+        "realigned",
+        "shared",
+    ],
 )
 def test_wrong_information_is_corrected(tmp_path: Path, body: str) -> None:
     right, addresses = table_of(tmp_path, body, wrong=False)
@@ -181,8 +226,8 @@ def test_wrong_information_is_corrected(tmp_path: Path, body: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [RETPOLINE, SWITCHES_STACKS, PUSHES_TO_RETURN],
-    ids=["retpoline", "switches stacks", "pushes to return"],
+    [RETPOLINE, SWITCHES_STACKS, PUSHES_TO_RETURN, LEAVES_EARLY],
+    ids=["retpoline", "switches stacks", "pushes to return", "leaves early"],
 )
 def test_odd_but_right_information_stays(tmp_path: Path, body: str) -> None:
     assert table_of(tmp_path, body, wrong=False)[0].corrected == 0
