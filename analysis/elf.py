@@ -284,15 +284,15 @@ class ElfFile:
 
 
 # Longer names than any compiler makes of any template.
-_MAX_NAME = 64 << 10
+MAX_NAME = 64 << 10
 
 
 def string_at(strings: bytes, at: int) -> str:
     """The zero-terminated text at ``at``, empty when that lies outside."""
     if not 0 <= at < len(strings):
         return ""
-    end = strings.find(b"\0", at, at + _MAX_NAME)
-    return strings[at : end if end >= 0 else at + _MAX_NAME].decode(errors="replace")
+    end = strings.find(b"\0", at, at + MAX_NAME)
+    return strings[at : end if end >= 0 else at + MAX_NAME].decode(errors="replace")
 
 
 def _gnu_build_id(notes: bytes) -> str:

@@ -50,10 +50,11 @@ from hpcd.analysis.metrics import (
     write_contexts,
 )
 from hpcd.analysis.modules import CanonicalModule, translate, unite_modules
-from hpcd.analysis.naming import NamedTree, name_tree
+from hpcd.analysis.naming import NamedTree, name_tree, prepare
 from hpcd.analysis.part import Part
 from hpcd.analysis.scan import Scan, load_tree, read_scan
 from hpcd.analysis.schema import write_tables
+from hpcd.analysis.scopes import close_readers
 from hpcd.analysis.statistics import context_statistics
 from hpcd.analysis.tables import Contents, Timeline
 from hpcd.analysis.union import load_canonical, save_canonical, union
@@ -131,6 +132,7 @@ def merge(
         if executor is None:
             executor = stack.enter_context(local_executor(_workers(paths, workers)))
         old = out if add and out.exists() else None
+        stack.callback(close_readers)
         result = _Merge(paths, work, old, executor, memory, report).run()
         put_in_place(work / "database", out)
     result.database = out
@@ -167,6 +169,7 @@ class _Merge:
             [each.node for each in scans],
             [each.id for each in scans],
         )
+        prepare(self._executor, modules)
         tree, tree_path = self._unite(scans, module_maps)
         events, event_maps = _unite_events(scans)
         timeline = Timeline.of(scans)

@@ -19,11 +19,12 @@ import numpy.typing as npt
 
 from hpcd.analysis.engine import InlineExecutor, run_all
 from hpcd.analysis.modules import CanonicalModule
-from hpcd.analysis.scopes import Scopes, close_readers, describe
+from hpcd.analysis.scopes import Scopes, close_readers, describe, start_readers
 from hpcd.analysis.symbols import Procedure, SymbolTask
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.ending import Ending
+from hpcd.model.identity import ModuleKind
 
 I64 = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
@@ -56,6 +57,18 @@ class NamedTree:
     notes: list[str]
 
 
+def prepare(executor: Executor, modules: Sequence[CanonicalModule]) -> None:
+    """Start what :func:`name_tree` will wait for; :func:`close_readers` ends it."""
+    if isinstance(executor, InlineExecutor):
+        files = [(each.path, each.build_id) for each in modules if each.kind is ModuleKind.ELF]
+        start_readers(files, _threads())
+
+
+def _threads() -> int:
+    """Modules are read by processes of their own: threads wait for these."""
+    return min(len(os.sched_getaffinity(0)), _MAX_READERS)
+
+
 def name_tree(
     executor: Executor,
     modules: Sequence[CanonicalModule],
@@ -85,9 +98,7 @@ def name_tree(
     with ExitStack() as stack:
         stack.callback(close_readers)
         if isinstance(executor, InlineExecutor):
-            # Modules are read by processes of their own: what waits for these are threads.
-            threads = min(len(os.sched_getaffinity(0)), _MAX_READERS)
-            executor = stack.enter_context(ThreadPoolExecutor(threads))
+            executor = stack.enter_context(ThreadPoolExecutor(_threads()))
         for done, (number, future) in enumerate(run_all(executor, describe, tasks), start=1):
             answers[number] = future.result()
             progress(done, len(tasks))

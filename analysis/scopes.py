@@ -6,10 +6,12 @@ debug information the inlined calls, loops and source lines it is in, of others 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,17 +129,44 @@ def describe(task: SymbolTask) -> ModuleNames:
 
 
 _readers: dict[tuple[int, int], Reader] = {}
+# Started and not yet asked anything.
+_ready: list[Reader] = []
+
+
+def start_readers(modules: Iterable[tuple[str, str]], most: int) -> None:
+    """Start up to ``most`` readers, as many as ``modules`` (path, build id) may need one each.
+
+    That takes them a while, in which others may work. None for what is kept by build id.
+    """
+    from hpcd.analysis.structure.cache import StructureCache
+    from hpcd.analysis.structure.reader import Reader
+
+    cache = StructureCache()
+    missing = (build_id for path, build_id in modules if not cache.has(Path(path), build_id))
+    for _ in islice(missing, most):
+        reader = Reader()
+        with contextlib.suppress(OSError):
+            reader.start()
+            _ready.append(reader)
 
 
 def _reader() -> Reader:
     """The reader of this process and thread: its start costs more than a small module does."""
     from hpcd.analysis.structure.reader import Reader
 
-    return _readers.setdefault((os.getpid(), threading.get_ident()), Reader())
+    key = os.getpid(), threading.get_ident()
+    if key not in _readers:
+        try:
+            _readers[key] = _ready.pop(0)
+        except IndexError:
+            _readers[key] = Reader()
+    return _readers[key]
 
 
 def close_readers() -> None:
     """End the readers of this process, as far as they have been started."""
+    while _ready:
+        _ready.pop().close()
     for process, thread in list(_readers):
         reader = _readers.pop((process, thread))
         if process == os.getpid():

@@ -3,12 +3,12 @@
 ``python -m benchmarks.symbols [--seconds N] [--program FILE [ARGUMENT ...]]`` as root. Both record
 the same program for the same time at the same rate, one after the other. What is compared is
 
-- hpcd: the stage of ``hpcd merge`` that names the contexts of all modules, its processes started
-  and procedures, inlined calls, loops, files and lines found; *cold* with nothing kept by build id,
-  *kept* the second time;
-- perf: ``perf script --inline -F ip,sym,srcline``, less what the same takes with addresses alone,
-  without names: it reads the samples and unwinds the stacks (perf 6.1 has inlined calls only where
-  it unwinds by DWARF).
+- hpcd: the stage of ``hpcd merge`` that names the contexts of all modules, with procedures, inlined
+  calls, loops, files and lines; *cold* with nothing kept by build id, *kept* the second time;
+- perf: ``perf script --inline`` as it is, which unwinds the stacks, too (perf 6.1 has inlined calls
+  only where it unwinds by DWARF), and does not say the lines of calls that are not inlined;
+- the *names alone* of ``perf script --inline -F ip,sym,srcline``: what it takes longer than with
+  addresses alone, which is reading the samples and unwinding.
 
 Where the two have taken different numbers of samples perf's seconds are scaled to hpcd's. The
 stage's time depends on the program much more than on the number of samples, perf's on both.
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -55,8 +56,16 @@ def heavily_inlined(folder: Path, seconds: int) -> list[str]:
     return [str(program), str(seconds)]
 
 
-def perf(command: list[str], frequency: int, folder: Path) -> tuple[int, float, float]:
-    """(samples, seconds of ``perf script --inline``, seconds of the same without names)."""
+class Perf(NamedTuple):
+    """Samples recorded, and seconds of ``perf script --inline`` and of its naming alone."""
+
+    samples: int
+    script: float
+    names: float
+
+
+def perf(command: list[str], frequency: int, folder: Path) -> Perf:
+    """What perf makes of ``command``."""
     data = folder / "perf.data"
     record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(frequency)]
     run([*record, "--call-graph", "dwarf,4096", "-o", str(data), "--", *command])
@@ -65,11 +74,15 @@ def perf(command: list[str], frequency: int, folder: Path) -> tuple[int, float, 
         [*script, "-F", "event", "-G"], capture_output=True, text=True, check=True
     )
     taken = []
-    for options in (["--inline", "-F", "ip,sym,srcline"], ["--no-inline", "-F", "ip"]):
+    for options in (
+        ["--inline"],
+        ["--inline", "-F", "ip,sym,srcline"],
+        ["--no-inline", "-F", "ip"],
+    ):
         begin = time.perf_counter()
-        run([*script, *options])
+        run([*script, *options.split()])
         taken.append(time.perf_counter() - begin)
-    return len(told.stdout.splitlines()), taken[0], taken[1]
+    return Perf(len(told.stdout.splitlines()), taken[0], taken[1] - taken[2])
 
 
 def hpcd(command: list[str], frequency: int, folder: Path) -> tuple[int, float, float]:
@@ -107,13 +120,13 @@ class _Stage:
 def measure(command: list[str], frequency: int, table: Table) -> None:
     """One rate's row."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        samples, inline, plain = perf(command, frequency, folder)
-        records, cold, kept = hpcd(command, frequency, folder)
-    names = (inline - plain) * records / samples
+        theirs = perf(command, frequency, Path(scratch))
+        records, cold, kept = hpcd(command, frequency, Path(scratch))
+    scale = records / theirs.samples
+    times = [f"{each * scale / mine:.0f}" for each in theirs[1:] for mine in (cold, kept)]
     table.add_row(
-        f"{frequency} Hz", f"{samples:,}", f"{records:,}", f"{inline:.2f}", f"{plain:.2f}",
-        f"{cold:.2f}", f"{kept:.2f}", f"{names / cold:.0f}", f"{names / kept:.0f}",
+        f"{frequency} Hz", f"{theirs.samples:,}", f"{records:,}", f"{theirs.script:.2f}",
+        f"{theirs.names:.2f}", f"{cold:.2f}", f"{kept:.2f}", *times,
     )  # fmt: skip
 
 
@@ -125,8 +138,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         command = options.program or heavily_inlined(Path(scratch), options.seconds)
-        table = Table("", "perf's samples", "hpcd's", "perf script, s", "without names, s",
-                      "hpcd cold, s", "kept, s", "cold: times faster", "kept: times faster",
+        table = Table("", "perf's samples", "hpcd's", "perf script --inline, s", "names alone, s",
+                      "hpcd cold, s", "kept, s", "times faster, cold", "kept",
+                      "than names alone, cold", "kept",
                       title=f"the symbol stage of a merge: {Path(command[0]).name}")  # fmt: skip
         for frequency in _FREQUENCIES:
             measure(command, frequency, table)

@@ -24,6 +24,11 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpcd"
 
 
+def owner_of(status: os.stat_result) -> int:
+    """Who may have written a file: its owner, -1 where others may as well."""
+    return -1 if status.st_mode & 0o022 else status.st_uid
+
+
 class StructureCache:
     """Arrays by module and kind. ``damaged`` counts files that had to be made again."""
 
@@ -33,6 +38,13 @@ class StructureCache:
         with contextlib.suppress(RuntimeError):  # a user without a home
             folder = (directory or cache_directory()) / "structure" / _VERSION
         self._files = FileStore(folder, _LIMIT_BYTES)
+
+    def has(self, path: Path, build_id: str) -> bool:
+        """Whether anything is kept of the code of a module; it may be less than is asked for."""
+        try:
+            return self._files.has(owner_of(path.stat()), build_id, "loops")
+        except OSError:
+            return False
 
     def load(self, owner: int, build_id: str, kind: str) -> Arrays | None:
         """What was kept of a module, None when it is not there or not sound."""

@@ -28,6 +28,13 @@ class Known(NamedTuple):
         found: Mask = (at >= 0) & (addresses < self.end[at])
         return found
 
+    def up_to(self, low: U64, high: U64) -> U64:
+        """``uint64[n]``: how far of the way from ``low`` up to ``high`` all are, if ``low`` is."""
+        if not len(self.start):
+            return low
+        at = np.maximum(np.searchsorted(self.start, low, side="right") - 1, 0)
+        return np.minimum(high, self.end[at])
+
     def touches(self, low: U64, high: U64) -> Mask:
         """``bool[n]``: which stretches from ``low`` up to ``high`` have any of them."""
         found: Mask = np.searchsorted(self.end, low, side="right") < np.searchsorted(
@@ -42,10 +49,24 @@ class Known(NamedTuple):
         order = np.argsort(start)
         return Known(start[order], end[order])
 
+    def without(self, other: Known) -> Known:
+        """These that are none of ``other``."""
+        edges = np.unique(np.concatenate([self.start, self.end, other.start, other.end]))
+        low, high = edges[:-1], edges[1:]
+        return Known.of(low, high, self.holds(low) & ~other.holds(low))
+
     @property
     def is_everything(self) -> bool:
         """Whether all is known of all addresses."""
         return bool(len(self.start) == 1 and self.start[0] == 0 and self.end[0] == _LAST)
+
+    @staticmethod
+    def of(low: U64, high: U64, which: Mask) -> Known:
+        """Those stretches, from ``low`` up to ``high``, that are meant; what touches is one."""
+        low, high = low[which], high[which]
+        first = np.append(True, low[1:] != high[:-1])[: len(low)]
+        last = np.append(first[1:], True)[: len(low)]
+        return Known(low[first], high[last])
 
     @staticmethod
     def everything() -> Known:

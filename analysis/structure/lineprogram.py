@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.elf import ElfFile, string_at
+from hpcd.analysis.elf import MAX_NAME, ElfFile, string_at
 from hpcd.analysis.structure.arrays import Strings
 from hpcd.analysis.structure.known import Known
 from hpcd.analysis.structure.linetable import I64, U64, LineTable
@@ -50,8 +50,8 @@ def with_lines(table: LineTable, elf: ElfFile, known: Known) -> LineTable:
 
     Raises :class:`FormatError`.
     """
-    end = np.append(table.start[1:], table.start[-1:])
-    named = (table.at >= 0) & known.touches(table.start, end)
+    end = known.up_to(table.start, np.append(table.start[1:], table.start[-1:]))
+    named = (table.at >= 0) & known.holds(table.start)
     bare = named & (table.file[table.at] < 0) & (table.caller[table.at] < 0) & (end > table.start)
     rows = line_rows(elf, table.start[bare], end[bare])
     if not len(rows.start):
@@ -93,10 +93,7 @@ def line_rows(elf: ElfFile, low: U64, high: U64) -> Rows:
     if section is None or not len(low):
         return Rows(low[:0], low[:0], nothing, nothing, [])
     data = elf.contents(section)
-    texts = {}
-    for name in (".debug_line_str", ".debug_str"):
-        found = elf.section(name)
-        texts[name] = elf.contents(found) if found else b""
+    texts = {name: _Texts(elf, name) for name in (".debug_line_str", ".debug_str")}
     wanted = _sequences_in(data, low, high)
     parts: list[tuple[U64, U64, I64, I64]] = []
     files: list[str] = []
@@ -145,10 +142,26 @@ def _units(data: bytes) -> Iterator[tuple[int, int]]:
         at += head + size
 
 
+class _Texts:
+    """Texts of a section by offset; the few a header names are read, of what may be 100 MB."""
+
+    def __init__(self, elf: ElfFile, name: str) -> None:
+        self._elf = elf
+        self._section = elf.section(name)
+
+    def at(self, offset: int) -> str:
+        """The zero-terminated text at ``offset``, empty when that lies outside."""
+        section = self._section
+        if section is None or offset >= section.size:
+            return ""
+        size = min(section.size - offset, MAX_NAME)
+        return string_at(self._elf.read(section.offset + offset, size), 0)
+
+
 class _Program:
     """One program: its header, and what it says."""
 
-    def __init__(self, data: bytes, texts: dict[str, bytes]) -> None:
+    def __init__(self, data: bytes, texts: dict[str, _Texts]) -> None:
         self._data = data
         self._texts = texts
         self._wide = data[:4] == b"\xff\xff\xff\xff"
@@ -225,8 +238,8 @@ class _Program:
         if form == 0x08:
             return self._text()
         if form in (0x1F, 0x0E):
-            strings = self._texts[".debug_line_str" if form == 0x1F else ".debug_str"]
-            return string_at(strings, self._number(8 if self._wide else 4))
+            texts = self._texts[".debug_line_str" if form == 0x1F else ".debug_str"]
+            return texts.at(self._number(8 if self._wide else 4))
         if form == 0x0F:
             return self._leb()
         if form == 0x1E:

@@ -33,20 +33,18 @@ class ModuleLines:
         """The scopes of a line table, of addresses that are ``known``."""
         forest, statement = lines_forest(lines)
         scope = np.where(lines.at >= 0, statement[lines.at], -1) if len(statement) else lines.at
-        whole = ModuleLines(lines.start, scope.astype(np.int32), forest, known)
-        inside = known.holds(lines.start)
+        return ModuleLines(lines.start, scope.astype(np.int32), forest, known)._within(known)
+
+    def _within(self, known: Known) -> ModuleLines:
+        """What is said of ``known`` addresses alone, which are some of these."""
+        inside = known.holds(self.start)
         # Where known addresses begin and end.
-        start = np.concatenate([lines.start[inside], known.start, known.end])
+        start = np.concatenate([self.start[inside], known.start, known.end])
         scope = np.concatenate(
-            [
-                whole.scope[inside],
-                whole.scope_of(known.start),
-                np.full(len(known.end), -1, np.int32),
-            ]
+            [self.scope[inside], self.scope_of(known.start), np.full(len(known.end), -1, np.int32)]
         )
         start, first = np.unique(start, return_index=True)
-        scope = scope[first].astype(np.int32)
-        forest, used = forest.only(scope)
+        forest, used = self.forest.only(scope[first].astype(np.int32))
         return ModuleLines(start, used, forest, known)
 
     @staticmethod
@@ -56,6 +54,9 @@ class ModuleLines:
 
     def with_others(self, other: ModuleLines) -> ModuleLines:
         """These and what is known of other addresses."""
+        fresh = other.known.without(self.known)
+        if len(fresh.start) != len(other.known.start) or bool((fresh.end != other.known.end).any()):
+            other = other._within(fresh)
         forest, (mine, others) = joined([(self.forest, self.scope), (other.forest, other.scope)])
         start = np.concatenate([self.start, other.start])
         scope = np.concatenate([mine, others])

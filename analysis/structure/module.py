@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.analysis.elf import ElfFile
-from hpcd.analysis.structure.cache import StructureCache
+from hpcd.analysis.structure.cache import StructureCache, owner_of
 from hpcd.analysis.structure.debugfiles import debug_file
 from hpcd.analysis.structure.forest import ScopeForest, joined, procedures_forest
 from hpcd.analysis.structure.functions import Functions, functions_of
@@ -166,8 +166,7 @@ class Module:
         self._table: LoopTable | None = None
         with ElfFile.open(path) as elf:
             self._build_id = elf.build_id()
-        status = path.stat()
-        self._owner = -1 if status.st_mode & 0o022 else status.st_uid
+        self._owner = owner_of(path.stat())
         if build_id and build_id != self._build_id:
             raise FormatError(f"{path}: has another build id: {self._build_id}")
         self._debug: Path | None = None

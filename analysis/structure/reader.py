@@ -32,6 +32,10 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def start(self) -> None:
+        """Start the worker and do not wait for it. Raises :class:`OSError`."""
+        self._worker.channel()
+
     def arrays(self, fd: int, name: str, **request: Any) -> Arrays:
         """What the worker makes of the file open at ``fd``; ``name`` stands in errors.
 

@@ -5,6 +5,7 @@ says in ``.debug_aranges`` (DWARF 5, section 6.1.2; GCC writes it, others when t
 debug information reads all units there are; so the others are blanked, in a private mapping of the
 file: a run of them becomes one unit that has nothing but a header and an entry without code. Units
 that ``.debug_aranges`` does not name are kept: others may refer to them, as to dwz's shared ones.
+Of big units that are kept, procedures are left out (:mod:`hpcd.analysis.structure.subprograms`).
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.structure.known import Known, Mask
 from hpcd.analysis.structure.linetable import I64, U64
 from hpcd.analysis.structure.packed import Packed, with_room
+from hpcd.analysis.structure.subprograms import procedures_of
 from hpcd.errors import FormatError
 
 # Below this all of it takes less time than to choose.
 _WORTH = 1 << 20
 # Bytes of units that are decoded at once; with less than half of that left out, all are.
 _MOST = 64 << 20
+# Units from here on have procedures enough to choose from, unless so many addresses are asked for
+# that there will be few that none is in.
+_LARGE = 1 << 18
+_MANY = 10_000
 # The biggest sections there are have some gigabytes; what is left out of them takes no memory.
 _LARGEST = 4 << 30
 # What is needed of a file besides.
@@ -64,47 +70,49 @@ def some_units(fd: int, elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, Known]
 
 
 def keep_units(image: mmap.mmap, elf: ElfFile, addresses: U64) -> Known:
-    """Blank units none of ``addresses`` is in, or that are too many; what is whole then.
+    """Blank what none of ``addresses`` is in, or that is too much; what is whole then.
 
     ``image`` is a private, writable mapping of ``elf``'s file. Nothing is blanked where that is not
     worth it, and where sections are compressed or damaged.
     """
     info, abbreviations = elf.section(".debug_info"), elf.section(".debug_abbrev")
     ranges = elf.section(".debug_aranges")
-    if info is None or abbreviations is None or ranges is None or info.size < _WORTH:
+    if info is None or abbreviations is None or info.size < _WORTH:
         return Known.everything()
     text = memoryview(image)[info.offset : info.offset + info.size]
+    stretches = elf.contents(ranges) if ranges else b""
     try:
-        chosen = _choose([text], info.size, abbreviations.size, elf.contents(ranges), addresses)
+        chosen = _choose([text], info.size, abbreviations.size, stretches, addresses)
     except (FormatError, struct.error):
         return Known.everything()
-    return _blanked(image, chosen, info.offset, abbreviations.offset)
+    place = _Place(info.offset, abbreviations.offset, abbreviations.size)
+    return _blanked(image, chosen, place, addresses)
 
 
 def plain_units(elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, Known] | None:
     """The same of a file whose sections are compressed: what is kept of it, and what is whole.
 
-    Of .debug_info only units that are kept are ever in memory. None where nothing is left out.
-    Raises :class:`FormatError`.
+    Of .debug_info only units that are kept are ever in memory. None where all would be, and that is
+    much. Raises :class:`FormatError`.
     """
-    found = [Packed.of(elf, f".debug_{each}") for each in ("info", "abbrev", "aranges")]
-    if any(each is None for each in found):
+    info, abbreviations = Packed.of(elf, ".debug_info"), Packed.of(elf, ".debug_abbrev")
+    ranges = Packed.of(elf, ".debug_aranges")
+    if info is None or abbreviations is None or info.size < _WORTH:
         return None
-    info, abbreviations, ranges = (each for each in found if each is not None)
-    if info.size < _WORTH or max(each.size for each in found if each) > _LARGEST:
+    if max(each.size for each in (info, abbreviations, ranges) if each) > _LARGEST:
         return None
     try:
-        chosen = _choose(
-            info.chunks(), info.size, abbreviations.size, b"".join(ranges.chunks()), addresses
-        )
+        stretches = b"".join(ranges.chunks()) if ranges else b""
+        chosen = _choose(info.chunks(), info.size, abbreviations.size, stretches, addresses)
     except (FormatError, struct.error):
         return None
-    if chosen is None:
+    if not chosen.runs and info.size > _MOST:
         return None
     image, places = with_room(elf, _SECTIONS, [abbreviations, info])
     _write(image, places[0], abbreviations, [])
     _write(image, places[1], info, chosen.runs)
-    return image, _blanked(image, chosen, places[1], places[0])
+    place = _Place(places[1], places[0], abbreviations.size)
+    return image, _blanked(image, chosen, place, addresses)
 
 
 def _write(image: mmap.mmap, place: int, packed: Packed, without: list[tuple[int, int]]) -> None:
@@ -125,21 +133,34 @@ def _write(image: mmap.mmap, place: int, packed: Packed, without: list[tuple[int
 
 
 class _Choice(NamedTuple):
-    """``runs`` of units to leave out, where there is room for an abbreviation, what is whole."""
+    """``runs`` of units to leave out, where there is room for an abbreviation, what is whole.
+
+    ``large``: (begin, end, abbreviations) of units kept that are worth a look inside.
+    """
 
     runs: list[tuple[int, int]]
     spot: int
     known: Known
+    large: list[tuple[int, int, int]]
+
+
+class _Place(NamedTuple):
+    """Where in an image .debug_info and .debug_abbrev are; bytes of the second."""
+
+    info: int
+    abbreviations: int
+    room: int
 
 
 def _choose(
     chunks: Iterable[bytes | memoryview], size: int, room: int, ranges: bytes, addresses: U64
-) -> _Choice | None:
-    """Which units to leave out, None for none; of sections of ``size`` and ``room`` bytes."""
+) -> _Choice:
+    """Which units to leave out; of sections of ``size`` and ``room`` bytes."""
     units = _units(chunks, size)
+    every = _Choice([], 0, Known.everything(), _large(units, np.zeros(len(units.begin), bool)))
     start, end, unit = _ranges(ranges, units)
     if not len(start):
-        return None
+        return every
     wanted = np.sort(addresses)
     # Stretches that overlap are one, of several units: functions folded into one another.
     first = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])
@@ -158,24 +179,39 @@ def _choose(
     blank &= length >= _BLANK.size
     free = np.setdiff1d(units.abbreviations[blank], units.abbreviations[~blank])
     if 2 * int(length[blank].sum()) < min(size, _MOST) or not len(free):
-        return None
-    every = np.append(np.unique(units.abbreviations), room)
+        return every
+    tables = np.append(np.unique(units.abbreviations), room)
     spot = int(free[0])
-    if int(every[np.searchsorted(every, spot) + 1]) - spot < len(_ABBREVIATION):
-        return None
-    return _Choice(_runs(units, blank), spot, _known(start, end, kept, wanted))
+    if int(tables[np.searchsorted(tables, spot) + 1]) - spot < len(_ABBREVIATION):
+        return every
+    known = _known(start, end, kept, wanted)
+    return _Choice(_runs(units, blank), spot, known, _large(units, blank))
 
 
-def _blanked(image: mmap.mmap, chosen: _Choice | None, info: int, abbreviations: int) -> Known:
-    """Write what is left of the units left out; the sections are at these places of ``image``."""
-    if chosen is None:
-        return Known.everything()
-    at = abbreviations + chosen.spot
-    image[at : at + len(_ABBREVIATION)] = _ABBREVIATION
+def _large(units: _Units, blank: Mask) -> list[tuple[int, int, int]]:
+    large = np.flatnonzero(~blank & (units.end - units.begin >= _LARGE))
+    return [tuple(column[each] for column in units) for each in large]
+
+
+def _blanked(image: mmap.mmap, chosen: _Choice, place: _Place, addresses: U64) -> Known:
+    """Write what is left of the units left out, and leave out procedures of the others."""
+    if chosen.runs:
+        at = place.abbreviations + chosen.spot
+        image[at : at + len(_ABBREVIATION)] = _ABBREVIATION
     for low, high in chosen.runs:
         header = _BLANK.pack(high - low - 4, 4, chosen.spot, 8, 1, 0)
-        image[info + low : info + low + len(header)] = header
-    return chosen.known
+        image[place.info + low : place.info + low + len(header)] = header
+    if len(addresses) > _MANY:
+        return chosen.known
+    wanted = np.sort(addresses)
+    tables = memoryview(image)[place.abbreviations : place.abbreviations + place.room]
+    left_out = Known.nothing()
+    for begin, end, table in chosen.large:
+        found = procedures_of(image[place.info + begin : place.info + end], begin, tables[table:])
+        for at, instead in found.blank(wanted):
+            image[place.info + at : place.info + at + len(instead)] = instead
+        left_out = left_out.with_others(found.unwanted(wanted).without(left_out))
+    return chosen.known.without(left_out)
 
 
 def _units(chunks: Iterable[bytes | memoryview], size: int) -> _Units:
@@ -258,9 +294,4 @@ def _known(start: U64, end: U64, kept: Mask, wanted: U64) -> Known:
     whole = np.zeros(len(edges), bool)
     whole[1::2] = kept
     whole[0::2] = np.searchsorted(wanted, stops[0::2]) > np.searchsorted(wanted, edges[0::2])
-    whole &= edges < stops
-    low, high = edges[whole], stops[whole]
-    # What touches is one.
-    first = np.append(True, low[1:] != high[:-1])
-    last = np.append(first[1:], True)
-    return Known(low[first], high[last])
+    return Known.of(edges, stops, whole & (edges < stops))

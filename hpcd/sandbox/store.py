@@ -64,6 +64,11 @@ class FileStore:
             os.utime(path)
         return data
 
+    def has(self, owner: int, build_id: str, kind: str) -> bool:
+        """Whether something is kept, sound or not."""
+        path = self._path(owner, build_id, kind)
+        return path is not None and path.exists()
+
     def store(self, owner: int, build_id: str, kind: str, data: bytes) -> None:
         """Keep ``data``; a full disk or the like only means it is not kept."""
         path = self._path(owner, build_id, kind)

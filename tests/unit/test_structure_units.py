@@ -78,8 +78,26 @@ def test_units_that_are_not_asked_for_are_left_out(
     gap = np.ones(1, np.uint64)
     nothing = lines_of(program, gap)
     assert nothing.known.holds(gap).all() and set(nothing.scope_of(gap).tolist()) == {-1}
-    # The biggest unit is most of it: then all is read.
-    assert lines_of(program, main).known.is_everything
+
+
+def test_procedures_that_are_not_asked_for_are_left_out_of_big_units(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "_WORTH", 1)
+    whole = lines_of(program, None)
+    main = addresses_of(program, "main")
+    some = lines_of(program, main)
+    assert not some.known.is_everything and some.known.holds(main).all()
+    assert told(some, main) == told(whole, main)
+    assert len(some.forest) < len(whole.forest) / 2
+    # What was left out is there when it is asked for, beside what was known before.
+    every = whole.start[:-1]
+    others = every[~some.known.holds(every)]
+    assert len(others) > 100
+    for chosen in (others[::2], others):
+        some = some.with_others(lines_of(program, chosen))
+        assert some.known.holds(chosen).all()
+    assert told(some, every) == told(whole, every)
 
 
 def test_ranges_that_contradict_each_other_are_not_believed(
