@@ -24,6 +24,7 @@ MAPPINGS_PER_BLOCK = 128
 MAX_MAPPINGS = 32 * MAPPINGS_PER_BLOCK
 FRAME_POINTER = 1 << 31
 MAX_RULES = 65536
+_ROWS = 1 << 15  # packed at a time: what it takes on the way is more than the rows themselves
 
 MAPPING = np.dtype(
     [
@@ -175,12 +176,14 @@ def pack_rows(pc: U32, rule: npt.NDArray[np.uint16], pages: int) -> tuple[U32, U
     total = int(places[-1] + sizes[-1]) if len(places) else 0
     words = np.zeros(total, dtype=np.uint32)
     words[group] = opening << 16 | count.astype(np.uint32)
-    within = pc & np.uint32((1 << PAGE_BITS) - 1)
-    inner = np.flatnonzero(within)  # other rows open their page
     # A row lies as far behind its page's opening row as it does in pc.
-    at = np.repeat(group + 1 - first, end - first)
-    at += inner
-    words[at] = rule[inner].astype(np.uint32) << 16 | within[inner]
+    behind = group + 1 - first
+    for low in range(0, len(pc), _ROWS):
+        some = pc[low : low + _ROWS]
+        within = some & np.uint32((1 << PAGE_BITS) - 1)
+        inner = np.flatnonzero(within)  # other rows open their page
+        at = behind[some[inner] >> PAGE_BITS] + low + inner
+        words[at] = rule[low + inner].astype(np.uint32) << 16 | within[inner]
     return words, group
 
 

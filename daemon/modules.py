@@ -10,8 +10,9 @@ import contextlib
 import ctypes
 import os
 import stat
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -212,9 +213,17 @@ class Modules:
 
     # --- tables ---
 
-    def wait(self, seconds: float) -> None:
-        """Give the decoder up to ``seconds`` to finish what it was given."""
-        wait([known.future for known in self._pending if known.future], timeout=seconds)
+    def install_within(
+        self,
+        seconds: float,
+        tables: Tables,
+        write_rules: Callable[[int, npt.NDArray[np.void]], None],
+    ) -> None:
+        """Put tables into table memory as the decoder finishes them, for up to ``seconds``."""
+        end = time.monotonic() + seconds
+        while self._pending and (left := end - time.monotonic()) > 0:
+            wait([each.future for each in self._pending if each.future], left, FIRST_COMPLETED)
+            self.install(tables, write_rules)
 
     def install(
         self, tables: Tables, write_rules: Callable[[int, npt.NDArray[np.void]], None]

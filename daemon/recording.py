@@ -232,8 +232,7 @@ class Recording:
                 children=options.children,
                 only_user=options.only_user,
             )
-            modules.wait(_TABLE_WAIT_SECONDS)
-            modules.install(tables, sampler.set_rules)
+            modules.install_within(_TABLE_WAIT_SECONDS, tables, sampler.set_rules)
             self._parts = _Parts(
                 sampler,
                 targets,

@@ -90,8 +90,7 @@ def save(name: str, pid: int, thread: dict[str, object], modules: Modules) -> No
         known = modules.find(pid, 1, region)
         if known is None or not len(inside):
             continue
-        modules.wait(30)
-        table = known.future.result() if known.future else known.table
+        table = known.future.result(30) if known.future else known.table
         assert table is not None
         for start, bias, pages, base in place(region, table):
             if table.build_id not in seen:
