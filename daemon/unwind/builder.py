@@ -85,7 +85,7 @@ def _add_code(
     rule: npt.NDArray[np.uint16],
 ) -> tuple[I64, npt.NDArray[np.uint16]]:
     functions = elf.functions()
-    parts_pc, parts_rule = [pc], [rule]
+    parts_pc, parts_rule = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]
     for section in elf.code_sections():
         low, high = section.addr, section.addr + section.size
         mine = [gap for gap in gaps if low <= gap[0] < high]
@@ -93,11 +93,11 @@ def _add_code(
             continue
         inside = (functions[:, 0] >= low) & (functions[:, 0] < high)
         known = [(address, size) for address, size in functions[inside].tolist()]
-        code_pc, code = code_rows(elf.contents(section), low, mine, known, elf.machine)
+        code_pc, code = code_rows(elf.text(section), low, mine, known, elf.machine)
         numbers = [rules.number(tuple(row.tolist())) for row in code]
         parts_pc.append(code_pc.astype(np.int64))
         parts_rule.append(np.array(numbers, np.uint16))
-    return _sorted(np.concatenate(parts_pc), np.concatenate(parts_rule))
+    return _merged(pc, rule, np.concatenate(parts_pc), np.concatenate(parts_rule))
 
 
 def _correct(
@@ -114,21 +114,36 @@ def _correct(
     rows = Rows(pc, rule, rules.array())
     found = []
     for section in elf.code_sections():
-        text = np.frombuffer(elf.data, np.uint8, section.size, section.offset)
+        text = np.frombuffer(elf.text(section), np.uint8)
         found += corrections(text, section.addr, starts, ends, rows)
     if not found:
         return pc, rule, 0
-    low = np.array([each.rows[0][0] for each in found], np.int64)
-    high = np.array([each.end for each in found], np.int64)
-    resume = rule[np.maximum(np.searchsorted(pc, high, "right") - 1, 0)]
-    place = np.searchsorted(low, pc, "right") - 1
-    keep = (place < 0) | (pc >= high[np.maximum(place, 0)])
-    made = [(at, rules.number(each)) for one in found for at, each in one.rows]
-    fresh = np.array(made, np.int64).reshape(-1, 2)
-    # Rows given later win: corrected ones over resumed ones where corrections touch.
-    all_pc = np.concatenate([high, pc[keep], fresh[:, 0]])
-    numbers = np.concatenate([resume, rule[keep], fresh[:, 1].astype(np.uint16)])
-    return *_sorted(all_pc, numbers), len(found)
+    pcs, numbers, done = [], [], 0
+    for index, one in enumerate(found):
+        first, last = np.searchsorted(pc, (one.rows[0][0], one.end)).tolist()
+        made = [(at, rules.number(each)) for at, each in one.rows]
+        follows = found[index + 1].rows[0][0] if index + 1 < len(found) else -1
+        if follows != one.end and (last == len(pc) or pc[last] != one.end):
+            made.append((one.end, int(rule[max(0, last - 1)])))  # what was there goes on
+        fresh = np.array(made, np.int64)
+        pcs += [pc[done:first], fresh[:, 0]]
+        numbers += [rule[done:first], fresh[:, 1].astype(np.uint16)]
+        done = last
+    pc, rule = np.concatenate([*pcs, pc[done:]]), np.concatenate([*numbers, rule[done:]])
+    return pc, rule, len(found)
+
+
+def _merged(
+    pc: I64, rule: npt.NDArray[np.uint16], more: I64, numbers: npt.NDArray[np.uint16]
+) -> tuple[I64, npt.NDArray[np.uint16]]:
+    """Sorted rows and some more of any order, which win."""
+    more, numbers = _sorted(more, numbers)
+    at = np.searchsorted(pc, more)
+    there = pc[np.minimum(at, len(pc) - 1)] == more if len(pc) else np.zeros(len(more), bool)
+    rule = rule.copy()
+    rule[at[there]] = numbers[there]
+    fresh = ~there
+    return np.insert(pc, at[fresh], more[fresh]), np.insert(rule, at[fresh], numbers[fresh])
 
 
 def _sorted(pc: I64, rule: npt.NDArray[np.uint16]) -> tuple[I64, npt.NDArray[np.uint16]]:
@@ -160,10 +175,13 @@ def _end_at_entry(
         functions = elf.functions()
         sizes = functions[functions[:, 0] == entry, 1].tolist()
         stop = min(following, entry + (max(sizes, default=0) or 64))
-    keep = (pc < entry) | (pc >= stop)
-    after = int(np.searchsorted(pc, stop, "right")) - 1
-    resume = int(rule[after]) if after >= 0 else rules.number(NONE)
-    ended = np.array([entry, stop], np.int64)
-    what = np.array([rules.number(END), resume], np.uint16)
-    # Rows that begin exactly at the stop win over the resumed one.
-    return _sorted(np.concatenate([ended, pc[keep]]), np.concatenate([what, rule[keep]]))
+    first, after = (int(each) for each in np.searchsorted(pc, [entry, stop]))
+    # Unless a row begins exactly at the stop, the one there goes on.
+    goes_on = after == len(pc) or pc[after] != stop
+    resume = int(rule[after - 1]) if after else rules.number(NONE)
+    ended = np.array([entry, stop][: 1 + goes_on], np.int64)
+    what = np.array([rules.number(END), resume][: 1 + goes_on], np.uint16)
+    return (
+        np.concatenate([pc[:first], ended, pc[after:]]),
+        np.concatenate([rule[:first], what, rule[after:]]),
+    )

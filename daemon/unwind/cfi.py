@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,6 +67,7 @@ _Expression = tuple[CfaKind, int, int]
 # nothing to remember, whatever a hostile program says.
 _State = tuple[int, int, _Expression | None, _Saved, _Saved, _Saved, _Saved]
 
+_WIDE = 0xFFFFFFFF  # in the place of a record's length: the length follows in 64 bits
 _MAX_NESTING = 256
 _MAX_ADDRESS = 1 << 47
 
@@ -86,12 +88,11 @@ class _Cie:
 class Functions:
     """Rows of many functions, before they are put together.
 
-    ``start`` and ``end`` are the functions' ranges; ``program`` says which rows they have.
+    Each of ``parts`` is ``int64[3, n]``: where functions start, where they end, and which rows
+    they have. ``bad`` of them were malformed.
     """
 
-    start: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
-    program: list[int] = field(default_factory=list)
+    parts: list[I64] = field(default_factory=list)
     bad: int = 0
 
 
@@ -100,8 +101,10 @@ class CfiDecoder:
 
     def __init__(self, machine: str, rules: RuleSet) -> None:
         self._registers = REGISTERS[machine]
+        registers = self._registers
+        self._slots = {registers.fp: 0, registers.ra: 1, registers.bx: 2, registers.sp: 3}
         self._rules = rules
-        self._programs: dict[tuple[int, bytes], int] = {}
+        self._programs: defaultdict[int, dict[bytes, int]] = defaultdict(dict)
         # Rows of all programs, one after another; a program's begin at its number in _first.
         self._delta = array("q")
         self._number = array("H")
@@ -114,78 +117,131 @@ class CfiDecoder:
 
     def add_section(self, data: bytes, address: int, *, debug: bool = False) -> None:
         """Take in the functions of a section. A malformed one loses itself only."""
+        where = self._records(data, debug=debug)
+        if not len(where):
+            return
+        found = np.zeros((3, len(where)), np.int64)
         cies: dict[int, _Cie | None] = {}
         if debug:  # where a CIE may follow the functions that name it
             self._collect_cies(data, address, cies)
-        functions = self.functions
-        unpack_u32 = struct.Struct("<I").unpack_from
-        unpack_pair = struct.Struct("<iI").unpack_from
+            one_by_one = range(len(where))
+        else:
+            one_by_one = self._add_plain(data, address, where, cies, found)
+        for index in one_by_one:
+            try:
+                one = self._function(data, address, int(where[index]), cies, debug=debug)
+            except (IndexError, struct.error, ValueError, OverflowError, RecursionError):
+                self.functions.bad += 1
+                continue
+            if one:
+                found[:, index] = one
+        found = found[:, found[1] > 0]
+        self.functions.bad += int(np.isin(found[2], list(self._malformed)).sum())
+        self.functions.parts.append(found)
+
+    def _records(self, data: bytes, *, debug: bool) -> I64:
+        """Where the records of a section begin: all that is read of it one by one."""
+        unpack = struct.Struct("<I").unpack_from
+        places = array("q")
         at, size = 0, len(data)
-        programs = self._programs
         while at + 8 <= size:
-            (length,) = unpack_u32(data, at)
-            start = at + 4
-            if length == 0xFFFFFFFF:
+            (length,) = unpack(data, at)
+            end = at + 4 + length
+            if length == _WIDE:
                 if at + 20 > size:
                     break
-                (length,) = struct.unpack_from("<Q", data, at + 4)
-                start = at + 12
-                wide = True
-            else:
-                wide = False
-            if length == 0:
-                if not debug:  # a terminator; crtend's need not be the last
-                    at += 4
-                    continue
-                break
-            end = start + length
+                end = at + 12 + int.from_bytes(data[at + 4 : at + 12], "little")
+            elif not length:
+                if debug:
+                    break
+                at += 4  # a terminator; crtend's need not be the last
+                continue
             if end > size:
-                functions.bad += 1
+                self.functions.bad += 1
                 break
-            where = at
+            places.append(at)
             at = end
-            id_size = 8 if wide and debug else 4
-            if start + id_size > end:
-                functions.bad += 1
-                continue
-            ident = int.from_bytes(data[start : start + id_size], "little")
-            if ident == (0 if not debug else (1 << 8 * id_size) - 1):
-                if not debug:
-                    cies[where] = self._try_cie(data, where, address, debug)
-                continue
-            cie_at = ident if debug else start - ident
-            try:
-                cie = cies.get(cie_at)
-                if cie is None:
-                    raise ValueError("no CIE there")
-                pos = start + id_size
-                if cie.encoding == 0x1B:  # pc-relative, signed 4 bytes: all but a few
-                    pc, span = unpack_pair(data, pos)
-                    pc += address + pos
-                    pos += 8
-                else:
-                    pc, pos = _pointer(data, pos, address, cie.encoding)
-                    span, pos = _pointer(data, pos, address, cie.encoding & 0x0F)
-                if cie.augmented:
-                    skip = data[pos]
-                    pos += 1
-                    if skip > 127:
-                        skip, pos = _uleb(data, pos - 1)
-                    pos += skip
-                if not span or not 0 <= pc < _MAX_ADDRESS or span > 1 << 32:
-                    continue  # the linker blanks out functions it has dropped
-                key = (cie.key, data[pos:end])
-                number = programs.get(key)
-                if number is None:
-                    number = self._program(cie, key, address + pos, pc)
-                if number in self._malformed:
-                    functions.bad += 1
-            except (IndexError, struct.error, ValueError, OverflowError, RecursionError):
-                functions.bad += 1
-                continue
-            functions.start.append(pc)
-            functions.end.append(pc + span)
-            functions.program.append(number)
+        return np.frombuffer(places, np.int64) if places else np.zeros(0, np.int64)
+
+    def _add_plain(
+        self, data: bytes, address: int, where: I64, cies: dict[int, _Cie | None], found: I64
+    ) -> list[int]:
+        """Read ``cies`` of .eh_frame and its functions as compilers make all but a few; put them
+        into ``found``. Returns the indices of the others."""
+        size = len(data) & ~3
+        words = np.frombuffer(data, "<u4", size >> 2)
+        octets = np.frombuffer(data, np.uint8)
+        # Aligned, with a length of 32 bits and no shorter than what is read of it here.
+        fits = (where & 3 == 0) & (where + 20 <= size)
+        at = np.where(fits, where, 0) >> 2
+        length = words[at].astype(np.int64)
+        fits &= (length != _WIDE) & (length >= 13)
+        ident = words[at + 1].astype(np.int64)
+        for place in where[~fits | (ident == 0)].tolist():
+            start, _ = _head(data, place, debug=False)
+            if data[start : start + 4] == bytes(4):
+                cies[place] = self._try_cie(data, place, address, False)
+        known, which = np.unique(where + 4 - ident, return_inverse=True)
+        named = [cies.get(place) for place in known.tolist()]
+        plain = [cie is not None and cie.augmented and cie.encoding == 0x1B for cie in named]
+        skip = octets[np.where(fits, where + 16, 0)].astype(np.int64)
+        body, end = where + 17 + skip, where + 4 + length
+        fits &= (ident != 0) & np.array(plain, bool)[which] & (skip < 128) & (body <= end)
+
+        begin = words[at + 2].view("<i4").astype(np.int64) + address + where + 8
+        span = words[at + 3].astype(np.int64)
+        # The linker blanks out functions it has dropped.
+        index = np.flatnonzero(fits & (span > 0) & (begin >= 0) & (begin < _MAX_ADDRESS))
+        numbers = array("q")
+        each = zip(which[index].tolist(), body[index].tolist(), end[index].tolist(), strict=True)
+        known_programs = [self._programs[cie.key] if cie else {} for cie in named]
+        for cie_index, low, high in each:
+            program = data[low:high]
+            number = known_programs[cie_index].get(program)
+            if number is None:
+                cie = named[cie_index]
+                assert cie
+                pc = int(begin[index[len(numbers)]])
+                number = self._program(cie, program, address + low, pc)
+            numbers.append(number)
+        found[0, index] = begin[index]
+        found[1, index] = begin[index] + span[index]
+        found[2, index] = numbers
+        return np.flatnonzero(~fits).tolist()
+
+    def _function(
+        self, data: bytes, address: int, where: int, cies: dict[int, _Cie | None], *, debug: bool
+    ) -> tuple[int, int, int] | None:
+        """(start, end, program) of the function whose record is at ``where``, None when it is none
+        or has been dropped. Raises what reading malformed bytes raises."""
+        start, id_size = _head(data, where, debug=debug)
+        ident = int.from_bytes(data[start : start + id_size], "little")
+        if ident == (0 if not debug else (1 << 8 * id_size) - 1):
+            return None
+        (length,) = struct.unpack_from("<I", data, where)
+        if length == _WIDE:
+            (length,) = struct.unpack_from("<Q", data, where + 4)
+            end = where + 12 + length
+        else:
+            end = where + 4 + length
+        if start + id_size > end:
+            raise ValueError("record ends within its head")
+        cie = cies.get(ident if debug else start - ident)
+        if cie is None:
+            raise ValueError("no CIE there")
+        pos = start + id_size
+        pc, pos = _pointer(data, pos, address, cie.encoding)
+        span, pos = _pointer(data, pos, address, cie.encoding & 0x0F)
+        if cie.augmented:
+            skip, pos = _uleb(data, pos)
+            pos += skip
+        if not span or not 0 <= pc < _MAX_ADDRESS or span > 1 << 32:
+            return None
+        program = data[pos:end]
+        number = self._programs[cie.key].get(program)
+        if number is None:
+            number = self._program(cie, program, address + pos, pc)
+        return pc, pc + span, number
 
     # --- entries ---
 
@@ -194,7 +250,7 @@ class CfiDecoder:
         while at + 12 <= len(data):
             (length,) = struct.unpack_from("<I", data, at)
             start, id_size = at + 4, 4
-            if length == 0xFFFFFFFF:
+            if length == _WIDE:
                 (length,) = struct.unpack_from("<Q", data, at + 4)
                 start, id_size = at + 12, 8
             if not length or start + length > len(data):
@@ -215,7 +271,7 @@ class CfiDecoder:
             raise ValueError("no CIE there")
         (length,) = struct.unpack_from("<I", data, at)
         pos, wide = at + 4, False
-        if length == 0xFFFFFFFF:
+        if length == _WIDE:
             (length,) = struct.unpack_from("<Q", data, at + 4)
             pos, wide = at + 12, True
         end = pos + length
@@ -265,14 +321,14 @@ class CfiDecoder:
         cie.state = self._run(cie, program, None)
         return cie
 
-    def _program(self, cie: _Cie, key: tuple[int, bytes], address: int, pc: int) -> int:
+    def _program(self, cie: _Cie, program: bytes, address: int, pc: int) -> int:
         """Run a function's program, found at ``address``; its rows' number."""
         number = len(self._first)
         mark = len(self._delta)
         self._first.append(mark)
         self._positional = False
         try:
-            self._run(cie, key[1], (address, pc))
+            self._run(cie, program, (address, pc))
         except (IndexError, struct.error, ValueError, OverflowError):
             del self._delta[mark:]
             del self._number[mark:]
@@ -280,7 +336,7 @@ class CfiDecoder:
             self._number.append(self._rules.number(UNSUPPORTED))
             self._malformed.add(number)
         if not self._positional:
-            self._programs[key] = number
+            self._programs[cie.key][program] = number
         return number
 
     def _run(self, cie: _Cie, program: bytes, function: tuple[int, int] | None) -> _State:
@@ -292,7 +348,7 @@ class CfiDecoder:
         registers = self._registers
         code_align, data_align = cie.code_align, cie.data_align
         cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = cie.state
-        slots = {registers.fp: 0, registers.ra: 1, registers.bx: 2, registers.sp: 3}
+        slots = self._slots
         numbers = self._states[cie.signal]
         stack: list[_State] = []
         delta, number = self._delta, self._number
@@ -304,20 +360,7 @@ class CfiDecoder:
             op = program[pos]
             pos += 1
             high = op & 0xC0
-            if op == 0x0E:  # def_cfa_offset
-                cfa_off = program[pos]
-                pos += 1
-                if cfa_off > 127:
-                    cfa_off, pos = _uleb(program, pos - 1)
-                continue
-            if high == 0x80:
-                offset = program[pos]
-                pos += 1
-                if offset > 127:
-                    offset, pos = _uleb(program, pos - 1)
-                slot = slots.get(op & 63, -1)
-                saved: _Saved = offset * data_align
-            elif high == 0x40 or 0x01 <= op <= 0x04:
+            if high == 0x40 or 0x01 <= op <= 0x04:
                 if high == 0x40:
                     advance = (op & 63) * code_align
                 elif op == 0x01:  # set_loc
@@ -343,6 +386,19 @@ class CfiDecoder:
                         last = here
                     loc += advance
                 continue
+            if op == 0x0E:  # def_cfa_offset
+                cfa_off = program[pos]
+                pos += 1
+                if cfa_off > 127:
+                    cfa_off, pos = _uleb(program, pos - 1)
+                continue
+            if high == 0x80:
+                offset = program[pos]
+                pos += 1
+                if offset > 127:
+                    offset, pos = _uleb(program, pos - 1)
+                slot = slots.get(op & 63, -1)
+                saved: _Saved = offset * data_align
             elif high == 0xC0 or op == 0x06:
                 register = op & 63
                 if op == 0x06:
@@ -480,38 +536,40 @@ class CfiDecoder:
         Where functions overlap, the one that starts later rules from its start on. A row of no
         information ends every function that no other follows at once.
         """
-        functions = self.functions
-        if not functions.start:
-            empty = np.zeros(0, np.int64)
+        empty = np.zeros(0, np.int64)
+        start, end, program = np.concatenate([*self.functions.parts, np.zeros((3, 0), np.int64)], 1)
+        if not len(start):
             return empty, np.zeros(0, np.uint16), empty, empty
-        start = np.array(functions.start, np.int64)
-        end = np.array(functions.end, np.int64)
-        program = np.array(functions.program, np.int64)
         order = np.lexsort((end, start))
         start, end, program = start[order], end[order], program[order]
         last = np.ones(len(start), bool)
         last[:-1] = start[1:] != start[:-1]  # of several that start together, the longest
         start, end, program = start[last], end[last], program[last]
         following = np.append(start[1:], np.int64(1 << 62))
+        end, open_end = np.minimum(end, following), end < following
 
-        first = np.array(self._first, np.int64)
-        delta = np.array(self._delta, np.int64)
-        number = np.array(self._number, np.int64)
-        lengths = np.diff(first, append=len(delta))
-        count = lengths[program]
-        owner = np.repeat(np.arange(len(start)), count)
-        within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        source = first[program][owner] + within
-        pc = start[owner] + delta[source]
-        keep = pc < np.minimum(end, following)[owner]
-        pc, rules = pc[keep], number[source][keep]
+        # Each function's rows, and one for what is behind it.
+        first = np.frombuffer(self._first, np.int64)
+        lengths = np.diff(first, append=len(self._delta))
+        places = np.cumsum(lengths[program] + 1)
+        behind = places - 1
+        source = np.arange(places[-1])
+        count = np.diff(places, prepend=0)
+        source -= np.repeat(behind - lengths[program] - first[program], count)
+        source[behind] = 0
+        pc = np.frombuffer(self._delta, np.int64)[source]
+        pc += np.repeat(start, count)
+        keep = pc < np.repeat(end, count)
+        rules = np.frombuffer(self._number, np.uint16)[source]
+        pc[behind], keep[behind] = end, open_end
+        rules[behind] = self._rules.number(NONE)
+        return pc[keep], rules[keep], start, end
 
-        gap = end < following
-        none = self._rules.number(NONE)
-        pc = np.concatenate([pc, end[gap]])
-        rules = np.concatenate([rules, np.full(int(gap.sum()), none)])
-        order = np.argsort(pc, kind="stable")
-        return pc[order], rules[order].astype(np.uint16), start, np.minimum(end, following)
+
+def _head(data: bytes, where: int, *, debug: bool) -> tuple[int, int]:
+    """(where the id of the record at ``where`` is, its size)."""
+    wide = data[where : where + 4] == b"\xff\xff\xff\xff"
+    return where + (12 if wide else 4), 8 if wide and debug else 4
 
 
 def _fp(saved: _Saved) -> tuple[FpKind, int]:

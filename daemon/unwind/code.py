@@ -81,7 +81,7 @@ def _by_sp(sp: int, fp: int, bx: int, lost: bool) -> Rule:
 
 
 def code_rows(
-    text: bytes,
+    text: bytes | memoryview,
     text_vaddr: int,
     gaps: list[tuple[int, int]],
     functions: list[tuple[int, int]],
@@ -137,7 +137,7 @@ def code_rows(
 
 
 def _analyse(
-    text: bytes,
+    text: bytes | memoryview,
     text_vaddr: int,
     span: tuple[int, int],
     functions: list[tuple[int, int]],
@@ -150,7 +150,7 @@ def _analyse(
     those seen from here are added. Returns the instructions looked at."""
     low, high = span
     named = functions[bisect.bisect_left(starts, low) : bisect.bisect_left(starts, high)]
-    gap = _Gap(text[low - text_vaddr : high - text_vaddr], low, named, parts)
+    gap = _Gap(bytes(text[low - text_vaddr : high - text_vaddr]), low, named, parts)
     rows: tuple[list[int], list[Rule]] = ([], [])
     count = gap.analyse(*rows, budget)
     for at, state in gap.parts.items():

@@ -26,6 +26,7 @@ U8 = npt.NDArray[np.uint8]
 
 # Instructions of a prologue that are followed; more are rare, and what is left to say is then less.
 _MOST_STEPS = 16
+_LONGEST = 8  # bytes of one that is looked at
 # A module that keeps more under suspicion than this is not what a compiler makes.
 _MOST_SUSPECTS = 20_000
 _MOST_INSTRUCTIONS = 1_000_000
@@ -51,6 +52,8 @@ class Rows:
         self.pc = pc
         self._number = number
         self._rules = rules
+        self._kind = rules["cfa_kind"]
+        self._offset = rules["cfa_off"].astype(np.int64)
 
     def at(self, address: int) -> Rule:
         """The rule that holds at one address."""
@@ -65,15 +68,24 @@ class Rows:
 
     def shrinking(self) -> I64:
         """Where rows begin that have the CFA nearer to rsp than the row before them."""
-        kind, offset = self._rules["cfa_kind"], self._rules["cfa_off"]
-        by_sp = np.where(kind == CfaKind.SP, offset, 0)[self._number]
+        by_sp = np.where(self._kind == CfaKind.SP, self._offset, 0)[self._number]
         before, behind = by_sp[:-1], by_sp[1:]
         return self.pc[1:][(behind > 0) & (behind < before)]
 
-    def columns(self, address: I64) -> npt.NDArray[np.void]:
-        """The rules that hold at many."""
-        place = np.searchsorted(self.pc, address, "right") - 1
-        return self._rules[self._number[np.maximum(place, 0)]]
+    def places(self, address: I64) -> I64:
+        """Which rows hold at addresses."""
+        return np.maximum(np.searchsorted(self.pc, address, "right") - 1, 0)
+
+    def cfa(self, place: I64) -> tuple[U8, I64]:
+        """What rows say of the CFA: its kinds and offsets."""
+        number = self._number[place]
+        return self._kind[number], self._offset[number]
+
+    def realigned(self) -> I64:
+        """Rows by which the CFA is in r10 and rbp saved in a realigned frame."""
+        rules = self._rules
+        such = (self._kind == CfaKind.REG) & (rules["cfa_reg"] == 10)
+        return np.flatnonzero((such & (rules["fp_kind"] == FpKind.AT_FP))[self._number])
 
 
 def corrections(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) -> list[Correction]:
@@ -120,51 +132,39 @@ def _apart(found: list[Correction]) -> list[Correction]:
 
 def _prologues(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) -> I64:
     """Indices of functions whose information contradicts their first instructions."""
-    padded = np.concatenate([text[-16:], np.zeros(16, np.uint8)])
-    size = len(text)
-
-    def byte(at: I64) -> U8:
-        near = at >= size - 16
-        return np.where(near, padded[np.clip(at - (size - 16), 0, 31)], text[at % size])
-
-    if size < 16:
-        return np.zeros(0, np.int64)
-    first = rows.columns(starts)
-    index = np.flatnonzero(
-        (first["cfa_kind"] == CfaKind.SP) & (first["cfa_off"] == 8) & (ends - starts > 1)
-    )
+    kind, told = rows.cfa(rows.places(starts))
+    index = np.flatnonzero((kind == CfaKind.SP) & (told == 8) & (ends - starts > 1))
     at = starts[index] - vaddr
-    stop = ends[index] - vaddr
-    landing = (byte(at) == 0xF3) & (byte(at + 1) == 0x0F) & (byte(at + 2) == 0x1E)
+    # Of a function that ends with the text the last bytes are not looked at.
+    stop = np.minimum(ends[index] - vaddr, len(text) - _LONGEST)
+    index, at, stop = index[at < stop], at[at < stop], stop[at < stop]
+    landing = (text[at] == 0xF3) & (text[at + 1] == 0x0F) & (text[at + 2] == 0x1E)
     at = at + 4 * landing
     offset = np.full(len(at), 8, np.int64)
     framed = np.zeros(len(at), np.int64)
     suspect = []
     for _ in range(_MOST_STEPS):
-        b0, b1, b2, b3 = (byte(at + i).astype(np.int64) for i in range(4))
+        keep = at < stop
+        at, stop, offset, framed, index = (each[keep] for each in (at, stop, offset, framed, index))
+        if not len(at):
+            break
+        b0, b1, b2, b3 = (text[at + i] for i in range(4))
         push = (b0 >= 0x50) & (b0 < 0x58)
         far = (b0 == 0x41) & (b1 >= 0x50) & (b1 < 0x58)
         short = (b0 == 0x48) & (b1 == 0x83) & (b2 == 0xEC)
         wide = (b0 == 0x48) & (b1 == 0x81) & (b2 == 0xEC)
         frame = (b0 == 0x48) & (((b1 == 0x89) & (b2 == 0xE5)) | ((b1 == 0x8B) & (b2 == 0xEC)))
-        immediate = b3 | byte(at + 4).astype(np.int64) << 8 | byte(at + 5).astype(np.int64) << 16
-        immediate |= byte(at + 6).astype(np.int64) << 24
-        moved = np.select(
-            [push | far, short, wide],
-            [8, b3 - ((b3 & 128) << 1), immediate - ((immediate & (1 << 31)) << 1)],
-            0,
-        )
+        moved = 8 * (push | far).astype(np.int64)
+        moved[short] = b3[short].view(np.int8)
+        moved[wide] = np.stack([text[at[wide] + i] for i in range(3, 7)], 1).view("<i4").ravel()
         length = np.select([push, far, short, wide, frame], [1, 2, 4, 7, 3], 0)
         keep = (length > 0) & (at + length < stop) & (moved >= 0)
         at, stop, offset, framed, index = (
             each[keep] for each in (at + length, stop, offset + moved, framed, index)
         )
         framed = np.where(frame[keep], offset, framed)
-        if not len(at):
-            break
-        said = rows.columns(at + vaddr)
-        told = said["cfa_off"].astype(np.int64)
-        by_sp, by_fp = said["cfa_kind"] == CfaKind.SP, said["cfa_kind"] == CfaKind.FP
+        kind, told = rows.cfa(rows.places(at + vaddr))
+        by_sp, by_fp = kind == CfaKind.SP, kind == CfaKind.FP
         wrong = (by_sp & (told != offset)) | (by_fp & (told != framed))
         # Whatever else is said there is beyond what is seen here.
         suspect.append(index[wrong])
@@ -254,9 +254,8 @@ def _returns(text: U8, vaddr: int, rows: Rows) -> I64:
         adds = (piece[before - 4] == 0x48) & (piece[before - 3] == 0x83)
         likely |= adds & (piece[before - 2] == 0xC4)
         address = before[likely] + max(0, low - 8) + vaddr
-        said = rows.columns(address)
-        kind = said["cfa_kind"]
-        wrong = (kind == CfaKind.FP) | ((kind == CfaKind.SP) & (said["cfa_off"] != 8))
+        kind, told = rows.cfa(rows.places(address))
+        wrong = (kind == CfaKind.FP) | ((kind == CfaKind.SP) & (told != 8))
         found.append(address[wrong])
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
@@ -385,15 +384,15 @@ def _left_before(code: bytes, start: int, address: int, rows: Rows) -> int:
 def _realigned(text: U8, vaddr: int, rows: Rows) -> list[Correction]:
     """Ends of realigned functions, where gcc still has rbp in the frame that is gone."""
     found = []
-    for low in range(0, len(text), _PIECE):
-        piece = text[low : low + _PIECE + 8].tobytes()
+    pc = rows.pc
+    for place in rows.realigned()[:_MOST_SUSPECTS].tolist():
+        start = max(int(pc[place]) - vaddr, 1)
+        end = int(pc[place + 1]) - vaddr if place + 1 < len(pc) else len(text)
+        piece = text[start - 1 : min(end, start + _PIECE) + 5].tobytes()
         at = piece.find(_REALIGNED, 1)
-        while at >= 0:
-            if piece[at - 1 : at] in _BEFORE and piece.startswith(_BEHIND, at + 4):
-                address = vaddr + low + at
-                said = rows.at(address)
-                if said[0] == CfaKind.REG and said[3] == 10 and said[1] == FpKind.AT_FP:
-                    now = rule(CfaKind.REG, said[4], reg=10)
-                    found.append(Correction([(address, now)], address + 4))
-            at = piece.find(_REALIGNED, at + 1)
+        inside = start < end and 0 < at <= end - start
+        if inside and piece[at - 1 : at] in _BEFORE and piece.startswith(_BEHIND, at + 4):
+            address = vaddr + start - 1 + at
+            now = rule(CfaKind.REG, rows.at(address)[4], reg=10)
+            found.append(Correction([(address, now)], address + 4))
     return found

@@ -166,6 +166,10 @@ class ElfView:
         except zlib.error:
             return b""
 
+    def text(self, section: Section) -> memoryview:
+        """The machine code of a section, not copied."""
+        return self.data[section.offset : section.offset + section.size]
+
     @property
     def base(self) -> int:
         """The page the lowest executable segment begins on; rows count from here."""
@@ -237,7 +241,11 @@ class ElfView:
             found.append(np.stack([table["value"][keep], table["size"][keep]], axis=1))
         if not found:
             return np.zeros((0, 2), np.uint64)
-        return np.unique(np.concatenate(found), axis=0)
+        pairs = np.concatenate(found)
+        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        fresh = np.ones(len(pairs), bool)
+        fresh[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
+        return pairs[fresh]
 
     def code_sections(self) -> list[Section]:
         """Sections with machine code, in address order."""
