@@ -124,7 +124,7 @@ class CfiDecoder:
         cies: dict[int, _Cie | None] = {}
         if debug:  # where a CIE may follow the functions that name it
             self._collect_cies(data, address, cies)
-            one_by_one = range(len(where))
+            one_by_one = list(range(len(where)))
         else:
             one_by_one = self._add_plain(data, address, where, cies, found)
         for index in one_by_one:
