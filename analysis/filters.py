@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.costs import costs_by_node, costs_in_window, event_weights
 from hpcd.analysis.database import Database
-from hpcd.errors import UsageError
+from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
 
 F64 = npt.NDArray[np.float64]
@@ -102,7 +102,8 @@ class Filter:
             paths = [module.path for module in db.modules]
             good = [False, *(_fits(self.modules, path, PurePath(path).name) for path in paths)]
             if not any(good):
-                raise UsageError(f"{db.path}: no module {' or '.join(self.modules)}")
+                near = did_you_mean(self.modules[0], (PurePath(path).name for path in paths))
+                raise UsageError(f"{db.path}: no module {' or '.join(self.modules)}{near}")
             module = np.array(good, bool)[db.procedures.module]
             fits &= module[db.procedure_of_node]
         return fits
@@ -119,7 +120,8 @@ def matching(db: Database, patterns: Sequence[str]) -> Mask:
         name: _fits(patterns, name, bare(name)) for name in {*db.procedures.name, *scopes.name}
     }
     if not any(named.values()):
-        raise UsageError(f"{db.path}: no procedure {' or '.join(patterns)}")
+        near = did_you_mean(bare(patterns[0]).strip("*"), map(bare, named))
+        raise UsageError(f"{db.path}: no procedure {' or '.join(patterns)}{near}")
     procedure = np.array([named[name] for name in db.procedures.name], bool)
     return inside_of(db, procedure, [bool(name) and named[name] for name in scopes.name])
 

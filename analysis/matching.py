@@ -28,7 +28,7 @@ from hpcd.analysis.scopes import Scopes
 from hpcd.analysis.structure import Kind
 from hpcd.analysis.unfolding import becomes_node, unfold
 from hpcd.analysis.union import union
-from hpcd.errors import UsageError
+from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
 from hpcd.model.identity import ModuleKind
 
@@ -327,7 +327,8 @@ def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:
     named[0] = False
     inside = named[matching.place_of]
     if not bool(inside.any()):
-        raise UsageError(f"no procedure {procedure} was seen")
+        near = did_you_mean(procedure, (place.name for place in matching.places[1:]))
+        raise UsageError(f"no procedure {procedure} was seen{near}")
     below: npt.NDArray[np.bool_] = innermost(matching.tree, inside) > 0
     return below
 

@@ -13,7 +13,6 @@ Documentation/ABI/testing/sysfs-bus-event_source-devices-{events,format}.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import re
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hpcd.bpf import syscalls, tracefs
-from hpcd.errors import PlatformError, PrivilegeError, UsageError
+from hpcd.errors import PlatformError, PrivilegeError, UsageError, did_you_mean
 from hpcd.model.identity import Event
 
 _PMUS = Path("/sys/bus/event_source/devices")
@@ -294,8 +293,7 @@ def _plain(name: str) -> EventSpec:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(dict.fromkeys(known)), 3, 0.6)
-    return f"; did you mean {' or '.join(near)}?" if near else " (perf list shows those there are)"
+    return did_you_mean(name, known) or " (perf list shows those there are)"
 
 
 def _flags(modifiers: str, text: str) -> int:
@@ -489,8 +487,7 @@ def _put(bits: _Bits, pmu: Path, key: str, value: str, text: str) -> None:
 def _choices(pmu: Path, key: str = "") -> str:
     """What a PMU has, the nearest to ``key`` when there are many."""
     names = [*_named_events(pmu), *_listed(pmu / "format"), *_WORDS]
-    near = difflib.get_close_matches(key, names, 3, 0.6) if key else []
-    return f"; did you mean {' or '.join(near)}?" if near else f"; it has {', '.join(names[:12])}"
+    return did_you_mean(key, names) or f"; it has {', '.join(names[:12])}"
 
 
 def _pmus() -> list[Path]:

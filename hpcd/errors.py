@@ -7,6 +7,13 @@ in ``docs/exit-codes.md``; they start where the shell's own conventions leave ro
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+# Names compared letter by letter: some tenths of a second.
+_COMPARED = 5000
+_LONGEST = 120
+
 
 class HpcdError(Exception):
     """Base of all errors a user can meet. ``str()`` of it is one clear line."""
@@ -54,3 +61,16 @@ class NotFoundError(HpcdError):
     """A file or directory named on the command line does not exist or cannot be read."""
 
     exit_code = 8
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
+    """``; did you mean this or that?`` for the end of an error's line; "" when nothing is near.
+
+    Near are names that have ``name`` within, whatever the case, the shortest first, or else those
+    that are spelled nearly so.
+    """
+    names = [each for each in dict.fromkeys(known) if 0 < len(each) <= _LONGEST]
+    wanted = name.casefold()
+    near = sorted((each for each in names if wanted and wanted in each.casefold()), key=len)
+    near = near or difflib.get_close_matches(name, names[:_COMPARED], most, 0.55)
+    return f"; did you mean {' or '.join(near[:most])}?" if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcd.errors import NotFoundError, UsageError
+from hpcd.errors import NotFoundError, UsageError, did_you_mean
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
@@ -104,9 +103,8 @@ def _fill(target: Any, content: dict[str, Any], path: str, prefix: str) -> None:
     known = {each.name: each for each in fields(target)}
     for name, value in content.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f"; did you mean {prefix}{near[0]}?" if near else ""
-            raise UsageError(f"{path}: unknown key {prefix}{name}{hint}")
+            near = did_you_mean(prefix + name, (prefix + each for each in known), 1)
+            raise UsageError(f"{path}: unknown key {prefix}{name}{near}")
         current = getattr(target, name)
         if is_dataclass(current):
             if not isinstance(value, dict):

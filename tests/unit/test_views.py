@@ -77,7 +77,9 @@ def test_filters_of_procedures_and_modules(db: Database) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("procedure=nobody", "no procedure nobody"),
+        ("procedure=nobody", "no procedure nobody$"),
+        ("procedure=slove", r"no procedure slove; did you mean solve\?"),
+        ("procedure=FI", r"no procedure FI; did you mean fib\?"),
         ("module=nothing", "no module nothing"),
         ("rank=7", "no such rank"),
         ("rank=x", "ranks are numbers"),
