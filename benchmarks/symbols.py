@@ -43,6 +43,8 @@ int main(int, char **argv) {
 }
 """
 _FREQUENCIES = (997, 4999)
+# The best of so many is what counts: others use the machine, too.
+_TIMES = 3
 
 
 def heavily_inlined(folder: Path, seconds: int) -> list[str]:
@@ -79,9 +81,7 @@ def perf(command: list[str], frequency: int, folder: Path) -> Perf:
         ["--inline", "-F", "ip,sym,srcline"],
         ["--no-inline", "-F", "ip"],
     ):
-        begin = time.perf_counter()
-        run([*script, *options.split()])
-        taken.append(time.perf_counter() - begin)
+        taken.append(min(_seconds([*script, *options]) for _ in range(_TIMES)))
     return Perf(len(told.stdout.splitlines()), taken[0], taken[1] - taken[2])
 
 
@@ -89,13 +89,20 @@ def hpcd(command: list[str], frequency: int, folder: Path) -> tuple[int, float, 
     """(records, seconds of the symbol stage with nothing kept, the same with all kept)."""
     measurement = folder / "m"
     run([*HPCD, "run", "-F", str(frequency), "-o", str(measurement), "--", *command])
-    os.environ["HPCD_CACHE"] = str(folder / "cache")
-    taken = []
-    for name in ("cold", "kept"):
-        stage = _Stage()
-        result = merge([measurement], folder / name, progress=stage)
-        taken.append(stage.seconds)
-    return result.records, taken[0], taken[1]
+    cold, kept = [], []
+    for number in range(_TIMES):
+        os.environ["HPCD_CACHE"] = str(folder / f"cache-{number}")
+        for taken in (cold, kept):
+            stage = _Stage()
+            result = merge([measurement], folder / "db", progress=stage, force=True)
+            taken.append(stage.seconds)
+    return result.records, min(cold), min(kept)
+
+
+def _seconds(command: list[str]) -> float:
+    begin = time.perf_counter()
+    run(command)
+    return time.perf_counter() - begin
 
 
 def run(command: list[str]) -> None:

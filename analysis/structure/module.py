@@ -188,8 +188,7 @@ class Module:
 
         ``symbols`` names them, if that is known.
         """
-        # Lines first: where they are, there may be more functions known.
-        lines = self.lines(addresses)
+        self._look_for_lines(addresses)
         table = LoopTable.empty()
         witnesses: list[U64] = []
         if functions is not None:
@@ -197,8 +196,8 @@ class Module:
             table = self.loops(held)
             inside = Known(*held)
             witnesses = [each[inside.holds(each)] for each in (table.start, table.last, table.exit)]
-        if not lines.known.is_everything:
-            lines = self.lines(np.concatenate([addresses, *witnesses]))
+        # Once for all of them: what a file is asked for is found by going through most of it.
+        lines = self.lines(np.concatenate([addresses, *witnesses]))
         lines = lines.restricted([addresses, *witnesses])
         scope = lines.scope_of(addresses)
         forest = lines.forest
@@ -213,29 +212,48 @@ class Module:
         forest, scope = forest.only(scope)
         return Structure(forest, scope, tuple(self._notes))
 
+    def _look_for_lines(self, addresses: U64 | None) -> ModuleLines:
+        """The kept lines; where others of ``addresses`` may be is known then.
+
+        Where they are there may be more functions known.
+        """
+        lines = self._lines or self._kept_lines()
+        known = lines.known.is_everything
+        if not known and addresses is not None:
+            known = bool(lines.known.holds(addresses).all())
+        if not known and self._debug is None:
+            why = "no debug information: no lines, no inlined procedures"
+            try:
+                self._debug = debug_file(self._path)
+            except (FormatError, OSError) as error:
+                why = str(error)
+            if self._debug is None:
+                self._notes[why] = None
+                lines = replace(lines, known=Known.everything())
+        self._lines = lines
+        return lines
+
     def lines(self, addresses: U64 | None) -> ModuleLines:
         """What debug information says of ``addresses`` at least, of all if None.
 
         Kept lines and those that are new.
         """
-        if self._lines is None:
-            self._lines = self._kept_lines()
+        lines = self._look_for_lines(addresses)
         tried = False
-        if self._lines.known.is_everything:
-            return self._lines
         left = np.zeros(0, np.uint64) if addresses is None else np.unique(addresses)
-        while not self._lines.known.is_everything:
+        while self._debug is not None and not lines.known.is_everything:
             before = len(left)
-            left = left[~self._lines.known.holds(left)]
+            left = left[~lines.known.holds(left)]
             if addresses is not None and not len(left):
                 break
             # What one reading leaves out the next one has; where that does not get on, all is read.
             stuck = addresses is None or (len(left) == before and tried)
-            self._lines = self._new_lines(self._lines, None if stuck else left)
+            lines = self._new_lines(lines, self._debug, None if stuck else left)
             tried = True
         if tried and self._debug is not None:
-            self._reader.cache.store(self._owner, self._build_id, "lines", self._lines.to_arrays())
-        return self._lines
+            self._reader.cache.store(self._owner, self._build_id, "lines", lines.to_arrays())
+        self._lines = lines
+        return lines
 
     def _kept_lines(self) -> ModuleLines:
         cache = self._reader.cache
@@ -247,20 +265,15 @@ class Module:
                 cache.damaged += 1
         return ModuleLines.nothing(Known.nothing())
 
-    def _new_lines(self, before: ModuleLines, addresses: U64 | None) -> ModuleLines:
-        """The lines known before and those of ``addresses``."""
-        no_more = replace(before, known=Known.everything())
+    def _new_lines(self, before: ModuleLines, debug: Path, addresses: U64 | None) -> ModuleLines:
+        """The lines known before and those of ``addresses`` in the file ``debug``."""
         try:
-            self._debug = debug_file(self._path)
-            if self._debug is None:
-                self._notes["no debug information: no lines, no inlined procedures"] = None
-                return no_more
-            found = self._reader.lines(self._debug, addresses)
+            found = self._reader.lines(debug, addresses)
         except (FormatError, OSError) as error:
             self._notes[str(error)] = None
             # What could not be read now may be another time.
             self._debug = None
-            return no_more
+            return replace(before, known=Known.everything())
         # All of it at once has what was known before, too.
         return found if found.known.is_everything else before.with_others(found)
 

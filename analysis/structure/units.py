@@ -28,7 +28,7 @@ from hpcd.errors import FormatError
 # Below this all of it takes less time than to choose.
 _WORTH = 1 << 20
 # Bytes of units that are decoded at once; with less than half of that left out, all are.
-_MOST = 64 << 20
+_MOST = 32 << 20
 # Units from here on have procedures enough to choose from, unless so many addresses are asked for
 # that there will be few that none is in.
 _LARGE = 1 << 18
@@ -92,8 +92,8 @@ def keep_units(image: mmap.mmap, elf: ElfFile, addresses: U64) -> Known:
 def plain_units(elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, Known] | None:
     """The same of a file whose sections are compressed: what is kept of it, and what is whole.
 
-    Of .debug_info only units that are kept are ever in memory. None where all would be, and that is
-    much. Raises :class:`FormatError`.
+    Of .debug_info only units that are kept are ever in memory. None where that is not worth it.
+    Raises :class:`FormatError`.
     """
     info, abbreviations = Packed.of(elf, ".debug_info"), Packed.of(elf, ".debug_abbrev")
     ranges = Packed.of(elf, ".debug_aranges")
@@ -105,8 +105,6 @@ def plain_units(elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, Known] | None:
         stretches = b"".join(ranges.chunks()) if ranges else b""
         chosen = _choose(info.chunks(), info.size, abbreviations.size, stretches, addresses)
     except (FormatError, struct.error):
-        return None
-    if not chosen.runs and info.size > _MOST:
         return None
     image, places = with_room(elf, _SECTIONS, [abbreviations, info])
     _write(image, places[0], abbreviations, [])
