@@ -24,6 +24,9 @@ from hpcd.model.scope import Kind
 F64 = npt.NDArray[np.float64]
 
 
+_ENDINGS = {each.value: each for each in Ending}
+
+
 @dataclass(slots=True)
 class Facts:
     """What a report's header says. Counts are over all measurements."""
@@ -142,20 +145,16 @@ def gather_facts(db: Database) -> Facts:
         facts.unclosed += not row.closed
     marked = np.flatnonzero(frame.is_marker(db.cct.frame))
     inclusive = db.metrics.inclusive(SAMPLES)
+    facts.complete = facts.recorded
     for node in marked[inclusive[marked] > 0].tolist():
-        reason = _reason(int(db.cct.frame[node]) & 0xFF)
-        if reason:
-            facts.truncated[reason] += int(inclusive[node])
-    facts.complete = facts.recorded - sum(facts.truncated.values())
+        code, number = int(db.cct.frame[node]) & 0xFF, int(inclusive[node])
+        ending = _ENDINGS.get(code)
+        if ending and ending.whole:
+            continue
+        facts.complete -= number
+        if not ending or ending.looked_for:
+            facts.truncated[ending.label if ending else marker_name(code)] += number
     return facts
-
-
-def _reason(code: int) -> str:
-    """Why paths below a marker are not whole; empty if they are."""
-    try:
-        return "" if Ending(code).whole else Ending(code).label
-    except ValueError:
-        return marker_name(code)
 
 
 def _plus(total: int | None, more: object) -> int | None:

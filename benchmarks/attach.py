@@ -96,8 +96,8 @@ def timeline(path: Path) -> tuple[float, float, int, int]:
     with open_measurement(path) as measurement:
         top = measurement.cct.ancestor_at(1)
         frame = measurement.cct.frame
-        # Those that wait since before it attached have never been seen running.
-        marked = frames.is_marker(frame) & (frames.offset_of(frame) != Ending.BEFORE_ATTACH)
+        unseen = [each for each in Ending if not each.looked_for]
+        marked = frames.is_marker(frame) & ~np.isin(frames.offset_of(frame), unseen)
         marked = marked[top]
         first, last, whole, total = float("inf"), 0.0, 0, 0
         for part in measurement.record_chunks():

@@ -38,6 +38,11 @@ class Ending(IntEnum):
         return self in (Ending.COMPLETE, Ending.KERNEL_ONLY)
 
     @property
+    def looked_for(self) -> bool:
+        """Whether there was a path to follow: not so of threads that have not been seen running."""
+        return self not in (Ending.BEFORE_ATTACH, Ending.NEVER_SAMPLED)
+
+    @property
     def label(self) -> str:
         """The words users see, as in ``[truncated: read fault]``."""
         return _LABELS[self]

@@ -262,6 +262,13 @@ def test_json_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert solve["inclusive"]["cpu_time"] == pytest.approx(0.080)
 
 
+def test_threads_not_seen_running_have_no_path_to_count(tmp_path: Path) -> None:
+    path = database(tmp_path, [((("fib", 1),), 3)], marker=Ending.BEFORE_ATTACH)
+    with hpcd.analysis.open(path) as db:
+        facts = gather_facts(db)
+    assert (facts.recorded, facts.complete, facts.truncated) == (3, 0, {})
+
+
 def test_paths_deeper_than_the_python_stack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
