@@ -243,7 +243,7 @@ class Modules:
                 continue
             finally:
                 known.future = None
-            known.table = table
+            known.table = table.without_rows()
             module = known.module
             known.module = Module(
                 module.id, module.kind, module.path, table.build_id, module.base, module.process
@@ -253,9 +253,6 @@ class Modules:
             rule = self._rules.intern(table.rules)[table.rule]
             self._rules.store(write_rules)
             known.placed = tables.add_module(table.pc, rule, _pages(table))
-            # The rows now live in table memory; only the segments are still needed. Copies, as a
-            # view would keep all of them.
-            table.pc, table.rule = table.pc[:0].copy(), table.rule[:0].copy()
         return bool(done)
 
     @property

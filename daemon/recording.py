@@ -54,6 +54,8 @@ _LONGEST_SECONDS = 0.02
 # A recorder that is killed loses no more than the last second, the way to the disk included.
 FLUSH_SECONDS = 0.7
 _SETTLE_SECONDS = 3.0
+# What rounds have freed is a tenth of a recorder's memory after a minute, and takes 1 ms to give back.
+_GIVE_BACK_SECONDS = 30.0
 _NICE = -5
 # Waits shorter than a context switch and back are the price of switching, not a cause of their own.
 DEFAULT_THRESHOLD_NS = 50_000
@@ -288,7 +290,7 @@ class Recording:
         parts = self._parts
         collector, writer = parts.collector, parts.writer
         deadline = None if self._options.duration is None else self._start + self._options.duration
-        flushed = drained = self._start
+        flushed = drained = given_back = self._start
         if self._options.selector.everything:
             share, longest = _SHARE_OF_NODE, math.inf
         else:
@@ -340,6 +342,9 @@ class Recording:
                 self._keep_budget(now)
                 self.summary = self._summary()
                 writer.flush(self.summary)
+                if now - given_back >= _GIVE_BACK_SECONDS:
+                    given_back = now
+                    memory.give_back()
                 if progress:
                     progress(self._progress(last, now))
                 last = (now, collector.recorded)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,12 @@ class ModuleTable:
     bad: int = 0
     analysed: int = 0
     corrected: int = 0
+
+    def without_rows(self) -> ModuleTable:
+        """What else there is of the module. Empty copies, as a view would keep all the rows."""
+        return replace(
+            self, pc=self.pc[:0].copy(), rule=self.rule[:0].copy(), rules=self.rules[:0].copy()
+        )
 
 
 def pack_table(table: ModuleTable) -> bytes:

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -225,6 +226,16 @@ def test_worker_gives_up_root(decoder: Decoder) -> None:
 
 def test_bytes_round_trip(table: ModuleTable) -> None:
     assert same(unpack_table(pack_table(table)), table)
+
+
+def test_rows_that_lie_elsewhere_take_no_memory(table: ModuleTable) -> None:
+    packed = pack_table(table)
+    tracemalloc.start()
+    rest = unpack_table(packed).without_rows()
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert rest.segments == table.segments and rest.base == table.base
+    assert most > 6 * len(table.pc) > 2 * kept
 
 
 @settings(max_examples=300, deadline=None)
