@@ -69,8 +69,8 @@ def test_identical_runs_differ_nowhere(
     assert set(regions(compared(timesteps, again))) <= {"main"}
     within = compared("--within", "solve", timesteps, again)
     assert within["regions"] == []
-    # By the program's own clock, which runs on while others have its CPU.
-    assert within["sides"][0]["cost"] == pytest.approx(1.05, rel=0.1)
+    # By the thread's own clock, whoever else has its CPU in between.
+    assert within["sides"][0]["cost"] == pytest.approx(1.05, rel=0.02)
 
 
 @pytest.mark.root
@@ -88,7 +88,7 @@ def test_the_loop_that_changed_in_an_edited_program(tmp_path: Path) -> None:
     assert found[0]["path"][-2:] == ["scale [inlined]", "loop at old.cpp:16"]
     assert found[0]["change"] == ["more"]
     assert found[0]["cost"][1] / found[0]["cost"][0] == pytest.approx(3, rel=0.5)
-    # What was not edited may differ a little: others use the machine too.
+    # What was not edited may differ a little: it really takes longer while others use its core.
     changed = [each["cost"][1] - each["cost"][0] for each in found]
     for each, change in zip(found, changed, strict=True):
         assert abs(change) < changed[0] / 10 or not any("product" in name for name in each["path"])
