@@ -188,7 +188,7 @@ class Module:
 
         ``symbols`` names them, if that is known.
         """
-        self._look_for_lines(addresses)
+        lines = self._look_for_lines(addresses)
         table = LoopTable.empty()
         witnesses: list[U64] = []
         if functions is not None:
@@ -197,7 +197,8 @@ class Module:
             inside = Known(*held)
             witnesses = [each[inside.holds(each)] for each in (table.start, table.last, table.exit)]
         # Once for all of them: what a file is asked for is found by going through most of it.
-        lines = self.lines(np.concatenate([addresses, *witnesses]))
+        if not lines.known.is_everything:
+            lines = self.lines(np.concatenate([addresses, *witnesses]))
         lines = lines.restricted([addresses, *witnesses])
         scope = lines.scope_of(addresses)
         forest = lines.forest

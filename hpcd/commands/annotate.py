@@ -20,6 +20,7 @@ from hpcd.analysis.tables import text as printable
 from hpcd.analysis.views import with_derived
 from hpcd.commands.base import Command
 from hpcd.commands.hint import hint
+from hpcd.commands.options import add_source_option
 from hpcd.commands.report import chosen_metrics
 from hpcd.errors import UsageError
 
@@ -59,14 +60,7 @@ class Annotate(Command):
             metavar="WHAT",
             help="as hpcd report has it: procedure=, module=, rank=, time=",
         )
-        parser.add_argument(
-            "--source",
-            action="append",
-            default=[],
-            type=Path,
-            metavar="FOLDER",
-            help="look for source files here too, by as much of their paths as fits",
-        )
+        add_source_option(parser)
         parser.add_argument(
             "--context",
             type=int,

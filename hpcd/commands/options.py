@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from hpcd.errors import UsageError
 
@@ -15,6 +16,18 @@ def add_context_options(parser: argparse.ArgumentParser) -> None:
         help="inlined calls and loops are contexts, where debug information tells of them",
     )
     parser.add_argument("--job", metavar="NAME", help="the job (default: the costliest)")
+
+
+def add_source_option(parser: argparse.ArgumentParser) -> None:
+    """Where source files are, if not where they were compiled."""
+    parser.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help="look for source files here too, by as much of their paths as fits",
+    )
 
 
 def add_tree_options(parser: argparse.ArgumentParser) -> None:

@@ -23,6 +23,7 @@ import hpcd.analysis
 from hpcd.analysis.database import Database
 from hpcd.analysis.following import Following
 from hpcd.commands.base import Command
+from hpcd.commands.options import add_source_option
 from hpcd.daemon.service.configuration import Control
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.errors import NotFoundError, PrivilegeError, StorageError, TargetError, UsageError
@@ -63,10 +64,7 @@ class View(Command):
             "--lines", metavar="REGEX",
             help="begin with lines that have such a label, process, thread, job or host",
         )  # fmt: skip
-        parser.add_argument(
-            "--source", action="append", default=[], type=Path, metavar="FOLDER",
-            help="look for source files here too, by as much of their paths as fits",
-        )  # fmt: skip
+        add_source_option(parser)
         parser.add_argument("--port", type=int, default=0, help="default: any that is free")
         parser.add_argument(
             "--socket", type=Path, metavar="PATH",
