@@ -4,6 +4,9 @@
 program one is compiled from Eigen's templates (libeigen3-dev), 110 MB in two minutes. Rates are of
 distinct addresses spread over the text; the peers demangle names as hpcd does. Seconds depend on
 the machine: compare them only with each other.
+
+``python -m benchmarks.structure --scattered`` prints the memory that some addresses in many places
+take, in a library of several big units with compressed debug information.
 """
 
 from __future__ import annotations
@@ -235,6 +238,48 @@ def measure_whole(path: Path) -> None:
           f"{own:.0f} {workers:.0f}")  # fmt: skip
 
 
+def compile_library(folder: Path) -> Path:
+    """A library of twelve units with 11 MB of ``.debug_info`` each, compressed."""
+    source, unit, library = folder / "unit.cpp", folder / "unit.o", folder / "library.so"
+    body = SOURCE.partition("int main")[0]
+    source.write_text(body + "double unit(unsigned seed) { return each<3>(seed); }\n")
+    command = ["g++", "-O2", "-g", "-fPIC", "-I/usr/include/eigen3", "-c", str(source)]
+    subprocess.run([*command, "-o", str(unit)], check=True)
+    copies = [folder / f"unit{number}.o" for number in range(12)]
+    for number, copy in enumerate(copies):
+        command = ["objcopy", f"--prefix-symbols=copy{number}_", str(unit), str(copy)]
+        subprocess.run(command, check=True)
+    command = ["g++", "-shared", "-g", "-gz=zlib", *map(str, copies), "-o", str(library)]
+    subprocess.run(command, check=True)
+    return library
+
+
+def scattered(library: Path) -> Table:
+    """The memory it takes to tell all of a few addresses, each in a process of its own."""
+    table = Table("addresses", "seconds", "peak, MB", "a worker's, MB",
+                  title=f"addresses all over {library.stat().st_size / 1e6:.0f} MB")  # fmt: skip
+    for count in (10, 40, 160):
+        code = f"measure_scattered(Path({str(library)!r}), {count})"
+        code = f"from benchmarks.structure import *; {code}"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        table.add_row(str(count), *done.stdout.split())
+    return table
+
+
+def measure_scattered(library: Path, count: int) -> None:
+    """Print the figures of so many addresses."""
+    wanted = np.array(addresses_of(library, count), np.uint64)
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        with StructureReader(StructureCache(Path(folder)), workers=1) as each:
+            each.structure(library, wanted)
+            worker = each.readers[0].process
+            taken = time.perf_counter() - begin
+            print(f"{taken:.1f} {peak(os.getpid()):.0f} {peak(worker.pid) if worker else 0:.0f}")
+
+
 def peak(pid: int) -> float:
     """The most memory a process had, pages of mapped files included, in MB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -248,6 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", type=Path)
     parser.add_argument("--addresses", type=int, default=100_000)
+    parser.add_argument("--scattered", action="store_true")
     parser.add_argument("--whole", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.whole:
@@ -255,6 +301,9 @@ def main() -> None:
         return
     console = Console(width=None if sys.stdout.isatty() else 140)
     with tempfile.TemporaryDirectory() as folder:
+        if options.scattered:
+            console.print(scattered(options.program or compile_library(Path(folder))))
+            return
         program = options.program or compile_program(Path(folder))
         console.print(exactness(program, 2000))
         console.print(nesting(Path(folder)))
