@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -196,6 +198,34 @@ def test_debuginfod_is_asked_only_where_configured(
     assert mine(structure(stripped, addresses), 100) == mine(structure(inlined, addresses), 100)
     with ElfFile.open(inlined) as elf:
         assert (tmp_path / "asked").read_text() == f"debuginfo {elf.build_id()}\n"
+
+
+@pytest.mark.skipif(shutil.which("debuginfod") is None, reason="no debuginfod here")
+def test_a_debuginfod_server_is_asked(
+    inlined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stripped, folder = tmp_path / "stripped", tmp_path / "served"
+    folder.mkdir()
+    subprocess.run(["strip", "-o", str(stripped), str(inlined)], check=True)
+    debug = folder / "inlined.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", str(inlined), str(debug)], check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["debuginfod", "-v", "-p", str(port), "-d", str(tmp_path / "index"), "-F"]
+    with subprocess.Popen(
+        [*command, str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            # It serves before it has looked at its files, and says when it has.
+            assert server.stderr and any("groomed" in line for line in server.stderr)
+            monkeypatch.setenv("DEBUGINFOD_URLS", f"http://127.0.0.1:{port}")
+            monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "client"))
+            addresses = some_addresses(stripped, 100)
+            served = mine(structure(stripped, addresses), 100)
+        finally:
+            server.terminate()
+    assert served == mine(structure(inlined, addresses), 100)
 
 
 def test_a_changed_binary_is_refused(inlined: Path) -> None:
