@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import ctypes
 
-_M_ARENA_MAX = -8  # malloc.h
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
+# Bigger pieces go back to the system as they are freed. By itself the library raises this limit to
+# the biggest piece that was ever freed, and what comes after leaves holes in the heap.
+_OWN_MAPPING_BYTES = 1 << 18
 _LIBC = ctypes.CDLL(None)
 
 
-def use_one_arena() -> None:
-    """Have all threads allocate from one heap: one that ends otherwise leaves its own behind."""
+def keep_little() -> None:
+    """Have all threads allocate from one heap, as one that ends leaves its own behind; big pieces
+    have mappings of their own."""
     if hasattr(_LIBC, "mallopt"):  # musl's has nothing to tell it
         _LIBC.mallopt(_M_ARENA_MAX, 1)
+        _LIBC.mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING_BYTES)
 
 
 def give_back() -> None:

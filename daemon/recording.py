@@ -54,7 +54,7 @@ _LONGEST_SECONDS = 0.02
 # A recorder that is killed loses no more than the last second, the way to the disk included.
 FLUSH_SECONDS = 0.7
 _SETTLE_SECONDS = 3.0
-# What rounds have freed is a tenth of a recorder's memory after a minute, and takes 1 ms to give back.
+# What is freed in a minute is a tenth of a recorder's memory; to give it back takes 1 ms.
 _GIVE_BACK_SECONDS = 30.0
 _NICE = -5
 # Waits shorter than a context switch and back are the price of switching, not a cause of their own.
@@ -148,7 +148,7 @@ class Recording:
         """
         options = self._options
         _require_privilege()
-        memory.use_one_arena()
+        memory.keep_little()
         raise_descriptor_limit()
         # On a machine that is busy with what is recorded, the recorder must still get its turn.
         with contextlib.suppress(PermissionError):
