@@ -170,11 +170,10 @@ def _procedures_of(unit: bytes, begin: int, abbreviations: Buffer) -> Procedures
             if not place < at <= size:
                 raise FormatError("unit goes back")
             continue
-        at, found = _skip(unit, at, entry)
-        if entry.children:
-            if not at <= found[_SIBLING] <= size:
-                raise FormatError("unit goes back")
-            at = found[_SIBLING]
+        inside, found = _skip(unit, at, entry)
+        at = found[_SIBLING] if entry.children else inside
+        if not inside <= at <= size:
+            raise FormatError("unit goes back")
         if entry.is_procedure and at - start >= len(instead) + _WIDE_LEB:
             rows.append((start, at, found[_LOW_PC], found[_HIGH_PC]))
     begins, ends, low, size_of = (np.array(each, np.uint64) for each in zip(*rows, strict=True))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.structure import units, worker
 from hpcd.analysis.structure.lines import ModuleLines
 from hpcd.analysis.structure.linetable import U64
+from hpcd.errors import FormatError
 
 INLINED = Path(__file__).parents[1] / "programs/inlined.cpp"
 OTHER = "int {name}(int x) {{ return x + {n}; }}\n"
@@ -98,6 +101,29 @@ def test_procedures_that_are_not_asked_for_are_left_out_of_big_units(
         some = some.with_others(lines_of(program, chosen))
         assert some.known.holds(chosen).all()
     assert told(some, every) == told(whole, every)
+
+
+def test_damaged_units_are_left_as_they_are(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(units, "_WORTH", 1)
+    wanted = addresses_of(program, "main")
+    with ElfFile.open(program) as elf:
+        sections = [each for each in elf.sections if each.name in (".debug_info", ".debug_abbrev")]
+    data = program.read_bytes()
+    chance = random.Random(1)
+    path = tmp_path / "damaged"
+    for _ in range(100):
+        damaged = bytearray(data)
+        section = chance.choice(sections)
+        for _ in range(3):
+            at = section.offset + chance.randrange(section.size)
+            damaged[at] = chance.randrange(256)
+        path.write_bytes(damaged)
+        # What is compressed has a checksum, too.
+        with path.open("rb") as file, ElfFile.open(path) as elf, suppress(FormatError):
+            _, known = units.some_units(file.fileno(), elf, wanted)
+            assert known.is_everything or known.holds(wanted).all()
 
 
 def test_ranges_that_contradict_each_other_are_not_believed(
