@@ -1,49 +1,57 @@
-"""What sampling costs the sampled program: work done a CPU second, with and without a recorder."""
+"""What sampling costs the sampled program: work done a CPU second, with and without a recorder.
+
+Copies of one program share a CPU, one for each recorder and one for none, so that whatever else
+slows the machine slows them alike. Then they change places: in a square of as many rounds each has
+been in each place once, and how fast a copy happens to be cancels out.
+"""
 
 from __future__ import annotations
 
 import mmap
-import random
+import os
 import signal
 import statistics
 import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 from rich.table import Table
 
 from benchmarks.workloads import HPCD, build
 
-ROUNDS = 20
-SLOT_SECONDS = 1.5
+SQUARES = 3
+SLOT_SECONDS = 1.6
 DEPTHS = (15, 64)
+# perf says nothing of waits; hpcd does unless told not to.
+_PERF = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "997"]
+RECORDERS = {
+    "hpcd attach": [*HPCD, "attach"],
+    "hpcd attach --no-blocked": [*HPCD, "attach", "--no-blocked"],
+    "perf record -g": [*_PERF, "-g"],
+    "perf record --call-graph dwarf": [*_PERF, "--call-graph", "dwarf,8192"],
+}
 
 
 class Pace:
     """A program that counts its work; how fast it is can be asked at any moment."""
 
-    def __init__(self, folder: Path, depth: int) -> None:
+    def __init__(self, folder: Path, program: str, depth: int) -> None:
         counter = folder / "count"
-        self.program = subprocess.Popen([build(folder, "pace.c"), str(counter), str(depth)])
+        counter.unlink(missing_ok=True)
+        self.program = subprocess.Popen([program, str(counter), str(depth)])
+        os.sched_setaffinity(self.program.pid, {max(os.sched_getaffinity(0))})
         while not counter.exists() or counter.stat().st_size < 8:
             time.sleep(0.01)
         with counter.open("rb") as file:
             self._count = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)
 
-    def _reading(self) -> tuple[int, int]:
+    def reading(self) -> tuple[int, int]:
+        """(work done, CPU time in ns) so far."""
         ran = Path(f"/proc/{self.program.pid}/schedstat").read_text().split()[0]
         return struct.unpack("<Q", self._count[:])[0], int(ran)
-
-    def slot(self) -> float:
-        """Work done a CPU second in the next :data:`SLOT_SECONDS`: waiting does not count."""
-        count, ran = self._reading()
-        time.sleep(SLOT_SECONDS)
-        count_then, ran_then = self._reading()
-        return (count_then - count) / (ran_then - ran) * 1e9
 
     def close(self) -> None:
         """End the program."""
@@ -51,63 +59,91 @@ class Pace:
         self.program.wait()
 
 
-@contextmanager
-def recording(command: list[str], ready: str | None) -> Iterator[None]:
-    """A recorder at work; ``ready`` is in the line it says when it is (None: half a second)."""
-    recorder = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    assert recorder.stderr
-    try:
-        if ready is None:
-            time.sleep(0.5)
-        else:
-            for line in recorder.stderr:
-                if ready in line:
+class Recorder:
+    """One of :data:`RECORDERS` at work on one process."""
+
+    def __init__(self, label: str, pid: int, output: Path) -> None:
+        self._output = output
+        self._says = label.startswith("hpcd")
+        self._process = subprocess.Popen(
+            [*RECORDERS[label], "-p", str(pid), "-o", str(output)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def wait_until_ready(self) -> None:
+        """hpcd says when it is, of perf its output does."""
+        assert self._process.stderr
+        if self._says:
+            for line in self._process.stderr:
+                if "attached" in line:
                     break
-        yield
-    finally:
-        recorder.send_signal(signal.SIGINT)
-        recorder.stderr.read()
-        recorder.wait()
+        else:
+            while not self._output.exists():
+                time.sleep(0.01)
+            time.sleep(0.3)
+
+    def stop(self) -> None:
+        """Have it end."""
+        self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> None:
+        """Wait until it has."""
+        assert self._process.stderr
+        self._process.stderr.read()
+        self._process.wait()
+
+
+def square(folder: Path, copies: list[Pace]) -> dict[str, float]:
+    """By how much each recorder slows a copy down, from as many rounds as there are copies."""
+    speed = np.zeros((len(copies), len(copies)))  # logarithm, by round and place
+    for turn in range(len(copies)):
+        places = copies[turn:] + copies[:turn]
+        with tempfile.TemporaryDirectory(dir=folder) as name:
+            recorders = [
+                Recorder(label, copy.program.pid, Path(name) / str(place))
+                for place, (label, copy) in enumerate(zip(RECORDERS, places, strict=False))
+            ]
+            for recorder in recorders:
+                recorder.wait_until_ready()
+            before = [copy.reading() for copy in places]
+            time.sleep(SLOT_SECONDS)
+            after = [copy.reading() for copy in places]
+            for recorder in recorders:
+                recorder.stop()
+            for recorder in recorders:
+                recorder.wait()
+        done, ran = (np.array(after) - np.array(before)).T
+        speed[turn] = np.log(done / ran)
+    cost = speed[:, -1:] - speed
+    return {label: float(np.expm1(cost[:, place].mean())) for place, label in enumerate(RECORDERS)}
 
 
 def run() -> Table:
-    """The table: slots with each recorder between slots without, in random order."""
-    table = Table(title=f"Slowdown at 997 Hz, {ROUNDS} slots of {SLOT_SECONDS} s between bare ones")
-    for heading in ("call depth", "recorder", "median slowdown", "standard error", "quartiles"):
+    """The table."""
+    table = Table(
+        title=f"Slowdown at 997 Hz, {SQUARES} squares of {len(RECORDERS) + 1} slots of "
+        f"{SLOT_SECONDS} s"
+    )
+    for heading in ("call depth", "recorder", "median slowdown", "standard error", "of perf -g's"):
         table.add_column(heading, justify="left" if heading == "recorder" else "right")
     for depth in DEPTHS:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            pace = Pace(folder, depth)
-            pid = str(pace.program.pid)
-            output = str(folder / "out")
-            perf = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-p", pid, "-o", output]
-            recorders = {
-                "hpcd attach": ([*HPCD, "attach", "--pid", pid, "-o", output], "attached"),
-                "perf record -g": ([*perf, "-g"], None),
-                "perf record dwarf": ([*perf, "--call-graph", "dwarf,8192"], None),
-            }
-            slowdowns: dict[str, list[float]] = {label: [] for label in recorders}
+            program = build(folder, "pace.c")
+            copies: list[Pace] = []
             try:
-                before = pace.slot()
-                for _ in range(ROUNDS):
-                    for label in random.sample(list(recorders), len(recorders)):
-                        command, ready = recorders[label]
-                        subprocess.run(["rm", "-rf", output], check=True)
-                        with recording(command, ready):
-                            speed = pace.slot()
-                        after = pace.slot()
-                        slowdowns[label].append((before + after) / 2 / speed - 1)
-                        before = after
+                for number in range(len(RECORDERS) + 1):
+                    (folder / str(number)).mkdir()
+                    copies.append(Pace(folder / str(number), program, depth))
+                found = [square(folder, copies) for _ in range(SQUARES)]
             finally:
-                pace.close()
-        for label, values in slowdowns.items():
-            low, _, high = statistics.quantiles(values, n=4)
-            error = 1.25 * statistics.stdev(values) / len(values) ** 0.5
+                for copy in copies:
+                    copy.close()
+        middle = {label: statistics.median(each[label] for each in found) for label in RECORDERS}
+        for label in RECORDERS:
+            error = 1.25 * statistics.stdev(each[label] for each in found) / len(found) ** 0.5
             table.add_row(
-                str(depth + 3), label, f"{statistics.median(values):.2%}", f"{error:.2%}",
-                f"{low:.2%} to {high:.2%}",
+                str(depth + 3), label, f"{middle[label]:.2%}", f"{error:.2%}",
+                f"{middle[label] / middle['perf record -g']:.2f}",
             )  # fmt: skip
     return table

@@ -9,6 +9,7 @@ program performance, PLDI 2009, section 3.)
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -34,6 +35,8 @@ _DWARF = {
 _PRESERVED = frozenset(
     (_RBX, _RBP, int(Register.R12), int(Register.R13), int(Register.R14), int(Register.R15))
 )
+# endbr64? push %rbp; mov %rsp, %rbp
+_FRAME_MADE = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)")
 _REGISTER_KIND, _MEMORY_KIND = int(OpKind.REGISTER), int(OpKind.MEMORY)
 
 
@@ -174,8 +177,14 @@ class _Gap:
         self._end = start + len(code)
         self._functions = {low: low + size for low, size in functions}
         self._starts = sorted(self._functions)
-        self._seeds = {at: state for at, state in seeds.items() if start <= at < self._end}
+        # What begins by making a frame is a function, however it is come to.
+        self._seeds = {
+            at: state
+            for at, state in seeds.items()
+            if start <= at < self._end and not _FRAME_MADE.match(code, at - start)
+        }
         self._entries = {start, *self._functions} - set(self._seeds)
+        self._sorted_entries: list[int] = []
         self.parts: dict[int, _State] = {}
         """Where functions go on outside of themselves, and with which state."""
         # What can move the stack pointer or control, in address order.
@@ -183,6 +192,9 @@ class _Gap:
         self._at: list[int] = []
         self._visited: list[bool] = []
         self._rows: dict[int, Rule] = {}
+        self._bodies: dict[int, _State] = {}
+        self._jumps: dict[int, _State] = {}
+        """Before jumps through tables, by their addresses."""
         self._body = _State()
         self._at_table: _State | None = None
         """Before the last jump through a table: where the table's targets go on from."""
@@ -190,12 +202,11 @@ class _Gap:
     def analyse(self, pcs: list[int], rules: list[Rule], budget: int) -> int:
         """Append the gap's rows; returns the instructions looked at."""
         count = self._decode(budget)
+        self._sorted_entries = sorted(self._entries)
         for part, state in self._seeds.items():
-            self._body = state.copy()
-            self._at_table = None
-            self._follow(part, state.copy())
-        for entry in sorted(self._entries):
-            self._new_function(entry)
+            self._new_function(part, state)
+        for entry in self._sorted_entries:
+            self._new_function(entry, _State())
         self._follow_leftovers()
         for pc in sorted(self._rows):
             each = self._rows[pc]
@@ -233,13 +244,18 @@ class _Gap:
         self._visited = [False] * len(self._steps)
         return count
 
-    def _new_function(self, entry: int) -> None:
-        self._body = _State()
+    def _new_function(self, entry: int, state: _State) -> None:
+        self._body = state.copy()
         self._at_table = None
-        self._follow(entry, _State())
+        self._follow(entry, state.copy())
+        self._bodies[entry] = self._body
 
     def _follow(self, entry: int, state: _State) -> None:
-        """Follow all paths from ``entry``; each instruction is taken once, by the first path."""
+        """Follow all paths from ``entry``; each instruction is taken once, by the first path.
+
+        Where a function begins, straight code ends: what seems to go on was a call that does not
+        return.
+        """
         pending = [(entry, state)]
         while pending:
             at, state = pending.pop()
@@ -247,7 +263,10 @@ class _Gap:
             known = index < len(self._steps) and self._visited[index]
             if not known or not self._flows_into(index):
                 self._rows.setdefault(at, state.row())
+            limit = self._next_entry(at)
             while index < len(self._steps) and not self._visited[index]:
+                if self._at[index] >= limit:
+                    break
                 self._visited[index] = True
                 instruction = self._steps[index]
                 after = instruction.ip + instruction.len
@@ -256,7 +275,8 @@ class _Gap:
                 if flow in _GOES_ON:
                     before = state.sp
                     _step(state, instruction)
-                    self._rows[after] = state.row()
+                    if after < limit:
+                        self._rows[after] = state.row()
                     # The deepest state is that of the function's body.
                     if state.sp is None or (before is not None and state.sp > (self._body.sp or 0)):
                         self._body = state.copy()
@@ -273,8 +293,8 @@ class _Gap:
                         if state != part or state.sp in (None, 8):
                             part.sp = None  # a function after all, or nothing is known
                 if flow == FlowControl.INDIRECT_BRANCH:
-                    self._at_table = state.copy()
-                if flow in _ENDS:
+                    self._at_table = self._jumps[instruction.ip] = state.copy()
+                if flow in _ENDS or instruction.code == Code.INT3 or after >= limit:
                     break
                 self._rows.setdefault(after, state.row())
 
@@ -289,7 +309,7 @@ class _Gap:
     def _follow_leftovers(self) -> None:
         """What no path has reached: targets of jump tables, functions nobody names."""
         for index, instruction in enumerate(self._steps):
-            if self._visited[index]:
+            if self._visited[index] or instruction.code == Code.INT3:
                 continue
             begin = instruction.ip
             if index:
@@ -297,15 +317,28 @@ class _Gap:
                 begin = before.ip + before.len
             entry = self._after_padding(begin)
             function = entry % _ALIGNMENT == 0 and entry > begin
-            if begin < self._function_end(begin) or (self._at_table and not function):
+            owner = self._function_at(begin)
+            if owner in self._bodies:
+                # A table's targets follow the jump through it.
+                jump = max((at for at in self._jumps if owner <= at < begin), default=0)
+                last = self._body, self._at_table
+                self._follow(entry, (self._jumps.get(jump) or self._bodies[owner]).copy())
+                self._body, self._at_table = last
+            elif owner or (self._at_table and not function):
                 self._follow(entry, (self._at_table or self._body).copy())
             else:
-                self._new_function(entry)
+                self._new_function(entry, _State())
 
-    def _function_end(self, address: int) -> int:
-        """Where the named function before ``address`` ends."""
+    def _next_entry(self, address: int) -> int:
+        """Where the next function behind ``address`` begins."""
+        at = bisect.bisect_right(self._sorted_entries, address)
+        return self._sorted_entries[at] if at < len(self._sorted_entries) else self._end
+
+    def _function_at(self, address: int) -> int:
+        """Where the named function that ``address`` lies in begins; 0: in none."""
         at = bisect.bisect_right(self._starts, address) - 1
-        return self._functions[self._starts[at]] if at >= 0 else 0
+        start = self._starts[at] if at >= 0 else 0
+        return start if start and address < self._functions[start] else 0
 
     def _after_padding(self, position: int) -> int:
         """The first byte from ``position`` on that is not padding."""
