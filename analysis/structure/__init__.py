@@ -1,7 +1,21 @@
 """Static structure of load modules: procedures, inlined calls, loops and lines of addresses."""
 
-from hpcd.analysis.structure.forest import ScopeForest
-from hpcd.analysis.structure.module import Structure, StructureReader
-from hpcd.model.scope import Kind
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hpcd.analysis.structure.forest import ScopeForest
+    from hpcd.analysis.structure.module import Structure, StructureReader
+    from hpcd.model.scope import Kind
 
 __all__ = ["Kind", "ScopeForest", "Structure", "StructureReader"]
+
+
+def __getattr__(name: str) -> Any:
+    # Processes that read one module each start often, and need nothing of what asks them.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hpcd.analysis.structure import module
+
+    return getattr(module, name)

@@ -43,7 +43,7 @@ class StructureCache:
         """Whether anything is kept of the code of a module; it may be less than is asked for."""
         try:
             return self._files.has(owner_of(path.stat()), build_id, "loops")
-        except OSError:
+        except (OSError, ValueError):  # a measurement may say anything of a path
             return False
 
     def load(self, owner: int, build_id: str, kind: str) -> Arrays | None:

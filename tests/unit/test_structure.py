@@ -212,13 +212,13 @@ def test_a_debuginfod_server_is_asked(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = ["debuginfod", "-v", "-p", str(port), "-d", str(tmp_path / "index"), "-F"]
+    command = ["debuginfod", "-vvv", "-p", str(port), "-d", str(tmp_path / "index"), "-F"]
     with subprocess.Popen(
         [*command, str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as server:
         try:
-            # It serves before it has looked at its files, and says when it has.
-            assert server.stderr and any("groomed" in line for line in server.stderr)
+            # It serves before it has looked at its files, and says which it has.
+            assert server.stderr and any("atype=D" in line for line in server.stderr)
             monkeypatch.setenv("DEBUGINFOD_URLS", f"http://127.0.0.1:{port}")
             monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "client"))
             addresses = some_addresses(stripped, 100)
