@@ -308,7 +308,10 @@ class _Gap:
 
     def _follow_leftovers(self) -> None:
         """What no path has reached: targets of jump tables, functions nobody names."""
+        jump = 0
         for index, instruction in enumerate(self._steps):
+            if instruction.ip in self._jumps:
+                jump = instruction.ip
             if self._visited[index] or instruction.code == Code.INT3:
                 continue
             begin = instruction.ip
@@ -320,9 +323,9 @@ class _Gap:
             owner = self._function_at(begin)
             if owner in self._bodies:
                 # A table's targets follow the jump through it.
-                jump = max((at for at in self._jumps if owner <= at < begin), default=0)
+                state = self._jumps[jump] if jump >= owner else self._bodies[owner]
                 last = self._body, self._at_table
-                self._follow(entry, (self._jumps.get(jump) or self._bodies[owner]).copy())
+                self._follow(entry, state.copy())
                 self._body, self._at_table = last
             elif owner or (self._at_table and not function):
                 self._follow(entry, (self._at_table or self._body).copy())
