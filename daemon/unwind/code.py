@@ -61,26 +61,20 @@ class _State:
         """The unwind rule of this state."""
         # A frame pointer stays right where the stack pointer has been moved in a loop.
         if self.sp is not None and _RBP not in self.copies:
-            return _by_sp(self.sp, self.fp, self.bx, self.fp_lost)
-        fp_kind = FpKind.AT_CFA if self.fp else FpKind.UNDEFINED if self.fp_lost else FpKind.SAME
-        keep = {"fp": fp_kind, "fp_off": self.fp, "bx_off": self.bx}
+            return _by_register(CfaKind.SP, self.sp, 0, self.fp, self.bx, self.fp_lost)
+        saved = self.fp, self.bx, self.fp_lost
         if _RBP in self.copies:
-            return rule(CfaKind.FP, self.copies[_RBP], **keep)  # type: ignore[arg-type]
+            return _by_register(CfaKind.FP, self.copies[_RBP], 0, *saved)
         # rbx is followed through callers too; any other register is known in the leaf alone.
         for register in sorted(self.copies, key=lambda each: each != _RBX):
-            return rule(
-                CfaKind.REG,
-                self.copies[register],
-                reg=_DWARF[register],
-                **keep,  # type: ignore[arg-type]
-            )
+            return _by_register(CfaKind.REG, self.copies[register], _DWARF[register], *saved)
         return NONE
 
 
 @lru_cache(maxsize=1 << 14)  # the same few make nearly all rows
-def _by_sp(sp: int, fp: int, bx: int, lost: bool) -> Rule:
-    kind = FpKind.AT_CFA if fp else FpKind.UNDEFINED if lost else FpKind.SAME
-    return rule(CfaKind.SP, sp, fp=kind, fp_off=fp, bx_off=bx)
+def _by_register(kind: CfaKind, offset: int, register: int, fp: int, bx: int, lost: bool) -> Rule:
+    fp_kind = FpKind.AT_CFA if fp else FpKind.UNDEFINED if lost else FpKind.SAME
+    return rule(kind, offset, reg=register, fp=fp_kind, fp_off=fp, bx_off=bx)
 
 
 def code_rows(
