@@ -178,7 +178,6 @@ class _Gap:
             if start <= at < self._end and not _FRAME_MADE.match(code, at - start)
         }
         self._entries = {start, *self._functions} - set(self._seeds)
-        self._sorted_entries: list[int] = []
         self.parts: dict[int, _State] = {}
         """Where functions go on outside of themselves, and with which state."""
         # What can move the stack pointer or control, in address order.
@@ -196,10 +195,9 @@ class _Gap:
     def analyse(self, pcs: list[int], rules: list[Rule], budget: int) -> int:
         """Append the gap's rows; returns the instructions looked at."""
         count = self._decode(budget)
-        self._sorted_entries = sorted(self._entries)
         for part, state in self._seeds.items():
             self._new_function(part, state)
-        for entry in self._sorted_entries:
+        for entry in sorted(self._entries):
             self._new_function(entry, _State())
         self._follow_leftovers()
         for pc in sorted(self._rows):
@@ -247,7 +245,7 @@ class _Gap:
     def _follow(self, entry: int, state: _State) -> None:
         """Follow all paths from ``entry``; each instruction is taken once, by the first path.
 
-        Where a function begins, straight code ends: what seems to go on was a call that does not
+        Where a named function begins, straight code ends: what seems to go on was a call that does not
         return.
         """
         pending = [(entry, state)]
@@ -257,7 +255,7 @@ class _Gap:
             known = index < len(self._steps) and self._visited[index]
             if not known or not self._flows_into(index):
                 self._rows.setdefault(at, state.row())
-            limit = self._next_entry(at)
+            limit = self._next_function(at)
             while index < len(self._steps) and not self._visited[index]:
                 if self._at[index] >= limit:
                     break
@@ -326,10 +324,11 @@ class _Gap:
             else:
                 self._new_function(entry, _State())
 
-    def _next_entry(self, address: int) -> int:
-        """Where the next function behind ``address`` begins."""
-        at = bisect.bisect_right(self._sorted_entries, address)
-        return self._sorted_entries[at] if at < len(self._sorted_entries) else self._end
+    def _next_function(self, address: int) -> int:
+        """Where the next named function behind ``address`` begins. (What seems to be called may be
+        data read as code, and no place where anything begins.)"""
+        at = bisect.bisect_right(self._starts, address)
+        return self._starts[at] if at < len(self._starts) else self._end
 
     def _function_at(self, address: int) -> int:
         """Where the named function that ``address`` lies in begins; 0: in none."""
