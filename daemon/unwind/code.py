@@ -245,8 +245,8 @@ class _Gap:
     def _follow(self, entry: int, state: _State) -> None:
         """Follow all paths from ``entry``; each instruction is taken once, by the first path.
 
-        Where a named function begins, straight code ends: what seems to go on was a call that does not
-        return.
+        Where a named function begins, straight code ends: what seems to go on was a call that does
+        not return.
         """
         pending = [(entry, state)]
         while pending:
@@ -313,7 +313,7 @@ class _Gap:
             entry = self._after_padding(begin)
             function = entry % _ALIGNMENT == 0 and entry > begin
             owner = self._function_at(begin)
-            if owner in self._bodies:
+            if owner and owner in self._bodies:
                 # A table's targets follow the jump through it.
                 state = self._jumps[jump] if jump >= owner else self._bodies[owner]
                 last = self._body, self._at_table
