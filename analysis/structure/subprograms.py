@@ -16,7 +16,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from hpcd.analysis.structure.known import Known, Mask
+from hpcd.analysis.structure.known import Known
 from hpcd.analysis.structure.linetable import I64, U64
 from hpcd.errors import FormatError
 
@@ -60,14 +60,10 @@ class Procedures:
     instead: bytes
 
     @cached_property
-    def _linked(self) -> Mask:
-        """``bool[p]``: which are in the program; linkers leave out all but one of the same."""
-        there: Mask = (self.low > 0) & (self.high > self.low)
-        return there
-
     def _groups(self) -> tuple[U64, U64, I64]:
-        """Stretches of code, of one or of several that overlap, and which one each is of."""
-        order = np.flatnonzero(self._linked)
+        """Stretches of code, of one or of several that overlap, and which one each is of, or -1."""
+        # Linkers leave out all but one of the same: the others begin at 0.
+        order = np.flatnonzero((self.low > 0) & (self.high > self.low))
         order = order[np.argsort(self.low[order], kind="stable")]
         low, high = self.low[order], self.high[order]
         first = np.append(True, low[1:] >= np.maximum.accumulate(high)[:-1])[: len(low)]
@@ -79,12 +75,12 @@ class Procedures:
 
     def unwanted(self, wanted: U64) -> Known:
         """Code of those that none of ``wanted``, ascending, is in."""
-        low, high, _ = self._groups()
+        low, high, _ = self._groups
         return Known.of(low, high, np.searchsorted(wanted, high) == np.searchsorted(wanted, low))
 
     def blank(self, wanted: U64) -> Iterator[tuple[int, bytes]]:
         """Places in the section, and what to write there to leave out unwanted ones."""
-        low, high, group = self._groups()
+        low, high, group = self._groups
         here = np.searchsorted(wanted, high) > np.searchsorted(wanted, low)
         away = np.append(~here, True)[group]
         for begin, end in zip(self.begin[away].tolist(), self.end[away].tolist(), strict=True):
