@@ -1,7 +1,7 @@
 """All benchmarks, or those named on the command line.
 
-python -m benchmarks [slowdown collector walk whole waits imbalance churn newcomers node merge
-                      render viewer]
+python -m benchmarks [slowdown collector walk whole waits imbalance compare churn newcomers
+                      node merge render viewer]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ NAMES = (
     "slowdown",
     "waits",
     "imbalance",
+    "compare",
     "churn",
     "newcomers",
     "node",
