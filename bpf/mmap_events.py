@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import sys
 from collections import OrderedDict
 from typing import NamedTuple
 
@@ -21,9 +22,9 @@ _PAGES = 16  # 64 KiB: 500 mappings of 130 bytes
 _HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_event_mmap_page
 
 
-# What is remembered: the newest mappings of the processes that mapped last. A process that lives
-# longer has its mappings read from /proc; one that loads and unloads maps the same places again.
-_MAX_PROCESSES, _MAX_MAPPINGS = 4096, 64
+# What is remembered: the newest mappings of the processes that mapped last, in all 4 MB. One that
+# lives longer has its mappings read from /proc; one that loads and unloads maps the same places again.
+_MAX_MAPPINGS, _MAX_OF_ONE = 16_384, 64
 
 
 class Mapped(NamedTuple):
@@ -51,6 +52,7 @@ class MmapEvents:
             wakeup_events=1,
         )
         self._recent: OrderedDict[int, list[Mapped]] = OrderedDict()
+        self._remembered = 0
         self._rings: list[tuple[int, mmap.mmap]] = []
         for cpu in range(cpus):
             try:
@@ -96,16 +98,21 @@ class MmapEvents:
     def _remember(self, record: bytes) -> int:
         """Keep a PERF_RECORD_MMAP2; the pid it is of."""
         (pid, _, start, length, offset, major, minor, inode) = _FIELDS.unpack_from(record, 8)
-        path = record[_PATH:].split(b"\0", 1)[0].decode(errors="replace")
+        # Most map the same few files: one string each.
+        path = sys.intern(record[_PATH:].split(b"\0", 1)[0].decode(errors="replace"))
         mappings = self._recent.setdefault(pid, [])
         self._recent.move_to_end(pid)
-        mapped = Mapped(start, start + length, offset, f"{major:02x}:{minor:02x}", inode, path)
+        device = sys.intern(f"{major:02x}:{minor:02x}")
+        mapped = Mapped(start, start + length, offset, device, inode, path)
+        before = len(mappings)
         if mapped in mappings:
             mappings.remove(mapped)
         mappings.append(mapped)
-        del mappings[:-_MAX_MAPPINGS]
-        if len(self._recent) > _MAX_PROCESSES:
-            self._recent.popitem(last=False)
+        del mappings[:-_MAX_OF_ONE]
+        self._remembered += len(mappings) - before
+        while self._remembered > _MAX_MAPPINGS:
+            _, oldest = self._recent.popitem(last=False)
+            self._remembered -= len(oldest)
         return int(pid)
 
     def close(self) -> None:
