@@ -23,7 +23,7 @@ _HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_e
 
 
 # What is remembered: the newest mappings of the processes that mapped last, in all 4 MB. One that
-# lives longer has its mappings read from /proc; one that loads and unloads maps the same places again.
+# lives longer has its mappings read from /proc; one that loads and unloads maps the same places.
 _MAX_MAPPINGS, _MAX_OF_ONE = 16_384, 64
 
 
