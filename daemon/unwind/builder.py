@@ -36,16 +36,15 @@ def build_table(data: memoryview) -> ModuleTable:
     debug = elf.sections.get(".debug_frame")
     if debug:
         decoder.add_section(elf.contents(debug), 0, debug=True)
-    pc, rule, starts, ends = decoder.rows()
-
-    gaps = _gaps(elf, starts, ends)
+    made = _Draft(elf, rules, *decoder.rows())
+    gaps = made.gaps()
     if gaps:
-        pc, rule = _add_code(elf, gaps, rules, pc, rule)
-    pc, rule, corrected = _correct(elf, rules, pc, rule, starts, ends)
-    pc, rule = _end_at_entry(elf, rules, pc, rule, starts, ends)
+        made.add_code(gaps)
+    corrected = made.correct()
+    made.end_at_entry()
 
-    inside = (pc >= base) & (pc < end)
-    pc, rule = pc[inside], rule[inside]
+    inside = (made.pc >= base) & (made.pc < end)
+    pc, rule = made.pc[inside], made.rule[inside]
     fresh = np.ones(len(pc), bool)
     fresh[1:] = rule[1:] != rule[:-1]
     return ModuleTable(
@@ -56,81 +55,111 @@ def build_table(data: memoryview) -> ModuleTable:
         pc=(pc[fresh] - base).astype(np.uint32),
         rule=rule[fresh],
         rules=rules.array(),
-        functions=len(starts),
+        functions=len(made.starts),
         bad=decoder.functions.bad,
         analysed=sum(stop - start for start, stop in gaps),
         corrected=corrected,
     )
 
 
-def _gaps(elf: ElfView, starts: I64, ends: I64) -> list[tuple[int, int]]:
-    """Stretches of code no function with call frame information covers."""
-    gaps = []
-    for section in elf.code_sections():
-        low, high = section.addr, section.addr + section.size
-        first = int(np.searchsorted(ends, low, "right"))
-        last = int(np.searchsorted(starts, high, "left"))
-        begin = np.concatenate([[low], ends[first:last]])
-        stop = np.concatenate([starts[first:last], [high]])
-        wide = np.flatnonzero(stop - begin >= _MIN_GAP)
-        gaps += [(int(begin[i]), int(stop[i])) for i in wide]
-    return gaps
+class _Draft:
+    """Rows being made: ``pc`` ``int64[n]``, sorted, and ``rule`` ``uint16[n]``, numbers of
+    ``rules``; functions with call frame information begin at ``starts`` and end at ``ends``."""
 
+    def __init__(
+        self,
+        elf: ElfView,
+        rules: RuleSet,
+        pc: I64,
+        rule: npt.NDArray[np.uint16],
+        starts: I64,
+        ends: I64,
+    ) -> None:
+        self._elf, self._rules = elf, rules
+        self.pc, self.rule, self.starts, self._ends = pc, rule, starts, ends
 
-def _add_code(
-    elf: ElfView,
-    gaps: list[tuple[int, int]],
-    rules: RuleSet,
-    pc: I64,
-    rule: npt.NDArray[np.uint16],
-) -> tuple[I64, npt.NDArray[np.uint16]]:
-    functions = elf.functions()
-    parts_pc, parts_rule = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]
-    for section in elf.code_sections():
-        low, high = section.addr, section.addr + section.size
-        mine = [gap for gap in gaps if low <= gap[0] < high]
-        if not mine:
-            continue
-        inside = (functions[:, 0] >= low) & (functions[:, 0] < high)
-        known = [(address, size) for address, size in functions[inside].tolist()]
-        code_pc, code = code_rows(elf.text(section), low, mine, known, elf.machine)
-        numbers = [rules.number(tuple(row.tolist())) for row in code]
-        parts_pc.append(code_pc.astype(np.int64))
-        parts_rule.append(np.array(numbers, np.uint16))
-    return _merged(pc, rule, np.concatenate(parts_pc), np.concatenate(parts_rule))
+    def gaps(self) -> list[tuple[int, int]]:
+        """Stretches of code no function with call frame information covers."""
+        starts, ends = self.starts, self._ends
+        gaps = []
+        for section in self._elf.code_sections():
+            low, high = section.addr, section.addr + section.size
+            first = int(np.searchsorted(ends, low, "right"))
+            last = int(np.searchsorted(starts, high, "left"))
+            begin = np.concatenate([[low], ends[first:last]])
+            stop = np.concatenate([starts[first:last], [high]])
+            wide = np.flatnonzero(stop - begin >= _MIN_GAP)
+            gaps += [(int(begin[i]), int(stop[i])) for i in wide]
+        return gaps
 
+    def add_code(self, gaps: list[tuple[int, int]]) -> None:
+        """Rows of those stretches as the machine code has them."""
+        functions = self._elf.functions()
+        parts_pc, parts_rule = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]
+        for section in self._elf.code_sections():
+            low, high = section.addr, section.addr + section.size
+            mine = [gap for gap in gaps if low <= gap[0] < high]
+            if not mine:
+                continue
+            inside = (functions[:, 0] >= low) & (functions[:, 0] < high)
+            known = [(address, size) for address, size in functions[inside].tolist()]
+            code_pc, code = code_rows(self._elf.text(section), low, mine, known, self._elf.machine)
+            numbers = [self._rules.number(tuple(row.tolist())) for row in code]
+            parts_pc.append(code_pc.astype(np.int64))
+            parts_rule.append(np.array(numbers, np.uint16))
+        self.pc, self.rule = _merged(
+            self.pc, self.rule, np.concatenate(parts_pc), np.concatenate(parts_rule)
+        )
 
-def _correct(
-    elf: ElfView,
-    rules: RuleSet,
-    pc: I64,
-    rule: npt.NDArray[np.uint16],
-    starts: I64,
-    ends: I64,
-) -> tuple[I64, npt.NDArray[np.uint16], int]:
-    """Rows of prologues and epilogues as the machine code has them, and how many were others."""
-    if elf.machine != "x86_64" or not len(pc):
-        return pc, rule, 0
-    rows = Rows(pc, rule, rules.array())
-    found = []
-    for section in elf.code_sections():
-        text = np.frombuffer(elf.text(section), np.uint8)
-        found += corrections(text, section.addr, starts, ends, rows)
-    if not found:
-        return pc, rule, 0
-    pcs, numbers, done = [], [], 0
-    for index, one in enumerate(found):
-        first, last = np.searchsorted(pc, (one.rows[0][0], one.end)).tolist()
-        made = [(at, rules.number(each)) for at, each in one.rows]
-        follows = found[index + 1].rows[0][0] if index + 1 < len(found) else -1
-        if follows != one.end and (last == len(pc) or pc[last] != one.end):
-            made.append((one.end, int(rule[max(0, last - 1)])))  # what was there goes on
-        fresh = np.array(made, np.int64)
-        pcs += [pc[done:first], fresh[:, 0]]
-        numbers += [rule[done:first], fresh[:, 1].astype(np.uint16)]
-        done = last
-    pc, rule = np.concatenate([*pcs, pc[done:]]), np.concatenate([*numbers, rule[done:]])
-    return pc, rule, len(found)
+    def correct(self) -> int:
+        """Have prologues and epilogues as the machine code has them; how many were otherwise."""
+        if self._elf.machine != "x86_64" or not len(self.pc):
+            return 0
+        pc, rule = self.pc, self.rule
+        rows = Rows(pc, rule, self._rules.array())
+        found = []
+        for section in self._elf.code_sections():
+            text = np.frombuffer(self._elf.text(section), np.uint8)
+            found += corrections(text, section.addr, self.starts, self._ends, rows)
+        if not found:
+            return 0
+        pcs, numbers, done = [], [], 0
+        for index, one in enumerate(found):
+            first, last = np.searchsorted(pc, (one.rows[0][0], one.end)).tolist()
+            made = [(at, self._rules.number(each)) for at, each in one.rows]
+            follows = found[index + 1].rows[0][0] if index + 1 < len(found) else -1
+            if follows != one.end and (last == len(pc) or pc[last] != one.end):
+                made.append((one.end, int(rule[max(0, last - 1)])))  # what was there goes on
+            fresh = np.array(made, np.int64)
+            pcs += [pc[done:first], fresh[:, 0]]
+            numbers += [rule[done:first], fresh[:, 1].astype(np.uint16)]
+            done = last
+        self.pc = np.concatenate([*pcs, pc[done:]])
+        self.rule = np.concatenate([*numbers, rule[done:]])
+        return len(found)
+
+    def end_at_entry(self) -> None:
+        """The function the program starts in has no caller, whether it says so or not."""
+        entry = self._elf.entry
+        if not self._elf.base <= entry < self._elf.end or self._elf.machine not in MACHINES:
+            return
+        pc, rule, starts, ends = self.pc, self.rule, self.starts, self._ends
+        at = int(np.searchsorted(starts, entry, "right")) - 1
+        if at >= 0 and entry < int(ends[at]):
+            stop = int(ends[at])
+        else:
+            following = int(starts[at + 1]) if at + 1 < len(starts) else self._elf.end
+            functions = self._elf.functions()
+            sizes = functions[functions[:, 0] == entry, 1].tolist()
+            stop = min(following, entry + (max(sizes, default=0) or 64))
+        first, after = (int(each) for each in np.searchsorted(pc, [entry, stop]))
+        # Unless a row begins exactly at the stop, the one there goes on.
+        goes_on = after == len(pc) or pc[after] != stop
+        resume = int(rule[after - 1]) if after else self._rules.number(NONE)
+        ended = np.array([entry, stop][: 1 + goes_on], np.int64)
+        what = np.array([self._rules.number(END), resume][: 1 + goes_on], np.uint16)
+        self.pc = np.concatenate([pc[:first], ended, pc[after:]])
+        self.rule = np.concatenate([rule[:first], what, rule[after:]])
 
 
 def _merged(
@@ -153,35 +182,3 @@ def _sorted(pc: I64, rule: npt.NDArray[np.uint16]) -> tuple[I64, npt.NDArray[np.
     last = np.ones(len(pc), bool)
     last[:-1] = pc[1:] != pc[:-1]
     return pc[last], rule[last]
-
-
-def _end_at_entry(
-    elf: ElfView,
-    rules: RuleSet,
-    pc: I64,
-    rule: npt.NDArray[np.uint16],
-    starts: I64,
-    ends: I64,
-) -> tuple[I64, npt.NDArray[np.uint16]]:
-    """The function the program starts in has no caller, whether it says so or not."""
-    entry = elf.entry
-    if not elf.base <= entry < elf.end or elf.machine not in MACHINES:
-        return pc, rule
-    at = int(np.searchsorted(starts, entry, "right")) - 1
-    if at >= 0 and entry < int(ends[at]):
-        stop = int(ends[at])
-    else:
-        following = int(starts[at + 1]) if at + 1 < len(starts) else elf.end
-        functions = elf.functions()
-        sizes = functions[functions[:, 0] == entry, 1].tolist()
-        stop = min(following, entry + (max(sizes, default=0) or 64))
-    first, after = (int(each) for each in np.searchsorted(pc, [entry, stop]))
-    # Unless a row begins exactly at the stop, the one there goes on.
-    goes_on = after == len(pc) or pc[after] != stop
-    resume = int(rule[after - 1]) if after else rules.number(NONE)
-    ended = np.array([entry, stop][: 1 + goes_on], np.int64)
-    what = np.array([rules.number(END), resume][: 1 + goes_on], np.uint16)
-    return (
-        np.concatenate([pc[:first], ended, pc[after:]]),
-        np.concatenate([rule[:first], what, rule[after:]]),
-    )
