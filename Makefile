@@ -23,11 +23,14 @@ as_owner = code=$$?; sh setup/own.sh; exit $$code
 demo: setup-demo bpf-object
 	@sh setup/demo.sh; $(as_owner)
 
-# What watches running programs has the machine to itself; of the rest two run at once.
+# What watches running programs has the machine to itself; of the rest two halves run at once.
 WATCHING = tests/live tests/service
+HALF = tests/unit --ignore-glob=tests/unit/test_st*
+OTHER_HALF = $(patsubst %,--ignore=%,$(WATCHING)) \
+	--ignore-glob=tests/unit/test_[!s]* --ignore-glob=tests/unit/test_s[!t]*
 test: setup-test bpf-object lint
 	$(TOOLS)/pytest $(WATCHING); code=$$?; \
-	printf '%s\n' tests/unit '$(patsubst %,--ignore=%,$(WATCHING) tests/unit)' | \
+	printf '%s\n' '$(HALF)' '$(OTHER_HALF)' | \
 	xargs -P 2 -I WHICH sh -c '$(TOOLS)/pytest WHICH' && (exit $$code); $(as_owner)
 
 soak: setup-test bpf-object

@@ -100,7 +100,7 @@ def test_registers_in_between_are_said(tmp_path: Path, build: Callable[..., Path
     """The kernel writes a signal handler's registers, and then the thread's own again, one by one.
     A sample taken in between finds those of two places: at 50,000 signals a second some do."""
     executable = build("paths.c")
-    summary = record(tmp_path / "m", [executable, 6, 2, 20], "-F", 10_000)
+    summary = record(tmp_path / "m", [executable, 3, 2, 20], "-F", 10_000)
     paths = call_paths(tmp_path / "m", executable)
     _, _, wrong = split(paths)
     assert wrong == []

@@ -293,7 +293,7 @@ def test_top_through_the_service(service: Start) -> None:
     running.wait_for_log("monitoring")
     with spinner(NOBODY) as theirs, spinner() as mine:
         try:
-            now = running.json("top", "-w", 2, user=NOBODY)
+            now = running.json("top", "-w", 1, user=NOBODY)
             # Nobody may have other processes: decoders are, for one.
             seen = [each["pid"] for each in now["busiest"]]
             assert theirs.pid in seen and mine.pid not in seen
@@ -302,7 +302,7 @@ def test_top_through_the_service(service: Start) -> None:
             assert [each["pid"] for each in named["busiest"]] == [theirs.pid]
             root = running.json("top", "-w", 1, "-p", mine.pid)
             assert [each["pid"] for each in root["busiest"]] == [mine.pid]
-            everything = running.json("top", "-w", 5)
+            everything = running.json("top", "-w", 2)
             assert {mine.pid, theirs.pid} <= {each["pid"] for each in everything["busiest"]}
             known = running.json("status")["recordings"]
             assert [each["state"] for each in known if not each["monitor"]] == ["ended"] * 3
