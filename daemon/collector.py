@@ -257,8 +257,9 @@ class Collector:
 
         # In the ring the innermost frame comes first; a path begins with the outermost.
         within = np.arange(len(body)) - np.repeat(starts, count)
-        inner = self._frames_of_the_tracepoint(head, body, within, count)
-        changing = self._registers_changing(head, body, within, count)
+        owner = np.repeat(np.arange(len(head)), count)
+        inner = self._frames_of_the_tracepoint(head, body, within, owner)
+        changing = self._registers_changing(body, within, owner, len(head))
         outer = np.where(changing, head["kernel_frames"], count)
         if inner.any() or changing.any():
             body = body[(within >= np.repeat(inner, count)) & (within < np.repeat(outer, count))]
@@ -283,28 +284,24 @@ class Collector:
         return _Announced(head["cache"], head["stack"], self.cct.insert(framed, lengths))
 
     def _frames_of_the_tracepoint(
-        self, head: npt.NDArray[np.void], body: U64, within: I64, count: I64
+        self, head: npt.NDArray[np.void], body: U64, within: I64, owner: I64
     ) -> I64:
         """How many of each stack's innermost frames are the tracepoint's, inside ``__schedule``."""
         inner = np.zeros(len(head), np.int64)
-        leaving = np.repeat((head["cache"] & 1).astype(bool), count)
-        start, end = self._scheduler
-        at = np.flatnonzero(leaving & (body >= start) & (body < end))
-        owner = np.repeat(np.arange(len(head)), count)[at]
-        inner[owner[::-1]] = within[at[::-1]]  # of several the innermost
+        leaving = (head["cache"] & 1).astype(bool)[owner]
+        at = np.flatnonzero(leaving & _lies_in(body, self._scheduler))
+        inner[owner[at[::-1]]] = within[at[::-1]]  # of several the innermost
         return inner
 
     def _registers_changing(
-        self, head: npt.NDArray[np.void], body: U64, within: I64, count: I64
+        self, body: U64, within: I64, owner: I64, stacks: int
     ) -> npt.NDArray[np.bool_]:
         """Which stacks were taken while the kernel wrote the thread's user registers: what was read
         by registers that belong to two places is nobody's path."""
-        start, end = self._kernel_entry
-        interrupted = (within == 0) | np.roll((body >= start) & (body < end), 1)
-        changing = np.zeros(len(head), np.bool_)
-        for start, end in self._signal_ranges:
-            at = np.flatnonzero(interrupted & (body >= start) & (body < end))
-            changing[np.repeat(np.arange(len(head)), count)[at]] = True
+        interrupted = (within == 0) | np.roll(_lies_in(body, self._kernel_entry), 1)
+        changing = np.zeros(stacks, np.bool_)
+        for each in self._signal_ranges:
+            changing[owner[interrupted & _lies_in(body, each)]] = True
         return changing
 
     def place_again(self) -> None:
@@ -514,6 +511,11 @@ class _Announced:
         keys = _key(cache, stack)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return self._keys[at] == keys, self._order[at]
+
+
+def _lies_in(address: U64, span: tuple[np.uint64, np.uint64]) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (address >= span[0]) & (address < span[1])
+    return found
 
 
 def _key(cache: npt.NDArray[np.unsignedinteger], stack: npt.NDArray[np.unsignedinteger]) -> U64:

@@ -19,6 +19,7 @@ import numpy as np
 from hpcd.analysis.structure.known import Known
 from hpcd.analysis.structure.linetable import I64, U64
 from hpcd.errors import FormatError
+from hpcd.sandbox.leb128 import uleb128
 
 Buffer = bytes | memoryview
 
@@ -145,7 +146,7 @@ def _procedures_of(unit: bytes, begin: int, abbreviations: Buffer) -> Procedures
     table = _abbreviations(abbreviations)
     instead = min((each.before_block for each in table.values() if each.before_block), key=len)
     leaves = {each.code: 1 + each.size for each in table.values() if each.is_plain_leaf}
-    code, at = _leb(unit, 12 if version == 5 else 11)
+    code, at = uleb128(unit, 12 if version == 5 else 11)
     at, _ = _skip(unit, at, table[code])
     rows: list[tuple[int, int, int, int]] = []
     size = len(unit)
@@ -156,7 +157,7 @@ def _procedures_of(unit: bytes, begin: int, abbreviations: Buffer) -> Procedures
             at += leaf
             continue
         start = at
-        code, at = _leb(unit, at)
+        code, at = uleb128(unit, at)
         if not code:
             break
         entry = table[code]
@@ -183,18 +184,18 @@ def _abbreviations(data: Buffer) -> dict[int, _Abbreviation]:
     table: dict[int, _Abbreviation] = {}
     at = 0
     while True:
-        code, at = _leb(data, at)
+        code, at = uleb128(data, at)
         if not code:
             return table
-        tag, at = _leb(data, at)
+        tag, at = uleb128(data, at)
         children = data[at] != 0
         at += 1
         forms = []
         while True:
-            attribute, at = _leb(data, at)
-            form, at = _leb(data, at)
+            attribute, at = uleb128(data, at)
+            form, at = uleb128(data, at)
             if form == _IMPLICIT:
-                _, at = _leb(data, at)
+                _, at = uleb128(data, at)
             if not attribute and not form:
                 break
             if form not in _FIXED and form not in _LEB and form not in _BLOCKS and form != _TEXT:
@@ -213,27 +214,15 @@ def _skip(unit: bytes, at: int, entry: _Abbreviation) -> tuple[int, dict[int, in
                 found[attribute] = int.from_bytes(unit[at : at + size], "little")
             at += size
         elif form in _LEB:
-            _, at = _leb(unit, at)
+            _, at = uleb128(unit, at)
         elif form == _TEXT:
             at = unit.index(b"\0", at) + 1
         elif width := _BLOCKS[form]:
             at += width + int.from_bytes(unit[at : at + width], "little")
         else:
-            size, at = _leb(unit, at)
+            size, at = uleb128(unit, at)
             at += size
     return at, found
-
-
-def _leb(data: Buffer, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    raise FormatError("a number without end")
 
 
 def _leb128(number: int) -> bytes:

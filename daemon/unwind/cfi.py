@@ -27,6 +27,7 @@ from hpcd.daemon.unwind.rules import (
     RuleSet,
     rule,
 )
+from hpcd.sandbox.leb128 import sleb128, uleb128
 
 I64 = npt.NDArray[np.int64]
 
@@ -123,7 +124,10 @@ class CfiDecoder:
         found = np.zeros((3, len(where)), np.int64)
         cies: dict[int, _Cie | None] = {}
         if debug:  # where a CIE may follow the functions that name it
-            self._collect_cies(data, address, cies)
+            for place in where.tolist():
+                start, id_size, _ = _head(data, place, debug=True)
+                if data[start : start + id_size] == b"\xff" * id_size:
+                    cies[place] = self._try_cie(data, place, address, True)
             one_by_one = list(range(len(where)))
         else:
             one_by_one = self._add_plain(data, address, where, cies, found)
@@ -178,7 +182,7 @@ class CfiDecoder:
         fits &= (length != _WIDE) & (length >= 13)
         ident = words[at + 1].astype(np.int64)
         for place in where[~fits | (ident == 0)].tolist():
-            start, _ = _head(data, place, debug=False)
+            start, _, _ = _head(data, place, debug=False)
             if data[start : start + 4] == bytes(4):
                 cies[place] = self._try_cie(data, place, address, False)
         known, which = np.unique(where + 4 - ident, return_inverse=True)
@@ -214,16 +218,10 @@ class CfiDecoder:
     ) -> tuple[int, int, int] | None:
         """(start, end, program) of the function whose record is at ``where``, None when it is none
         or has been dropped. Raises what reading malformed bytes raises."""
-        start, id_size = _head(data, where, debug=debug)
+        start, id_size, end = _head(data, where, debug=debug)
         ident = int.from_bytes(data[start : start + id_size], "little")
         if ident == (0 if not debug else (1 << 8 * id_size) - 1):
             return None
-        (length,) = struct.unpack_from("<I", data, where)
-        if length == _WIDE:
-            (length,) = struct.unpack_from("<Q", data, where + 4)
-            end = where + 12 + length
-        else:
-            end = where + 4 + length
         if start + id_size > end:
             raise ValueError("record ends within its head")
         cie = cies.get(ident if debug else start - ident)
@@ -233,7 +231,7 @@ class CfiDecoder:
         pc, pos = _pointer(data, pos, address, cie.encoding)
         span, pos = _pointer(data, pos, address, cie.encoding & 0x0F)
         if cie.augmented:
-            skip, pos = _uleb(data, pos)
+            skip, pos = uleb128(data, pos)
             pos += skip
         if not span or not 0 <= pc < _MAX_ADDRESS or span > 1 << 32:
             return None
@@ -245,20 +243,6 @@ class CfiDecoder:
 
     # --- entries ---
 
-    def _collect_cies(self, data: bytes, address: int, cies: dict[int, _Cie | None]) -> None:
-        at = 0
-        while at + 12 <= len(data):
-            (length,) = struct.unpack_from("<I", data, at)
-            start, id_size = at + 4, 4
-            if length == _WIDE:
-                (length,) = struct.unpack_from("<Q", data, at + 4)
-                start, id_size = at + 12, 8
-            if not length or start + length > len(data):
-                return
-            if data[start : start + id_size] == b"\xff" * id_size:
-                cies[at] = self._try_cie(data, at, address, True)
-            at = start + length
-
     def _try_cie(self, data: bytes, at: int, address: int, debug: bool) -> _Cie | None:
         """The CIE, None when it is malformed: its functions are then lost one by one."""
         try:
@@ -269,15 +253,10 @@ class CfiDecoder:
     def _cie(self, data: bytes, at: int, address: int, debug: bool) -> _Cie:
         if not 0 <= at <= len(data) - 8:
             raise ValueError("no CIE there")
-        (length,) = struct.unpack_from("<I", data, at)
-        pos, wide = at + 4, False
-        if length == _WIDE:
-            (length,) = struct.unpack_from("<Q", data, at + 4)
-            pos, wide = at + 12, True
-        end = pos + length
+        start, id_size, end = _head(data, at, debug=debug)
         if end > len(data):
             raise ValueError("CIE runs past the section")
-        pos += 8 if wide and debug else 4
+        pos = start + id_size
         version = data[pos]
         text_end = data.index(b"\0", pos + 1, end)
         augmentation = data[pos + 1 : text_end]
@@ -286,18 +265,18 @@ class CfiDecoder:
             pos += 2  # address size, segment selector size
         if augmentation.startswith(b"eh"):
             pos += 8
-        code_align, pos = _uleb(data, pos)
-        data_align, pos = _sleb(data, pos)
+        code_align, pos = uleb128(data, pos)
+        data_align, pos = sleb128(data, pos)
         if version == 1:
             register = data[pos]
             pos += 1
         else:
-            register, pos = _uleb(data, pos)
+            register, pos = uleb128(data, pos)
         encoding = 0
         signal = b"S" in augmentation
         augmented = augmentation.startswith(b"z")
         if augmented:
-            size, pos = _uleb(data, pos)
+            size, pos = uleb128(data, pos)
             body = pos
             for letter in augmentation[1:]:
                 if letter == 0x52:  # R
@@ -390,19 +369,19 @@ class CfiDecoder:
                 cfa_off = program[pos]
                 pos += 1
                 if cfa_off > 127:
-                    cfa_off, pos = _uleb(program, pos - 1)
+                    cfa_off, pos = uleb128(program, pos - 1)
                 continue
             if high == 0x80:
                 offset = program[pos]
                 pos += 1
                 if offset > 127:
-                    offset, pos = _uleb(program, pos - 1)
+                    offset, pos = uleb128(program, pos - 1)
                 slot = slots.get(op & 63, -1)
                 saved: _Saved = offset * data_align
             elif high == 0xC0 or op == 0x06:
                 register = op & 63
                 if op == 0x06:
-                    register, pos = _uleb(program, pos)
+                    register, pos = uleb128(program, pos)
                 slot = slots.get(register, -1)
                 saved = (*cie.state[3:],)[slot] if slot >= 0 else None
             elif op == 0x0A:
@@ -416,57 +395,57 @@ class CfiDecoder:
                 cfa_reg, cfa_off, cfa_expr, fp, ra, bx, sp = stack.pop()
                 continue
             elif op == 0x0C:
-                cfa_reg, pos = _uleb(program, pos)
-                cfa_off, pos = _uleb(program, pos)
+                cfa_reg, pos = uleb128(program, pos)
+                cfa_off, pos = uleb128(program, pos)
                 cfa_expr = None
                 continue
             elif op == 0x0D:
-                cfa_reg, pos = _uleb(program, pos)
+                cfa_reg, pos = uleb128(program, pos)
                 cfa_expr = None
                 continue
             elif op == 0x12:  # def_cfa_sf
-                cfa_reg, pos = _uleb(program, pos)
-                offset, pos = _sleb(program, pos)
+                cfa_reg, pos = uleb128(program, pos)
+                offset, pos = sleb128(program, pos)
                 cfa_off, cfa_expr = offset * data_align, None
                 continue
             elif op == 0x13:
-                offset, pos = _sleb(program, pos)
+                offset, pos = sleb128(program, pos)
                 cfa_off = offset * data_align
                 continue
             elif op == 0x0F:
-                length, pos = _uleb(program, pos)
+                length, pos = uleb128(program, pos)
                 cfa_expr = _cfa_expression(program[pos : pos + length], registers.sp, registers.fp)
                 pos += length
                 continue
             elif op in (0x00, 0x2C, 0x2D):  # nop, AARCH64_negate_ra_state with and without pc
                 continue
             elif op == 0x2E:  # GNU_args_size
-                _, pos = _uleb(program, pos)
+                _, pos = uleb128(program, pos)
                 continue
             else:
-                register, pos = _uleb(program, pos)
+                register, pos = uleb128(program, pos)
                 slot = slots.get(register, -1)
                 if op in (0x05, 0x2F):  # offset_extended, GNU_negative_offset_extended
-                    offset, pos = _uleb(program, pos)
+                    offset, pos = uleb128(program, pos)
                     saved = offset * (data_align if op == 0x05 else -data_align)
                 elif op == 0x11:
-                    offset, pos = _sleb(program, pos)
+                    offset, pos = sleb128(program, pos)
                     saved = offset * data_align
                 elif op == 0x07:
                     saved = _UNDEFINED
                 elif op == 0x08:
                     saved = None
                 elif op == 0x09:
-                    other, pos = _uleb(program, pos)
+                    other, pos = uleb128(program, pos)
                     saved = None if other == register else _ODD
                 elif op in (0x10, 0x16):
-                    length, pos = _uleb(program, pos)
+                    length, pos = uleb128(program, pos)
                     saved = _ODD
                     if op == 0x10:
                         saved = _saved_expression(program[pos : pos + length], registers.fp)
                     pos += length
                 elif op in (0x14, 0x15):  # val_offset: the stack pointer's is the CFA anyway
-                    offset, pos = (_uleb if op == 0x14 else _sleb)(program, pos)
+                    offset, pos = (uleb128 if op == 0x14 else sleb128)(program, pos)
                     saved = None if slot == 3 and not offset else _ODD
                 else:
                     raise ValueError(f"unknown call frame instruction {op:#x}")
@@ -566,10 +545,13 @@ class CfiDecoder:
         return pc[keep], rules[keep], start, end
 
 
-def _head(data: bytes, where: int, *, debug: bool) -> tuple[int, int]:
-    """(where the id of the record at ``where`` is, its size)."""
-    wide = data[where : where + 4] == b"\xff\xff\xff\xff"
-    return where + (12 if wide else 4), 8 if wide and debug else 4
+def _head(data: bytes, where: int, *, debug: bool) -> tuple[int, int, int]:
+    """(where the id of the record at ``where`` is, its size, where the record ends)."""
+    (length,) = struct.unpack_from("<I", data, where)
+    if length != _WIDE:
+        return where + 4, 4, where + 4 + length
+    (length,) = struct.unpack_from("<Q", data, where + 4)
+    return where + 12, 8 if debug else 4, where + 12 + length
 
 
 def _fp(saved: _Saved) -> tuple[FpKind, int]:
@@ -593,7 +575,7 @@ def _bx(saved: _Saved) -> tuple[BxKind, int]:
 def _saved_expression(expression: bytes, fp: int) -> _Saved:
     """``breg(fp) offset``: where a realigned frame (DRAP) keeps the caller's frame pointer."""
     if expression and expression[0] == _BREG0 + fp:
-        offset, pos = _sleb(expression, 1)
+        offset, pos = sleb128(expression, 1)
         if pos == len(expression):
             return ("expr", offset)
     return _ODD
@@ -606,44 +588,15 @@ def _cfa_expression(expression: bytes, sp: int, fp: int) -> _Expression:
         return CfaKind.PLT, entry, 0
     if expression and expression[0] in (_BREG0 + sp, _BREG0 + fp):
         kind = CfaKind.SP_DEREF if expression[0] == _BREG0 + sp else CfaKind.FP_DEREF
-        offset, pos = _sleb(expression, 1)
+        offset, pos = sleb128(expression, 1)
         rest = expression[pos:]
         if rest == bytes([_DEREF]):
             return kind, offset, 0
         if rest[:2] == bytes([_DEREF, _PLUS_UCONST]):
-            addend, end = _uleb(rest, 2)
+            addend, end = uleb128(rest, 2)
             if end == len(rest) and addend < 256:
                 return kind, offset, addend
     return CfaKind.UNSUPPORTED, 0, 0
-
-
-def _uleb(data: bytes, at: int) -> tuple[int, int]:
-    value = data[at]
-    at += 1
-    if value < 128:
-        return value, at
-    value &= 127
-    shift = 7
-    while shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-    raise ValueError("LEB128 number is too long")
-
-
-def _sleb(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return (value - (1 << shift) if byte & 64 else value), at
-    raise ValueError("LEB128 number is too long")
 
 
 _FORMATS = {0x00: "<Q", 0x02: "<H", 0x03: "<I", 0x04: "<Q", 0x0A: "<h", 0x0B: "<i", 0x0C: "<q"}
@@ -655,9 +608,9 @@ def _pointer(data: bytes, at: int, address: int, encoding: int) -> tuple[int, in
         return 0, at
     kind = encoding & 0x0F
     if kind == 0x01:
-        value, end = _uleb(data, at)
+        value, end = uleb128(data, at)
     elif kind == 0x09:
-        value, end = _sleb(data, at)
+        value, end = sleb128(data, at)
     elif kind in _FORMATS:
         form = _FORMATS[kind]
         (value,) = struct.unpack_from(form, data, at)
