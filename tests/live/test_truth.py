@@ -16,12 +16,15 @@ pytestmark = pytest.mark.root
 NEAR = 0.02
 # Functions begin and end between two readings of the clock, and these take time of their own.
 AROUND = 0.01
+# The kernel ends a thread's running where it begins to look for the next, and hpcd where it has
+# found one: an idle CPU looks for work at the others first.
+AN_EDGE = 10e-6
 
 
 def test_every_kind_of_wait_is_found_where_it_happens(
     tmp_path: Path, build: Callable[..., Path]
 ) -> None:
-    """Computing, sleeping, a mutex, a pipe, a file: blocked time and the whole within 2 %.
+    """Computing, sleeping, a mutex, a pipe, a file: blocked time within 2 %, and the whole.
 
     How the rest divides into running and waiting for a CPU is compared as a sum: the kernel's own
     account of a thread starts before the switch to it when an idle CPU had to be woken for it.
@@ -36,7 +39,10 @@ def test_every_kind_of_wait_is_found_where_it_happens(
     assert {truth["function"] for truth in truths} >= {"in_compute", "in_mutex", "in_file"}
     for truth in truths:
         found = seconds[truth["function"]]
-        assert found["blocked_time"] == pytest.approx(truth["blocked_s"], rel=NEAR, abs=AROUND)
+        edges = AN_EDGE * truth["waits"]
+        assert found["blocked_time"] == pytest.approx(
+            truth["blocked_s"], rel=NEAR, abs=AROUND + edges
+        )
         whole = found["cpu_time"] + found["blocked_time"] + found["runnable_time"]
         # On a busy machine the edges of a function are cut by other threads; the benchmark has 2 %.
         assert whole == pytest.approx(truth["wall_s"], rel=2 * NEAR, abs=2 * AROUND)

@@ -4,7 +4,7 @@
  * holds, for a pipe another thread writes to, for MS milliseconds each, and reads FILE past the
  * page cache for as long. Prints "ready", begins when its standard input is closed, and then prints
  * a JSON line for each function: seconds by the clock, on a CPU, runnable (waiting for a CPU, from
- * the kernel's own account of the thread) and blocked, which is the rest. */
+ * the kernel's own account of the thread) and blocked, which is the rest; and in how many waits. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,6 +47,14 @@ static double runnable(void)
 	if (pread(schedstat, text, sizeof text - 1, 0) > 0)
 		sscanf(text, "%llu %llu", &on_cpu, &delay);
 	return delay * 1e-9;
+}
+
+/* How often this thread has given up its CPU. */
+static long waits(void)
+{
+	struct rusage used;
+	getrusage(RUSAGE_THREAD, &used);
+	return used.ru_nvcsw;
 }
 
 static _Noreturn void *hold_mutex(void *unused)
@@ -132,6 +141,7 @@ static void run(int kind)
 int main(int argc, char **argv)
 {
 	double wall[KINDS] = {0}, cpu[KINDS] = {0}, waited[KINDS] = {0};
+	long count[KINDS] = {0};
 	pthread_t holder, writer;
 	char byte;
 
@@ -165,16 +175,18 @@ int main(int argc, char **argv)
 	for (int i = 0; i < atoi(argv[1]); i++)
 		for (int kind = 0; kind < KINDS; kind++) {
 			double w = now(CLOCK_MONOTONIC), c = now(CLOCK_THREAD_CPUTIME_ID), r = runnable();
+			long n = waits();
 			run(kind);
 			wall[kind] += now(CLOCK_MONOTONIC) - w;
 			cpu[kind] += now(CLOCK_THREAD_CPUTIME_ID) - c;
 			waited[kind] += runnable() - r;
+			count[kind] += waits() - n;
 		}
 	for (int kind = 0; kind < KINDS; kind++)
 		printf("{\"function\": \"%s\", \"wall_s\": %.6f, \"cpu_s\": %.6f, \"runnable_s\": %.6f, "
-		       "\"blocked_s\": %.6f}\n",
+		       "\"blocked_s\": %.6f, \"waits\": %ld}\n",
 		       names[kind], wall[kind], cpu[kind], waited[kind],
-		       wall[kind] - cpu[kind] - waited[kind]);
+		       wall[kind] - cpu[kind] - waited[kind], count[kind]);
 	fflush(stdout);
 	return 0;
 }
