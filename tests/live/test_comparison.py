@@ -95,10 +95,10 @@ def test_the_loop_that_changed_in_an_edited_program(tmp_path: Path) -> None:
 
 
 def hpl(folder: Path, block: int) -> Path:
-    """HPC Challenge with HPL on a matrix of 3000 rows in blocks of so many."""
+    """HPC Challenge with HPL on a matrix of 2500 rows in blocks of so many."""
     demo = (ROOT / "setup" / "demo.sh").read_text()
     text = demo.split("<<'INPUT'\n")[1].split("\nINPUT\n")[0] + "\n"
-    text = re.sub(r"^3500 (.*Ns)$", r"3000 \1", text, flags=re.M)
+    text = re.sub(r"^3500 (.*Ns)$", r"2500 \1", text, flags=re.M)
     text = re.sub(r"^128 (.*NBs)$", rf"{block} \1", text, flags=re.M)
     folder.mkdir()
     (folder / "hpccinf.txt").write_text(text)

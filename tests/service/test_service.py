@@ -308,6 +308,9 @@ def test_top_through_the_service(service: Start) -> None:
             assert [each["state"] for each in known if not each["monitor"]] == ["ended"] * 3
             monitor = next(each["id"] for each in known if each["monitor"])
             assert running.json("top", "--recording", monitor)["threads"] >= 2
+            # What follows needs them to be there, and the processors.
+            for each in (theirs, mine):
+                each.send_signal(signal.SIGSTOP)
             for words in (
                 ("-p", mine.pid), ("--all",), ("--user", "root"), ("--recording", monitor),
                 ("--recording", 999),

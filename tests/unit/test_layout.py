@@ -97,6 +97,14 @@ def test_nothing_is_installed_beside_hpcd() -> None:
         assert top.startswith(("hpcd", "__editable__", "__pycache__", "..")), top
 
 
+def test_make_test_runs_every_folder_of_tests() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    folders = {file.parent.relative_to(ROOT) for file in (ROOT / "tests").rglob("test_*.py")}
+    assert folders
+    for folder in folders:
+        assert re.search(rf"= .*\b{folder}(\s|$)", makefile), folder
+
+
 def test_every_debian_package_has_its_reason() -> None:
     lists = sorted((ROOT / "setup").glob("packages-*.txt"))
     assert lists
