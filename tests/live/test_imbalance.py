@@ -29,7 +29,8 @@ def test_the_slowest_rank_is_found_and_blamed(tmp_path: Path, build: Callable[..
     compute = contexts["compute"]
     assert found["contexts"][0] == compute
     truth = [each["cpu_s"] for each in sorted(said, key=lambda each: each["rank"])]
-    assert compute["by_rank"] == pytest.approx(truth, rel=0.03, abs=0.01)
+    # Where each step begins and ends is known to a sample's period.
+    assert compute["by_rank"] == pytest.approx(truth, rel=0.03, abs=STEPS / 997)
     assert compute["max_rank"] == 3
     assert compute["max_by_mean"] == pytest.approx(1.6, rel=0.03)
     assert compute["imbalance"] == pytest.approx(max(truth) - sum(truth) / 4, rel=0.05)

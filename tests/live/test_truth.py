@@ -19,6 +19,9 @@ AROUND = 0.01
 # The kernel ends a thread's running where it begins to look for the next, and hpcd where it has
 # found one: an idle CPU looks for work at the others first.
 AN_EDGE = 10e-6
+# Where a function's running begins and ends is known to a sample's period.
+PERIOD = 1 / 997
+ROUNDS = 20
 
 
 def test_every_kind_of_wait_is_found_where_it_happens(
@@ -30,7 +33,7 @@ def test_every_kind_of_wait_is_found_where_it_happens(
     account of a thread starts before the switch to it when an idle CPU had to be woken for it.
     """
     executable = build("waits.c")
-    process = started(executable, 20, 25, tmp_path / "file")
+    process = started(executable, ROUNDS, 25, tmp_path / "file")
     recorder = Recorder(tmp_path / "m", "-p", process.pid)
     out, _ = process.communicate()
     recorder.wait()
@@ -47,7 +50,7 @@ def test_every_kind_of_wait_is_found_where_it_happens(
         # On a busy machine the edges of a function are cut by other threads; the benchmark has 2 %.
         assert whole == pytest.approx(truth["wall_s"], rel=2 * NEAR, abs=2 * AROUND)
     compute = next(truth for truth in truths if truth["function"] == "in_compute")
-    assert seconds["in_compute"]["cpu_time"] == pytest.approx(compute["cpu_s"], rel=NEAR)
+    assert seconds["in_compute"]["cpu_time"] == pytest.approx(compute["cpu_s"], abs=ROUNDS * PERIOD)
     assert seconds["in_file"]["blocked-io"] > 0.9 * seconds["in_file"]["blocked_time"]
 
 
