@@ -79,15 +79,17 @@ class Scaling:
         """
         factor = self.factor[1:, None]
         sizes = np.array([[run.size] for run in self.runs[1:]])
-        excess: F64 = (factor * cost[1:] - cost[0]) * sizes / factor
+        with np.errstate(over="ignore", invalid="ignore"):  # odd databases have odd costs
+            excess: F64 = (factor * cost[1:] - cost[0]) * sizes / factor
         return excess
 
     def loss(self, cost: F64) -> F64:
         """``float64[runs - 1, n]``: the same in percent of what the run cost."""
         sizes = np.array([[run.size] for run in self.runs[1:]])
-        whole = self.cost[1:].sum(axis=1)[:, None] * sizes
         excess = self.excess(cost)
-        loss: F64 = 100 * np.divide(excess, whole, out=np.zeros_like(excess), where=whole != 0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            whole = self.cost[1:].sum(axis=1)[:, None] * sizes
+            loss: F64 = 100 * np.divide(excess, whole, out=np.zeros_like(excess), where=whole != 0)
         return loss
 
     def view(self, kind: str, *, share: float = 0.0, depth: int | None = None) -> View:
