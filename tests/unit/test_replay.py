@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +78,16 @@ def test_random_stacks_never_hang_the_walker(replay: Replay) -> None:
             frames, ending = replay.walk(saved)
             assert 1 <= len(frames) <= 1024
             assert ending in set(Ending)
+
+
+@pytest.mark.skipif(not shutil.which("clang"), reason="needs clang: make bpf-object")
+@pytest.mark.parametrize("processor", ["HPCD_X86_64", "HPCD_AARCH64"])
+def test_the_programs_compile_for_both_processors(processor: str) -> None:
+    """All that can be shown of the other one here."""
+    sources = Path(__file__).parents[2] / "bpf"
+    flags = ["-O2", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function"]
+    subprocess.run(
+        ["clang", *flags, "-DHPCD_OBJECT", f"-D{processor}", f"-I{sources}",
+         "-c", sources / "sampler.bpf.c", "-o", "/dev/null"],
+        check=True,
+    )  # fmt: skip
