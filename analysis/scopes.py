@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from hpcd.analysis.structure import Structure
     from hpcd.analysis.structure.reader import Reader
 
+# Plain numbers: looking a member of an enumeration up takes longer than all else done by scope.
+_INLINED, _LOOP = int(Kind.INLINED), int(Kind.LOOP)
+
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
@@ -225,11 +228,14 @@ def _scope_names(
     """Names of scopes ``number`` of the forest, in these procedures."""
     forest = found.forest
     names = [str(each) for each in forest.names]
-    for at, inside in zip(number.tolist(), procedure.tolist(), strict=True):
-        if forest.kind[at] == Kind.INLINED:
-            yield names[int(forest.name[at])]
-        elif forest.kind[at] == Kind.LOOP and not forest.line[at]:
-            yield f"{int(forest.address[at]) - answer.procedures[inside].address:+#x}"
+    columns = (forest.kind, forest.name, forest.line, forest.address)
+    for kind, name, line, address, inside in zip(
+        *(each[number].tolist() for each in columns), procedure.tolist(), strict=True
+    ):
+        if kind == _INLINED:
+            yield names[name]
+        elif kind == _LOOP and not line:
+            yield f"{address - answer.procedures[inside].address:+#x}"
         else:
             yield ""
 
