@@ -22,6 +22,9 @@ _SHT_NOBITS, _SHF_COMPRESSED = 8, 0x800
 _STT_FUNC, _STT_IFUNC = 2, 10
 # A program whose debug_frame decompresses to more is left to its .eh_frame.
 _MAX_SECTION = 512 << 20
+# Where programs may be mapped (x86-64 with four levels of page tables, aarch64 with 47 bits): what
+# claims to be beyond is left out, and arithmetic on addresses stays within 64 bits.
+_ADDRESSES = 1 << 47
 
 _SECTION = np.dtype(
     [
@@ -106,7 +109,8 @@ class ElfView:
         self.segments = [
             Segment(int(s["offset"]), int(s["vaddr"]), int(s["filesz"]), bool(s["flags"] & 1))
             for s in self._segments
-            if s["type"] == _PT_LOAD and int(s["vaddr"]) + int(s["memsz"]) < 1 << 47
+            if s["type"] == _PT_LOAD
+            and int(s["vaddr"]) + max(int(s["memsz"]), int(s["filesz"])) < _ADDRESSES
         ]
         self.sections: dict[str, Section] = {}
         self._by_index: list[Section | None] = []
@@ -138,8 +142,10 @@ class ElfView:
                 int(header["link"]),
                 bool(header["flags"] & 4),
             )
-            present = header["type"] != _SHT_NOBITS and section.offset + section.size <= len(
-                self.data
+            present = (
+                header["type"] != _SHT_NOBITS
+                and section.offset + section.size <= len(self.data)
+                and section.addr + section.size < _ADDRESSES
             )
             self._by_index.append(section if present else None)
             if present and name and name not in self.sections:

@@ -175,3 +175,16 @@ def test_section_headers_out_of_range_are_done_without(sources: list[Original], 
     struct.pack_into("<H", data, 60, 0)
     stripped = build_table(memoryview(bytes(data)))
     assert stripped.functions == whole.functions > 0
+
+
+@pytest.mark.parametrize("value", [(1 << 47) - 1, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("name", [".eh_frame", ".text"])
+def test_sections_where_no_program_is_mapped_are_left_out(
+    sources: list[Original], name: str, value: int
+) -> None:
+    """They cost what they would have said; .eh_frame is found through the program headers."""
+    for source in sources:
+        data = bytearray(source.data)
+        struct.pack_into("<Q", data, source.section_headers[name] + 16, value)
+        assert name not in ElfView(memoryview(bytes(data))).sections
+        assert build_table(memoryview(bytes(data))).functions > 0
