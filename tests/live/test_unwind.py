@@ -160,8 +160,8 @@ def test_frame_limit_is_said(tmp_path: Path, build: Callable[..., Path]) -> None
 
 
 def test_exceptions_and_templates_are_whole(tmp_path: Path, build: Callable[..., Path]) -> None:
-    summary = record(tmp_path / "m", [build("templates.cpp"), 3])
-    assert summary["unwind"]["complete"] >= 0.98 * summary["samples"]["recorded"]
     # One sample in 4,000 falls where libgcc, about to jump to a handler, has its return address in
-    # a register or the handler's frame in place of its own. Of so few samples that may be several.
-    assert truncated_late(summary) <= 0.002 * summary["samples"]["recorded"], summary["unwind"]
+    # a register or the handler's frame in place of its own: of few samples one in 1,000 may.
+    summary = record(tmp_path / "m", [build("templates.cpp"), 8])
+    assert summary["unwind"]["complete"] >= 0.98 * summary["samples"]["recorded"]
+    assert truncated_late(summary) <= 0.001 * summary["samples"]["recorded"], summary["unwind"]
