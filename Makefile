@@ -57,11 +57,11 @@ setup-demo:
 	@sh setup/venv.sh
 
 setup-lint:
-	@sh setup/packages.sh setup/packages-run.txt
+	@sh setup/packages.sh setup/packages-run.txt setup/packages-lint.txt
 	@sh setup/venv.sh dev
 
 setup-test:
-	@sh setup/packages.sh setup/packages-run.txt setup/packages-demo.txt setup/packages-test.txt
+	@sh setup/packages.sh setup/packages-*.txt
 	@sh setup/venv.sh dev
 
 setup-bench:
@@ -76,6 +76,8 @@ uninstall:
 	rm -rf "$(DESTDIR)$(PREFIX)/lib/hpcd"
 	rm -f "$(DESTDIR)$(PREFIX)/bin/hpcd" "$(DESTDIR)$(PREFIX)/share/man/man1/hpcd.1"
 	rm -f "$(DESTDIR)$(PREFIX)/share/man/man5/hpcd.toml.5"
+	cd "$(DESTDIR)$(PREFIX)/share" && rm -f bash-completion/completions/hpcd \
+		zsh/site-functions/_hpcd fish/vendor_completions.d/hpcd.fish
 	[ -n "$(DESTDIR)" ] || ! [ -d /run/systemd/system ] || systemctl disable --now hpcd.service hpcd.socket 2>/dev/null || true
 	cd "$(DESTDIR)/" && rm -f etc/systemd/system/hpcd.service etc/systemd/system/hpcd.socket \
 		etc/systemd/system/hpcd.slice usr/lib/sysusers.d/hpcd.conf usr/lib/tmpfiles.d/hpcd.conf

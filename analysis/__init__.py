@@ -1,4 +1,20 @@
-"""From measurements to answers: merging, symbols, and the database everything reads."""
+"""From measurements to answers: merging, symbols, and the database everything reads.
+
+The packages are the stages of the pipeline, lowest first; a module imports from its own package and
+those above it in this list only (``pyproject.toml`` has the contracts):
+
+- ``arrays``: column files, archives and sparse sums of numbers, whatever they mean;
+- ``trace``: trace records in parts, their overviews, and the sampled picture;
+- ``symbols``: names of addresses;
+- ``structure``: procedures, inlined calls, loops and source lines of load modules;
+- ``database``: reading a database;
+- ``profile``: views, filters, formulas and costs of one database;
+- ``parallel``: ranks, imbalance, scaling loss, comparison, phases;
+- ``merge``: measurements into a database;
+- ``live``: measurements that are still being written.
+
+:func:`open` and :class:`Database` are what programs that use hpcd need.
+"""
 
 from __future__ import annotations
 

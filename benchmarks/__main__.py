@@ -1,16 +1,21 @@
 """All benchmarks, or those named on the command line.
 
-python -m benchmarks [slowdown collector walk whole waits imbalance compare churn newcomers
-                      node merge render viewer]
+python -m benchmarks [--smallest] [slowdown collector walk whole waits imbalance compare churn
+                                   newcomers node merge check render viewer]
+
+With --smallest each does as little as it can: whether it still works is all that shows.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
 
 from rich.console import Console
+
+from benchmarks.workloads import SMALLEST
 
 # The ELF benchmarks take arguments of their own and are run by name.
 NAMES = (
@@ -25,6 +30,7 @@ NAMES = (
     "newcomers",
     "node",
     "merge",
+    "check",
     "render",
     "viewer",
 )
@@ -32,10 +38,16 @@ NAMES = (
 
 def main() -> None:
     """Run them one after another."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("--smallest", action="store_true", help="see only whether they work")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    options = parser.parse_args()
+    if options.smallest:
+        os.environ[SMALLEST] = "1"
     if os.geteuid() != 0:
         sys.exit("benchmarks load BPF programs and need root: sudo make bench")
     console = Console(width=None if sys.stdout.isatty() else 120)
-    for name in sys.argv[1:] or NAMES:
+    for name in options.names or NAMES:
         console.print(importlib.import_module(f"benchmarks.{name}").run())
 
 

@@ -15,13 +15,15 @@ import numpy as np
 import psutil
 from rich.table import Table
 
-from benchmarks.workloads import HPCD
+from benchmarks.workloads import HPCD, sized
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
-from hpcd.model.ending import Ending
+from hpcd.model.unwind_status import UnwindStatus
 
-PROCESSES = 64
-LOADERS = ("object", "bcc")
+PROCESSES = sized(64, 2)
+# So long two cores take to start the interpreters, and so long they are watched.
+START_SECONDS, SECONDS = sized((20, 6), (1, 1))
+LOADERS = sized(("object", "bcc"), ("object",))
 _CHILD = """
 import numpy, ssl, sqlite3, lzma, bz2, decimal, ctypes, curses, readline, time, zlib, json, asyncio
 import multiprocessing, xml.parsers.expat, hashlib, array, mmap, uuid, socket, select, random, csv
@@ -42,7 +44,7 @@ def run() -> Table:
     """The table."""
     parent = tree()
     try:
-        time.sleep(20)  # two cores start 64 interpreters
+        time.sleep(START_SECONDS)
         figures = [_attach(parent.pid, loader) for loader in LOADERS]
     finally:
         os.killpg(parent.pid, signal.SIGKILL)
@@ -51,7 +53,7 @@ def run() -> Table:
     for loader in LOADERS:
         table.add_column(loader, justify="right")
     for what in figures[0]:
-        table.add_row(what, *(each[what] for each in figures))
+        table.add_row(what, *(figure[what] for figure in figures))
     return table
 
 
@@ -59,7 +61,7 @@ def _attach(pid: int, loader: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "m"
         begun = time.monotonic()
-        command = [*HPCD, "attach", "--json", "--loader", loader, "-d", "6"]
+        command = [*HPCD, "attach", "--json", "--loader", loader, "-d", str(SECONDS)]
         with psutil.Popen(
             [*command, "--pid", str(pid), "-o", path], stdout=subprocess.PIPE
         ) as recorder:
@@ -96,7 +98,7 @@ def timeline(path: Path) -> tuple[float, float, int, int]:
     with open_measurement(path) as measurement:
         top = measurement.cct.ancestor_at(1)
         frame = measurement.cct.frame
-        unseen = [each for each in Ending if not each.looked_for]
+        unseen = [status for status in UnwindStatus if not status.looked_for]
         marked = frames.is_marker(frame) & ~np.isin(frames.offset_of(frame), unseen)
         marked = marked[top]
         first, last, whole, total = float("inf"), 0.0, 0, 0

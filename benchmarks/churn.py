@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from benchmarks.workloads import HPCD, build, scratch
+from benchmarks.workloads import HPCD, build, scratch, sized
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model import frame as frames
-from hpcd.model.ending import Ending
+from hpcd.model.unwind_status import UnwindStatus
 from tests.support.waiting import started
 
-SECONDS, THREADS, FORKS, LOADS = 60, 2000, 200, 500
+SECONDS, THREADS, FORKS, LOADS = sized((60, 2000, 200, 500), (2, 20, 20, 20))
 PROGRAMS = Path(__file__).resolve().parent.parent / "tests" / "programs"
 
 
@@ -40,7 +40,7 @@ class Footprint:
 def footprint(pid: int) -> Footprint:
     """What process ``pid`` holds now. The kernel says of each map what it really takes (6.4)."""
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    resident = re.search(r"VmRSS:\s+(\d+) kB", status)
     maps = 0
     names = os.listdir(f"/proc/{pid}/fdinfo")  # noqa: PTH208
     for name in names:
@@ -51,7 +51,7 @@ def footprint(pid: int) -> Footprint:
         held = re.search(r"^memlock:\s+(\d+)", info, re.MULTILINE)
         if held and "map_type" in info:
             maps += int(held[1])
-    return Footprint(int(found[1]) / 1e3 if found else 0.0, maps / 1e6, len(names))
+    return Footprint(int(resident[1]) / 1e3 if resident else 0.0, maps / 1e6, len(names))
 
 
 def run() -> Table:
@@ -107,8 +107,8 @@ def measure(output: Path, program: str, library: Path) -> list[tuple[str, str]]:
         ("samples expected", f"{samples['expected']:,}"),
         *_rows("CPU samples", cut[0], unknown[0]),
         *_rows("waits", cut[1], unknown[1]),
-        ("recorder's memory, MB", " → ".join(f"{each.own:.0f}" for each in held[:-1])),
-        ("its maps' in the kernel, MB", " → ".join(f"{each.maps:.1f}" for each in held[:-1])),
+        ("recorder's memory, MB", " → ".join(f"{sizes.own:.0f}" for sizes in held[:-1])),
+        ("its maps' in the kernel, MB", " → ".join(f"{sizes.maps:.1f}" for sizes in held[:-1])),
         ("its descriptors", f"{held[0].descriptors} → {held[-2].descriptors}"),
         ("recorder's CPU, in the kernel", "{collector_cpu_s:.1f} s, {bpf_s:.1f} s".format(
             **summary["overhead"])),
@@ -137,7 +137,9 @@ def truncated(measurement: Measurement) -> tuple[list[Counter[str]], list[int]]:
         for node in np.flatnonzero(tops).tolist():
             frame = cct.frame[node : node + 1]
             marked = bool(frames.is_marker(frame)[0])
-            reasons[kind][Ending(int(frame[0]) & 0xFF).label if marked else ""] += int(tops[node])
+            reasons[kind][UnwindStatus(int(frame[0]) & 0xFF).label if marked else ""] += int(
+                tops[node]
+            )
     return reasons, [int(row[raw].sum()) for row in counts]
 
 

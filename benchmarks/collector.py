@@ -15,16 +15,22 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from hpcd.bpf.records import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind
-from hpcd.daemon.collector import Collector
-from hpcd.daemon.timeline import Timelines
+from benchmarks.workloads import sized
+from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind
+from hpcd.daemon.capture.collector import Collector
+from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
+from hpcd.daemon.capture.thread_times import ThreadTimes
+from hpcd.daemon.naming.jit_naming import JitNaming
+from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
-from hpcd.model.identity import Event, Node, Process
+from hpcd.model.identity import Event, Host, Process
 
 PERIOD = 1_003_009
 STACKS = 2000
 THREADS = 64
+SAMPLES = sized(1_000_000, 10_000)  # at each size of a round
 
 
 class Flood:
@@ -47,14 +53,14 @@ class Flood:
     @staticmethod
     def _announcements(rng: np.random.Generator) -> Iterator[bytes]:
         for number in range(1, THREADS + 1):
-            yield THREAD_EVENT.pack(0, EventKind.THREAD, 1, number, number << 10, 0, 0, 0, b"")
+            yield THREAD_EVENT.pack(0, EventKind.THREAD, 1, number, number << 10, 0, 0, 0, 0, b"")
         for slot in range(STACKS):
             event = np.zeros(1, STACK_EVENT)
             depth = int(rng.integers(5, 40))
             event["kind"], event["stack"] = EventKind.STACK, 1 << SLOT_BITS | slot
             event["user_frames"] = depth
             offsets = rng.integers(0, 50, depth)
-            frames = np.array([module_frame(1, int(each)) for each in offsets], np.uint64)
+            frames = np.array([module_frame(1, int(offset)) for offset in offsets], np.uint64)
             yield event.tobytes() + frames.tobytes()
 
     def take_samples(self) -> np.ndarray:
@@ -71,6 +77,7 @@ class OneProcess:
     """Stands for the targets."""
 
     process = Process(1, 1, 0, "flood", "", (), 0, 0)
+    withheld: frozenset[int] = frozenset()
 
     def __contains__(self, _: int) -> bool:
         return True
@@ -79,7 +86,10 @@ class OneProcess:
         """The one there is."""
         return self
 
-    def settle(self) -> None:
+    def refresh_postponed(self) -> None:
+        """Nothing had to wait."""
+
+    def free_retired(self) -> None:
         """Nothing to free."""
 
 
@@ -90,6 +100,14 @@ class NoKernel:
         """Nowhere."""
         return np.uint64(0), np.uint64(0)
 
+    def entry_text(self) -> tuple[np.uint64, np.uint64]:
+        """Nowhere."""
+        return np.uint64(0), np.uint64(0)
+
+    def signal_ranges(self) -> list[tuple[np.uint64, np.uint64]]:
+        """None."""
+        return []
+
 
 def cost(size: int, rounds: int) -> tuple[float, float, int]:
     """(µs of CPU a sample, bytes a record, records) of ``rounds`` drains of ``size`` samples."""
@@ -99,10 +117,13 @@ def cost(size: int, rounds: int) -> tuple[float, float, int]:
     nothing: Any = None
     kernel: Any = NoKernel()
     with tempfile.TemporaryDirectory() as name:
-        writer = MeasurementWriter(Path(name) / "m", Node("", "", "", "", 1), options={})
+        writer = MeasurementWriter(Path(name) / "m", Host("", "", "", "", 1), options={})
         writer.add_event(Event(0, "cpu-clock", "s", PERIOD / 1e9, "cpu_time"))
-        timelines = Timelines(0, PERIOD, 1, 50_000)
-        collector = Collector(flood, targets, nothing, writer, kernel, 1, [PERIOD], timelines)
+        thread_times = ThreadTimes(1, 50_000)
+        stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
+        threads = ThreadLifecycle(targets, writer, stacks, thread_times)
+        jit = JitNaming(nothing, targets, writer)
+        collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], thread_times)
         collector.drain()  # announces all stacks
         writer.flush()
         before = time.process_time()
@@ -122,7 +143,9 @@ def run() -> Table:
     table = Table(title="collector: CPU from ring to trace file, stacks already seen")
     for heading in ("samples a round", "µs a sample", "samples a CPU second", "bytes a record"):
         table.add_column(heading, justify="right")
-    for size in (2000, 20_000, 200_000):
-        each, per_record, _ = cost(size, max(5, 1_000_000 // size))
-        table.add_row(f"{size:,}", f"{each:.3f}", f"{1e6 / each:,.0f}", f"{per_record:.2f}")
+    for size in sized((2000, 20_000, 200_000), (2000,)):
+        per_drain, per_record, _ = cost(size, max(5, SAMPLES // size))
+        table.add_row(
+            f"{size:,}", f"{per_drain:.3f}", f"{1e6 / per_drain:,.0f}", f"{per_record:.2f}"
+        )
     return table

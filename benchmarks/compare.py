@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.workloads import ENVIRONMENT, HPCD
+from benchmarks.workloads import ENVIRONMENT, HPCD, sized
 
 _SOURCE = """
 #include <stdlib.h>
@@ -33,9 +33,10 @@ FAR void kernel(double seconds) {
 }
 FAR void first(double seconds) { kernel(seconds); __asm__ volatile(""); }
 FAR void second(double seconds) { kernel(seconds); __asm__ volatile(""); }
-int main(int argc, char **argv) { first(1); second(atof(argv[1])); }
+int main(int argc, char **argv) { first(atof(argv[1])); second(atof(argv[2])); }
 """
-_RUNS = ("1", "1.5")
+# Seconds by first and by second.
+_RUNS = sized((("1", "1"), ("1", "1.5")), (("0.1", "0.1"), ("0.1", "0.3")))
 
 
 def told(command: list[str]) -> tuple[str, float]:
@@ -48,10 +49,10 @@ def told(command: list[str]) -> tuple[str, float]:
 def perf(program: Path, folder: Path) -> tuple[str, float]:
     """What changed by ``perf diff``."""
     files = []
-    for seconds in _RUNS:
-        files.append(str(folder / f"{seconds}.data"))
+    for number, seconds in enumerate(_RUNS):
+        files.append(str(folder / f"{number}.data"))
         record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-g"]
-        told([*record, "-o", files[-1], "--", str(program), seconds])
+        told([*record, "-o", files[-1], "--", str(program), *seconds])
     text, taken = told(["perf", "diff", *files])
     rows = [line.split() for line in text.splitlines() if line.strip() and line[0] != "#"]
     changed = [row for row in rows if any(word[0] in "+-" and word[-1] == "%" for word in row)]
@@ -61,22 +62,27 @@ def perf(program: Path, folder: Path) -> tuple[str, float]:
 def hpcd(program: Path, folder: Path) -> tuple[str, float]:
     """What changed by ``hpcd compare``."""
     databases = []
-    for seconds in _RUNS:
-        path = folder / seconds
-        told([*HPCD, "run", "-o", f"{path}.m", "--", str(program), seconds])
+    for number, seconds in enumerate(_RUNS):
+        path = folder / str(number)
+        told([*HPCD, "run", "-o", f"{path}.m", "--", str(program), *seconds])
         told([*HPCD, "merge", f"{path}.m", "-o", str(path)])
         databases.append(str(path))
     text, taken = told([*HPCD, "compare", "--json", *databases])
     changed = []
-    for each in json.loads(text)["regions"]:
-        low, high = each["cost"]
-        changed.append(f"{' > '.join(each['path'][-3:])}: {low:.2f} s, {high:.2f} s")
+    for region in json.loads(text)["regions"]:
+        low, high = region["cost"]
+        changed.append(f"{' > '.join(region['path'][-3:])}: {low:.2f} s, {high:.2f} s")
     return "; ".join(changed), taken
 
 
 def run() -> Table:
     """The table."""
-    table = Table("", "differs", "seconds", title="kernel, called by second: 1 s, 1.5 s")
+    table = Table(
+        "",
+        "differs",
+        "seconds",
+        title=f"kernel, called by second: {' s, '.join(by for _, by in _RUNS)} s",
+    )
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         source, program = folder / "program.c", folder / "program"

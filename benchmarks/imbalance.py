@@ -9,11 +9,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.workloads import scratch
+from benchmarks.workloads import scratch, sized
 from tests.support.waiting import Recorder, seconds_by_process
 
-STEPS, MS = 50, 10
-WARM_UP_SECONDS = 4
+STEPS, MS = sized(50, 3), 10
+WARM_UP_SECONDS = sized(4, 1)
 PROGRAM = Path(__file__).resolve().parent.parent / "tests" / "programs" / "imbalance.c"
 LAUNCHERS = {
     "openmpi": ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root"],
@@ -55,13 +55,13 @@ def measure(folder: Path, kind: str, launcher: list[str]) -> list[list[str]]:
     seconds = seconds_by_process(folder / kind, program)
     rows = []
     for truth in truths:
-        found = seconds[truth["pid"]]
-        barrier = found["meet"]
+        recorded = seconds[truth["pid"]]
+        barrier = recorded["meet"]
         parts = [barrier[f"{metric}_time"] for metric in ("cpu", "blocked", "runnable")]
         rows.append([
             kind,
             str(truth["rank"]),
-            f"{found['compute']['cpu_time']:.3f} / {truth['cpu_s']:.3f}",
+            f"{recorded['compute']['cpu_time']:.3f} / {truth['cpu_s']:.3f}",
             f"{sum(parts):.3f} / {truth['barrier_s']:.3f}",
             *(f"{part:.3f}" for part in parts),
         ])  # fmt: skip

@@ -16,7 +16,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from hpcd.analysis.merge import merge
+from benchmarks.workloads import sized
+from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
 
@@ -59,7 +60,7 @@ def timed(paths: list[Path], out: Path, workers: int) -> tuple[float, float, int
     return time.perf_counter() - begin, result.bytes / max(result.records, 1), peak >> 20
 
 
-def run(records: int = 10_000_000, workers: int = 2) -> Table:
+def run(records: int = sized(10_000_000, 10_000), workers: int = 2) -> Table:
     """The table of all shapes."""
     table = Table("shape", "records", "M records/s, one worker", "against reading alone",
                   f"{workers} workers against one", "bytes a record", "peak MB",
@@ -73,11 +74,11 @@ def run(records: int = 10_000_000, workers: int = 2) -> Table:
             f"{ranks:,} ranks",
             Shape(ranks, records // ranks, 4000, ranks_per_node=max(ranks // 4, 1)),
         )
-        for ranks in (8, 1000, 10_000)
+        for ranks in sized((8, 1000, 10_000), (8,))
     ]
     shapes += [
         (f"{contexts:,} contexts", Shape(96, records // 96, contexts, ranks_per_node=24))
-        for contexts in (400, 40_000)
+        for contexts in sized((400, 40_000), (400,))
     ]
     for name, shape in shapes:
         with tempfile.TemporaryDirectory() as folder:
@@ -95,7 +96,7 @@ def run(records: int = 10_000_000, workers: int = 2) -> Table:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--records", type=int, default=sized(10_000_000, 10_000))
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     Console(width=140).print(run(options.records, options.workers))

@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from hpcd.bpf.tables import ArrayMemory, Tables
-from hpcd.daemon.modules import Rules, _pages
-from hpcd.daemon.unwind.builder import build_table
+from hpcd.bpf.table_memory import ArrayMemory, Tables
+from hpcd.daemon.naming.load_modules import Rules, _pages
+from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.errors import FormatError
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
@@ -23,8 +23,8 @@ LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 
 def libraries(count: int) -> list[Path]:
     """Different shared libraries of this machine, in order of their names."""
-    found = {path.resolve() for path in LIBRARIES.glob("*.so.*")}
-    return sorted(path for path in found if path.is_file())[:count]
+    paths = {path.resolve() for path in LIBRARIES.glob("*.so.*")}
+    return sorted(path for path in paths if path.is_file())[:count]
 
 
 def of_program(name: str) -> list[Path]:

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from rich.table import Table
 
-from benchmarks.workloads import HPCD, build
+from benchmarks.workloads import HPCD, build, sized
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model import frame as frames
 
 Floats = npt.NDArray[np.float64]
 
-PROCESSES = 100
+PROCESSES = sized(100, 2)
 FREQUENCY = 9973
 # One after another, the machine idle in between; the first ones make the program known.
 _PARENT = """
@@ -51,8 +51,8 @@ def run() -> Table:
         ("first whole path, after the fork", ready * 1e3, "ms"),
         (f"truncated paths until then, at {FREQUENCY} Hz", lost, ""),
     ):
-        found = np.percentile(values, (50, 95, 100)).tolist()
-        table.add_row(what, *(f"{each:.1f} {unit}" for each in found))
+        percentiles = np.percentile(values, (50, 95, 100)).tolist()
+        table.add_row(what, *(f"{percentile:.1f} {unit}" for percentile in percentiles))
     return table
 
 
@@ -72,7 +72,7 @@ def latencies(measurement: Measurement, program: str) -> tuple[Floats, Floats]:
         for part in measurement.record_chunks()
         for sampled in [part.event == 0]
     ]  # fmt: skip
-    line, time, node = (np.concatenate(each) for each in zip(*records, strict=True))
+    line, time, node = (np.concatenate(columns) for columns in zip(*records, strict=True))
     ready, lost = [], []
     for number, thread in sorted(measurement.threads.items()):
         if ours.get(thread.process) != thread.tid:

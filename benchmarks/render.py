@@ -19,13 +19,14 @@ from rich.table import Table
 
 import hpcd.analysis
 from benchmarks.merge import make
+from benchmarks.workloads import sized
 from hpcd.analysis.database import Database
-from hpcd.analysis.grid import choose_lines, pixel_times
-from hpcd.analysis.merge import merge
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_times
 from hpcd.measurement.synthetic import Shape
 
-HEIGHT, WIDTH = 1600, 2560
-WINDOWS = 100
+HEIGHT, WIDTH = sized((1600, 2560), (160, 256))
+WINDOWS = sized(100, 10)
 # Lines the peer holds in memory, 12 bytes a record; all rows are drawn from these.
 _PEER_LINES = 16
 
@@ -33,12 +34,12 @@ _PEER_LINES = 16
 def windows(duration: int) -> list[tuple[int, int]]:
     """Random windows, their lengths evenly spread over all magnitudes."""
     random = np.random.default_rng(0)
-    found = []
+    durations = []
     for _ in range(WINDOWS):
         span = int(10 ** random.uniform(5, np.log10(duration)))
         begin = int(random.integers(0, duration - span + 1))
-        found.append((begin, begin + span))
-    return found
+        durations.append((begin, begin + span))
+    return durations
 
 
 def plain(
@@ -66,7 +67,7 @@ def measure(db: Database) -> list[str]:
         db.sample_grid(lines, t0, t1, HEIGHT, WIDTH)
         taken.append(time.perf_counter() - begin)
     chosen = choose_lines(None, _PEER_LINES, len(db.lines)).tolist()
-    columns = [(each.time, each.node) for each in map(db.records, chosen)]
+    columns = [(records.time, records.node) for records in map(db.records, chosen)]
     peer = []
     for t0, t1 in windows(db.duration_ns)[::10]:
         begin = time.perf_counter()
@@ -78,15 +79,15 @@ def measure(db: Database) -> list[str]:
             f"{middle / float(np.median(peer)):.2f} x"]  # fmt: skip
 
 
-def run(databases: list[Path] | None = None, longest: int = 1_000_000) -> Table:
+def run(databases: list[Path] | None = None, longest: int = sized(1_000_000, 10_000)) -> Table:
     """The table."""
     table = Table("lines", "records a line", "first", "median", "95 %", "slowest",
                   "plain search, in memory", "median against it",
                   title=f"pictures of {WIDTH} x {HEIGHT} pixels, seconds")  # fmt: skip
     for path in databases or []:
         with hpcd.analysis.open(path) as db:
-            each = len(db.trace) // max(len(db.lines), 1)
-            table.add_row(f"{len(db.lines):,}", f"{each:,}", *measure(db))
+            per_line = len(db.trace) // max(len(db.lines), 1)
+            table.add_row(f"{len(db.lines):,}", f"{per_line:,}", *measure(db))
     records = 10_000
     while not databases and records <= longest:
         with tempfile.TemporaryDirectory() as folder:

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from benchmarks.workloads import HPCD, build
+from benchmarks.workloads import HPCD, build, sized
 
-SQUARES = 3
-SLOT_SECONDS = 1.6
-DEPTHS = (15, 64)
+SQUARES = sized(3, 1)
+SLOT_SECONDS = sized(1.6, 0.1)
+DEPTHS = sized((15, 64), (15,))
 # perf says nothing of waits; hpcd does unless told not to.
 _PERF = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "997"]
 RECORDERS = {
@@ -135,13 +135,17 @@ def run() -> Table:
                 for number in range(len(RECORDERS) + 1):
                     (folder / str(number)).mkdir()
                     copies.append(Pace(folder / str(number), program, depth))
-                found = [square(folder, copies) for _ in range(SQUARES)]
+                squares = [square(folder, copies) for _ in range(SQUARES)]
             finally:
                 for copy in copies:
                     copy.close()
-        middle = {label: statistics.median(each[label] for each in found) for label in RECORDERS}
+        middle = {
+            label: statistics.median(times[label] for times in squares) for label in RECORDERS
+        }
         for label in RECORDERS:
-            error = 1.25 * statistics.stdev(each[label] for each in found) / len(found) ** 0.5
+            slowdowns = [times[label] for times in squares]
+            spread = statistics.stdev(slowdowns) if len(squares) > 1 else float("nan")
+            error = 1.25 * spread / len(squares) ** 0.5
             table.add_row(
                 str(depth + 3), label, f"{middle[label]:.2%}", f"{error:.2%}",
                 f"{middle[label] / middle['perf record -g']:.2f}",

@@ -27,9 +27,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hpcd.analysis.elf import ElfFile
+from benchmarks.workloads import sized
 from hpcd.analysis.structure import Structure, StructureReader
-from hpcd.analysis.structure.cache import StructureCache
+from hpcd.analysis.structure.structure_cache import StructureCache
+from hpcd.elf.elf_file import ElfFile
 from tests.support.nests import PROGRAM, TRUTH, nests
 
 SOURCE = """
@@ -53,7 +54,9 @@ template <int N> double each(unsigned s) {
 template <> double each<1>(unsigned) { return 0; }
 int main(int argc, char **) { std::printf("%f\\n", each<5>(argc)); }
 """
-LIBRARIES = ("libLLVM-14.so.1", "libc.so.6", "libstdc++.so.6", "libopenblas.so.0")
+LIBRARIES = sized(
+    ("libLLVM-14.so.1", "libc.so.6", "libstdc++.so.6", "libopenblas.so.0"), ("libc.so.6",)
+)
 
 Chain = list[tuple[str, int]]
 
@@ -70,7 +73,7 @@ def compile_program(folder: Path) -> Path:
 def addresses_of(program: Path, count: int) -> list[int]:
     """Distinct addresses, spread over the text."""
     with ElfFile.open(program) as elf:
-        text = next(each for each in elf.sections if each.name == ".text")
+        text = next(section for section in elf.sections if section.name == ".text")
     every = range(text.address, text.address + text.size)
     return sorted(random.Random(1).sample(every, min(count, len(every))))
 
@@ -80,7 +83,7 @@ def ask(command: list[str], addresses: list[int]) -> tuple[str, float]:
     begin = time.perf_counter()
     done = subprocess.run(
         command,
-        input="".join(f"{each:#x}\n" for each in addresses),
+        input="".join(f"{address:#x}\n" for address in addresses),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout, time.perf_counter() - begin
@@ -100,16 +103,16 @@ def chains(tool: str, text: str) -> Iterator[Chain]:
         for block in text.rstrip("\n").split("\n\n"):
             yield [place(line.rsplit(":", 1)[0]) for line in block.split("\n")[1::2]]
         return
-    found: Chain = []
+    chain: Chain = []
     lines = iter(text.splitlines())
     next(lines)
     for name in lines:
         if name.startswith("0x0") and len(name) == 18:
-            yield found
-            found = []
+            yield chain
+            chain = []
         else:
-            found.append(place(next(lines).split(" (")[0]))
-    yield found
+            chain.append(place(next(lines).split(" (")[0]))
+    yield chain
 
 
 def place(text: str) -> tuple[str, int]:
@@ -135,8 +138,8 @@ def difference(mine: Structure, number: int, theirs: Chain) -> str:
 def exactness(program: Path, count: int) -> Table:
     """Chains and lines compared with both peers."""
     addresses = addresses_of(program, count)
-    with tempfile.TemporaryDirectory() as folder, reader(folder) as each:
-        mine = each.structure(program, np.array(addresses, np.uint64))
+    with tempfile.TemporaryDirectory() as folder, reader(folder) as structures:
+        mine = structures.structure(program, np.array(addresses, np.uint64))
     table = Table("against", "addresses", "same", "difference", title=f"chains of {program.name}")
     for tool, command in peers(program).items():
         text, _ = ask(command, addresses)
@@ -167,8 +170,8 @@ def rates(program: Path, count: int) -> Table:
             with tempfile.TemporaryDirectory() as folder:
                 for taken in (cold, warm, warm):
                     begin = time.perf_counter()
-                    with reader(folder) as each:
-                        each.structure(program, wanted, loops=loops)
+                    with reader(folder) as structures:
+                        structures.structure(program, wanted, loops=loops)
                     taken.append(time.perf_counter() - begin)
         seconds[f"{what}, nothing cached"], seconds[f"{what}, cached"] = min(cold), min(warm)
     size = program.stat().st_size / 1e6
@@ -191,12 +194,12 @@ def nesting(folder: Path) -> Table:
             path = folder / "nests"
             command = [compiler, "-w", "-g", level, str(PROGRAM), "-o", str(path)]
             subprocess.run(command, check=True)
-            found = nests(path)
+            loops = nests(path)
             parents = {name: around for name, around in TRUTH.parent.items()}
-            right = {name for name, around in found if parents.get(name) == around}
-            copies = sum(name == around for name, around in found)
-            names = {name for name, _ in found}
-            wrong = [f"{name} in {around or 'none'}" for name, around in found
+            right = {name for name, around in loops if parents.get(name) == around}
+            copies = sum(name == around for name, around in loops)
+            names = {name for name, _ in loops}
+            wrong = [f"{name} in {around or 'none'}" for name, around in loops
                      if parents.get(name) != around and name != around]  # fmt: skip
             table.add_row(f"{compiler} {level}", str(len(parents)), str(len(names & set(parents))),
                           str(len(right)), str(copies), ", ".join(sorted(set(parents) - names)),
@@ -221,18 +224,18 @@ def whole(files: list[Path]) -> Table:
 
 def measure_whole(path: Path) -> None:
     """Print the figures of one module: only the loops are timed."""
-    from hpcd.analysis.structure.module import Module
+    from hpcd.analysis.structure.module_structure import Module
 
-    with tempfile.TemporaryDirectory() as folder, reader(folder) as each:
-        module = Module(each, path)
+    with tempfile.TemporaryDirectory() as folder, reader(folder) as structures:
+        module = Module(structures, path)
         functions = module.functions()
         code = float((functions.end - functions.start).sum()) / 1e6
         begin = time.perf_counter()
         table = module.loops(functions)
         taken = time.perf_counter() - begin
-        each.structure(path, functions.start)
+        structures.structure(path, functions.start)
         own = peak(os.getpid())
-        workers = max(peak(one.process.pid) for one in each.readers if one.process)
+        workers = max(peak(one.process.pid) for one in structures.readers if one.process)
     size = path.stat().st_size / 1e6
     print(f"{size:.0f} {code:.1f} {len(table.parent)} {taken:.2f} {taken / code:.3f} "
           f"{own:.0f} {workers:.0f}")  # fmt: skip
@@ -273,9 +276,9 @@ def measure_scattered(library: Path, count: int) -> None:
     wanted = np.array(addresses_of(library, count), np.uint64)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        with StructureReader(StructureCache(Path(folder)), workers=1) as each:
-            each.structure(library, wanted)
-            worker = each.readers[0].process
+        with StructureReader(StructureCache(Path(folder)), workers=1) as structures:
+            structures.structure(library, wanted)
+            worker = structures.readers[0].process
             taken = time.perf_counter() - begin
             print(f"{taken:.1f} {peak(os.getpid()):.0f} {peak(worker.pid) if worker else 0:.0f}")
 
@@ -292,7 +295,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", type=Path)
-    parser.add_argument("--addresses", type=int, default=100_000)
+    parser.add_argument("--addresses", type=int, default=sized(100_000, 100))
     parser.add_argument("--scattered", action="store_true")
     parser.add_argument("--whole", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -305,11 +308,11 @@ def main() -> None:
             console.print(scattered(options.program or compile_library(Path(folder))))
             return
         program = options.program or compile_program(Path(folder))
-        console.print(exactness(program, 2000))
+        console.print(exactness(program, sized(2000, 20)))
         console.print(nesting(Path(folder)))
         console.print(rates(program, options.addresses))
-        console.print(whole([program, *(Path("/usr/lib/x86_64-linux-gnu") / each
-                                        for each in LIBRARIES)]))  # fmt: skip
+        console.print(whole([program, *(Path("/usr/lib/x86_64-linux-gnu") / library
+                                        for library in LIBRARIES)]))  # fmt: skip
 
 
 if __name__ == "__main__":

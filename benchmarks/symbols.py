@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.structure import SOURCE
-from benchmarks.workloads import ENVIRONMENT, HPCD
-from hpcd.analysis.merge import merge
+from benchmarks.workloads import ENVIRONMENT, HPCD, sized
+from hpcd.analysis.merge.stages import merge
 
 # A loop around the benchmark's heavily inlined program, half of its instances.
 _RUNS = """
@@ -42,9 +42,9 @@ int main(int, char **argv) {
     std::printf("%f\\n", sum);
 }
 """
-_FREQUENCIES = (997, 4999)
+_FREQUENCIES = sized((997, 4999), (997,))
 # The best of so many is what counts: others use the machine, too.
-_TIMES = 3
+_TIMES = sized(3, 1)
 
 
 def heavily_inlined(folder: Path, seconds: int) -> list[str]:
@@ -130,7 +130,7 @@ def measure(command: list[str], frequency: int, table: Table) -> None:
         theirs = perf(command, frequency, Path(scratch))
         records, cold, kept = hpcd(command, frequency, Path(scratch))
     scale = records / theirs.samples
-    times = [f"{each * scale / mine:.0f}" for each in theirs[1:] for mine in (cold, kept)]
+    times = [f"{seconds * scale / mine:.0f}" for seconds in theirs[1:] for mine in (cold, kept)]
     table.add_row(
         f"{frequency} Hz", f"{theirs.samples:,}", f"{records:,}", f"{theirs.script:.2f}",
         f"{theirs.names:.2f}", f"{cold:.2f}", f"{kept:.2f}", *times,
@@ -140,7 +140,7 @@ def measure(command: list[str], frequency: int, table: Table) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=sized(10, 1))
     parser.add_argument("--program", nargs=argparse.REMAINDER, metavar="ARGUMENT")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,6 +1,6 @@
 """Time, memory and rows of unwind tables, beside pyelftools on a library it can manage.
 
-    python benchmarks/unwind_tables.py [FILE...]
+    python -m benchmarks.unwind_tables [FILE...]
 
 Each file is decoded in a process of its own, three times; the median and the extremes are shown,
 and the CPU time beside them: where that is well below the time, others kept the machine busy.
@@ -19,12 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from hpcd.daemon.unwind.builder import build_table
-from hpcd.daemon.unwind.cache import TableCache
+from benchmarks.workloads import sized
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.table_cache import TableCache
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
-DEFAULT = ("libc.so.6", "libstdc++.so.6", "libLLVM-14.so.1")
-RUNS = 3
+DEFAULT = sized(("libc.so.6", "libstdc++.so.6", "libLLVM-14.so.1"), ("libz.so.1",))
+RUNS = sized(3, 1)
 
 
 def measure(path: Path) -> dict[str, float]:
@@ -39,7 +40,7 @@ def measure(path: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as directory:
         cache = TableCache(Path(directory))
         cache.store(0, table)
-        size = sum(each.stat().st_size for each in Path(directory).rglob("*.rows"))
+        size = sum(file.stat().st_size for file in Path(directory).rglob("*.rows"))
         loads = []
         for _ in range(5):
             start = time.perf_counter()
@@ -66,11 +67,11 @@ def measure_pyelftools(path: Path) -> dict[str, float]:
     rows = functions = failed = 0
     with path.open("rb") as file:
         dwarf = ELFFile(file).get_dwarf_info(relocate_dwarf_sections=False)
-        for each in dwarf.EH_CFI_entries():
-            if type(each).__name__ == "FDE":
+        for entry in dwarf.EH_CFI_entries():
+            if type(entry).__name__ == "FDE":
                 functions += 1
                 try:
-                    rows += len(each.get_decoded().table)
+                    rows += len(entry.get_decoded().table)
                 except (KeyError, IndexError, AttributeError, ValueError):
                     failed += 1
     build, cpu = time.perf_counter() - start, time.process_time() - cpu
@@ -87,7 +88,7 @@ def measure_pyelftools(path: Path) -> dict[str, float]:
 
 def in_child(kind: str, path: Path) -> list[dict[str, float]]:
     """Results of :data:`RUNS` fresh processes."""
-    command = [sys.executable, __file__, kind, str(path)]
+    command = [sys.executable, "-m", "benchmarks.unwind_tables", kind, str(path)]
     return [json.loads(subprocess.check_output(command)) for _ in range(RUNS)]
 
 
@@ -113,7 +114,7 @@ def main() -> None:
         kind = measure if sys.argv[1] == "hpcd" else measure_pyelftools
         print(json.dumps(kind(Path(sys.argv[2]))))
         return
-    paths = [Path(each) for each in sys.argv[1:]] or [LIBRARIES / each for each in DEFAULT]
+    paths = [Path(name) for name in sys.argv[1:]] or [LIBRARIES / name for name in DEFAULT]
     print(
         f"{'':28} {'build s':>7} {'min..max':>13} {'CPU s':>6} {'peak MB':>8} {'FDEs':>8}"
         f" {'bad':>5} {'rows':>9} {'rules':>7} {'cache kB':>9} {'load ms':>8}"

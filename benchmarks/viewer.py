@@ -19,13 +19,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.merge import make
-from hpcd.analysis.merge import merge
+from benchmarks.workloads import sized
+from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.synthetic import Shape
 from tests.support.viewer import served
 
 SIZE = {"width": 2560, "height": 1600}
-MOVES = 100
-DEPTHS = 20
+MOVES = sized(100, 10)
+DEPTHS = sized(20, 2)
+RECORDS = sized(100_000, 1000)
 _WAIT_MS = 60_000
 
 _TOOLS = """
@@ -89,7 +91,7 @@ def moves(page: Page) -> list[float]:
         else:
             act = f"press('{random.choice(['a', 'd', 's', 'w'])}')"
         taken.append(page.evaluate(f"timed('data-picture', () => {act})"))
-    return [each[1] for each in taken if each]
+    return [answer[1] for answer in taken if answer]
 
 
 def measure(browser: Browser, path: Path) -> list[str]:
@@ -111,7 +113,7 @@ def measure(browser: Browser, path: Path) -> list[str]:
         page.close()
     script, frame = np.median(deeper, axis=0).tolist()
     figures = [first, np.median(moved), np.percentile(moved, 95), script, frame, flame]
-    return [f"{each:.0f} ms" for each in figures] + [f"{memory / 1e6:.0f} MB"]
+    return [f"{figure:.0f} ms" for figure in figures] + [f"{memory / 1e6:.0f} MB"]
 
 
 def one_colour(browser: Browser) -> float:
@@ -134,7 +136,7 @@ def run(databases: list[Path] | None = None) -> Table:
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )
         if not databases:
-            merge(make(Path(folder) / "m", Shape(64, 100_000, 4000)), Path(folder) / "db")
+            merge(make(Path(folder) / "m", Shape(64, RECORDS, 4000)), Path(folder) / "db")
             databases = [Path(folder) / "db"]
         for path in databases:
             table.add_row(path.name, *measure(browser, path))

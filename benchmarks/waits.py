@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.workloads import build, scratch
+from benchmarks.workloads import build, scratch, sized
 from tests.support.waiting import Recorder, seconds_by_function, started
 
-ROUNDS, MS = 40, 25
+ROUNDS, MS = sized(40, 2), 25
 
 
 def run() -> Table:
@@ -28,9 +28,9 @@ def run() -> Table:
         recorder.wait()
         seconds = seconds_by_function(folder / "m", program)
     for truth in map(json.loads, out.splitlines()):
-        found = seconds[truth["function"]]
+        measured = seconds[truth["function"]]
         pairs = [
-            (found[f"{metric}_time"], truth[f"{metric}_s"])
+            (measured[f"{metric}_time"], truth[f"{metric}_s"])
             for metric in ("cpu", "blocked", "runnable")
         ]
         total = sum(recorded for recorded, _ in pairs)

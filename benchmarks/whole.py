@@ -37,7 +37,7 @@ def perf_whole(workload: Workload, folder: Path, *graph: str) -> tuple[float, fl
         elif path:
             total += 1
             # A stripped program's _start has no name, but its caller-to-be in libc has.
-            whole += any(line_symbol(each) in _ROOTS for each in path[-3:])
+            whole += any(line_symbol(address) in _ROOTS for address in path[-3:])
             path = []
     script.wait()
     size = data.stat().st_size

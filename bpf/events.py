@@ -20,8 +20,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hpcd.bpf import syscalls, tracefs
-from hpcd.errors import PlatformError, PrivilegeError, UsageError, did_you_mean
+from hpcd.bpf import syscalls
+from hpcd.bpf.libbpf import KernelRefusedError
+from hpcd.bpf.loading import tracefs
+from hpcd.errors import PlatformError, UsageError, did_you_mean
 from hpcd.model.identity import Event
 
 _PMUS = Path("/sys/bus/event_source/devices")
@@ -78,7 +80,6 @@ _GENERIC = {
     **{name: (syscalls.PERF_TYPE_SOFTWARE, number) for name, number in _SOFTWARE.items()},
     **{name: (PERF_TYPE_HW_CACHE, config) for name, config in _CACHE_EVENTS.items()},
 }
-_CLOCKS = (syscalls.SW_CPU_CLOCK, syscalls.SW_TASK_CLOCK)
 
 # Bits of struct perf_event_attr's flag word that modifiers set.
 EXCLUDE_USER, EXCLUDE_KERNEL, EXCLUDE_HV, EXCLUDE_IDLE = 1 << 4, 1 << 5, 1 << 6, 1 << 7
@@ -110,7 +111,7 @@ class EventSpec:
     @property
     def clock(self) -> bool:
         """Whether it is one of the kernel's two clocks, which count nanoseconds."""
-        return self.type == syscalls.PERF_TYPE_SOFTWARE and self.config in _CLOCKS
+        return self.type == syscalls.PERF_TYPE_SOFTWARE and self.config in syscalls.SW_CLOCKS
 
     def perf_event(self) -> syscalls.PerfEvent:
         """What to give to :func:`hpcd.bpf.syscalls.perf_event_open`."""
@@ -180,7 +181,7 @@ class EventSpec:
             os.close(syscalls.perf_event_open(disabled, 0, -1))
         except PlatformError:
             return errno.ENOENT
-        except syscalls.KernelRefusedError as error:
+        except KernelRefusedError as error:
             return error.errno
         return None
 
@@ -222,38 +223,15 @@ def parse_event(text: str, frequency: int) -> EventSpec:
     return _rated(replace(base, name=text, flags=flags), {}, frequency)
 
 
-def offered() -> list[tuple[str, str]]:
-    """(name, kind) of every event the kernel says it offers, tracepoints left out.
-
-    Generic hardware and cache events are tried, the software ones are always there; a PMU's are
-    those it lists. Takes some milliseconds.
-    """
-    names = [
-        (name, "software" if kind == syscalls.PERF_TYPE_SOFTWARE else "hardware")
-        for name, (kind, config) in _GENERIC.items()
-        if kind == syscalls.PERF_TYPE_SOFTWARE or _opens(EventSpec(name, kind, config))
-    ]
-    for pmu in _pmus():
-        names += [(f"{pmu.name}/{name}/", "pmu") for name in _named_events(pmu)]
-    return names
-
-
-def _opens(event: EventSpec) -> bool:
-    try:
-        return event._refusal(event.perf_event()) is None
-    except PrivilegeError:
-        return False
-
-
 def _split(text: str) -> Iterable[str]:
     """At commas that do not lie between a pair of slashes."""
     start, inside = 0, False
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         if letter == "/":
             inside = not inside
         elif letter == "," and not inside:
-            yield text[start:place]
-            start = place + 1
+            yield text[start:index]
+            start = index + 1
     if inside:
         raise UsageError(f"event {text[start:].strip()}: its second slash is missing")
     yield text[start:]
@@ -280,20 +258,20 @@ def _plain(name: str) -> EventSpec:
         return EventSpec(name, kind, config)
     if _RAW.fullmatch(name):
         return EventSpec(name, PERF_TYPE_RAW, int(name[1:], 16))
-    found = list(_pmus_with(name))
-    if len(found) == 1:
-        return _of_pmu(found[0], {name: ""}, name)
-    if found:
-        choices = " or ".join(f"{pmu.name}/{name}/" for pmu in found)
+    pmus = list(_pmus_with(name))
+    if len(pmus) == 1:
+        return _of_pmu(pmus[0], {name: ""}, name)
+    if pmus:
+        choices = " or ".join(f"{pmu.name}/{name}/" for pmu in pmus)
         raise UsageError(f"event {name}: several PMUs have it; write {choices}")
     if any(letter in name for letter in "*?["):
         raise UsageError(f"event {name}: patterns are not supported; name each event")
-    known = [*_GENERIC, *(event for pmu in _pmus() for event in _named_events(pmu))]
-    raise UsageError(f"no event {name}{_nearest(name, known)}")
+    names = [*_GENERIC, *(event for pmu in _pmus() for event in _named_events(pmu))]
+    raise UsageError(f"no event {name}{_nearest(name, names)}")
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, known) or " (perf list shows those there are)"
+def _nearest(name: str, names: Iterable[str]) -> str:
+    return did_you_mean(name, names) or " (perf list shows those there are)"
 
 
 def _flags(modifiers: str, text: str) -> int:
@@ -341,7 +319,7 @@ def _tracepoint(text: str) -> EventSpec:
             if names:
                 raise UsageError(
                     f"no tracepoint {name} in {system}"
-                    + _nearest(f"{system}:{name}", [f"{system}:{each}" for each in names])
+                    + _nearest(f"{system}:{name}", [f"{system}:{member}" for member in names])
                 )
             raise UsageError(f"no event {text}" + _nearest(system, [*_GENERIC, *folder.systems()]))
     return EventSpec(text, syscalls.PERF_TYPE_TRACEPOINT, number, flags=flags)
@@ -363,7 +341,7 @@ def _with_terms(text: str, frequency: int) -> EventSpec:
     rates: tuple[str, ...] = ("freq", "period")
     rate = {key: terms.pop(key) for key in rates if key in terms}
     suffix = f":{modifiers}" if modifiers else ""
-    pmu = next((each for each in _pmus() if each.name == name), None)
+    pmu = next((folder for folder in _pmus() if folder.name == name), None)
     if pmu and terms:
         event = _of_pmu(pmu, terms, text)
         inner = ",".join(f"{key}={value}" if value else key for key, value in terms.items())
@@ -373,7 +351,7 @@ def _with_terms(text: str, frequency: int) -> EventSpec:
     elif terms:
         if _is_plain(name):
             raise UsageError(f"event {text}: only freq= and period= go with {name}")
-        pmus = [each.name for each in _pmus()]
+        pmus = [folder.name for folder in _pmus()]
         raise UsageError(f"event {text}: no PMU {name}; there are {', '.join(pmus) or 'none'}")
     elif ":" in name and not _is_plain(name.partition(":")[0]):
         event = replace(_tracepoint(name), name=f"{name}{suffix}")
@@ -421,8 +399,8 @@ class _Bits:
         """Spread ``value`` over ``config:0-7,32-35``; False when it is too big for it."""
         word, _, ranges = layout.strip().partition(":")
         used = 0
-        for each in ranges.split(","):
-            first, _, last = each.partition("-")
+        for span in ranges.split(","):
+            first, _, last = span.partition("-")
             low, high = int(first), int(last or first)
             width = high - low + 1
             if width < 1 or high > 63:

@@ -10,20 +10,20 @@ import struct
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf import syscalls
+from hpcd.bpf.libbpf import MapCreateOptions, checked, library
 
 HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY = 1, 2, 3, 6
 ARRAY_OF_MAPS, RINGBUF = 12, 27
-NO_PREALLOC = 1
-_NO_EXIST = 1
-
-
-def _address(array: npt.NDArray[np.generic]) -> int:
-    return int(array.ctypes.data)
+NO_PREALLOC, MMAPABLE = 1, 1 << 10
+_NO_EXIST, _EXIST = 1, 2
 
 
 class Map:
-    """One BPF map. Closing it drops this process' reference; programs keep theirs."""
+    """One BPF map. Closing it drops this process' reference; programs keep theirs.
+
+    Methods raise :class:`hpcd.bpf.libbpf.KernelRefusedError` when the kernel refuses, or
+    :class:`hpcd.errors.PrivilegeError`. Keys and values are as long as the map's.
+    """
 
     def __init__(
         self,
@@ -40,10 +40,13 @@ class Map:
         self.key_size = key_size
         self.value_size = value_size
         self.entries = entries
-        attr = struct.pack(
-            "<IIIIIII16s", kind, key_size, value_size, entries, flags, inner, 0, name.encode()[:15]
+        options = MapCreateOptions(
+            sz=ctypes.sizeof(MapCreateOptions), inner_map_fd=inner, map_flags=flags
         )
-        self.fd = syscalls.bpf(syscalls.MAP_CREATE, attr, f"creating BPF map {name}")
+        descriptor = library().bpf_map_create(
+            kind, name.encode()[:15], key_size, value_size, entries, ctypes.byref(options)
+        )
+        self.fd = checked(descriptor, f"creating BPF map {name}")
 
     def close(self) -> None:
         """Drop the descriptor; calling again does nothing."""
@@ -51,53 +54,40 @@ class Map:
             os.close(self.fd)
             self.fd = -1
 
-    def _element(self, command: int, key: bytes, value: int, flags: int = 0) -> int:
-        buffer = ctypes.create_string_buffer(key, len(key))
-        attr = struct.pack("<IIQQQ", self.fd, 0, ctypes.addressof(buffer), value, flags)
-        return syscalls.bpf(command, attr, f"BPF map {self.name}")
-
     def update(self, key: bytes, value: bytes) -> None:
         """Set one element."""
-        buffer = ctypes.create_string_buffer(value, len(value))
-        self._element(syscalls.MAP_UPDATE, key, ctypes.addressof(buffer))
+        checked(library().bpf_map_update_elem(self.fd, key, value, 0), self._what)
 
     def add(self, key: bytes, value: bytes) -> bool:
         """Set one element that is not there yet; False when it is."""
-        buffer = ctypes.create_string_buffer(value, len(value))
-        try:
-            self._element(syscalls.MAP_UPDATE, key, ctypes.addressof(buffer), _NO_EXIST)
-        except syscalls.KernelRefusedError as error:
-            if error.errno == errno.EEXIST:
-                return False
-            raise
-        return True
+        result = library().bpf_map_update_elem(self.fd, key, value, _NO_EXIST)
+        return result != -errno.EEXIST and checked(result, self._what) == 0
+
+    def replace(self, key: bytes, value: bytes) -> bool:
+        """Set one element that is there; False when it is not."""
+        result = library().bpf_map_update_elem(self.fd, key, value, _EXIST)
+        return result != -errno.ENOENT and checked(result, self._what) == 0
 
     def delete(self, key: bytes) -> bool:
         """Remove one element; False when it was not there."""
-        try:
-            self._element(syscalls.MAP_DELETE, key, 0)
-        except syscalls.KernelRefusedError as error:
-            if error.errno == errno.ENOENT:
-                return False
-            raise
-        return True
+        result = library().bpf_map_delete_elem(self.fd, key)
+        return result != -errno.ENOENT and checked(result, self._what) == 0
 
     def lookup(self, key: bytes) -> bytes | None:
         """The value of ``key`` or None."""
         buffer = ctypes.create_string_buffer(self.value_size)
-        try:
-            self._element(syscalls.MAP_LOOKUP, key, ctypes.addressof(buffer))
-        except syscalls.KernelRefusedError as error:
-            if error.errno == errno.ENOENT:
-                return None
-            raise
+        result = library().bpf_map_lookup_elem(self.fd, key, buffer)
+        if result == -errno.ENOENT:
+            return None
+        checked(result, self._what)
         return buffer.raw
 
     def lookup_percpu(self, index: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         """Element ``index`` of a per-CPU array: one ``dtype`` per possible CPU."""
         stride = (dtype.itemsize + 7) & ~7
         raw = np.zeros(stride * possible_cpus(), dtype=np.uint8)
-        self._element(syscalls.MAP_LOOKUP, struct.pack("<I", index), _address(raw))
+        key = struct.pack("<I", index)
+        checked(library().bpf_map_lookup_elem(self.fd, key, raw.ctypes.data), self._what)
         return raw.reshape(-1, stride)[:, : dtype.itemsize].copy().view(dtype).ravel()
 
     def update_range(self, first: int, values: npt.NDArray[np.generic]) -> None:
@@ -107,12 +97,17 @@ class Map:
         if not count:
             return
         keys = np.arange(first, first + count, dtype=np.uint32)
-        attr = struct.pack("<QQQQIIQQ", 0, 0, _address(keys), _address(data), count, self.fd, 0, 0)
-        syscalls.bpf(syscalls.MAP_UPDATE_BATCH, attr, f"filling BPF map {self.name}")
+        stored = ctypes.c_uint32(count)
+        result = library().bpf_map_update_batch(
+            self.fd, keys.ctypes.data, data.ctypes.data, ctypes.byref(stored), None
+        )
+        checked(result, f"filling BPF map {self.name}")
+
+    @property
+    def _what(self) -> str:
+        return f"BPF map {self.name}"
 
 
 def possible_cpus() -> int:
     """CPUs this kernel may ever have: the length of per-CPU values."""
-    with open("/sys/devices/system/cpu/possible") as file:  # noqa: PTH123 (sysfs, no Path needed)
-        last = file.read().strip().split(",")[-1].split("-")[-1]
-    return int(last) + 1
+    return checked(library().libbpf_num_possible_cpus(), "counting CPUs")

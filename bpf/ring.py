@@ -16,6 +16,7 @@ import mmap
 import os
 import select
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +27,9 @@ from hpcd.errors import PlatformError
 _BUSY = 1 << 31
 _DISCARD = 1 << 30
 _HEADER = 8
-# Turns of waiting for a writer; each is at least a system call, so that even a CPU taken away by a
-# hypervisor for milliseconds is waited for, and a dead writer does not hang the reader.
-_PATIENCE = 100_000
+# How often the reader yields its CPU for a record still being written. Each yield is a system call:
+# a writer whose CPU a hypervisor took away for milliseconds is waited for, one that died is not.
+_MAX_YIELDS = 100_000
 
 
 class Ring:
@@ -36,26 +37,32 @@ class Ring:
 
     def __init__(self, name: str, size: int) -> None:
         page = mmap.PAGESIZE
-        self.map = Map(name, RINGBUF, 0, 0, size)
+        with ExitStack() as resources:
+            self.map = Map(name, RINGBUF, 0, 0, size)
+            resources.callback(self.map.close)
+            self._consumer = mmap.mmap(
+                self.map.fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=0
+            )
+            resources.callback(self._consumer.close)
+            self._producer = mmap.mmap(
+                self.map.fd, page + size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page
+            )
+            resources.callback(self._producer.close)
+            # Edge-triggered: only records sent with a wake-up make it readable.
+            self._urgent = select.epoll()
+            resources.callback(self._urgent.close)
+            self._urgent.register(self.map.fd, select.EPOLLIN | select.EPOLLET)
+            self._resources = resources.pop_all()
         self.size = size
         self._mask = size - 1
-        self._consumer = mmap.mmap(
-            self.map.fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=0
-        )
-        self._producer = mmap.mmap(
-            self.map.fd, page + size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page
-        )
-        # Edge-triggered: only records sent with a wake-up tell, not that there are any.
-        self._news = select.epoll()
-        self._news.register(self.map.fd, select.EPOLLIN | select.EPOLLET)
         self._consumed = np.frombuffer(self._consumer, np.uint64, 1)
         self._produced = np.frombuffer(self._producer, np.uint64, 1)
         self._data = np.frombuffer(self._producer, np.uint8, size, page)
 
     @property
-    def news(self) -> int:
+    def urgent_descriptor(self) -> int:
         """A descriptor that is readable when a record was sent that cannot wait."""
-        return self._news.fileno()
+        return self._urgent.fileno()
 
     @property
     def pending(self) -> int:
@@ -65,7 +72,8 @@ class Ring:
     def take_fixed(self, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         """All finished records of a ring whose records are all one ``dtype``; a copy.
 
-        One pass of numpy over the pending bytes, whatever their number.
+        One pass of numpy over the pending bytes, whatever their number. Raises
+        :class:`PlatformError` when a record has another size.
         """
         stride = (_HEADER + dtype.itemsize + 7) & ~7
         start = int(self._consumed[0])
@@ -77,8 +85,12 @@ class Ring:
         if bool((header != dtype.itemsize).any()):
             busy = np.flatnonzero(header & np.uint32(_BUSY))
             count = int(busy[0]) if len(busy) else count
-            if bool((header[:count] != dtype.itemsize).any()):
-                raise PlatformError(f"ring {self.map.name}: a record has a foreign size")
+            wrong = np.flatnonzero(header[:count] != dtype.itemsize)
+            if len(wrong):
+                size = int(header[wrong[0]]) & ~_DISCARD
+                raise PlatformError(
+                    f"ring {self.map.name}: record size {size}, expected {dtype.itemsize}"
+                )
         taken = rows[:count, _HEADER : _HEADER + dtype.itemsize].copy().view(dtype).ravel()
         self._consumed[0] = start + count * stride
         return taken
@@ -89,17 +101,17 @@ class Ring:
         Everything reserved before the call is taken: a record another CPU is still writing is
         waited for (it takes microseconds), because what comes after it may already be needed.
         """
-        self._news.poll(0)
+        self._urgent.poll(0)
         end = int(self._produced[0])
-        patience = _PATIENCE
-        while int(self._consumed[0]) < end and patience:
+        yields = 0
+        while int(self._consumed[0]) < end and yields < _MAX_YIELDS:
             start = int(self._consumed[0])
             raw = self._bytes(start, end - start).tobytes()
             offset = 0
             while offset + _HEADER <= len(raw):
                 length = int.from_bytes(raw[offset : offset + 4], "little")
                 if length & _BUSY:
-                    patience -= 1
+                    yields += 1
                     os.sched_yield()
                     break
                 size = length & ~_DISCARD
@@ -118,8 +130,6 @@ class Ring:
 
     def close(self) -> None:
         """Unmap and drop the map."""
-        self._news.close()
+        # The mappings cannot be unmapped while arrays look into them.
         del self._consumed, self._produced, self._data
-        self._consumer.close()
-        self._producer.close()
-        self.map.close()
+        self._resources.close()

@@ -1,35 +1,55 @@
-"""The sampler: its maps, its programs, and the threads it is attached to."""
+"""The sampler: its maps, its programs, and the CPUs it is attached to."""
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf import maps, syscalls
-from hpcd.bpf.btf import task_offsets
-from hpcd.bpf.loader import load_sampler
-from hpcd.bpf.records import CACHE_SET_BITS, COUNTERS, MAX_EVENTS, SAMPLE
+from hpcd.bpf import libbpf, maps, syscalls
+from hpcd.bpf.cpu_clock import CpuClock
+from hpcd.bpf.layouts import (
+    CACHE_SET_BITS,
+    CACHE_SET_BYTES,
+    COUNTERS,
+    MAX_EVENTS,
+    MAX_RULES,
+    PROCESS,
+    RULE_BYTES,
+    SAMPLE,
+    SETTINGS,
+    THREAD,
+    THREAD_CPU_BITS,
+    THREADS_PER_CPU,
+    copier_bytes,
+    saved_bytes,
+    walk_bytes,
+)
+from hpcd.bpf.loading.btf import task_offsets
+from hpcd.bpf.loading.loader import Programs, load_sampler
+from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.ring import Ring
-from hpcd.bpf.tables import MAX_RULES, KernelMemory
-from hpcd.errors import TargetError, UsageError
+from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.table_memory import KernelMemory, Space
+from hpcd.errors import PlatformError, UsageError
 
-# 52,000 samples: half a second of 100 CPUs at 997 Hz, should the reader be held up.
-SAMPLE_RING_BYTES = 2 << 20
+# 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
+# ranks make that yield while they wait, should the reader be held up.
+SAMPLE_RING_BYTES = 8 << 20
 # New stacks of 60 frames are 500 bytes; programs that never repeat one send a few MB a second, and
 # the ring is emptied when it is an eighth full.
 EVENT_RING_BYTES = 4 << 20
+# Stacks of what is not ready to be unwound, a few KB each; emptied when it is an eighth full.
+COPY_RING_BYTES = 32 << 20
 MAX_PROCESSES = 16384
 MAX_THREADS = 131072
-# struct walk in stack/unwind.h: its head, a window of the stack, then 1152 frames.
-_WALK_BYTES = 80 + 64 + 288 + 520 + 16 + 32 + 8 * 1152
 # In the place of a CPU's number, in thread numbers that user space gives.
-_USER_NUMBERS = 1023
-RULE_BYTES = 16
+_USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,247 +65,356 @@ class Overhead:
     missed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplerOptions:
+    """What a :class:`Sampler` records besides the events it is given.
+
+    - ``follow_children``: child processes of targets are targets too.
+    - ``waiting``: threads that leave their CPU and come back are reported
+      (:class:`hpcd.bpf.layouts.Switch`).
+    - ``everything``: all processes are targets.
+    - ``selecting``: processes that are no targets are reported when they exec;
+      ``control_groups``: when they enter a control group.
+    - ``only_user``: a target that runs a program with another user's rights is one no longer.
+    - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
+    - ``sample_ring``, ``event_ring``: bytes, powers of two.
+    """
+
+    follow_children: bool = True
+    waiting: bool = True
+    everything: bool = False
+    selecting: bool = False
+    control_groups: bool = False
+    only_user: int | None = None
+    loader: str = "auto"
+    sample_ring: int = SAMPLE_RING_BYTES
+    event_ring: int = EVENT_RING_BYTES
+
+    def constants(self) -> dict[str, int]:
+        """What the programs are compiled or filled in with."""
+        return {
+            "FOLLOW_CHILDREN": int(self.follow_children),
+            "EVERYTHING": int(self.everything),
+            "WAITING": int(self.waiting),
+            "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
+            "SELECTING": int(self.selecting),
+        }
+
+    def tracepoints(self) -> dict[str, str]:
+        """The raw tracepoint of each program that runs at one."""
+        tracepoints = {
+            "on_fork": "sched_process_fork",
+            "on_exec": "sched_process_exec",
+            "on_exit": "sched_process_exit",
+            "on_free": "sched_process_free",
+        }
+        if self.waiting:
+            tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
+        if self.control_groups:
+            tracepoints["on_cgroup"] = "cgroup_attach_task"
+        return tracepoints
+
+
+_DEFAULTS = SamplerOptions()
+
+
+class _Maps:
+    """The programs' maps but for table memory and the rings; ``resources`` closes them."""
+
+    def __init__(self, resources: ExitStack, caches: int) -> None:
+        def create(name: str, kind: int, value_size: int, entries: int, flags: int = 0) -> maps.Map:
+            created = maps.Map(name, kind, 4, value_size, entries, flags=flags)
+            resources.callback(created.close)
+            return created
+
+        grown = maps.NO_PREALLOC
+        self.rules = create("rules", maps.ARRAY, RULE_BYTES, MAX_RULES)
+        self.processes = create("processes", maps.HASH, PROCESS.size, MAX_PROCESSES, grown)
+        self.threads = create("threads", maps.HASH, THREAD.size, MAX_THREADS, grown)
+        self.counters = create("counters", maps.PERCPU_ARRAY, COUNTERS.itemsize, 1)
+        self.next_thread = create("next_thread", maps.PERCPU_ARRAY, 4, 1)
+        self.scratch = create("scratch", maps.PERCPU_ARRAY, walk_bytes(), 2)
+        self.stack_cache = create(
+            "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
+        )
+        self.settings = create("settings", maps.ARRAY, SETTINGS.size, 1)
+        self.programs = create("programs", maps.PROG_ARRAY, 4, 2)
+        self.switch_programs = create("switch_programs", maps.PROG_ARRAY, 4, 2)
+        self.hit_programs = create("hit_programs", maps.PROG_ARRAY, 4, 2)
+        self.copiers = create("copiers", maps.ARRAY, copier_bytes(), caches)
+        self.saved = create("saved", maps.ARRAY, saved_bytes(), 1, maps.MMAPABLE)
+        self.saved_programs = create("saved_programs", maps.PROG_ARRAY, 4, 1)
+
+    def constants(self) -> dict[str, int]:
+        """The maps' descriptors by the names the programs have for them."""
+        return {f"FD_{name.upper()}": table.fd for name, table in vars(self).items()}
+
+
+# How often the stack is copied for an address in no mapping, until the mappings are read again:
+# when they had changed, and when they had not, so that there is likely nothing to be found.
+_CREDIT, _CREDIT_UNCHANGED = 4000, 256
+
+
+def _process(space: Space | None, image: int, credit: int = _CREDIT) -> bytes:
+    """``struct process`` of a target with this address space."""
+    if space is None:
+        return PROCESS.pack(0, 0, 0, 0, image, credit)
+    return PROCESS.pack(space.address, space.count, 0, 0, image, credit)
+
+
 class Sampler:
-    """Samples the threads it is attached to, or every CPU, until closed.
+    """Samples threads of the processes it is given, or of all, until closed.
 
-    ``events`` are numbered in order; a sample says the number of its event. With ``waiting``,
-    threads that leave their CPU and come back are reported too (:class:`hpcd.bpf.records.Switch`).
-    With ``everything``, all processes are targets; with ``selecting``, processes that are none are
-    reported when they exec, and with ``control_groups`` when they enter a control group. With
-    ``only_user``, a target that runs a program with another user's rights is one no longer.
-
-    ``loader`` is one of :data:`hpcd.bpf.loader.LOADERS`; loading takes 1 to 2.5 s with bcc, 0.2 s
-    from an object.
+    ``events`` are numbered in order; a sample says the number of its event. ``cpus`` are those to
+    sample on. Loading takes 1 to
+    2.5 s with bcc, 0.2 s from an object.
 
     Raises :class:`hpcd.errors.PrivilegeError` or :class:`hpcd.errors.PlatformError` in one line
-    when it cannot work here.
+    when it cannot work here; nothing stays open then.
     """
 
     def __init__(
         self,
         events: Sequence[syscalls.PerfEvent],
-        *,
-        follow_children: bool = True,
-        waiting: bool = True,
-        everything: bool = False,
-        selecting: bool = False,
-        control_groups: bool = False,
-        only_user: int | None = None,
-        loader: str = "auto",
-        sample_ring: int = SAMPLE_RING_BYTES,
-        event_ring: int = EVENT_RING_BYTES,
+        cpus: Sequence[int],
+        options: SamplerOptions = _DEFAULTS,
     ) -> None:
         if not 1 <= len(events) <= MAX_EVENTS:
             raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
-        caches = 2 * maps.possible_cpus()
+        self.caches = 2 * maps.possible_cpus()
         self._perf_events = tuple(events)
-        self.caches = caches
-        self._waiting = waiting
-        self.memory = KernelMemory()
-        self.samples = Ring("samples", sample_ring)
-        self.events = Ring("events", event_ring)
-        self._rules = maps.Map("rules", maps.ARRAY, 4, RULE_BYTES, MAX_RULES)
-        self._processes = maps.Map(
-            "processes", maps.HASH, 4, 16, MAX_PROCESSES, flags=maps.NO_PREALLOC
-        )
-        self._threads = maps.Map("threads", maps.HASH, 4, 40, MAX_THREADS, flags=maps.NO_PREALLOC)
-        self._born = maps.Map("born", maps.HASH, 4, 4, MAX_THREADS, flags=maps.NO_PREALLOC)
-        self._counters = maps.Map("counters", maps.PERCPU_ARRAY, 4, COUNTERS.itemsize, 1)
-        self._next_thread = maps.Map("next_thread", maps.PERCPU_ARRAY, 4, 4, 1)
-        self._scratch = maps.Map("scratch", maps.PERCPU_ARRAY, 4, _WALK_BYTES, 2)
-        self._cache = maps.Map("stack_cache", maps.ARRAY, 4, 16, caches << CACHE_SET_BITS)
-        self._settings = maps.Map("settings", maps.ARRAY, 4, 16, 1)
-        self._jumps = maps.Map("programs", maps.PROG_ARRAY, 4, 4, 1)
-        self._switch_jumps = maps.Map("switch_programs", maps.PROG_ARRAY, 4, 4, 1)
-        self._hit_jumps = maps.Map("hit_programs", maps.PROG_ARRAY, 4, 4, 1)
-        constants = {
+        self._user_threads = 0
+        self._counters: dict[int, list[int]] = {}
+        self._clocks: dict[int, CpuClock] = {}
+        self._tracepoints: list[int] = []
+        numbered = list(enumerate(events))
+        hits = [n for n, event in numbered if event.type == syscalls.PERF_TYPE_TRACEPOINT]
+        self._sampled = [(n, event) for n, event in numbered if n not in hits]
+        with ExitStack() as resources:
+            resources.callback(self.stop)
+            self._open_events(cpus)
+            self.memory = KernelMemory()
+            resources.callback(self.memory.close)
+            self.samples = Ring("samples", options.sample_ring)
+            resources.callback(self.samples.close)
+            self.events = Ring("events", options.event_ring)
+            resources.callback(self.events.close)
+            self.copies = Ring("copies", COPY_RING_BYTES)
+            resources.callback(self.copies.close)
+            self._maps = _Maps(resources, self.caches)
+            self._programs = self._load(options, hits)
+            resources.callback(self._programs.close)
+            resources.callback(os.close, libbpf.enable_stats())
+            self._attach_tracepoints(options.tracepoints(), hits)
+            self._resources = resources.pop_all()
+
+    def _load(self, options: SamplerOptions, hits: list[int]) -> Programs | ObjectPrograms:
+        """Load the programs that ``options`` need and let the walks call themselves."""
+        self._constants = {
             "FD_MEMORY": self.memory.map.fd,
             "FD_SAMPLES": self.samples.map.fd,
             "FD_EVENTS": self.events.map.fd,
-            "FD_RULES": self._rules.fd,
-            "FD_PROCESSES": self._processes.fd,
-            "FD_THREADS": self._threads.fd,
-            "FD_BORN": self._born.fd,
-            "FD_COUNTERS": self._counters.fd,
-            "FD_NEXT_THREAD": self._next_thread.fd,
-            "FD_SCRATCH": self._scratch.fd,
-            "FD_STACK_CACHE": self._cache.fd,
-            "FD_SETTINGS": self._settings.fd,
-            "FD_PROGRAMS": self._jumps.fd,
-            "FD_SWITCH_PROGRAMS": self._switch_jumps.fd,
-            "FD_HIT_PROGRAMS": self._hit_jumps.fd,
-            "FOLLOW_CHILDREN": int(follow_children),
-            "EVERYTHING": int(everything),
-            "WAITING": int(waiting),
-            "ONLY_USER": 0xFFFFFFFF if only_user is None else only_user,
-            "SELECTING": int(selecting),
+            "FD_COPIES": self.copies.map.fd,
+            **self._maps.constants(),
+            **options.constants(),
             **task_offsets(),
+            "SAVED_STACK": 0,
         }
-        tracepoints = {
-            "on_fork": "sched_process_fork",
-            "on_exec": "sched_process_exec",
-            "on_exit": "sched_process_exit",
-        }
-        if waiting:
-            tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
-        if control_groups:
-            tracepoints["on_cgroup"] = "cgroup_attach_task"
-        numbered = list(enumerate(events))
-        hits = [n for n, event in numbered if event.type == syscalls.PERF_TYPE_TRACEPOINT]
-        sampled = [n for n, _ in numbered if n not in hits]
-        self._sampled = [(n, events[n]) for n in sampled]
-        self._programs = load_sampler(
-            constants,
-            [*(f"sample_{number}" for number in sampled), "walk_sample"],
-            [*tracepoints, *(["walk_switch"] if waiting else [])],
-            [*(f"hit_{number}" for number in hits), "walk_hit"] if hits else [],
-            loader,
+        switching = ["walk_switch", "defer_switch"] if options.waiting else []
+        hitting = [*(f"hit_{number}" for number in hits), "walk_hit", "defer_hit"] if hits else []
+        programs = load_sampler(
+            self._constants,
+            [*(f"sample_{number}" for number, _ in self._sampled), "walk_sample", "defer_sample"],
+            [*options.tracepoints(), *switching],
+            hitting,
+            options.loader,
         )
+        try:
+            for table, kind in (
+                (self._maps.programs, "sample"),
+                (self._maps.switch_programs, "switch"),
+                (self._maps.hit_programs, "hit"),
+            ):
+                for slot, part in enumerate(("walk", "defer")):
+                    fd = programs.fds.get(f"{part}_{kind}")
+                    if fd is not None:
+                        table.update(struct.pack("<I", slot), struct.pack("<I", fd))
+        except BaseException:
+            programs.close()
+            raise
+        return programs
+
+    def saved_walker(self) -> SavedWalker:
+        """What walks the stacks that were copied. Raises what :class:`SavedWalker` does."""
+        return SavedWalker(self._constants, self._maps.saved, self._maps.saved_programs)
+
+    def _attach_tracepoints(self, raw: Mapping[str, str], hits: list[int]) -> None:
+        """Attach to ``raw`` tracepoints (program → name) and to the events that are tracepoints."""
         fds = self._programs.fds
-        self._jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_sample"]))
-        if waiting:
-            self._switch_jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_switch"]))
-        if hits:
-            self._hit_jumps.update(struct.pack("<I", 0), struct.pack("<I", fds["walk_hit"]))
-        self._stats = syscalls.enable_stats()
-        self._raw = [
-            syscalls.raw_tracepoint(name, fds[program]) for program, name in tracepoints.items()
-        ]
+        for program, name in raw.items():
+            self._tracepoints.append(libbpf.raw_tracepoint(name, fds[program]))
         # The program of a tracepoint runs on every CPU, whichever its event was opened for.
-        self._hits = []
         for number in hits:
-            fd = syscalls.perf_event_open(events[number], -1, 0)
-            self._hits.append(fd)
+            fd = syscalls.perf_event_open(self._perf_events[number], -1, 0)
+            self._tracepoints.append(fd)
             syscalls.perf_attach(fd, fds[f"hit_{number}"])
             syscalls.perf_enable(fd)
-        self._attached: dict[int, list[int]] = {}
-        self._cpus: dict[int, list[int]] = {}
-        self._inherit = syscalls.INHERIT | (0 if follow_children else syscalls.INHERIT_THREAD)
-        self._user_threads = 0
 
     # --- targets ---
 
-    def attach_thread(self, tid: int) -> bool:
-        """Sample ``tid`` and the threads and children it will have; False when it is gone."""
-        if tid in self._attached:
-            return True
-        try:
-            self._attached[tid] = self._open(tid, -1, self._inherit)
-        except TargetError:
-            return False
-        return True
+    def attach(self) -> None:
+        """Sample from now on. A CPU that does not have one of the events is left out.
 
-    def attach_cpu(self, cpu: int) -> None:
-        """Sample whatever runs on ``cpu``."""
-        self._cpus[cpu] = self._open(-1, cpu, syscalls.EXCLUDE_IDLE)
-
-    def _open(self, tid: int, cpu: int, flags: int) -> list[int]:
-        fds: list[int] = []
+        Raises :class:`PlatformError` when no CPU has the events; nothing stays open then.
+        """
         try:
-            for _, event in self._sampled:
-                opened = replace(event, flags=event.flags | flags | syscalls.DISABLED)
-                fds.append(syscalls.perf_event_open(opened, tid, cpu))
+            for number, fds in self._counters.items():
+                for fd in fds:
+                    syscalls.perf_attach(fd, self._programs.fds[f"sample_{number}"])
+                    syscalls.perf_enable(fd)
+            for number, clock in self._clocks.items():
+                clock.attach(self._programs.fds[f"sample_{number}"])
         except BaseException:
+            self._detach()
+            raise
+
+    def _open_events(self, cpus: Sequence[int]) -> None:
+        """Open the events on ``cpus``. Clocks begin to tick, but no program runs yet."""
+        for number, event in self._sampled:
+            period_ns = event.clock_period_ns
+            if period_ns:
+                self._clocks[number] = CpuClock(event, period_ns, cpus)
+                continue
+            self._counters[number] = fds = []
+            refusal: PlatformError | None = None
+            for cpu in cpus:
+                opened = replace(event, flags=event.flags | syscalls.DISABLED)
+                try:
+                    fds.append(syscalls.perf_event_open(opened, -1, cpu))
+                except PlatformError as error:  # such as a counter of other cores than this
+                    refusal = error
+            if refusal and not fds:
+                raise refusal
+
+    def _detach(self) -> None:
+        for clock in self._clocks.values():
+            clock.close()
+        self._clocks.clear()
+        for fds in self._counters.values():
             for fd in fds:
                 os.close(fd)
-            raise
-        for (number, _), fd in zip(self._sampled, fds, strict=True):
-            syscalls.perf_attach(fd, self._programs.fds[f"sample_{number}"])
-            syscalls.perf_enable(fd)
-        return fds
+        self._counters.clear()
 
-    def inherited(self, tid: int) -> bool:
-        """Whether ``tid`` was born with the event of a thread attached to before."""
-        value = self._born.lookup(struct.pack("<I", tid))
-        return value is not None and value != bytes(4)
+    def add_thread(self, tid: int, *, before_exec: bool = False) -> int | None:
+        """Number a thread that already runs; None when the programs have numbered it.
 
-    @property
-    def attached(self) -> int:
-        """Threads and CPUs events were opened for; threads started by those inherit them."""
-        return len(self._attached) + len(self._cpus)
-
-    def detach_thread(self, tid: int) -> None:
-        """Close the events of ``tid``, and with them those other threads inherited from it."""
-        for fd in self._attached.pop(tid, ()):
-            os.close(fd)
-
-    def add_thread(self, tid: int) -> int | None:
-        """Number a thread that already runs; None when the programs have numbered it."""
+        With ``before_exec`` it is recorded from its next exec on.
+        """
+        if self._user_threads >= THREADS_PER_CPU:
+            return None
         self._user_threads += 1
-        number = self._user_threads << 10 | _USER_NUMBERS
-        fresh = self._threads.add(
-            struct.pack("<I", tid), struct.pack("<IIQQQQ", number, 0, 0, 0, 0, 0)
+        number = self._user_threads << THREAD_CPU_BITS | _USER_NUMBERS
+        fresh = self._maps.threads.add(
+            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), 0, 0)
         )
         return number if fresh else None
 
     def forget_thread(self, tid: int) -> None:
-        """Drop the number of a thread that was gone before it could be attached to."""
-        self._threads.delete(struct.pack("<I", tid))
+        """Drop the number of a thread that was gone before its state could be read."""
+        self._maps.threads.delete(struct.pack("<I", tid))
 
     def exclude_process(self, pid: int) -> None:
         """Never record ``pid`` and what it starts."""
-        self._processes.update(struct.pack("<I", pid), struct.pack("<IIII", 0, 0, 0, 1))
+        self._maps.processes.update(struct.pack("<I", pid), PROCESS.pack(0, 0, 0, 1, 0, 0))
 
-    def set_process(self, pid: int, entry: bytes) -> None:
-        """Point process ``pid`` at its address space (:attr:`hpcd.bpf.tables.Space.entry`)."""
-        self._processes.update(struct.pack("<I", pid), entry)
+    def forget_process(self, pid: int) -> None:
+        """Take a process that was gone when it was registered out of those recorded."""
+        self._maps.processes.delete(struct.pack("<I", pid))
+
+    def add_process(self, pid: int, space: Space | None, image: int = 0) -> None:
+        """Make ``pid`` a target whose mappings are ``space``; None: they are not known yet.
+
+        They are not used when it runs another program than ``image`` by now (of a
+        :class:`~hpcd.bpf.layouts.ThreadEvent`; 0: not known).
+        """
+        if not self._is_excluded(pid):
+            self._maps.processes.update(struct.pack("<I", pid), _process(space, image))
+
+    def _is_excluded(self, pid: int) -> bool:
+        """Whether the programs have let go of ``pid``, or were told to: that is for good."""
+        entry = self._maps.processes.lookup(struct.pack("<I", pid))
+        return entry is not None and PROCESS.unpack(entry)[3] != 0
+
+    def set_space(
+        self, pid: int, space: Space | None, image: int = 0, *, changed: bool = True
+    ) -> bool:
+        """As :meth:`add_process` for a target; False when it has ended. ``changed`` says whether
+        it is another space than before."""
+        if self._is_excluded(pid):
+            return False
+        entry = _process(space, image, _CREDIT if changed else _CREDIT_UNCHANGED)
+        return self._maps.processes.replace(struct.pack("<I", pid), entry)
 
     def records(self, pid: int) -> bool:
         """Whether process ``pid`` is recorded, as the kernel sees it."""
-        entry = self._processes.lookup(struct.pack("<I", pid))
-        return entry is not None and entry[12:] == bytes(4)
-
-    def forget_process(self, pid: int) -> None:
-        """Drop the entry of a process that is gone."""
-        self._processes.delete(struct.pack("<I", pid))
+        entry = self._maps.processes.lookup(struct.pack("<I", pid))
+        return entry is not None and PROCESS.unpack(entry)[3] == 0
 
     def set_rules(self, first: int, rules: npt.NDArray[np.void]) -> None:
         """Store unwind rules from index ``first`` (RULE_DTYPE rows)."""
-        self._rules.update_range(first, rules)
+        self._maps.rules.update_range(first, rules)
 
     def set_pace(self, frequency: int, walk_one_in: int) -> None:
         """Sample the first event, which must be a clock, ``frequency`` times a second, and take the
-        path of one in ``walk_one_in`` threads that leave their CPU."""
-        period = 1_000_000_000 // frequency
-        # At the rate they were opened with, events need no thinning.
-        thinned = period if frequency < self._perf_events[0].frequency else 0
-        self._settings.update(struct.pack("<I", 0), struct.pack("<QII", thinned, walk_one_in, 0))
-        if not self._waiting:
-            return  # a sample says what its event was opened with, whatever became of that
-        for fds in (*self._attached.values(), *self._cpus.values()):
-            syscalls.perf_set_period(fds[0], period)
+        path of one in ``walk_one_in`` threads that leave their CPU.
+
+        The clock goes on; the programs pass over some of its firings, drawn at random.
+        """
+        full_ns = self._perf_events[0].clock_period_ns
+        period_ns = max(1_000_000_000 // frequency, full_ns)
+        passed_over = round((1 - full_ns / period_ns) * (1 << 32))
+        self._maps.settings.update(
+            struct.pack("<I", 0), SETTINGS.pack(period_ns, walk_one_in, passed_over)
+        )
 
     # --- results ---
 
     def take_samples(self) -> npt.NDArray[np.void]:
-        """All samples waiting (:data:`hpcd.bpf.records.SAMPLE`). Take these before the events."""
+        """All samples waiting (:data:`hpcd.bpf.layouts.SAMPLE`). Take these before the events."""
         return self.samples.take_fixed(SAMPLE)
 
     def take_events(self) -> Iterator[bytes]:
         """All events waiting: stacks, threads, and what became of them."""
         return self.events.take_any()
 
+    def take_copies(self) -> Iterator[bytes]:
+        """All copied stacks waiting (:data:`hpcd.bpf.layouts.STACK_COPY`). Take these after the
+        events."""
+        return self.copies.take_any()
+
     @property
     def filling(self) -> bool:
         """Whether a ring is an eighth full: time to empty it."""
-        return any(8 * ring.pending > ring.size for ring in (self.samples, self.events))
+        return any(
+            8 * ring.pending > ring.size for ring in (self.samples, self.events, self.copies)
+        )
 
     @property
-    def news(self) -> int:
+    def urgent_descriptor(self) -> int:
         """A descriptor that is readable when a process may have become a target."""
-        return self.events.news
+        return self.events.urgent_descriptor
 
     def counters(self) -> npt.NDArray[np.void]:
-        """One :data:`hpcd.bpf.records.COUNTERS` summed over the CPUs."""
-        each = self._counters.lookup_percpu(0, COUNTERS)
+        """One :data:`hpcd.bpf.layouts.COUNTERS` summed over the CPUs."""
+        by_cpu = self._maps.counters.lookup_percpu(0, COUNTERS)
         total = np.zeros(1, dtype=COUNTERS)
         for name in COUNTERS.names or ():
-            total[name] = each[name].sum(axis=0)
+            total[name] = by_cpu[name].sum(axis=0)
         return total
 
     def overhead(self) -> Overhead:
         """Cost of the sampling program, the walk included, and of the lifecycle ones."""
-        by_name = {name: syscalls.program_info(fd) for name, fd in self._programs.fds.items()}
+        by_name = {name: libbpf.program_info(fd) for name, fd in self._programs.fds.items()}
         infos = by_name.values()
         switching = ("on_switch", "on_wakeup", "walk_switch")
         return Overhead(
@@ -296,37 +425,12 @@ class Sampler:
         )
 
     def stop(self) -> None:
-        """Detach from every thread. What is in the rings can still be taken."""
-        for held in (self._attached, self._cpus):
-            for fds in held.values():
-                for fd in fds:
-                    os.close(fd)
-            held.clear()
-        for held_once in (self._raw, self._hits):
-            for fd in held_once:
-                os.close(fd)
-            held_once.clear()
+        """Detach from every CPU. What is in the rings can still be taken."""
+        self._detach()
+        for fd in self._tracepoints:
+            os.close(fd)
+        self._tracepoints.clear()
 
     def close(self) -> None:
-        """Stop, unload and free everything."""
-        self.stop()
-        os.close(self._stats)
-        self._programs.close()
-        self.samples.close()
-        self.events.close()
-        self.memory.close()
-        for table in (
-            self._rules,
-            self._processes,
-            self._threads,
-            self._born,
-            self._counters,
-            self._next_thread,
-            self._scratch,
-            self._cache,
-            self._settings,
-            self._jumps,
-            self._switch_jumps,
-            self._hit_jumps,
-        ):
-            table.close()
+        """Stop, unload and free everything; calling again does nothing."""
+        self._resources.close()

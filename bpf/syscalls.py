@@ -1,6 +1,6 @@
-"""bpf(2) and perf_event_open(2), which the standard library does not have.
+"""perf_event_open(2) and what is done with its descriptors; the standard library lacks both.
 
-Numbers and layouts are those of ``include/uapi/linux/bpf.h`` and ``perf_event.h``.
+Numbers and layouts are those of ``include/uapi/linux/perf_event.h``.
 """
 
 from __future__ import annotations
@@ -8,64 +8,56 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import os
 import platform
-import struct
 from dataclasses import dataclass
 
-from hpcd.errors import HpcdError, PlatformError, PrivilegeError, TargetError
+from hpcd.bpf.libbpf import KernelRefusedError
+from hpcd.errors import PlatformError, PrivilegeError, TargetError
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.syscall.restype = ctypes.c_long
 
-_NUMBERS = {"x86_64": (321, 298), "aarch64": (280, 241)}
-
-MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, MAP_DELETE = 0, 1, 2, 3
-OBJECT_INFO = 15
-RAW_TRACEPOINT_OPEN = 17
-MAP_UPDATE_BATCH = 26
-ENABLE_STATS = 32
-
-_ATTR_BYTES = 144
+_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 
 PERF_TYPE_HARDWARE, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT = 0, 1, 2
 SW_CPU_CLOCK, SW_TASK_CLOCK, SW_DUMMY = 0, 1, 9
-_IOC_ENABLE, _IOC_PERIOD, _IOC_SET_BPF = 0x2400, 0x40082404, 0x40042408
+SW_CLOCKS = (SW_CPU_CLOCK, SW_TASK_CLOCK)
+_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
 _FLAG_CLOEXEC = 8
 
 # Bits of struct perf_event_attr's flag word.
-DISABLED, INHERIT, EXCLUDE_IDLE, FREQ = 1 << 0, 1 << 1, 1 << 7, 1 << 10
-INHERIT_THREAD = 1 << 35
+DISABLED, FREQ = 1 << 0, 1 << 10
 
 
-def _numbers() -> tuple[int, int]:
-    try:
-        return _NUMBERS[platform.machine()]
-    except KeyError:
-        raise PlatformError(f"processor {platform.machine()} is not supported") from None
+class PerfEventAttr(ctypes.Structure):
+    """``struct perf_event_attr`` up to version 8 (kernel 6.3); older kernels accept it as long as
+    what they do not know is 0."""
 
-
-class KernelRefusedError(HpcdError):
-    """A system call failed; ``errno`` says how."""
-
-    def __init__(self, what: str, number: int) -> None:
-        super().__init__(f"{what}: {os.strerror(number)}")
-        self.errno = number
-
-
-def bpf(command: int, attr: bytes, what: str) -> int:
-    """Call bpf(2) with ``attr`` padded to the size kernels since 5.15 know.
-
-    Raises :class:`PrivilegeError` on EPERM, :class:`KernelRefusedError` on anything else.
-    """
-    buffer = ctypes.create_string_buffer(attr.ljust(_ATTR_BYTES, b"\0"), _ATTR_BYTES)
-    result: int = _LIBC.syscall(_numbers()[0], command, buffer, _ATTR_BYTES)
-    if result < 0:
-        number = ctypes.get_errno()
-        if number == errno.EPERM:
-            raise PrivilegeError(f"{what}: not permitted; run hpcd as root (sudo hpcd ...)")
-        raise KernelRefusedError(what, number)
-    return result
+    _fields_ = (
+        ("type", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("config", ctypes.c_uint64),
+        ("sample_period", ctypes.c_uint64),  # or a frequency, with FREQ
+        ("sample_type", ctypes.c_uint64),
+        ("read_format", ctypes.c_uint64),
+        ("flags", ctypes.c_uint64),  # bit fields
+        ("wakeup_events", ctypes.c_uint32),
+        ("bp_type", ctypes.c_uint32),
+        ("config1", ctypes.c_uint64),
+        ("config2", ctypes.c_uint64),
+        ("branch_sample_type", ctypes.c_uint64),
+        ("sample_regs_user", ctypes.c_uint64),
+        ("sample_stack_user", ctypes.c_uint32),
+        ("clockid", ctypes.c_int32),
+        ("sample_regs_intr", ctypes.c_uint64),
+        ("aux_watermark", ctypes.c_uint32),
+        ("sample_max_stack", ctypes.c_uint16),
+        ("reserved_2", ctypes.c_uint16),
+        ("aux_sample_size", ctypes.c_uint32),
+        ("reserved_3", ctypes.c_uint32),
+        ("sig_data", ctypes.c_uint64),
+        ("config3", ctypes.c_uint64),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +69,18 @@ class PerfEvent:
     frequency: int = 0
     period: int = 0
     flags: int = 0
-    sample_type: int = 0
     wakeup_events: int = 0
-    clock_id: int = 0
     config1: int = 0
     config2: int = 0
+    sample_type: int = 0
+    clock: int = 0
+
+    @property
+    def clock_period_ns(self) -> int:
+        """Time between two firings of one of the kernel's clocks; 0 of any other event."""
+        if self.type != PERF_TYPE_SOFTWARE or self.config not in SW_CLOCKS:
+            return 0
+        return self.period or 1_000_000_000 // self.frequency
 
 
 def perf_event_open(event: PerfEvent, pid: int, cpu: int) -> int:
@@ -90,46 +89,33 @@ def perf_event_open(event: PerfEvent, pid: int, cpu: int) -> int:
     Raises :class:`TargetError` when the thread is gone, :class:`PrivilegeError` on EACCES or
     EPERM, :class:`PlatformError` when this machine has no such event.
     """
-    flags = event.flags | (FREQ if event.frequency else 0)
-    # type size config period sample_type read_format flags wakeup bp_type config1 config2
-    # branch_sample_type regs_user stack_user clockid regs_intr aux sample_max_stack ...
-    attr = struct.pack(
-        "<IIQQQQQIIQQQQIiQIHHIIQ",
-        event.type,
-        136,
-        event.config,
-        event.frequency or event.period,
-        event.sample_type,
-        0,
-        flags,
-        event.wakeup_events,
-        0,
-        event.config1,
-        event.config2,
-        0,
-        0,
-        0,
-        event.clock_id,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
+    try:
+        number = _PERF_EVENT_OPEN[platform.machine()]
+    except KeyError:
+        raise PlatformError(f"processor {platform.machine()} is not supported") from None
+    attr = PerfEventAttr(
+        type=event.type,
+        size=ctypes.sizeof(PerfEventAttr),
+        config=event.config,
+        sample_period=event.frequency or event.period,
+        flags=event.flags | (FREQ if event.frequency else 0),
+        wakeup_events=event.wakeup_events,
+        config1=event.config1,
+        config2=event.config2,
+        sample_type=event.sample_type,
+        clockid=event.clock,
     )
-    buffer = ctypes.create_string_buffer(attr.ljust(136, b"\0"), 136)
-    fd: int = _LIBC.syscall(_numbers()[1], buffer, pid, cpu, -1, _FLAG_CLOEXEC)
+    fd: int = _LIBC.syscall(number, ctypes.byref(attr), pid, cpu, -1, _FLAG_CLOEXEC)
     if fd >= 0:
         return fd
-    number = ctypes.get_errno()
-    if number == errno.ESRCH:
+    reason = ctypes.get_errno()
+    if reason == errno.ESRCH:
         raise TargetError(f"thread {pid} is gone")
-    if number in (errno.EACCES, errno.EPERM):
+    if reason in (errno.EACCES, errno.EPERM):
         raise PrivilegeError("perf_event_open: not permitted; run hpcd as root (sudo hpcd ...)")
-    if number in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+    if reason in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
         raise PlatformError("this machine does not offer the event")
-    raise KernelRefusedError("perf_event_open", number)
+    raise KernelRefusedError("perf_event_open", reason)
 
 
 def perf_enable(fd: int) -> None:
@@ -137,49 +123,9 @@ def perf_enable(fd: int) -> None:
     fcntl.ioctl(fd, _IOC_ENABLE, 0)
 
 
-def perf_set_period(fd: int, period: int) -> None:
-    """Let perf event ``fd`` fire every ``period`` of what it counts; inherited ones keep theirs.
-
-    The kernel has turned the frequency of clock events into a period in ns when they were opened
-    (perf_swevent_init_hrtimer in kernel/events/core.c), so that is what theirs is given in.
-    """
-    fcntl.ioctl(fd, _IOC_PERIOD, struct.pack("<Q", period))
-
-
 def perf_attach(fd: int, program: int) -> None:
-    """Run ``program`` whenever the perf event ``fd`` fires, or one inherited from it."""
+    """Run ``program`` whenever the perf event ``fd`` fires."""
     try:
         fcntl.ioctl(fd, _IOC_SET_BPF, program)
     except OSError as error:
-        raise KernelRefusedError("attaching the sampler to a thread", error.errno or 0) from None
-
-
-def raw_tracepoint(name: str, program: int) -> int:
-    """Run ``program`` at a tracepoint, without tracefs; returns a descriptor."""
-    text = ctypes.create_string_buffer(name.encode())
-    attr = struct.pack("<QI", ctypes.addressof(text), program)
-    return bpf(RAW_TRACEPOINT_OPEN, attr, f"attaching to tracepoint {name}")
-
-
-def enable_stats() -> int:
-    """Have the kernel count BPF run time while the returned descriptor is open."""
-    return bpf(ENABLE_STATS, struct.pack("<I", 0), "enabling BPF statistics")
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramInfo:
-    """Run statistics of a loaded program."""
-
-    run_ns: int
-    runs: int
-    recursion_misses: int
-    verified_instructions: int
-
-
-def program_info(fd: int) -> ProgramInfo:
-    """What the kernel knows of the program ``fd`` (``struct bpf_prog_info``)."""
-    buffer = ctypes.create_string_buffer(232)
-    attr = struct.pack("<IIQ", fd, 232, ctypes.addressof(buffer))
-    bpf(OBJECT_INFO, attr, "reading program statistics")
-    run_ns, runs, misses, verified = struct.unpack_from("<QQQI", buffer, 192)
-    return ProgramInfo(run_ns, runs, misses, verified)
+        raise KernelRefusedError("attaching the sampler to an event", error.errno or 0) from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
+import importlib
 import inspect
 import io
 import os
@@ -11,13 +13,13 @@ import sys
 import traceback
 
 from hpcd import __version__
-from hpcd.commands import VERBS, load
-from hpcd.errors import HpcdError, StorageError, UsageError
+from hpcd.cli.verbs import VERBS, load
+from hpcd.errors import HpcdError, StorageError, UsageError, did_you_mean
 from hpcd.sandbox.limits import raise_descriptor_limit
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT
-# What the disk may say wherever hpcd writes, standard output included: the user's to mend, no bug.
+# Errors of storage wherever hpcd writes, standard output included: no internal error.
 _STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO}
 
 
@@ -25,31 +27,42 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(f"{message} (see {self.prog} --help)")
 
+    def suggestion(self, word: str) -> str:
+        """What to say of an argument that none of the options takes."""
+        options = self._option_string_actions
+        if word.startswith("-"):
+            name = word.partition("=")[0]
+            shown = [option for option in options if option.startswith("--")]
+            return f"unknown option {name}{did_you_mean(name, shown)}"
+        if word.isdigit() and "--pid" in options:
+            return f"unexpected argument {word}; did you mean --pid {word}?"
+        return f"unexpected argument {word}"
+
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """The parser; only ``verb`` gets its options, so that starting is quick (None: all do)."""
+    """The parser; only ``verb`` gets its options, so that start-up is fast (None: all do)."""
     parser = _Parser(
         prog="hpcd",
         description="Call path tracing of running programs, by eBPF: no relaunch, no "
         "recompilation, no frame pointers.",
-        epilog="hpcd VERB --help tells more of each.",
+        epilog="hpcd VERB --help describes each verb.",
     )
     parser.add_argument("--version", action="version", version=f"hpcd {__version__}")
     parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="show where errors come from, as HPCD_DEBUG=1 does",
+        help="show tracebacks of errors, as HPCD_DEBUG=1 does",
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (_, summary) in VERBS.items():
-        each = verbs.add_parser(name, help=summary)
+        verb_parser = verbs.add_parser(name, help=summary)
         if verb in (None, name):
             command = load(name)
-            each.description = inspect.getdoc(command)
-            each.formatter_class = argparse.RawDescriptionHelpFormatter
-            command.configure(each)
-            each.set_defaults(command_object=command)
+            verb_parser.description = inspect.getdoc(command)
+            verb_parser.formatter_class = argparse.RawDescriptionHelpFormatter
+            command.configure(verb_parser)
+            verb_parser.set_defaults(command_object=command, verb_parser=verb_parser)
     return parser
 
 
@@ -71,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe went away: nothing is wrong, and nothing is left to say.
+        # The reader of a pipe closed it: no error.
         _silence()
         return 0
     except Exception as error:
@@ -82,18 +95,26 @@ def main(arguments: list[str] | None = None) -> int:
             return _failed(error, message, StorageError.exit_code)
         message = (
             f"internal error: {type(error).__name__}: {error} "
-            "(HPCD_DEBUG=1 shows where; please report it)"
+            "(HPCD_DEBUG=1 shows the traceback; please report it)"
         )
         return _failed(error, message, _INTERNAL_ERROR)
 
 
 def _run(arguments: list[str]) -> int:
     verb = next((word for word in arguments if not word.startswith("-")), "")
+    if os.environ.get("_ARGCOMPLETE"):
+        _complete()
+    if verb and verb not in VERBS:
+        near = did_you_mean(verb, VERBS) or f"; there are {', '.join(VERBS)}"
+        raise UsageError(f"no verb {verb}{near} (see hpcd --help)")
     try:
-        args = build_parser(verb).parse_args(arguments)
+        args, unknown = build_parser(verb).parse_known_args(arguments)
     except SystemExit:
         _flush()
         raise
+    if unknown:
+        prog = args.verb_parser.prog
+        raise UsageError(f"{args.verb_parser.suggestion(unknown[0])} (see {prog} --help)")
     if args.verbose:
         os.environ["HPCD_DEBUG"] = "1"
     code: int = args.command_object.run(args)
@@ -101,25 +122,34 @@ def _run(arguments: list[str]) -> int:
     return code
 
 
+def _complete() -> None:
+    """Answer a shell that asks how a command line may go on, and exit."""
+    with contextlib.suppress(ImportError):
+        argcomplete = importlib.import_module("argcomplete")
+        words = os.environ.get("COMP_LINE", "").split()
+        verb = next((word for word in words[1:] if not word.startswith("-")), "")
+        argcomplete.autocomplete(build_parser(verb if verb in VERBS else ""))
+
+
 def _flush() -> None:
-    """Write out what print() holds back, while an error can still be told."""
+    """Flush standard output while an error can still be reported."""
     if sys.stdout is not None:  # None when it was closed before the start
         sys.stdout.flush()
 
 
 def _failed(error: Exception, message: str, code: int) -> int:
-    """Tell of an error in one line, whatever file names are in it."""
+    """Report an error in one line, whatever file names are in it."""
     if os.environ.get("HPCD_DEBUG"):
         traceback.print_exception(error)
     line = "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in message
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in message
     )
     print(f"hpcd: {line}", file=sys.stderr)
     return code
 
 
 def _silence() -> None:
-    """Have what is left to print go nowhere: the interpreter would try it again as it ends."""
+    """Discard buffered output, which the interpreter would try to write again as it exits."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)

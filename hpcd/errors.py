@@ -63,14 +63,14 @@ class NotFoundError(HpcdError):
     exit_code = 8
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
+def did_you_mean(name: str, choices: Iterable[str], most: int = 3) -> str:
     """``; did you mean this or that?`` for the end of an error's line; "" when nothing is near.
 
     Near are names that have ``name`` within, whatever the case, the shortest first, or else those
     that are spelled nearly so.
     """
-    names = [each for each in dict.fromkeys(known) if 0 < len(each) <= _LONGEST]
+    names = [choice for choice in dict.fromkeys(choices) if 0 < len(choice) <= _LONGEST]
     wanted = name.casefold()
-    near = sorted((each for each in names if wanted and wanted in each.casefold()), key=len)
+    near = sorted((choice for choice in names if wanted and wanted in choice.casefold()), key=len)
     near = near or difflib.get_close_matches(name, names[:_COMPARED], most, 0.55)
     return f"; did you mean {' or '.join(near[:most])}?" if near else ""

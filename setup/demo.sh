@@ -1,5 +1,6 @@
 #!/bin/sh
-# The demonstration: record HPC Challenge on two ranks while it runs, and look at it.
+# The demonstration: a molecular dynamics program on two ranks that takes longer than it should.
+# Records it while it runs, finds out why, records it with the remedy, and compares.
 set -eu
 
 out=build/demo
@@ -9,6 +10,9 @@ if [ "$(id -u)" != 0 ]; then
 	echo "recording needs root; run: sudo make demo" >&2
 	exit 4
 fi
+say() {
+	printf '\n# %s\n' "$*"
+}
 run() {
 	echo "+ $*"
 	"$@"
@@ -16,63 +20,66 @@ run() {
 
 rm -rf "$out"
 mkdir -p "$out"
-# HPL on a 3500 x 3500 matrix, a 1 x 2 process grid: about ten seconds on two cores.
-cat >"$out/hpccinf.txt" <<'INPUT'
-HPLinpack benchmark input file
-Innovative Computing Laboratory, University of Tennessee
-HPL.out      output file name (if any)
-8            device out (6=stdout,7=stderr,file)
-1            # of problems sizes (N)
-3500         Ns
-1            # of NBs
-128          NBs
-0            PMAP process mapping (0=Row-,1=Column-major)
-1            # of process grids (P x Q)
-1            Ps
-2            Qs
-16.0         threshold
-1            # of panel fact
-2            PFACTs (0=left, 1=Crout, 2=Right)
-1            # of recursive stopping criterium
-4            NBMINs (>= 1)
-1            # of panels in recursion
-2            NDIVs
-1            # of recursive panel fact.
-1            RFACTs (0=left, 1=Crout, 2=Right)
-1            # of broadcast
-1            BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)
-1            # of lookahead depth
-1            DEPTHs (>=0)
-2            SWAP (0=bin-exch,1=long,2=mix)
-64           swapping threshold
-0            L1 in (0=transposed,1=no-transposed) form
-0            U  in (0=transposed,1=no-transposed) form
-1            Equilibration (0=no,1=yes)
-8            memory alignment in double (> 0)
+cat >"$out/in.drop" <<'INPUT'
+# LAMMPS: a drop of liquid in the left half of a box, whose right half is empty.
+variable     balanced index no
+units        lj
+atom_style   atomic
+processors   2 1 1
+lattice      fcc 0.8442
+region       box block 0 40 0 20 0 20
+create_box   1 box
+region       drop block 0 20 0 20 0 20
+create_atoms 1 region drop
+mass         1 1.0
+velocity     all create 1.44 87287 loop geom
+pair_style   lj/cut 2.5
+pair_coeff   1 1 1.0 1.0 2.5
+neighbor     0.3 bin
+neigh_modify delay 0 every 20 check no
+comm_style   brick
+if "${balanced} == yes" then "balance 1.05 shift x 20 1.05"
+fix          1 all nve
+thermo       50
+run          150
 INPUT
 
 # One thread a rank: the ranks themselves fill the cores.
-export OPENBLAS_NUM_THREADS=1
-echo "+ (cd $out && OPENBLAS_NUM_THREADS=1 mpirun --allow-run-as-root --oversubscribe -n 2 hpcc) &"
-(
-	cd "$out"
-	exec mpirun --allow-run-as-root --oversubscribe -n 2 hpcc
-) >"$out/hpcc.log" 2>&1 &
-launcher=$!
-trap 'kill "$launcher" 2>/dev/null || true' EXIT
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# record NAME BALANCED: record the program as it runs into NAME, its database into NAME.db.
+record() {
+	echo "+ (cd $out && mpirun -n 2 lmp -in in.drop -v balanced $2) &"
+	(
+		cd "$out"
+		exec mpirun --allow-run-as-root --oversubscribe -n 2 lmp -in in.drop -v balanced "$2"
+	) >"$out/$1.log" 2>&1 &
+	launcher=$!
+	trap 'kill "$launcher" 2>/dev/null || true' EXIT
+	run "$hpcd" attach --pid "$launcher" --output "$out/$1.measurement"
+	if ! wait "$launcher"; then
+		echo "the program itself failed:" >&2
+		tail -n 5 "$out/$1.log" >&2
+		exit 1
+	fi
+	trap - EXIT
+	run "$hpcd" merge "$out/$1.measurement" -o "$out/$1"
+}
 
-run "$hpcd" attach --pid "$launcher" --output "$out/measurement"
-if ! wait "$launcher"; then
-	echo "hpcc itself failed:" >&2
-	tail -n 5 "$out/hpcc.log" >&2
-	exit 1
-fi
-trap - EXIT
-run "$hpcd" check "$out/measurement"
-run "$hpcd" merge "$out/measurement" -o "$out/database"
-run "$hpcd" check "$out/database"
-run "$hpcd" report "$out/database" --percent 3
-run "$hpcd" report "$out/database" --view bottom-up --percent 5 --depth 3
-run "$hpcd" render "$out/database" -o "$out/trace.png"
+say "Two ranks simulate 32,800 atoms. hpcd attaches while they run."
+record uneven no
+run "$hpcd" check "$out/uneven.measurement" "$out/uneven"
+
+say "Who waits for whom? The first line of the table is where the waiting comes from."
+run "$hpcd" imbalance "$out/uneven" --percent 5 --depth 9
+run "$hpcd" render "$out/uneven" -o "$out/uneven.png"
+
+say "All atoms are in rank 0's half of the box. LAMMPS can move the border between the ranks:"
+record even yes
+run "$hpcd" render "$out/even" -o "$out/even.png"
+
+say "What changed?"
+run "$hpcd" compare "$out/uneven" "$out/even" --metric time --hotspot 5 --depth 9
+grep -h '^Loop time' "$out/uneven.log" "$out/even.log"
 echo
-echo "the trace view is in $PWD/$out/trace.png; to look around in it: $hpcd view $out/database"
+echo "pictures: $PWD/$out/uneven.png and even.png"
+echo "look around in both: $hpcd view $out/uneven $out/even"

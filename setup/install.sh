@@ -2,6 +2,8 @@
 # install.sh PREFIX DESTDIR: hpcd in an environment of its own, PREFIX/lib/hpcd, with the command and
 # the manual page where they are looked for. DESTDIR is for those who build packages.
 set -eu
+# Root runs what is installed: whatever the mask of who installs it, others may read it and no more.
+umask 022
 
 prefix=$1
 destdir=$2
@@ -31,6 +33,15 @@ ln -sfn "$library/bin/hpcd" "$destdir$prefix/bin/hpcd"
 install -m 644 docs/hpcd.1 "$destdir$prefix/share/man/man1/hpcd.1"
 mkdir -p "$destdir$prefix/share/man/man5"
 install -m 644 docs/hpcd.toml.5 "$destdir$prefix/share/man/man5/hpcd.toml.5"
+# Completion of verbs and options, where each shell looks for it.
+completion() {
+	mkdir -p "$destdir$prefix/share/$2"
+	"$into/bin/python" -c "import argcomplete; print(argcomplete.shellcode(['hpcd'], shell='$1'))" \
+		>"$destdir$prefix/share/$2/$3"
+}
+completion bash bash-completion/completions hpcd
+completion zsh zsh/site-functions _hpcd
+completion fish fish/vendor_completions.d hpcd.fish
 # The service, where systemd is: installed, not enabled.
 units=$destdir/etc/systemd/system
 if [ -n "$destdir" ] || [ -d /run/systemd/system ]; then

@@ -13,8 +13,29 @@ from dataclasses import fields
 
 from hpcd import __version__
 from hpcd.__main__ import build_parser
-from hpcd.commands import VERBS, load
+from hpcd.cli.verbs import VERBS, load
 from hpcd.daemon.service.configuration import Configuration
+
+# All variables that hpcd reads of its own environment.
+ENVIRONMENT = {
+    "HPCD_SOCKET": "Control socket of the service (default: /run/hpcd/control.sock).",
+    "HPCD_LOADER": "How BPF programs are loaded where --loader is not given: object, bcc or auto.",
+    "HPCD_CACHE": "Directory of cached kernel headers, unwind tables and program structure "
+    "(default: /var/cache/hpcd when recording as root, otherwise hpcd below XDG_CACHE_HOME).",
+    "HPCD_DEBUG": "When set, errors are printed with their tracebacks.",
+    "BCC_KERNEL_SOURCE": "Kernel headers to compile the BPF programs with (default: those found).",
+    "HPCD_RESULTS": "Where hpcd profile keeps results (default: hpcd/results below XDG_DATA_HOME).",
+    "XDG_DATA_HOME": "Base directory of the user's data (default: ~/.local/share).",
+    "XDG_CONFIG_HOME": "Base directory of the user's configuration (default: ~/.config);"
+    " hpcd/libraries.txt below it has patterns of libraries that are not a program's own code.",
+    "SUDO_UID": "The user who ran sudo, to whom the results of hpcd profile then belong.",
+    "_ARGCOMPLETE, COMP_LINE": "Set by a shell that completes a command line.",
+    "DEBUGINFOD_URLS": "Servers of separate debug information, as for debuginfod-find(1).",
+    "XDG_CACHE_HOME": "Base directory of the user's caches (default: ~/.cache).",
+    "XDG_RUNTIME_DIR": "Where hpcd view keeps the private file by which it opens the browser "
+    "(default: the directory of temporary files).",
+    "LISTEN_FDS, LISTEN_PID": "Set by systemd when it passes the control socket to the service.",
+}
 
 
 def escape(text: str) -> str:
@@ -28,6 +49,8 @@ def options(parser: argparse.ArgumentParser) -> list[str]:
     out = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
+            continue
+        if action.help == argparse.SUPPRESS:  # former names
             continue
         value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
         if isinstance(value, tuple):
@@ -65,18 +88,11 @@ def page() -> str:
     out += [
         ".SH EXIT STATUS",
         "0 on success; 2 usage, 3 target, 4 privilege, 5 platform, 6 storage, 7 format, 8 not",
-        "found; docs/exit\\-codes.md tells more.",
+        "found; see docs/exit\\-codes.md.",
         ".SH ENVIRONMENT",
-        ".TP",
-        ".B HPCD_CACHE",
-        "Where unwind tables and kernel headers are kept (default: /var/cache/hpcd for root).",
-        ".TP",
-        ".B HPCD_DEBUG",
-        "When set, errors show where they come from.",
-        ".TP",
-        ".B BCC_KERNEL_SOURCE",
-        "Kernel headers to compile against, instead of those hpcd finds.",
     ]
+    for names, meaning in ENVIRONMENT.items():
+        out += [".TP", f".B {escape(names)}", escape(meaning)]
     return "\n".join(out) + "\n"
 
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # packages.sh FILE...: installs the Debian packages listed in the files; says nothing and downloads
-# nothing when all are there.
+# nothing when all are there. A command installed by other means (npm comes with other packages of
+# nodejs, rustc with rustup) stands for the package of its name.
 set -eu
 
 if ! command -v dpkg-query >/dev/null; then
@@ -11,7 +12,7 @@ arch=$(dpkg --print-architecture)
 missing=
 for package in $(sed 's/#.*//; s/ARCH/'"$arch"'/' "$@"); do
 	state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-	[ "$state" = installed ] || missing="$missing $package"
+	[ "$state" = installed ] || command -v "$package" >/dev/null || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ]; then

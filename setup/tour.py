@@ -1,7 +1,8 @@
 """The pictures of docs/tour.md, taken of a database in the browser.
 
-Run ``.venv/bin/python setup/tour.py build/demo/database TWO FOUR`` after ``make demo setup-test``;
-TWO and FOUR are databases of ``tests/programs/serial_loop.c weak`` on so many ranks.
+Run ``.venv/bin/python setup/tour.py DATABASE TWO FOUR`` after ``make setup-test``; DATABASE is of
+HPC Challenge on two ranks, with ``tests/data/hpccinf.txt`` as its input file; TWO
+and FOUR are databases of ``tests/programs/serial_loop.c weak`` on so many ranks.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = Path(__file__).parent / "programs"
+from tests.support.programs import PROGRAMS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,7 +8,13 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-BLOCKED, COMMUNICATION = 1, 2
+from hpcd.analysis.symbols.frame_names import marker_name
+from hpcd.model.unwind_status import UnwindStatus
+
+BLOCKED, COMMUNICATION, SLEEPING = 1, 2, 3
+
+# Paths of threads that slept when hpcd attached are without the scheduler's functions.
+_SLEEPING = marker_name(UnwindStatus.BEFORE_ATTACH)
 
 _BLOCKED = re.compile(r"(__)?schedule \[k\]")
 _COMMUNICATION = re.compile(
@@ -20,10 +26,13 @@ _COMMUNICATION = re.compile(
 
 def marks(names: Iterable[str]) -> npt.NDArray[np.uint8]:
     """``uint8[n]``: :data:`BLOCKED` where a thread sleeps, :data:`COMMUNICATION` for calls into
-    MPI and its like (all below them communicates too), 0 else."""
+    MPI and its like (all below them communicates too), :data:`SLEEPING` where it and all below it
+    is of a thread that sleeps, 0 else."""
     return np.array(
         [
-            BLOCKED
+            SLEEPING
+            if name == _SLEEPING
+            else BLOCKED
             if _BLOCKED.fullmatch(name)
             else COMMUNICATION
             if _COMMUNICATION.fullmatch(name)

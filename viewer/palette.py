@@ -16,15 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.filters import bare
+from hpcd.analysis.profile.filters import bare
 from hpcd.errors import UsageError
-from hpcd.viewer import expression
+from hpcd.viewer.patterns import compile_pattern
 
 RGB = npt.NDArray[np.uint8]
 
 _DARKEST, _LIGHTEST, _LEVELS = 0.46, 0.88, 8
 _CHROMA, _MUTED = 0.15, 0.035
 _MOST_PATTERNS = 50
+# Weights of red, green and blue in how bright a colour looks; text on darker ones is white.
+_BRIGHTNESS = np.array([0.3, 0.59, 0.11])
+_DARK = 130
 TRUNCATED = (150, 150, 150)
 BLANK_LIGHT, BLANK_DARK = (255, 255, 255), (24, 26, 30)
 
@@ -44,7 +47,7 @@ def parse_pattern(text: str) -> Pattern:
     if not name.strip() or match is None:
         raise UsageError(f"{text[:80]}: a colour is PATTERN = #rrggbb")
     red, green, blue = bytes.fromhex(match[1])
-    return Pattern(expression.compile(name.strip(), "the pattern"), (red, green, blue))
+    return Pattern(compile_pattern(name.strip(), "the pattern"), (red, green, blue))
 
 
 def parse_patterns(texts: Sequence[str]) -> list[Pattern]:
@@ -73,11 +76,16 @@ def colours(names: Sequence[str], patterns: Sequence[Pattern] = ()) -> RGB:
     marker = np.array([name.startswith("[truncated") for name in names], bool)
     rgb[marker] = TRUNCATED
     for at, name in enumerate(names if patterns else ()):
-        for each in patterns:
-            if each.fits.fullmatch(name) or each.fits.fullmatch(bare(name)):
-                rgb[at] = each.rgb
+        for pattern in patterns:
+            if pattern.fits.fullmatch(name) or pattern.fits.fullmatch(bare(name)):
+                rgb[at] = pattern.rgb
                 break
     return rgb
+
+
+def is_dark(rgb: RGB) -> bool:
+    """Whether text on a colour (``uint8[3]``) must be light."""
+    return bool(rgb @ _BRIGHTNESS < _DARK)
 
 
 def _srgb(

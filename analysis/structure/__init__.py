@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hpcd.analysis.structure.forest import ScopeForest
-    from hpcd.analysis.structure.module import Structure, StructureReader
+    from hpcd.analysis.structure.module_structure import Structure, StructureReader
+    from hpcd.analysis.structure.scope_forest import ScopeForest
     from hpcd.model.scope import Kind
 
 __all__ = ["Kind", "ScopeForest", "Structure", "StructureReader"]
@@ -16,6 +16,6 @@ def __getattr__(name: str) -> Any:
     # Processes that read one module each start often, and need nothing of what asks them.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hpcd.analysis.structure import module
+    from hpcd.analysis.structure import module_structure
 
-    return getattr(module, name)
+    return getattr(module_structure, name)

@@ -31,7 +31,14 @@ class Store:
 
     directory: str = _key("/var/lib/hpcd", "Directory of the measurements.")
     keep: str = _key("14d", "Closed measurements older than this are removed.", "time")
-    quota: str = _key("20G", "The oldest closed ones are removed when all take more.", "size")
+    quota: str = _key(
+        "20G", "When all take more, the oldest closed ones go of the user who takes most.", "size"
+    )
+    user_quota: str = _key(
+        "5G",
+        "What each user other than root may take; then that user's oldest closed ones go.",
+        "size",
+    )
     free: str = _key(
         "2G",
         "While the disk has less free space, nothing is recorded; it goes on by itself.",
@@ -41,7 +48,7 @@ class Store:
 
 @dataclass(slots=True)
 class Monitor:
-    """Recording the node all the time."""
+    """Recording the host all the time."""
 
     enabled: bool = _key(False, "Whether to.")
     users: list[str] = _key([], "Processes of these users only; empty: every process.")
@@ -56,9 +63,24 @@ class Control:
     """Requests over the control socket."""
 
     socket: str = _key("/run/hpcd/control.sock", "Its place, unless systemd hands it over.")
-    group: str = _key("hpcd", "Members of this group see all recordings of the node, as root does.")
+    group: str = _key("hpcd", "Members of this group see all recordings of the host, as root does.")
     recordings: int = _key(4, "Recordings each user may have at a time.")
     longest: str = _key("1d", "Longest duration a user other than root may record.", "time")
+    cpu: str = _key(
+        "25%",
+        "Of one CPU, what each recorder of a user other than root may take; then it samples less,"
+        " and at last loses samples of its own.",
+        "share",
+    )
+    memory: str = _key(
+        "1G", "What each recorder of a user other than root may take; then it ends.", "size"
+    )
+    tables: str = _key(
+        "512M",
+        "Unwind tables and mappings of one user's programs in a recording, the node's included;"
+        " call paths through what has no room are truncated.",
+        "size",
+    )
 
 
 @dataclass(slots=True)

@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import stat
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.recording import MAX_FREQUENCY, Options
-from hpcd.daemon.selector import Selector, container, control_group
+from hpcd.daemon.capture.recording import MAX_FREQUENCY, Options
+from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.service import journal
-from hpcd.daemon.service.configuration import Configuration, seconds_of
+from hpcd.daemon.service.configuration import Configuration, seconds_of, share_of, size_of
 from hpcd.daemon.service.permission import Permission, RefusedError
-from hpcd.daemon.service.protocol import MAX_REQUEST, peer_of, receive, send
+from hpcd.daemon.service.protocol import MAX_REQUEST, Peer, peer_of, receive, send
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
+from hpcd.daemon.targets.selector import Selector, container, control_group
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
 
-# A peer that sends nothing, or takes nothing, holds a thread no longer than this.
+# A request must be there, whole, within this time, and its answer taken within as much again.
 _PATIENCE_SECONDS = 10.0
-_THREADS = 16
+# Connections a user may have at a time, and all users but root together. Each has a thread.
+_CONNECTIONS = 8
+_ALL_CONNECTIONS = 512
+# Requests a user other than root may make in the long run, a second, and at once; more wait.
+_REQUESTS_A_SECOND = 10.0
+_REQUESTS_AT_ONCE = 50
+# Users whose requests are counted; those that have made none lately are forgotten first.
+_COUNTED_USERS = 1_000
+# When there are no descriptors, the next connection is tried after this time.
+_EXHAUSTED_SECONDS = 0.1
 # How often a connection is looked at whose recording may have ended by itself.
 _HELD_SECONDS = 1.0
 # Compiling the programs takes up to 3 s, and several may start at once.
 _START_SECONDS = 25.0
-_BACKLOG = 64
+# As long as the kernel lets it be: a user who connects faster than is accepted fills it for all.
+_BACKLOG = 4096
 
 
 class Control:
@@ -48,42 +60,85 @@ class Control:
         self._recordings = recordings
         self._store = store
         self._rotate = rotate
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="control")
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        # By user: connections, and recordings that are asked for and not yet among those known.
+        self._connections: Counter[int] = Counter()
+        self._beginning: Counter[int] = Counter()
+        self._requests: dict[int, TokenBucket] = {}
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
     def close(self) -> None:
         """Take no more requests."""
+        self._closed.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def reconfigure(self, configuration: Configuration) -> None:
         """Use ``configuration`` for requests from now on."""
         self._configuration = configuration
 
     def _accept(self) -> None:
-        while True:
+        while not self._closed.is_set():
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if not self._closed.is_set():
+                    # Out of descriptors or memory: who holds them gives them back in time.
+                    journal.log("not accepted", journal.WARNING, why=error.strerror)
+                    self._closed.wait(_EXHAUSTED_SECONDS)
+                continue
             try:
-                self._pool.submit(self._serve, connection)
-            except RuntimeError:
+                self._admit(connection)
+            except Exception as error:
+                connection.close()
+                journal.log("internal error", journal.ERROR, where="accept", error=repr(error))
+
+    def _admit(self, connection: socket.socket) -> None:
+        """Have a thread serve ``connection``, unless its user has too many already."""
+        peer = peer_of(connection)
+        with self._lock:
+            # Root is refused nothing: whoever has that many threads to wait for needs its help.
+            if peer.uid != 0 and (
+                self._connections[peer.uid] >= _CONNECTIONS
+                or self._connections.total() - self._connections[0] >= _ALL_CONNECTIONS
+            ):
                 connection.close()
                 return
+            self._connections[peer.uid] += 1
+        try:
+            threading.Thread(
+                target=self._serve_counted, args=(connection, peer), name="control", daemon=True
+            ).start()
+        except BaseException:
+            self._leave(peer.uid)
+            raise
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _leave(self, uid: int) -> None:
+        with self._lock:
+            self._connections[uid] -= 1
+            if not self._connections[uid]:
+                del self._connections[uid]
+
+    def _serve_counted(self, connection: socket.socket, peer: Peer) -> None:
+        try:
+            self._serve(connection, peer)
+        except Exception as error:
+            # A request must never take the service down; that it could is a bug to report.
+            journal.log("internal error", journal.ERROR, uid=peer.uid, error=repr(error))
+        finally:
+            self._leave(peer.uid)
+
+    def _serve(self, connection: socket.socket, peer: Peer) -> None:
         with connection:
-            connection.settimeout(_PATIENCE_SECONDS)
+            fd = held = None
             try:
-                peer = peer_of(connection)
                 permission = Permission(peer, self._configuration.control.group)
-                fd = held = None
                 try:
-                    request, fd = receive(connection, MAX_REQUEST)
+                    request, fd = receive(connection, MAX_REQUEST, _PATIENCE_SECONDS)
+                    self._closed.wait(self._count_request(peer.uid))
                     answer = self._answer(request, fd, permission)
                     if request.get("held") is True and request["verb"] == "attach":
                         held = self._recordings.get(answer["id"])
@@ -100,12 +155,27 @@ class Control:
                     threading.Thread(
                         target=_hold, args=(connection.dup(), held), daemon=True
                     ).start()
+                connection.settimeout(_PATIENCE_SECONDS)
                 send(connection, answer)
             except OSError as error:
-                journal.log("connection lost", journal.WARNING, why=str(error))
-            except Exception as error:
-                # A request must never take the service down; that it could is a bug to report.
-                journal.log("internal error", journal.ERROR, error=repr(error))
+                journal.log("connection lost", journal.WARNING, uid=peer.uid, why=str(error))
+
+    def _count_request(self, uid: int) -> float:
+        """Count a request; how long it waits for its user's having made too many. That takes that
+        user's connections, of which there are few."""
+        if uid == 0:
+            return 0.0
+        now = time.monotonic()
+        with self._lock:
+            bucket = self._requests.pop(uid, None) or TokenBucket(
+                _REQUESTS_A_SECOND, _REQUESTS_AT_ONCE / _REQUESTS_A_SECOND, math.inf, now
+            )
+            self._requests[uid] = bucket  # the latest last
+            if len(self._requests) > _COUNTED_USERS:
+                del self._requests[next(iter(self._requests))]
+            delay = bucket.delay(now)
+            bucket.spend(now, 1.0)
+        return delay
 
     def _answer(
         self, request: dict[str, Any], fd: int | None, permission: Permission
@@ -125,7 +195,7 @@ class Control:
             return self._status(request, permission)
         if verb == "snapshot":
             if not permission.sees_all:
-                raise RefusedError("only root and the service's group may end a node's measurement")
+                raise RefusedError("only root and the service's group may end a host's measurement")
             return {"measurement": self._rotate()}
         raise UsageError("unknown request")
 
@@ -147,8 +217,6 @@ class Control:
     ) -> dict[str, Any]:
         peer = permission.peer
         limits = self._configuration.control
-        if not permission.root and len(self._recordings.running(peer.uid)) >= limits.recordings:
-            raise RefusedError(f"you have {limits.recordings} recordings under way already")
         selector = self._selector(request, permission)
         _truth(request, "held", False)
         duration = _number(request, "duration", None)
@@ -166,14 +234,30 @@ class Control:
             overhead=_number(request, "overhead", None),
             owner=(peer.uid, peer.gid),
             only_user=None if permission.root else peer.uid,
+            only_groups=(peer.gid, *peer.groups),
             existing=True,
+            table_bytes=size_of(limits.tables),
+            max_cpu=None if permission.root else share_of(limits.cpu),
+            max_memory=0 if permission.root else size_of(limits.memory),
         )
         if not 1 <= options.frequency <= MAX_FREQUENCY:
             raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
         shown, pass_fds = self._output(request, fd, peer.uid, peer.gid, options)
-        each = self._recordings.start(
-            options, peer.uid, selector.describe(), shown, pass_fds=pass_fds
-        )
+        try:
+            with self._room_for_one(permission):
+                each = self._recordings.start(
+                    options,
+                    peer.uid,
+                    selector.describe(),
+                    shown,
+                    pass_fds=pass_fds,
+                    stored=options.output if fd is None else None,
+                )
+        except BaseException:
+            if fd is None:
+                with contextlib.suppress(OSError):
+                    options.output.rmdir()
+            raise
         journal.log("attached", id=each.id, uid=peer.uid, what=each.what, measurement=shown)
         if not each.wait_for(_START_SECONDS, end=False):
             each.stop()
@@ -187,6 +271,23 @@ class Control:
             raise error
         return each.describe()
 
+    @contextlib.contextmanager
+    def _room_for_one(self, permission: Permission) -> Iterator[None]:
+        """Holds a place for a recording while it begins; requests at the same moment count."""
+        uid, most = permission.peer.uid, self._configuration.control.recordings
+        with self._lock:
+            under_way = len(self._recordings.running(uid)) + self._beginning[uid]
+            if not permission.root and under_way >= most:
+                raise RefusedError(f"you have {most} recordings under way already")
+            self._beginning[uid] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._beginning[uid] -= 1
+                if not self._beginning[uid]:
+                    del self._beginning[uid]
+
     def _selector(self, request: dict[str, Any], permission: Permission) -> Selector:
         everything = _truth(request, "all", False)
         users = [] if everything else _texts(request, "users")
@@ -199,7 +300,7 @@ class Control:
         if not isinstance(pids, list) or not all(type(pid) is int for pid in pids):
             raise UsageError("pids are whole numbers")
         selector = Selector(
-            pids=tuple(permission.translate(pid) for pid in pids[:1024]),
+            pids=permission.translate(pids[:1024]),
             names=tuple(_texts(request, "names")),
             users=tuple(int(user) for user in users if user.isdigit()),
             control_groups=tuple(control_group(path) for path in _texts(request, "cgroups")),
@@ -216,8 +317,13 @@ class Control:
     ) -> tuple[str, tuple[int, ...]]:
         """Where the measurement goes: a directory the peer opened itself, or one in the store."""
         if fd is not None:
-            status = os.fstat(fd)
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != uid or os.listdir(fd):  # noqa: PTH208 (an fd)
+            try:
+                status = os.fstat(fd)
+                theirs = stat.S_ISDIR(status.st_mode) and status.st_uid == uid
+                empty = theirs and not os.listdir(fd)  # noqa: PTH208 (an fd)
+            except OSError as error:  # such as one that was opened for its path alone
+                raise StorageError(f"the directory to record into: {error.strerror}") from None
+            if not empty:
                 raise StorageError("the directory to record into must be yours, and empty")
             # The recorder reaches it by this descriptor: what its name leads to by then is
             # nothing to it.
@@ -248,11 +354,16 @@ def make_measurement(store: Path, uid: int, gid: int) -> Path:
     user = store / str(uid)
     try:
         # The name of a measurement may be known, its contents not: others may pass, not list.
-        user.mkdir(mode=0o711, exist_ok=True)
+        # The service's own mask may be stricter than what its users need.
+        with contextlib.suppress(FileExistsError):
+            user.mkdir(mode=0o711)
+        if stat.S_IMODE(user.lstat().st_mode) & 0o011 != 0o011:
+            user.chmod(0o711)
         folder = user / time.strftime("%Y%m%d-%H%M%S")
         for number in range(1, 1000):
             with contextlib.suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
+                folder.chmod(0o700)
                 os.chown(folder, uid, gid)
                 return folder
             folder = user / f"{time.strftime('%Y%m%d-%H%M%S')}-{number}"

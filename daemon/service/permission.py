@@ -5,11 +5,12 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from hpcd.daemon import processes
 from hpcd.daemon.service.protocol import Peer
 from hpcd.daemon.service.recordings import RecordingProcess
+from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, TargetError
 
 
@@ -56,29 +57,38 @@ class Permission:
             raise RefusedError(f"recording {number} is another user's")
         return recording
 
-    def translate(self, pid: int) -> int:
-        """The pid, here, of what the peer calls process ``pid``, which it must own.
+    def translate(self, pids: Iterable[int]) -> tuple[int, ...]:
+        """The pids, here, of what the peer calls processes ``pids``, which it must own; each once.
 
-        Raises :class:`TargetError` in the same words for what does not exist and what is another
-        user's: who runs what is nobody's business.
+        Raises :class:`TargetError` in the same words for what does not exist, what is another
+        user's, and what its user may not look into: who runs what is nobody's business.
         """
-        found = _in_namespace_of(self.peer.pid, pid)
-        if found is None or not (self.root or processes.user_of(found) == self.peer.uid):
-            raise TargetError(f"no process {pid} of yours")
-        return found
+        wanted = list(dict.fromkeys(pids))
+        here = _in_namespace_of(self.peer.pid, set(wanted)) if wanted else {}
+        peer, groups = self.peer, (self.peer.gid, *self.peer.groups)
+        for pid in wanted:
+            if pid not in here or not (
+                self.root or processes.is_open_to(here[pid], peer.uid, groups)
+            ):
+                raise TargetError(f"no process {pid} of yours")
+        return tuple(here[pid] for pid in wanted)
 
 
-def _in_namespace_of(peer: int, pid: int) -> int | None:
-    """The process that is ``pid`` in the pid namespace of process ``peer``."""
+def _in_namespace_of(peer: int, pids: Collection[int]) -> dict[int, int]:
+    """The processes that are ``pids`` in the pid namespace of process ``peer``, as far as they are
+    there. One look at all processes, however many are asked for."""
     own, theirs = _namespace("self"), _namespace(str(peer))
     if theirs is None:
-        return None
+        return {}
     if theirs == own:
-        return pid if processes.thread_ids(pid) else None
+        return {pid: pid for pid in pids if processes.thread_ids(pid)}
+    here: dict[int, int] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit() and _namespace(name) == theirs and _inner_pid(name) == pid:
-            return int(name)
-    return None
+        if name.isdigit() and _namespace(name) == theirs:
+            inner = _inner_pid(name)
+            if inner in pids:
+                here[inner] = int(name)
+    return here
 
 
 def _namespace(process: str) -> str | None:
@@ -88,7 +98,7 @@ def _namespace(process: str) -> str | None:
         return None
 
 
-def _inner_pid(process: str) -> int | None:
+def _inner_pid(process: str) -> int:
     try:
         with open(f"/proc/{process}/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             for line in file:
@@ -96,4 +106,4 @@ def _inner_pid(process: str) -> int | None:
                     return int(line.split()[-1])
     except (OSError, ValueError, IndexError):
         pass
-    return None
+    return -1

@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +22,13 @@ from hpcd.errors import FormatError, HpcdError
 
 MAX_REQUEST = 64 << 10
 MAX_ANSWER = 16 << 20
+# A recording that ends takes the service up to 25 s.
+_ANSWER_SECONDS = 30.0
 _LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("3i")
+# include/uapi/asm-generic/socket.h, since Linux 4.13; Python takes no more than 1,024 bytes.
+_SO_PEERGROUPS = 59
+_MOST_GROUPS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,19 @@ class Peer:
     pid: int
     uid: int
     gid: int
+    groups: tuple[int, ...] = ()
+    """Its supplementary groups."""
 
 
 def peer_of(connection: socket.socket) -> Peer:
     """The peer's credentials, as they were when it connected."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return Peer(*_CREDENTIALS.unpack(raw))
+    pid, uid, gid = _CREDENTIALS.unpack(raw)
+    try:
+        groups = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 4 * _MOST_GROUPS)
+    except OSError:
+        groups = b""  # more than that: by its group alone it has fewer rights, not more
+    return Peer(pid, uid, gid, struct.unpack(f"{len(groups) // 4}I", groups))
 
 
 def send(connection: socket.socket, message: dict[str, Any], fd: int | None = None) -> None:
@@ -51,21 +64,26 @@ def send(connection: socket.socket, message: dict[str, Any], fd: int | None = No
         connection.sendall(data)
 
 
-def receive(connection: socket.socket, limit: int) -> tuple[dict[str, Any], int | None]:
+def receive(
+    connection: socket.socket, limit: int, seconds: float
+) -> tuple[dict[str, Any], int | None]:
     """The next message and the descriptor that came with it, which is the caller's to close.
 
-    Raises :class:`FormatError` for anything that is no message of at most ``limit`` bytes.
+    Raises :class:`FormatError` for anything that is no message of at most ``limit`` bytes, and
+    :class:`TimeoutError` when it is not there, whole, within ``seconds``.
     """
+    deadline = time.monotonic() + seconds
+    connection.settimeout(seconds)
     head, fds, _, _ = socket.recv_fds(connection, _LENGTH.size, 8)
     for extra in fds[1:]:
         os.close(extra)
     fd = fds[0] if fds else None
     try:
-        head += _exactly(connection, _LENGTH.size - len(head))
+        head += _exactly(connection, _LENGTH.size - len(head), deadline)
         (length,) = _LENGTH.unpack(head)
         if not 2 <= length <= limit:
             raise FormatError(f"a message of {length} bytes; at most {limit} are taken")
-        message = json.loads(_exactly(connection, length))
+        message = json.loads(_exactly(connection, length, deadline))
         if not isinstance(message, dict):
             raise FormatError("a message is a JSON object")
         return message, fd
@@ -82,9 +100,13 @@ def _close(fd: int | None) -> None:
         os.close(fd)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
     parts = []
     while size:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the message is not sent in time")
+        connection.settimeout(left)
         part = connection.recv(min(size, 1 << 16))
         if not part:
             raise FormatError("the message is cut off")
@@ -119,9 +141,13 @@ def held(path: str, request: dict[str, Any], fd: int | None = None) -> Iterator[
     """As :func:`ask`, and the connection lasts as long as the block: a recording asked for with
     ``held`` ends with it, however this process ends."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
+        # Blocking: when others have filled the queue, one that does not block is refused at once.
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_ANSWER_SECONDS), 0)
+        )
         try:
             connection.connect(path)
+            connection.settimeout(_ANSWER_SECONDS)
         except OSError as error:
             raise NoServiceError(
                 f"no hpcd service answers at {path} ({error.strerror}); start it with"
@@ -129,7 +155,7 @@ def held(path: str, request: dict[str, Any], fd: int | None = None) -> Iterator[
             ) from None
         try:
             send(connection, request, fd)
-            answer, _ = receive(connection, MAX_ANSWER)
+            answer, _ = receive(connection, MAX_ANSWER, _ANSWER_SECONDS)
         except OSError as error:
             raise ServiceError(f"the hpcd service did not answer: {error}") from None
         if "error" in answer:

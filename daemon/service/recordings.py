@@ -11,13 +11,17 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.recording import Options
+from hpcd.daemon.capture.recording import Options
 from hpcd.daemon.service import journal
 
 _STARTING, _FINISHED = "starting", ("ended", "failed")
-_KEPT = 200
+# Recordings that are over and still shown, of each user.
+_KEPT = 50
+# Characters of a description that its user may choose.
+_LONGEST = 500
 # Lines in the journal about modules of one recording.
 _TOLD = 20
 
@@ -25,13 +29,15 @@ _TOLD = 20
 @dataclass(slots=True)
 class RecordingProcess:
     """One recording. ``uid`` is who asked for it; ``state`` one of starting, attached, recording,
-    ended, failed."""
+    ended, failed. ``output`` is for people to read: whoever asked may have chosen it. ``stored`` is
+    where the service itself made the measurement in its store, None where it did not."""
 
     id: int
     uid: int
     what: str
     output: str
     process: subprocess.Popen[str]
+    stored: Path | None = None
     monitor: bool = False
     since: float = field(default_factory=time.time)
     state: str = _STARTING
@@ -90,11 +96,12 @@ class Recordings:
         shown_output: str,
         *,
         pass_fds: Sequence[int] = (),
+        stored: Path | None = None,
         monitor: bool = False,
     ) -> RecordingProcess:
         """Start recording; returns at once."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "hpcd.daemon.service.recorder"],
+            [sys.executable, "-m", "hpcd.daemon.service.recorder_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=pass_fds,
@@ -107,7 +114,15 @@ class Recordings:
         with contextlib.suppress(BrokenPipeError), process.stdin:
             json.dump(asdict(options), process.stdin, default=str)
         with self._lock:
-            each = RecordingProcess(self._next, uid, what, shown_output, process, monitor=monitor)
+            each = RecordingProcess(
+                self._next,
+                uid,
+                what[:_LONGEST],
+                shown_output,
+                process,
+                stored=stored,
+                monitor=monitor,
+            )
             self._next += 1
             self._known[each.id] = each
             self._forget_old()
@@ -116,10 +131,16 @@ class Recordings:
 
     def _listen(self, each: RecordingProcess) -> None:
         assert each.process.stdout
-        with each.process.stdout as lines:
-            for line in lines:
-                with contextlib.suppress(ValueError):
-                    self._take(each, json.loads(line))
+        try:
+            with each.process.stdout as lines:
+                for line in lines:
+                    try:
+                        self._take(each, json.loads(line))
+                    except Exception as error:
+                        journal.log("not understood", journal.ERROR, id=each.id, error=repr(error))
+        except Exception as error:
+            journal.log("internal error", journal.ERROR, id=each.id, error=repr(error))
+            each.process.terminate()
         code = each.process.wait()
         if not each.finished:
             self._take(each, {"state": "failed", "error": f"the recorder died ({code})"})
@@ -133,15 +154,23 @@ class Recordings:
             each.error = str(message.get("error", each.error))
             each.code = int(message.get("code", each.code))
             each.changed.notify_all()
+        if "limit" in each.summary and each.finished:
+            journal.log(
+                "limit", journal.WARNING, id=each.id, uid=each.uid, why=each.summary["limit"]
+            )
         for module, why in (each.summary.get("unwind") or {}).get("failures", {}).items():
             if module not in each.told and len(each.told) < _TOLD:
                 each.told.add(module)
                 journal.log("not decoded", journal.WARNING, id=each.id, module=module, why=why)
 
     def _forget_old(self) -> None:
-        over = [number for number, each in self._known.items() if each.finished]
-        for number in over[: max(len(over) - _KEPT, 0)]:
-            del self._known[number]
+        over: dict[int, list[int]] = {}
+        for number, each in self._known.items():
+            if each.finished:
+                over.setdefault(each.uid, []).append(number)
+        for numbers in over.values():
+            for number in numbers[: max(len(numbers) - _KEPT, 0)]:
+                del self._known[number]
 
     def all(self) -> list[RecordingProcess]:
         """All under way and the latest that are over, oldest first."""

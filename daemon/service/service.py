@@ -7,12 +7,13 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import sdnotify
 
-from hpcd.daemon.recording import Options
-from hpcd.daemon.selector import Selector, user_id
+from hpcd.bpf.layouts import THREADS_PER_CPU
+from hpcd.daemon.capture.recording import Options
 from hpcd.daemon.service import journal, retention
 from hpcd.daemon.service.configuration import (
     Configuration,
@@ -22,16 +23,22 @@ from hpcd.daemon.service.configuration import (
     size_of,
 )
 from hpcd.daemon.service.control import Control, listen, make_measurement
-from hpcd.daemon.service.figures import Figures, serve
+from hpcd.daemon.service.metrics_exporter import Figures, serve
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
+from hpcd.daemon.targets.selector import Selector, user_id
 from hpcd.errors import HpcdError, PrivilegeError, StorageError
 
 # sd_listen_fds(3): the first descriptor systemd hands over.
 _FIRST_FD = 3
 _ROUND_SECONDS = 1.0
 _STOP_SECONDS = 20.0
+# How often the store is looked at.
+_STORE_SECONDS = 2.0
 # The monitor that failed is tried again, ever more rarely.
 _RETRY_SECONDS = (5.0, 300.0)
+# Threads have numbers of their own in a measurement. Before all are used up, which a user can bring
+# about within minutes, the monitor begins a new one.
+_MOST_THREADS = 3 * THREADS_PER_CPU // 4
 
 
 class Service:
@@ -52,6 +59,7 @@ class Service:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._rotating = threading.Lock()
+        self._rotation: threading.Thread | None = None
         self._systemd = sdnotify.SystemdNotifier()
         self._store = Path(self._configuration.store.directory)
 
@@ -65,7 +73,9 @@ class Service:
         signal.signal(signal.SIGINT, lambda *_: self._stop.set())
         signal.signal(signal.SIGHUP, lambda *_: self._reload.set())
         try:
-            self._store.mkdir(mode=0o711, parents=True, exist_ok=True)
+            if not self._store.is_dir():
+                self._store.mkdir(mode=0o711, parents=True)
+                self._store.chmod(0o711)  # users pass through it, whatever the mask says
         except OSError as error:
             raise StorageError(f"{self._store}: {error.strerror}") from None
         if self._configuration.metrics.listen:
@@ -80,34 +90,49 @@ class Service:
             self._store,
             self.rotate,
         )
+        keeper = retention.Keeper(self._store, self._keep_store, _STORE_SECONDS)
         journal.log("ready", store=str(self._store), monitor=self._configuration.monitor.enabled)
         self._systemd.notify("READY=1")
         try:
             while not self._stop.is_set():
                 if self._reload.is_set():
                     self._reload.clear()
-                    self._load_again(control)
-                self._keep_room()
-                self._keep_monitoring()
-                self._tell()
+                    _guarded(lambda: self._load_again(control))
+                for step in (self._watch_disk, self._keep_monitoring, self._tell):
+                    _guarded(step)
                 self._stop.wait(_ROUND_SECONDS)
         finally:
             self._systemd.notify("STOPPING=1")
             control.close()
+            keeper.close()
             self._recordings.stop_all(_STOP_SECONDS)
             journal.log("stopped")
 
     # --- the store ---
 
-    def _keep_room(self) -> None:
+    def _keep_store(self, keeper: retention.Keeper) -> None:
+        """Remove what is too old or too much; on the keeper's thread."""
         store = self._configuration.store
-        busy = {Path(each.output) for each in self._recordings.running()}
-        kept = retention.measurements(self._store)
-        for each in retention.surplus(
-            kept, busy, time.time(), seconds_of(store.keep), size_of(store.quota)
-        ):
-            retention.remove(each)
-            journal.log("removed", measurement=str(each.path), bytes=each.bytes)
+        busy = {each.stored for each in self._recordings.running() if each.stored}
+        now = time.time()
+        surplus = retention.surplus(
+            keeper.ledger.note(busy, now),
+            busy,
+            now,
+            seconds_of(store.keep),
+            size_of(store.quota),
+            size_of(store.user_quota),
+        )
+        for each in surplus.measurements:
+            keeper.remove(each)
+        for uid in surplus.users:
+            for recording in self._recordings.running(uid):
+                if recording.stored:
+                    recording.stop()
+                    journal.log("over quota", journal.WARNING, id=recording.id, uid=uid)
+
+    def _watch_disk(self) -> None:
+        store = self._configuration.store
         try:
             free = retention.free_bytes(self._store)
         except OSError as error:
@@ -120,7 +145,7 @@ class Service:
             self._pauses += 1
             journal.log("paused: disk nearly full", journal.WARNING, free=free, least=least)
             for recording in self._recordings.running():
-                if Path(recording.output).is_relative_to(self._store):
+                if recording.stored:
                     recording.stop()
         elif self._paused and free > 1.1 * least:
             self._paused = False
@@ -147,8 +172,15 @@ class Service:
         if current is None:
             if now >= self._retry:
                 self._start_monitor()
-        elif now - self._monitor_since > seconds_of(wanted.rotate):
-            self.rotate()
+        elif (
+            now - self._monitor_since > seconds_of(wanted.rotate)
+            or _count(current.summary.get("threads")) > _MOST_THREADS
+        ) and not (self._rotation and self._rotation.is_alive()):
+            # It waits for recorders, longer than the watchdog would.
+            self._rotation = threading.Thread(
+                target=_guarded, args=(self.rotate,), name="rotation", daemon=True
+            )
+            self._rotation.start()
 
     def _start_monitor(self) -> None:
         wanted = self._configuration.monitor
@@ -168,9 +200,10 @@ class Service:
             overhead=share_of(wanted.overhead),
             owner=(0, 0),
             existing=True,
+            table_bytes=size_of(self._configuration.control.tables),
         )
         self._monitor = self._recordings.start(
-            options, 0, selector.describe(), str(folder), monitor=True
+            options, 0, selector.describe(), str(folder), stored=folder, monitor=True
         )
         self._monitor_since = time.monotonic()
         journal.log("monitoring", what=selector.describe(), measurement=str(folder))
@@ -183,7 +216,7 @@ class Service:
         with self._rotating:
             before = self._monitor
             if before is None or before.finished:
-                raise HpcdError("the node is not being monitored (see monitor.enabled)")
+                raise HpcdError("the host is not being monitored (see monitor.enabled)")
             self._start_monitor()
             after = self._monitor
             if after is None or after is before:
@@ -217,6 +250,24 @@ class Service:
             else ("monitoring" if self._monitor else "not monitoring")
         )
         self._systemd.notify(f"WATCHDOG=1\nSTATUS={monitor}, {len(running)} recordings under way")
+
+
+def _guarded(step: Callable[[], object]) -> None:
+    """Take ``step``; what goes wrong in it is logged, and the service goes on."""
+    try:
+        step()
+    except HpcdError as error:
+        journal.log("failed", journal.ERROR, step=_name_of(step), why=str(error))
+    except Exception as error:
+        journal.log("internal error", journal.ERROR, where=_name_of(step), error=repr(error))
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _name_of(step: Callable[[], object]) -> str:
+    return getattr(step, "__name__", "step").lstrip("_")
 
 
 def _listener(path: str) -> socket.socket:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.daemon.unwind.rules import (
+from hpcd.daemon.unwind.unwind_rules import (
     END,
     NONE,
     UNSUPPORTED,
@@ -27,7 +27,7 @@ from hpcd.daemon.unwind.rules import (
     RuleSet,
     rule,
 )
-from hpcd.sandbox.leb128 import sleb128, uleb128
+from hpcd.elf.leb128 import sleb128, uleb128
 
 I64 = npt.NDArray[np.int64]
 
@@ -57,7 +57,8 @@ REGISTERS = {
 }
 
 # Where a register's value in the caller is: unchanged, at CFA + int, at fp + offset ("expr"),
-# nowhere ("undef"), or somewhere the walker has no form for ("odd").
+# nowhere ("undef"), in another register ("register"), or somewhere the walker has no form for
+# ("odd").
 _Saved = int | tuple[str, int] | None
 _UNDEFINED: _Saved = ("undef", 0)
 _ODD: _Saved = ("odd", 0)
@@ -121,16 +122,16 @@ class CfiDecoder:
         where = self._records(data, debug=debug)
         if not len(where):
             return
-        found = np.zeros((3, len(where)), np.int64)
+        spans = np.zeros((3, len(where)), np.int64)
         cies: dict[int, _Cie | None] = {}
         if debug:  # where a CIE may follow the functions that name it
-            for place in where.tolist():
-                start, id_size, _ = _head(data, place, debug=True)
+            for offset in where.tolist():
+                start, id_size, _ = _head(data, offset, debug=True)
                 if data[start : start + id_size] == b"\xff" * id_size:
-                    cies[place] = self._try_cie(data, place, address, True)
+                    cies[offset] = self._try_cie(data, offset, address, True)
             one_by_one = list(range(len(where)))
         else:
-            one_by_one = self._add_plain(data, address, where, cies, found)
+            one_by_one = self._add_plain(data, address, where, cies, spans)
         for index in one_by_one:
             try:
                 one = self._function(data, address, int(where[index]), cies, debug=debug)
@@ -138,10 +139,10 @@ class CfiDecoder:
                 self.functions.bad += 1
                 continue
             if one:
-                found[:, index] = one
-        found = found[:, found[1] > 0]
-        self.functions.bad += int(np.isin(found[2], list(self._malformed)).sum())
-        self.functions.parts.append(found)
+                spans[:, index] = one
+        spans = spans[:, spans[1] > 0]
+        self.functions.bad += int(np.isin(spans[2], list(self._malformed)).sum())
+        self.functions.parts.append(spans)
 
     def _records(self, data: bytes, *, debug: bool) -> I64:
         """Where the records of a section begin: all that is read of it one by one."""
@@ -168,10 +169,10 @@ class CfiDecoder:
         return np.frombuffer(places, np.int64) if places else np.zeros(0, np.int64)
 
     def _add_plain(
-        self, data: bytes, address: int, where: I64, cies: dict[int, _Cie | None], found: I64
+        self, data: bytes, address: int, where: I64, cies: dict[int, _Cie | None], spans: I64
     ) -> list[int]:
         """Read ``cies`` of .eh_frame and its functions as compilers make all but a few; put them
-        into ``found``. Returns the indices of the others."""
+        into ``spans``. Returns the indices of the others."""
         size = len(data) & ~3
         words = np.frombuffer(data, "<u4", size >> 2)
         octets = np.frombuffer(data, np.uint8)
@@ -181,12 +182,12 @@ class CfiDecoder:
         length = words[at].astype(np.int64)
         fits &= (length != _WIDE) & (length >= 13)
         ident = words[at + 1].astype(np.int64)
-        for place in where[~fits | (ident == 0)].tolist():
-            start, _, _ = _head(data, place, debug=False)
+        for offset in where[~fits | (ident == 0)].tolist():
+            start, _, _ = _head(data, offset, debug=False)
             if data[start : start + 4] == bytes(4):
-                cies[place] = self._try_cie(data, place, address, False)
+                cies[offset] = self._try_cie(data, offset, address, False)
         known, which = np.unique(where + 4 - ident, return_inverse=True)
-        named = [cies.get(place) for place in known.tolist()]
+        named = [cies.get(offset) for offset in known.tolist()]
         plain = [cie is not None and cie.augmented and cie.encoding == 0x1B for cie in named]
         skip = octets[np.where(fits, where + 16, 0)].astype(np.int64)
         body, end = where + 17 + skip, where + 4 + length
@@ -197,9 +198,11 @@ class CfiDecoder:
         # The linker blanks out functions it has dropped.
         index = np.flatnonzero(fits & (span > 0) & (begin >= 0) & (begin < _MAX_ADDRESS))
         numbers = array("q")
-        each = zip(which[index].tolist(), body[index].tolist(), end[index].tolist(), strict=True)
+        functions = zip(
+            which[index].tolist(), body[index].tolist(), end[index].tolist(), strict=True
+        )
         known_programs = [self._programs[cie.key] if cie else {} for cie in named]
-        for cie_index, low, high in each:
+        for cie_index, low, high in functions:
             program = data[low:high]
             number = known_programs[cie_index].get(program)
             if number is None:
@@ -208,9 +211,9 @@ class CfiDecoder:
                 pc = int(begin[index[len(numbers)]])
                 number = self._program(cie, program, address + low, pc)
             numbers.append(number)
-        found[0, index] = begin[index]
-        found[1, index] = begin[index] + span[index]
-        found[2, index] = numbers
+        spans[0, index] = begin[index]
+        spans[1, index] = begin[index] + span[index]
+        spans[2, index] = numbers
         return np.flatnonzero(~fits).tolist()
 
     def _function(
@@ -323,6 +326,10 @@ class CfiDecoder:
 
         Rows are kept when it is a ``function``'s: (address of the program, address of the
         function).
+
+        One long function on purpose: its loop runs once for every call frame instruction of a
+        module, and most of them are a few operations on locals that hold the state. A function
+        for each kind would add a call and the passing of that state to every one.
         """
         registers = self._registers
         code_align, data_align = cie.code_align, cie.data_align
@@ -438,6 +445,10 @@ class CfiDecoder:
                 elif op == 0x09:
                     other, pos = uleb128(program, pos)
                     saved = None if other == register else _ODD
+                    if (
+                        slot == 1 and other != register and other < 256
+                    ):  # vfork: its child writes over the stack
+                        saved = ("register", other)
                 elif op in (0x10, 0x16):
                     length, pos = uleb128(program, pos)
                     saved = _ODD
@@ -478,9 +489,13 @@ class CfiDecoder:
             return END
         if sp is not None:  # setcontext: the caller's stack is another one
             return UNSUPPORTED
-        ra_kind, ra_off = RaKind.AT_CFA, 0
+        ra_kind, ra_off, ra_register = RaKind.AT_CFA, 0, 0
         if isinstance(ra, int):
             ra_off = ra
+        elif (
+            ra and ra[0] == "register" and not cfa_expr and cfa_reg in (registers.sp, registers.fp)
+        ):
+            ra_kind, ra_register = RaKind.IN_REGISTER, ra[1]
         elif ra is None and registers is REGISTERS["aarch64"]:
             ra_kind = RaKind.IN_LINK
         else:
@@ -495,9 +510,9 @@ class CfiDecoder:
         if cfa_expr:
             kind, off, reg = cfa_expr
         elif cfa_reg == registers.sp:
-            kind, off, reg = CfaKind.SP, cfa_off, 0
+            kind, off, reg = CfaKind.SP, cfa_off, ra_register
         elif cfa_reg == registers.fp:
-            kind, off, reg = CfaKind.FP, cfa_off, 0
+            kind, off, reg = CfaKind.FP, cfa_off, ra_register
         elif cfa_reg < 256:
             kind, off, reg = CfaKind.REG, cfa_off, cfa_reg
         else:

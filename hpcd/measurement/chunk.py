@@ -84,7 +84,7 @@ def read_segment_header(data: bytes, name: str) -> tuple[int, int]:
         raise FormatError(f"{name}: not a segment of an hpcd measurement")
     _, version, _, sequence, measurement, crc = _SEGMENT.unpack_from(data)
     if crc != zlib.crc32(data[:24]):
-        raise FormatError(f"{name}: segment header is damaged")
+        raise FormatError(f"{name}: checksum of the segment header does not match")
     if version != VERSION:
         raise FormatError(f"{name}: format version {version}, this hpcd reads {VERSION}")
     return sequence, measurement
@@ -129,19 +129,29 @@ def read_payload(file: BinaryIO, header: ChunkHeader) -> bytes:
     """The decoded payload; :class:`FormatError` when it is damaged. Memory: 64 MiB at most."""
     file.seek(header.offset)
     stored = file.read(header.stored)
-    if len(stored) != header.stored or zlib.crc32(stored) != header.payload_crc:
-        raise FormatError("chunk payload is damaged")
+    where = f"{kind_name(header.kind)} chunk"
+    if len(stored) != header.stored:
+        raise FormatError(f"{where} is cut off after {len(stored)} of {header.stored} bytes")
+    if zlib.crc32(stored) != header.payload_crc:
+        raise FormatError(f"{where}: checksum of the payload does not match")
     if header.codec == _RAW:
         return stored
     if header.codec != _ZSTD:
-        raise FormatError(f"unknown chunk codec {header.codec}")
+        raise FormatError(f"{where} has the unknown codec {header.codec}")
     try:
         # A frame may claim any size and would get the memory for it; -1 is one that claims none.
         if zstandard.frame_content_size(stored) not in (header.raw, -1):
-            raise FormatError("chunk has another length than its header says")
+            raise FormatError(
+                f"{where} has another length than its header says, {header.raw} bytes"
+            )
         payload = zstandard.ZstdDecompressor().decompress(stored, max_output_size=header.raw)
     except zstandard.ZstdError as error:
-        raise FormatError(f"chunk does not decompress: {error}") from None
+        raise FormatError(f"{where} does not decompress: {error}") from None
     if len(payload) != header.raw:
-        raise FormatError("chunk has another length than its header says")
+        raise FormatError(f"{where} has another length than its header says, {header.raw} bytes")
     return payload
+
+
+def kind_name(kind: int) -> str:
+    """A kind of chunk as messages name it, also one this version does not know."""
+    return Kind(kind).name if kind in set(Kind) else f"kind {kind}"

@@ -13,14 +13,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, ranked, to_planes
-
-U8 = npt.NDArray[np.uint8]
-U16 = npt.NDArray[np.uint16]
-U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
 
 # Microseconds, as in the paper (ICS 2011, section 3): finer than sampling can place anything, and a
 # nanosecond's noise would cost 1.3 bytes a record.
@@ -97,7 +92,9 @@ class _Cursor:
     def take(self, count: int) -> bytes:
         end = self._at + count
         if count < 0 or end > len(self._data):
-            raise FormatError("column runs past the end of its chunk")
+            raise FormatError(
+                f"{count} bytes of a column at {self._at} exceed the chunk of {len(self._data)}"
+            )
         part = self._data[self._at : end]
         self._at = end
         return part
@@ -115,7 +112,9 @@ class _Cursor:
                 return _integers(data, width, count, kind)
         elif coding == _DICTIONARY and size >= 8:
             return self._dictionary(data, count, kind)
-        raise FormatError("column has an unknown or inconsistent coding")
+        raise FormatError(
+            f"column of {count} values: coding {coding} of width {width} does not fit {size} bytes"
+        )
 
     def _dictionary(self, data: bytes, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
         entries, step_width, width = struct.unpack_from("<IBB", data)
@@ -134,7 +133,7 @@ class _Cursor:
             ):
                 chosen: npt.NDArray[_Kind] = unique.astype(kind).take(place)
                 return chosen
-        raise FormatError("column has an unknown or inconsistent coding")
+        raise FormatError(f"column of {count} values has an inconsistent dictionary of {entries}")
 
 
 def encode_records(line: U32, time_ns: U64, node: U32, event: U16, value: U64) -> bytes:
@@ -154,20 +153,22 @@ def encode_records(line: U32, time_ns: U64, node: U32, event: U16, value: U64) -
 def decode_records(data: bytes) -> RecordChunk:
     """The inverse of :func:`encode_records`; :class:`FormatError` on anything inconsistent."""
     if len(data) < _HEAD.size:
-        raise FormatError("records chunk is too short")
+        raise FormatError(f"RECORDS chunk of {len(data)} bytes is shorter than its header")
     lines, records, base, unit = _HEAD.unpack_from(data)
     if records > MAX_RECORDS or lines > records or not 1 <= unit <= 1_000_000:
-        raise FormatError("records chunk has an impossible size")
+        raise FormatError(
+            f"RECORDS chunk header is invalid: {records} records of {lines} lines, unit {unit} ns"
+        )
     cursor = _Cursor(data, _HEAD.size)
     line = cursor.column(lines, np.uint32)
     count = cursor.column(lines, np.uint32).astype(np.int64)
     if int(count.sum()) != records or (lines and int(count.min()) < 1):
-        raise FormatError("records chunk: lines do not add up to its records")
+        raise FormatError(f"RECORDS chunk: lines have {int(count.sum())} records, not {records}")
     start = np.zeros(lines + 1, dtype=np.int64)
     np.cumsum(count, out=start[1:])
     step = cursor.column(records, np.uint64)
     if records and int(step.max()) >= 1 << 44:
-        raise FormatError("records chunk: times are out of range")
+        raise FormatError("RECORDS chunk: a time step exceeds 2^44 units")
     # Times are sums of steps within each line: one running sum, less what came before the line.
     total = np.cumsum(step, dtype=np.uint64)
     before = np.where(start[:-1] > 0, total[np.maximum(start[:-1] - 1, 0)], np.uint64(0))
@@ -192,10 +193,10 @@ def encode_nodes(first: int, parent: U32, frame: U64) -> bytes:
 def decode_nodes(data: bytes) -> tuple[int, U32, U64]:
     """(first node, parents, frames); :class:`FormatError` unless parents precede children."""
     if len(data) < _CCT_HEAD.size:
-        raise FormatError("CCT chunk is too short")
+        raise FormatError(f"CCT chunk of {len(data)} bytes is shorter than its header")
     first, count = _CCT_HEAD.unpack_from(data)
     if count > MAX_NODES or first < 1 or first + count >= 1 << 32:
-        raise FormatError("CCT chunk has an impossible size")
+        raise FormatError(f"CCT chunk header is invalid: {count} nodes from {first} on")
     cursor = _Cursor(data, _CCT_HEAD.size)
     back = cursor.column(count, np.uint32).astype(np.int64)
     frame = np.array(cursor.column(count, np.uint64))

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-U8 = npt.NDArray[np.uint8]
-U32 = npt.NDArray[np.uint32]
+from hpcd.array_types import U8, U32
 
 
 def to_planes(values: npt.NDArray[Any]) -> bytes:

@@ -7,26 +7,23 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement import chunk, codec
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.model.cct import CCT
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
-
-U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 _MAX_DAMAGE_LINES = 100
 # Stretches in which samples were dropped; more are joined, two and two.
 _MAX_LOSSES = 1000
-_Row = TypeVar("_Row", Event, Process, Thread, Module, Node)
+_Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
 
 
 def open_measurement(path: Path | str) -> Measurement:
@@ -78,7 +75,7 @@ class Measurement:
         if not path.is_dir():
             raise FormatError(f"{path}: not a measurement directory")
         self.path = path
-        self.node = Node("", "", "", "", 0)
+        self.host = Host("", "", "", "", 0)
         self.options: dict[str, object] = {}
         self.events: dict[int, Event] = {}
         self.processes: dict[int, Process] = {}
@@ -117,12 +114,7 @@ class Measurement:
     def __enter__(self) -> Measurement:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -172,9 +164,12 @@ class Measurement:
                 data = chunk.read_payload(self._files[number], header)
                 records = codec.decode_records(data)
                 if len(records) and int(records.node.max()) >= nodes:
-                    raise FormatError("records refer to nodes that do not exist")
+                    raise FormatError(
+                        f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}"
+                    )
                 if len(records) and int(records.line.max()) not in self.threads:
-                    raise FormatError("records refer to lines that do not exist")
+                    line = int(records.line.max())
+                    raise FormatError(f"RECORDS chunk refers to line {line}, which has no thread")
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
                 continue
@@ -270,9 +265,12 @@ class Measurement:
             try:
                 takers[header.kind](json.loads(chunk.read_payload(file, header)))
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-                raise FormatError(f"chunk of kind {header.kind} is malformed: {error}") from None
+                name = chunk.kind_name(header.kind)
+                why = f"{type(error).__name__}: {error}"
+                raise FormatError(f"{name} chunk has unexpected contents: {why}") from None
             except RecursionError:
-                raise FormatError(f"chunk of kind {header.kind} is malformed") from None
+                name = chunk.kind_name(header.kind)
+                raise FormatError(f"{name} chunk is nested too deeply") from None
 
     def _take_nodes(self, data: bytes) -> None:
         first, parent, frame = codec.decode_nodes(data)
@@ -283,7 +281,7 @@ class Measurement:
         self._nodes += len(parent)
 
     def _meta(self, value: dict[str, Any]) -> None:
-        self.node = read_row(Node, value["node"])
+        self.host = read_row(Host, value["node"])
         self.options = dict(value["options"])
 
     def _take_rows(
@@ -309,11 +307,11 @@ class Measurement:
         if not self._clock or not isinstance(drops, dict):
             return
         dropped, lasted = sum(map(int, drops.values())), float(value.get("duration_s", 0))
-        before, had_lasted, known = self._told
+        before, had_lasted, dropped_before = self._told
         # The clock is read just before a summary, but for the last one.
         now = max(self._clock[-1][0], before + int((lasted - had_lasted) * 1e9) if before else 0)
-        if dropped > known:
-            self.losses.append((before or self._clock[0][0], now, dropped - known))
+        if dropped > dropped_before:
+            self.losses.append((before or self._clock[0][0], now, dropped - dropped_before))
         if len(self.losses) > _MAX_LOSSES:
             pairs = zip(self.losses[::2], self.losses[1::2], strict=False)
             self.losses = [(one[0], two[1], one[2] + two[2]) for one, two in pairs] + (
@@ -337,7 +335,7 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
 
     Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`.
     """
-    known = {}
+    arguments = {}
     for field in fields(kind):
         if field.name not in values:
             continue
@@ -357,5 +355,5 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
             value = ModuleKind(value)
         if expected == "float":
             value = float(value)
-        known[field.name] = value
-    return kind(**known)
+        arguments[field.name] = value
+    return kind(**arguments)

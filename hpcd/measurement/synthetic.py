@@ -12,19 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import UsageError
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.cct import CCT
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
-
-U16 = npt.NDArray[np.uint16]
-U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 # Records taken from one place of the source: some loops of a program, little of a phase.
 _STRETCH = 128
@@ -94,7 +89,7 @@ def recorded_source(path: Path) -> Source:
                 counts[line] = counts.get(line, 0) + count
         chosen: list[int] = []
         for line in sorted(counts, key=lambda line: -counts[line]):
-            if sum(counts[each] for each in chosen) < _SOURCE_RECORDS:
+            if sum(counts[number] for number in chosen) < _SOURCE_RECORDS:
                 chosen.append(line)
         columns: dict[int, list[tuple[U64, U32, U16, U64]]] = {line: [] for line in chosen}
         for part in measurement.record_chunks():
@@ -189,7 +184,7 @@ def synthesize(path: Path, shape: Shape, source: Source, number: int) -> None:
     ranks = np.arange(first, min(first + shape.ranks_per_node, shape.ranks))
     random = np.random.default_rng([shape.seed, number])
     writer = MeasurementWriter(
-        path, Node(f"node{number:05d}", f"synthetic-{shape.seed}-{number}", "", "x86_64", 2),
+        path, Host(f"node{number:05d}", f"synthetic-{shape.seed}-{number}", "", "x86_64", 2),
         options={"synthetic": True},
     )  # fmt: skip
     for event in source.events:

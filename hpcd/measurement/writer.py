@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import U16, U32, U64
 from hpcd.errors import StorageError
 from hpcd.measurement import codec
 from hpcd.measurement.chunk import (
@@ -30,11 +31,7 @@ from hpcd.measurement.chunk import (
     encode_chunk,
     segment_header,
 )
-from hpcd.model.identity import Event, Module, Node, Process, Thread
-
-U16 = npt.NDArray[np.uint16]
-U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
+from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 _RECORDS_PER_CHUNK = 1 << 18
 _NODES_PER_CHUNK = 1 << 18
@@ -59,7 +56,7 @@ class MeasurementWriter:
     def __init__(
         self,
         path: Path,
-        node: Node,
+        host: Host,
         *,
         options: dict[str, object],
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
@@ -96,7 +93,7 @@ class MeasurementWriter:
             self._own(path)
         try:
             self._next_segment()
-            meta = {"node": asdict(node), "options": options, "version": 1}
+            meta = {"node": asdict(host), "options": options, "version": 1}
             self._append(Kind.META, _json(meta))
         except StorageError:
             self.discard()
@@ -329,7 +326,7 @@ def by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
 
 
 def _row(identity: Event | Process | Thread | Module) -> dict[str, object]:
-    """Its fields. asdict() copies all that is in them, which is a third of recording a node."""
+    """Its fields. asdict() copies all that is in them, which is a third of recording a host."""
     return {name: getattr(identity, name) for name in identity.__slots__}
 
 

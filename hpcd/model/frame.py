@@ -6,7 +6,8 @@ bits 63..62                meaning
 ``00``                     module frame: bits 61..40 module id (from 1), bits 39..0 the ELF
                            virtual address inside the module (pc minus load bias)
 ``01``, bit 61 clear       raw user address (bits 56..0) that lay in no known mapping
-``01``, bit 61 set         marker: bits 7..0 an :class:`hpcd.model.ending.Ending`
+``01``, bit 61 set         marker: bits 7..0 an :class:`hpcd.model.unwind_status.UnwindStatus`, of
+                           omitted frames bits 39..8 how many
 ``10``, ``11``             raw kernel address; only between kernel and collector, never stored
 =========================  ====================================================================
 
@@ -21,8 +22,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-U64 = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
+from hpcd.array_types import U64, Mask
+from hpcd.model.unwind_status import UnwindStatus
 
 MODULE_SHIFT = 40
 OFFSET_MASK = (1 << MODULE_SHIFT) - 1
@@ -31,6 +32,7 @@ SPECIAL = 1 << 62
 MARKER = SPECIAL | 1 << 61
 KERNEL = 1 << 63
 RAW_MASK = (1 << 57) - 1
+_OMITTED_SHIFT = 8
 
 ROOT_FRAME = 0
 """Frame of CCT node 0; module id 0 is given to no module, so nothing else has it."""
@@ -44,6 +46,18 @@ def module_frame(module: int, offset: int) -> int:
 def marker_frame(ending: int) -> int:
     """The marker frame that stands above a path which ended for the reason ``ending``."""
     return MARKER | int(ending)
+
+
+def omitted_frames(count: int) -> int:
+    """The marker that stands in the place of ``count`` frames in the middle of a path."""
+    return MARKER | int(UnwindStatus.FRAMES_OMITTED) | count << _OMITTED_SHIFT
+
+
+def omitted_count(frames: U64) -> U64:
+    """How many frames each stands for that stands for omitted ones; 0 for others."""
+    omitted = (frames & np.uint64(MARKER | 0xFF)) == MARKER | int(UnwindStatus.FRAMES_OMITTED)
+    counts = (frames & np.uint64(OFFSET_MASK)) >> np.uint64(_OMITTED_SHIFT)
+    return np.where(omitted & is_marker(frames), counts, np.uint64(0))
 
 
 def is_module(frames: U64) -> Mask:

@@ -1,4 +1,4 @@
-"""Who was measured: node, process, thread (one trace line each), load module, event.
+"""Who was measured: host, process, thread (one trace line each), load module, event.
 
 Identifiers are small integers that a measurement never reuses, unlike pids, so a recycled pid or
 tid is a new process or line.
@@ -6,17 +6,13 @@ tid is a new process or line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """The machine a measurement was taken on.
-
-    ``clock_pairs`` are (monotonic ns, realtime ns) readings; a reader turns record times into
-    wall-clock time with the nearest pair.
-    """
+class Host:
+    """The machine a measurement was taken on."""
 
     hostname: str
     boot_id: str
@@ -44,7 +40,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """One trace line. ``line`` is unique in its measurement; times are monotonic ns."""
+    """One trace line. ``line`` is unique in its measurement; times are monotonic ns.
+
+    ``cpu_ns`` is the CPU time that the scheduler counted for it while it was recorded; None when
+    that is not known.
+    """
 
     line: int
     process: int
@@ -52,6 +52,7 @@ class Thread:
     name: str
     start_ns: int
     end_ns: int | None = None
+    cpu_ns: int | None = None
 
 
 class ModuleKind(StrEnum):
@@ -92,14 +93,3 @@ class Event:
     metric: str
     frequency: int = 0
     interval: bool = False
-
-
-@dataclass(slots=True)
-class Summary:
-    """What a measurement knew when it was closed; also written while it runs."""
-
-    samples: dict[str, object] = field(default_factory=dict)
-    unwind: dict[str, object] = field(default_factory=dict)
-    overhead: dict[str, float] = field(default_factory=dict)
-    duration_s: float = 0.0
-    closed: bool = False

@@ -90,7 +90,7 @@ def program(machine: str) -> bytes:
     """
     if machine not in _ARCHITECTURES:
         raise PlatformError(f"processor {machine} is not supported")
-    made = [
+    instructions = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL_PROCESS),
@@ -98,9 +98,9 @@ def program(machine: str) -> bytes:
     ]
     for rule in RULES.values():
         body = _body(rule)
-        made += [(_EQUAL, 0, len(body), getattr(rule, machine)), *body]
-    made.append((_RETURN, 0, 0, _KILL_PROCESS))
-    return b"".join(_INSTRUCTION.pack(*each) for each in made)
+        instructions += [(_EQUAL, 0, len(body), getattr(rule, machine)), *body]
+    instructions.append((_RETURN, 0, 0, _KILL_PROCESS))
+    return b"".join(_INSTRUCTION.pack(*instruction) for instruction in instructions)
 
 
 def _body(rule: Rule) -> list[tuple[int, int, int, int]]:

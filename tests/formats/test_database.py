@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +19,16 @@ from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis import layout
-from hpcd.analysis.check import check_database
-from hpcd.analysis.columns import ColumnWriter, create_column, open_column, save_column
-from hpcd.analysis.database import Database
-from hpcd.analysis.grid import choose_lines, pixel_times
-from hpcd.analysis.merge import merge
+from hpcd.analysis.arrays import column_files
+from hpcd.analysis.arrays.column_files import ColumnWriter, create_column, open_column, save_column
+from hpcd.analysis.database import Database, metrics, trace_check
+from hpcd.analysis.database import directory as layout
+from hpcd.analysis.database.check import check_database
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_times
 from hpcd.errors import FormatError, NotFoundError, UsageError
 from hpcd.model.cct import NO_NODE
-from tests.unit.test_merge import write_measurement
+from tests.support.random_measurements import write_measurement
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +94,8 @@ def test_no_bytes_make_a_column_reader_fail_otherwise(
 def test_tables_agree_with_columns(db: Database) -> None:
     with db.sql() as tables:
         rows = tables.execute(
-            "SELECT line, start_ns, end_ns, first_record, records FROM thread ORDER BY line"
+            "SELECT trace_line, start_ns, end_ns, first_record, records FROM thread"
+            " ORDER BY trace_line"
         ).fetchall()
         assert [row[1] for row in rows] == db.lines.start.tolist()
         assert [row[2] for row in rows] == db.lines.end.tolist()
@@ -120,9 +124,9 @@ def test_the_documented_examples_run(database: Path, capsys: pytest.CaptureFixtu
             assert tables.execute(query).fetchall()
         documented = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
         for table, columns in documented:
-            found = [row[1] for row in tables.execute(f"PRAGMA table_info({table})")]
-            assert found == [name for name in re.findall(r"`(\w+)`", columns) if name in found]
-            assert found
+            present = [row[1] for row in tables.execute(f"PRAGMA table_info({table})")]
+            assert present == [name for name in re.findall(r"`(\w+)`", columns) if name in present]
+            assert present
         rows = tables.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
         assert sorted(table for table, _ in documented) == sorted(row[0] for row in rows)
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
@@ -192,15 +196,87 @@ def test_a_sound_database_has_no_findings(database: Path) -> None:
     assert check_database(database) == []
 
 
+@pytest.mark.parametrize(
+    ("column", "change", "message"),
+    [
+        ("lines/start.npy", 10**9, "trace line 1 is not in time order or begins too late"),
+        ("lines/end.npy", -(10**9), "trace line 1 has records after its end"),
+        ("trace/node_start.npy", -1, "has records of nodes that do not exist"),
+        ("trace/event_start.npy", -1, "has records of events that do not exist"),
+    ],
+)
+def test_records_that_contradict_the_columns_are_found(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, change: int,
+    message: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(trace_check, "_BATCH_BLOCKS", 1)
+    copy = tmp_path / "db"
+    shutil.copytree(database, copy)
+    values = np.load(copy / column)
+    values[1] += change
+    np.save(copy / column, values)
+    with hpcd.analysis.open(copy) as db:
+        findings, _ = trace_check.check_trace(db, np.zeros(0, np.uint16))
+    assert any(message in finding for finding in findings), findings
+    lines = [int(finding.split()[2]) for finding in findings]
+    assert lines == sorted(lines)
+
+
+def test_an_order_of_blocks_that_is_wrong_is_found(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "m", ranks=[0], records=3000)
+    merge([tmp_path / "m"], tmp_path / "db")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        table = db.trace.part(0).blocks
+        assert len(table.base) > 1
+        assert trace_check.check_trace(db, np.zeros(0, np.uint16)) == ([], 0)
+        db.trace.part(0).__dict__["blocks"] = replace(table, base=np.roll(table.base, 1))
+        findings, _ = trace_check.check_trace(db, np.zeros(0, np.uint16))
+        assert "trace line 0 is not in time order or begins too late" in findings
+
+
+def test_sums_are_the_same_in_small_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [(db.metrics.line_sums(n), db.metrics.node_sums(n)) for n in db.metrics.names]
+    monkeypatch.setattr(metrics, "_CHUNK_CELLS", 3)
+    monkeypatch.setattr(column_files, "_GATHER_BYTES", 16)
+    for name, (by_line, by_node) in zip(db.metrics.names, whole, strict=True):
+        assert db.metrics.line_sums(name) == pytest.approx(by_line)
+        assert db.metrics.node_sums(name) == pytest.approx(by_node)
+        assert by_line == pytest.approx(db.metrics.exclusive(name))
+        assert by_node == pytest.approx(by_line)
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 950])
+def test_checksums_of_stretches_are_those_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(layout, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(layout, "_READ_BYTES", 30)
+    content = np.random.default_rng(0).integers(0, 256, size, np.uint8).tobytes()
+    (tmp_path / "file").write_bytes(content)
+    expected = tuple(zlib.crc32(content[at : at + 100]) for at in range(0, size, 100))
+    assert layout.block_checksums(tmp_path / "file") == layout.FileEntry(size, expected)
+    some = layout.block_checksums(tmp_path / "file", 2, 3)
+    assert some.crc32 == expected[2:5]
+    assert some.bytes == len(content[200:500])
+
+
+def any_file(
+    database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> tuple[Path, str]:
+    """A copy of the database, and the name of a file in it."""
+    names = sorted(layout.manifest_files(database, layout.read_manifest(database)))
+    name = data.draw(st.sampled_from(names))
+    copy = tmp_path_factory.mktemp("broken") / "db"
+    shutil.copytree(database, copy)
+    return copy, name
+
+
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_any_changed_byte_is_found(
     database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    names = sorted(layout.manifest_files(database, layout.read_manifest(database)))
-    name = data.draw(st.sampled_from(names))
-    copy = tmp_path_factory.mktemp("broken") / "db"
-    shutil.copytree(database, copy)
+    copy, name = any_file(database, tmp_path_factory, data)
     path = copy / name
     content = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(content) - 1))
@@ -225,10 +301,7 @@ def test_any_changed_byte_is_found(
 def test_any_missing_or_short_file_is_found(
     database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    names = sorted(layout.manifest_files(database, layout.read_manifest(database)))
-    name = data.draw(st.sampled_from(names))
-    copy = tmp_path_factory.mktemp("broken") / "db"
-    shutil.copytree(database, copy)
+    copy, name = any_file(database, tmp_path_factory, data)
     path = copy / name
     if data.draw(st.booleans()):
         path.unlink()
@@ -243,8 +316,12 @@ def test_any_missing_or_short_file_is_found(
         ("", "damaged"),
         ("[]", "not an hpcd database"),
         ('{"format": "other"}', "not an hpcd database"),
-        ('{"format": "hpcd-database", "version": 99}', "version 99"),
-        ('{"format": "hpcd-database", "version": 4}', "damaged"),
+        ('{"format": "hpcd-database", "version": 99}', "version 99, made by a newer hpcd"),
+        (
+            '{"format": "hpcd-database", "version": 4}',
+            "version 4, this hpcd reads version 5; merge the measurements again: hpcd merge",
+        ),
+        ('{"format": "hpcd-database", "version": 5}', "no sizes, or no origin"),
         ("[" * 100_000, "damaged"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import random
 import shutil
@@ -23,15 +24,15 @@ from hpcd.measurement.chunk import Kind, encode_chunk
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import CCT
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
-NODE = Node("node1", "boot", "6.1", "x86_64", 2)
+HOST = Host("node1", "boot", "6.1", "x86_64", 2)
 
 
 def write(path: Path, records: int = 5000, *, seed: int = 1, rounds: int = 3) -> MeasurementWriter:
     """A measurement that looks like a real one, not yet closed."""
     rng = np.random.default_rng(seed)
-    writer = MeasurementWriter(path, NODE, options={"frequency": 997})
+    writer = MeasurementWriter(path, HOST, options={"frequency": 997})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 997))
     writer.add_process(Process(1, 100, 1, "app", "/bin/app", ("app", "-x"), 0, 5, "job", 0, 2))
     writer.add_module(Module(1, ModuleKind.ELF, "/bin/app", "abcd"))
@@ -84,9 +85,9 @@ columns = st.integers(1, 200).flatmap(
 @given(columns)
 @settings(deadline=None)
 def test_records_round_trip(data: tuple[list[int], ...]) -> None:
-    line, time, node, event, value = (np.array(each, np.uint64) for each in data)
+    line, time, node, event, value = (np.array(column, np.uint64) for column in data)
     order = np.lexsort((time, line))
-    line, time, node, event, value = (each[order] for each in (line, time, node, event, value))
+    line, time, node, event, value = (column[order] for column in (line, time, node, event, value))
     decoded = codec.decode_records(
         codec.encode_records(
             line.astype(np.uint32), time, node.astype(np.uint32), event.astype(np.uint16), value
@@ -122,7 +123,7 @@ def test_decoders_take_any_bytes(data: bytes) -> None:
 def test_what_was_written_is_read(measurement: Path) -> None:
     with open_measurement(measurement) as opened:
         assert opened.closed and opened.damage == []
-        assert opened.node == NODE and opened.options == {"frequency": 997}
+        assert opened.host == HOST and opened.options == {"frequency": 997}
         assert opened.processes[1].command == ("app", "-x") and opened.processes[1].rank == 0
         assert opened.modules[1].kind is ModuleKind.ELF
         assert opened.symbols == {1: [(0, 16, "main")]}
@@ -146,7 +147,7 @@ def test_later_rows_replace_earlier_ones(tmp_path: Path) -> None:
 
 
 def test_segments_rotate(tmp_path: Path) -> None:
-    writer = MeasurementWriter(tmp_path / "m", NODE, options={}, segment_bytes=4096)
+    writer = MeasurementWriter(tmp_path / "m", HOST, options={}, segment_bytes=4096)
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time"))
     writer.add_process(Process(1, 1, 0, "a", "", (), 0, 0))
     writer.add_thread(Thread(0, 1, 1, "a", 0))
@@ -181,7 +182,7 @@ def test_existing_or_impossible_output(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     for path in (tmp_path / "m", tmp_path / "missing" / "m", Path("/proc/nothing")):
         with pytest.raises(StorageError):
-            MeasurementWriter(path, NODE, options={})
+            MeasurementWriter(path, HOST, options={})
 
 
 def test_what_is_no_measurement(tmp_path: Path) -> None:
@@ -263,7 +264,9 @@ def test_a_killed_writer_loses_only_what_it_had_not_flushed(tmp_path: Path) -> N
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert [
-            each for each in check_measurement(path) if each.fatal and "torn" not in each.what
+            finding
+            for finding in check_measurement(path)
+            if finding.fatal and "torn" not in finding.what
         ] == []
         assert count(path) % 200 == 0
 
@@ -295,7 +298,7 @@ def test_full_disk_keeps_the_recorded_and_retries(
     writer.flush()
     writer.close({})
     assert count(tmp_path / "m") == 16000
-    assert all("backwards" in each.what for each in check_measurement(tmp_path / "m"))
+    assert all("backwards" in finding.what for finding in check_measurement(tmp_path / "m"))
 
 
 def test_cct_views() -> None:
@@ -331,3 +334,18 @@ def test_a_chunk_that_claims_a_terabyte_costs_no_memory(tmp_path: Path) -> None:
     header = chunk.ChunkHeader(8, 1, len(frame), 100, 0, zlib.crc32(frame), 0)
     with path.open("rb") as file, pytest.raises(FormatError, match="another length"):
         chunk.read_payload(file, header)
+
+
+def test_damage_of_a_payload_says_which_chunk_and_how(tmp_path: Path) -> None:
+    from hpcd.measurement import chunk
+
+    encoded = chunk.encode_chunk(chunk.Kind.MODULE, b"[]" * 100, 0)
+    path = tmp_path / "segment"
+    for data, message in (
+        (encoded[:-8], "MODULE chunk is cut off after"),
+        (encoded[:-8] + b"\xff" * 8, "MODULE chunk: checksum of the payload does not match"),
+    ):
+        path.write_bytes(bytes(32) + data)
+        (header,) = chunk.scan(io.BytesIO(bytes(32) + encoded), 32 + len(encoded))
+        with path.open("rb") as file, pytest.raises(FormatError, match=message):
+            chunk.read_payload(file, header)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.analysis.check import check_database
-from hpcd.analysis.merge import merge
-from hpcd.analysis.views import make_view
+from hpcd.analysis.database.check import check_database
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.profile.views import make_view
 from hpcd.errors import FormatError
 from hpcd.model.scope import Kind
 from tests.support.compiled import PROGRAM, compiled
@@ -29,7 +29,7 @@ def test_every_node_has_its_innermost_scope(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
         scopes = db.scopes
         assert np.array_equal(np.load(database / "cct/scope.npy"), db.scope_of_node)
-        kinds = {Kind(each) for each in scopes.kind[1:].tolist()}
+        kinds = {Kind(kind) for kind in scopes.kind[1:].tolist()}
         assert kinds == {Kind.INLINED, Kind.LOOP, Kind.STATEMENT}
         assert "Field::relax(double)" in scopes.name
         where = dict(zip(db.procedures.name, db.procedures.file, strict=True))
@@ -55,7 +55,7 @@ def test_the_database_is_the_same_with_more_workers(database: Path, tmp_path: Pa
         "UPDATE scope SET parent = id WHERE id = 2",
         "UPDATE scope SET kind = 'room' WHERE id = 1",
         "UPDATE scope SET procedure = 100000 WHERE id = 1",
-        "UPDATE scope SET line = 'x' WHERE id = 1",
+        "UPDATE scope SET source_line = 'x' WHERE id = 1",
         "DELETE FROM scope WHERE id = 1",
         "DELETE FROM scope",
         "UPDATE scope SET procedure = procedure + 1",
@@ -68,7 +68,7 @@ def test_damaged_scopes_are_said(database: Path, tmp_path: Path, damage: str) ->
     with tables:
         tables.execute(damage)
     tables.close()
-    assert [each for each in check_database(copy) if "scope" in each.what]
+    assert [finding for finding in check_database(copy) if "scope" in finding.what]
     with hpcd.analysis.open(copy) as db:
         try:
             make_view(db, "top-down")

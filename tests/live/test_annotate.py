@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpcd.errors import UsageError
-from tests.live.test_views import SOURCE, line_of
+from tests.support.programs import HOT_LOOP, line_of
 from tests.support.recorded import hpcd, record
 
 pytestmark = pytest.mark.root
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.root
 def program(build: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With its source beside it, not where tests are."""
     folder = tmp_path_factory.mktemp("annotate")
-    shutil.copy(SOURCE, folder)
+    shutil.copy(HOT_LOOP, folder)
     path = folder / "hot"
-    subprocess.run(["g++", "-g", "-O2", "-o", str(path), str(folder / SOURCE.name)], check=True)
+    subprocess.run(["g++", "-g", "-O2", "-o", str(path), str(folder / HOT_LOOP.name)], check=True)
     return path
 
 
@@ -38,8 +38,10 @@ def database(program: Path) -> Path:
 def test_lines_of_the_hot_loop_have_its_cost(database: Path, name: str) -> None:
     told = json.loads(hpcd("annotate", name, database, "--json").stdout)
     report = json.loads(hpcd("report", database, "--json").stdout)
-    (file,) = [each for each in told["files"] if each["file"] == str(database.parent / "hot.cpp")]
-    source = SOURCE.read_text().splitlines()
+    (file,) = [
+        entry for entry in told["files"] if entry["file"] == str(database.parent / "hot.cpp")
+    ]
+    source = HOT_LOOP.read_text().splitlines()
     inside = 0.0
     for line in file["lines"]:
         assert line["text"] == source[line["line"] - 1]
@@ -52,7 +54,7 @@ def test_text_shows_the_lines_around_and_says_what_is_missing(
     database: Path, tmp_path: Path
 ) -> None:
     text = hpcd("annotate", "solve", database, "--metric", "twice = cpu_time * 2").stdout
-    (line,) = [each for each in text.splitlines() if each.endswith("// hot line")]
+    (line,) = [text_line for text_line in text.splitlines() if text_line.endswith("// hot line")]
     assert line.lstrip()[0].isdigit() and f" {line_of('hot line')} " in line
     assert "double relax(double omega)" in text
     moved = tmp_path / "elsewhere"
@@ -80,10 +82,10 @@ def test_instructions_are_those_objdump_shows(database: Path, program: Path) -> 
         if text:
             theirs[int(address, 16)] = text.split()[0]
     assert code["instructions"]
-    for each in code["instructions"]:
-        assert each["text"].split()[0] == theirs[each["address"]]
-    (whole,) = [each for each in told["code"] if each["procedure"] == "solve(Field&, int)"]
-    assert sum(each["exclusive"]["cpu_time"] for each in whole["instructions"]) > 0
+    for instruction in code["instructions"]:
+        assert instruction["text"].split()[0] == theirs[instruction["address"]]
+    (whole,) = [listing for listing in told["code"] if listing["procedure"] == "solve(Field&, int)"]
+    assert sum(instruction["exclusive"]["cpu_time"] for instruction in whole["instructions"]) > 0
 
 
 def test_without_debug_information_there_are_instructions(
@@ -100,7 +102,7 @@ def test_without_debug_information_there_are_instructions(
     # Another program in its place is not what ran.
     shutil.copy("/bin/true", plain)
     text = hpcd("annotate", "solve", tmp_path / "db").stdout
-    assert "binary changed since recording" in text and "mulsd" not in text
+    assert "has changed since it was recorded (build id" in text and "mulsd" not in text
     done = hpcd("annotate", "nobody", tmp_path / "db", check=False)
     assert done.returncode == UsageError.exit_code
     assert done.stderr.endswith("no procedure nobody\n") and done.stderr.count("\n") == 1

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.daemon.unwind.decoder import Decoder
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
 from hpcd.model.identity import ModuleKind
 from tests.support.recorded import call_paths, record
+from tests.support.tables import prepare_tables
 
 pytestmark = pytest.mark.root
 
@@ -30,9 +30,8 @@ function innermost(n) {
 }
 function middle(n) { return innermost(n) + innermost(n + 1); }
 function outermost(n) { let t = 0; for (let i = 0; i < 50; i++) t += middle(n + i); return t; }
-const end = Date.now() + 4000;
 let sum = 0;
-while (Date.now() < end) sum += outermost(sum % 7);
+while (process.cpuUsage().user < 3e6) sum += outermost(sum % 7);
 """
 
 _JAVA = """
@@ -49,8 +48,8 @@ public class Hot {
         return t;
     }
     public static void main(String[] args) throws Exception {
-        long end = System.currentTimeMillis() + 5000, sum = 0;
-        while (System.currentTimeMillis() < end) sum += outermost(sum % 7);
+        long sum = 0;
+        for (int i = 0; i < 1600; i++) sum += outermost(sum % 7);
         System.out.println(sum);
     }
 }
@@ -95,32 +94,20 @@ _NUMPY = """
 import time
 import numpy
 a = numpy.random.rand(200, 200)
-end = time.monotonic() + 3
 def outermost():
-    while time.monotonic() < end:
+    while time.thread_time() < 3:
         numpy.linalg.svd(a @ a)
         sorted(range(20000), key=lambda x: -x)
 outermost()
 """
 
 
-def prepared(*paths: str | Path) -> None:
-    """Make the tables of programs: what a machine does once, and not what is tested here."""
-    decoder = Decoder(timeout=120)
-    try:
-        for path in paths:
-            with Path(path).open("rb") as file:
-                decoder.table(file.fileno(), str(path))
-    finally:
-        decoder.close()
-
-
 def program(name: str, package: str) -> str:
     """The path of a command; skips the test when its Debian package is not there."""
-    found = shutil.which(name)
-    if found is None:
+    executable = shutil.which(name)
+    if executable is None:
         pytest.skip(f"needs {name}: apt-get install {package}")
-    return found
+    return executable
 
 
 def named_paths(output: Path) -> Counter[Path_]:
@@ -133,9 +120,11 @@ def named_paths(output: Path) -> Counter[Path_]:
         for number, where, marked in zip(
             module.tolist(), offset.tolist(), marker.tolist(), strict=True
         ):
-            known = measurement.modules.get(number)
-            name = f"!{where}" if marked else f"[{Path(known.path).name if known else ''}]"
-            if known and known.kind is ModuleKind.JIT and not marked:
+            load_module = measurement.modules.get(number)
+            name = (
+                f"!{where}" if marked else f"[{Path(load_module.path).name if load_module else ''}]"
+            )
+            if load_module and load_module.kind is ModuleKind.JIT and not marked:
                 rows = measurement.symbols.get(number, [])
                 name = next((n for s, size, n in rows if s <= where < s + size), "?")
             names.append(name)
@@ -144,19 +133,19 @@ def named_paths(output: Path) -> Counter[Path_]:
             np.add.at(count, part.node, 1)
         paths: Counter[Path_] = Counter()
         for node in np.flatnonzero(count).tolist():
-            paths[tuple(names[each] for each in cct.path(node))] += int(count[node])
+            paths[tuple(names[ancestor] for ancestor in cct.path(node))] += int(count[node])
         return paths
 
 
 def chained(paths: Counter[Path_], *parts: str) -> int:
     """Samples of paths in which frames that contain ``parts`` follow each other directly."""
-    found = 0
+    matching = 0
     for path, number in paths.items():
         for at in range(len(path) - len(parts) + 1):
             if all(part in path[at + i] for i, part in enumerate(parts)):
-                found += number
+                matching += number
                 break
-    return found
+    return matching
 
 
 def whole(paths: Counter[Path_]) -> int:
@@ -183,7 +172,7 @@ def test_node_with_a_perf_map(tmp_path: Path) -> None:
     # Functions are called, not inlined, so that there is a path to see.
     options = ["--perf-basic-prof", "--no-turbo-inlining", "--no-use-osr",
                "--no-logfile-per-isolate", f"--logfile={tmp_path / 'v8.log'}"]  # fmt: skip
-    prepared(node)
+    prepare_tables(node)
     record(tmp_path / "m", [node, *options, script])
     paths = named_paths(tmp_path / "m")
     samples = sum(paths.values())
@@ -206,7 +195,7 @@ def test_java_with_a_perf_map(tmp_path: Path) -> None:
                "-XX:+DumpPerfMapAtExit", "-XX:CompileCommand=quiet",
                "-XX:CompileCommand=dontinline,Hot.*", "-Xshare:auto"]  # fmt: skip
     (machine,) = Path(java).resolve().parents[1].rglob("libjvm.so")
-    prepared(str(machine))
+    prepare_tables(str(machine))
     record(tmp_path / "m", [java, *options, "-cp", tmp_path, "Hot"])
     paths = named_paths(tmp_path / "m")
     samples = sum(paths.values())
@@ -222,7 +211,7 @@ def test_fortran(tmp_path: Path) -> None:
     source.write_text(_FORTRAN)
     command = [compiler, "-O2", "-fno-inline", "-fomit-frame-pointer", "-J", str(tmp_path)]
     subprocess.run([*command, "-o", str(executable), str(source)], check=True)
-    prepared(executable, "/usr/lib/x86_64-linux-gnu/libc.so.6")
+    prepare_tables(executable, "/usr/lib/x86_64-linux-gnu/libc.so.6")
     record(tmp_path / "m", [executable])
     paths = call_paths(tmp_path / "m", executable)
     samples = sum(paths.values())
@@ -236,10 +225,8 @@ def test_fortran(tmp_path: Path) -> None:
 def test_python_with_numpy(tmp_path: Path) -> None:
     """The main thread of an interpreter, and hand-written BLAS kernels below it."""
     command: list[Any] = ["/usr/bin/python3", "-c", _NUMPY]
-    script = "import numpy; print(open('/proc/self/maps').read())"
-    maps = subprocess.run(["/usr/bin/python3", "-c", script], capture_output=True, text=True)
-    mapped = {line.split()[-1] for line in maps.stdout.splitlines() if "r-xp" in line}
-    prepared(*(path for path in mapped if path.startswith("/")))
+    # The first recording of a machine makes the tables, which for OpenBLAS takes seconds.
+    record(tmp_path / "first", command)
     summary = record(tmp_path / "m", command)
     paths = named_paths(tmp_path / "m")
     samples = sum(paths.values())

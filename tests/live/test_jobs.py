@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from hpcd.daemon.jobs import Place
+from hpcd.daemon.targets.jobs import Place
 from hpcd.measurement.reader import open_measurement
+from tests.support.documents import documents
 from tests.support.recorded import hpcd
 from tests.support.slurm import cluster
 
@@ -44,20 +45,20 @@ def job(launcher: list[str], *command: object) -> Iterator[subprocess.Popen[str]
 
 def listed(launcher: int) -> list[dict[str, Any]]:
     """What ``hpcd list`` says of the job of a launcher."""
-    found: list[dict[str, Any]] = json.loads(hpcd("list", "--json").stdout)["processes"]
-    (name,) = [each["job"] for each in found if each["pid"] == launcher]
-    return [each for each in found if each["job"] == name]
+    processes: list[dict[str, Any]] = json.loads(hpcd("list", "--json").stdout)["processes"]
+    (name,) = [member["job"] for member in processes if member["pid"] == launcher]
+    return [member for member in processes if member["job"] == name]
 
 
 def ranks_of(job_prefix: str, name_prefix: str) -> list[dict[str, Any]]:
     """The ranks ``hpcd list`` shows of such a job and program."""
-    found: list[dict[str, Any]] = json.loads(hpcd("list", "--json").stdout)["processes"]
+    processes: list[dict[str, Any]] = json.loads(hpcd("list", "--json").stdout)["processes"]
     return [
-        each
-        for each in found
-        if (each["job"] or "").startswith(job_prefix)
-        and each["name"].startswith(name_prefix)
-        and each["role"] == "rank"
+        member
+        for member in processes
+        if (member["job"] or "").startswith(job_prefix)
+        and member["name"].startswith(name_prefix)
+        and member["role"] == "rank"
     ]
 
 
@@ -67,22 +68,26 @@ def test_ranks_launchers_and_wrappers_are_told_apart(build: Callable[..., Path],
     announcing = f"echo ready; {program} 1 100000; :"
     with job(MPI[kind], "sh", "-c", announcing) as process:
         assert process.stdout
-        # Each wrapper has said so; the program itself takes a moment more to have been loaded.
-        assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        # Each wrapper has said so, perhaps on one line; the program takes a moment more to have
+        # been loaded.
+        said = ""
+        while said.count("ready") < 2:
+            said += (line := process.stdout.readline())
+            assert line, said
         members = listed(process.pid)
-        while len([each for each in members if each["name"].startswith("imbalance")]) < 2:
+        while len([member for member in members if member["name"].startswith("imbalance")]) < 2:
             assert process.poll() is None
             members = listed(process.pid)
-    ranks = [each for each in members if each["role"] == "rank"]
-    assert [each["rank"] for each in ranks] == [0, 1]
-    assert {each["size"] for each in ranks} == {2}
-    assert all(each["name"].startswith("imbalance") for each in ranks)
-    helpers = [each for each in members if each["role"] == "helper"]
-    assert sorted(each["rank"] for each in helpers) == [0, 1]
-    assert {each["name"] for each in helpers} == {"sh"}
-    launchers = [each for each in members if each["role"] == "launcher"]
-    assert process.pid in [each["pid"] for each in launchers]
-    assert all(each["rank"] is None for each in launchers)
+    ranks = [member for member in members if member["role"] == "rank"]
+    assert [rank["rank"] for rank in ranks] == [0, 1]
+    assert {rank["size"] for rank in ranks} == {2}
+    assert all(rank["name"].startswith("imbalance") for rank in ranks)
+    helpers = [member for member in members if member["role"] == "helper"]
+    assert sorted(helper["rank"] for helper in helpers) == [0, 1]
+    assert {helper["name"] for helper in helpers} == {"sh"}
+    launchers = [member for member in members if member["role"] == "launcher"]
+    assert process.pid in [launcher["pid"] for launcher in launchers]
+    assert all(launcher["rank"] is None for launcher in launchers)
 
 
 @pytest.mark.root
@@ -102,7 +107,7 @@ def test_recorded_lines_carry_job_and_rank(
 
 PLACE = """\
 import dataclasses, json, os
-from hpcd.daemon.processes import place_of
+from hpcd.daemon.targets.processes import place_of
 print(json.dumps(dataclasses.asdict(place_of(os.getpid()))))
 """
 
@@ -123,9 +128,9 @@ def test_slurms_jobs_and_steps(tmp_path: Path, build: Callable[..., Path]) -> No
             ).stdout  # fmt: skip
 
         def places(text: str) -> list[Place]:
-            found = [Place(**json.loads(line)) for line in text.splitlines() if line[0] == "{"]
             return sorted(
-                found, key=lambda each: (each.job, -1 if each.rank is None else each.rank)
+                (Place(**document) for document in documents(text)),
+                key=lambda place: (place.job, -1 if place.rank is None else place.rank),
             )
 
         for number, kind in enumerate(("none", "pmi2", "pmix"), 2):
@@ -149,7 +154,7 @@ def test_slurms_jobs_and_steps(tmp_path: Path, build: Callable[..., Path]) -> No
         )
         batch, *ranks = places(output.read_text())
         assert batch == Place("5", "5")
-        assert [(each.batch, each.rank, each.size) for each in ranks] == [
+        assert [(place.batch, place.rank, place.size) for place in ranks] == [
             ("5", rank, 2) for _ in MPI for rank in (0, 1)
         ]
         first, second = ranks[0].job, ranks[2].job

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 
-from hpcd.bpf import mmap_events
+from hpcd.bpf import mapping_history
+from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import possible_cpus
-from hpcd.bpf.mmap_events import MmapEvents
 
 pytestmark = pytest.mark.root
 
@@ -21,28 +22,32 @@ for line in open("/proc/self/maps"):
 """
 
 
-def libc_of_a_child(events: MmapEvents) -> tuple[int, int, str]:
-    """(pid, address, path) of a process that has ended."""
+def libc_of_a_child(events: MmapEvents) -> tuple[int, int, str, int]:
+    """(pid, address, path, when it was there) of a process that has ended."""
     with subprocess.Popen(
-        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout
-        start, path = child.stdout.read().split()
+        start, path = child.stdout.readline().split()
+        when = time.monotonic_ns()
     assert child.pid in events.take()
-    return child.pid, int(start, 16), path
+    return child.pid, int(start, 16), path, when
 
 
-def test_the_last_to_map_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_mapped_is_known_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     events = MmapEvents(possible_cpus())
     try:
-        pid, address, path = libc_of_a_child(events)
-        found = events.lookup(pid, address)
-        assert found and found.path == path and found.start <= address < found.end
-        assert events.lookup(pid, 4096) is None
-        monkeypatch.setattr(mmap_events, "_MAX_MAPPINGS", 20)
-        newer = [libc_of_a_child(events) for _ in range(8)]
-        assert events.lookup(pid, address) is None
-        found = events.lookup(*newer[-1][:2])
-        assert found and found.path == path
+        before = time.monotonic_ns()
+        pid, address, path, when = libc_of_a_child(events)
+        mapped = events.lookup(pid, address, when)
+        assert mapped and mapped.path == path and mapped.start <= address < mapped.end
+        assert events.lookup(pid, 4096, when) is None
+        assert events.lookup(pid, address, before) is None
+        monkeypatch.setattr(mapping_history, "_MAX_ENTRIES", 400)
+        newer = [libc_of_a_child(events) for _ in range(60)]
+        assert events.lookup(pid, address, when) is None
+        pid, address, path, when = newer[-1]
+        mapped = events.lookup(pid, address, when)
+        assert mapped and mapped.path == path
     finally:
         events.close()

@@ -32,9 +32,10 @@ def test_a_window_of_a_running_program(tmp_path: Path, build: Callable[..., Path
     finally:
         process.kill()
         process.wait()
-    assert now["seconds"] == pytest.approx(4, abs=1)
+    # The window ends with what has been written by then, which is less where the recorder waits.
+    assert 0 < now["seconds"] <= 4
     hottest, waits = (
-        {name for each in now[kind][:8] for name in each["path"]} for kind in ("hottest", "waits")
+        {name for path in now[kind][:8] for name in path["path"]} for kind in ("hottest", "waits")
     )
     assert "in_compute" in hottest
     assert {"in_sleep", "hold_mutex", "write_pipe"} <= waits
@@ -46,7 +47,7 @@ def test_a_window_of_a_running_program(tmp_path: Path, build: Callable[..., Path
     assert now["overhead_cpu"] > 0
     assert now["overhead_bpf"] > 0
     assert "in_compute < main" in text
-    assert "hpcd costs" in text
+    assert "hpcd overhead" in text
 
 
 def test_following_a_measurement(tmp_path: Path, build: Callable[..., Path]) -> None:
@@ -54,12 +55,15 @@ def test_following_a_measurement(tmp_path: Path, build: Callable[..., Path]) -> 
     process = started(build("waits.c"), 20, 25, tmp_path / "file")
     recorder = Recorder(tmp_path / "m", "-p", process.pid)
     process.communicate()
-    recorder.wait()
+    summary = recorder.wait()
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "m").iterdir()}
     now = json.loads(hpcd("top", "--json", "-w", 60, tmp_path / "m").stdout)
     assert before == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "m").iterdir()}
     assert now["cpu_s"] > 0.4
-    assert now["dropped"] == 0
+    # A thread may still be sampled when it has reported its end: that is counted, and shown.
+    dropped = summary["samples"]["dropped"]
+    assert set(dropped) <= {"thread exiting"}
+    assert now["dropped"] == sum(dropped.values())
 
 
 def test_the_screen_ends_with_its_targets(tmp_path: Path, build: Callable[..., Path]) -> None:
@@ -102,7 +106,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, build: Callable[..., Path]
         )  # fmt: skip
         # By its name: what is asked for first is a recording of the service's, whose folder goes.
         first = "measurement/segment-000000.hpcd"
-        while not any((each / first).exists() for each in tmp_path.glob("hpcd-top-*")):
+        while not any((path / first).exists() for path in tmp_path.glob("hpcd-top-*")):
             assert top.poll() is None
         top.send_signal(signal.SIGINT)
         top.communicate()

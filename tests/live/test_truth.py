@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documents import documents
 from tests.support.waiting import Recorder, seconds_by_function, seconds_by_process, started
 
 pytestmark = pytest.mark.root
@@ -24,33 +25,47 @@ PERIOD = 1 / 997
 ROUNDS = 20
 
 
+def sampling_error(seconds: float) -> float:
+    """Four standard errors of CPU time that was sampled as if at random."""
+    return 4 * (seconds * PERIOD) ** 0.5
+
+
 def test_every_kind_of_wait_is_found_where_it_happens(
     tmp_path: Path, build: Callable[..., Path]
 ) -> None:
     """Computing, sleeping, a mutex, a pipe, a file: blocked time within 2 %, and the whole.
+
+    Each wait is recorded with its reason, however short: a fast disk answers in 30 us.
 
     How the rest divides into running and waiting for a CPU is compared as a sum: the kernel's own
     account of a thread starts before the switch to it when an idle CPU had to be woken for it.
     """
     executable = build("waits.c")
     process = started(executable, ROUNDS, 25, tmp_path / "file")
-    recorder = Recorder(tmp_path / "m", "-p", process.pid)
+    recorder = Recorder(tmp_path / "m", "-p", process.pid, "--blocked-threshold", 0)
     out, _ = process.communicate()
     recorder.wait()
     seconds = seconds_by_function(tmp_path / "m", executable)
     truths = [json.loads(line) for line in out.splitlines()]
     assert {truth["function"] for truth in truths} >= {"in_compute", "in_mutex", "in_file"}
     for truth in truths:
-        found = seconds[truth["function"]]
+        recorded = seconds[truth["function"]]
         edges = AN_EDGE * truth["waits"]
-        assert found["blocked_time"] == pytest.approx(
-            truth["blocked_s"], rel=NEAR, abs=AROUND + edges
-        )
-        whole = found["cpu_time"] + found["blocked_time"] + found["runnable_time"]
+        # What the program takes for blocked is what is left of its time. Of a function that only
+        # computes that is interrupts, and what the hypervisor gave to others.
+        blocked = truth["blocked_s"] if truth["function"] != "in_compute" else 0.0
+        assert recorded["blocked_time"] == pytest.approx(
+            blocked, rel=NEAR, abs=2 * AROUND + edges
+        ), truth
+        whole = recorded["cpu_time"] + recorded["blocked_time"] + recorded["runnable_time"]
         # On a busy machine the edges of a function are cut by other threads; the benchmark has 2 %.
-        assert whole == pytest.approx(truth["wall_s"], rel=2 * NEAR, abs=2 * AROUND)
+        assert whole == pytest.approx(
+            truth["wall_s"], rel=2 * NEAR, abs=2 * AROUND + sampling_error(truth["cpu_s"])
+        )
     compute = next(truth for truth in truths if truth["function"] == "in_compute")
-    assert seconds["in_compute"]["cpu_time"] == pytest.approx(compute["cpu_s"], abs=ROUNDS * PERIOD)
+    assert seconds["in_compute"]["cpu_time"] == pytest.approx(
+        compute["cpu_s"], abs=ROUNDS * PERIOD + sampling_error(compute["cpu_s"])
+    )
     assert seconds["in_file"]["blocked-io"] > 0.9 * seconds["in_file"]["blocked_time"]
 
 
@@ -70,15 +85,19 @@ def test_imbalance_shows_in_each_ranks_barrier(tmp_path: Path, build: Callable[.
     out, _ = process.communicate()
     recorder.wait()
     seconds = seconds_by_process(tmp_path / "m", executable)
-    truths = sorted(map(json.loads, out.splitlines()), key=lambda truth: truth["rank"])
+    truths = sorted(documents(out), key=lambda truth: truth["rank"])
     assert [truth["rank"] for truth in truths] == [0, 1, 2, 3]
     waited = []
     for truth in truths:
-        found = seconds[truth["pid"]]
-        barrier = found["meet"]
+        recorded = seconds[truth["pid"]]
+        barrier = recorded["meet"]
         waited.append(barrier["cpu_time"] + barrier["blocked_time"] + barrier["runnable_time"])
-        # Sampled, not measured: 300 to 1200 samples.
-        assert found["compute"]["cpu_time"] == pytest.approx(truth["cpu_s"], rel=0.1)
-        assert waited[-1] == pytest.approx(truth["barrier_s"], rel=NEAR, abs=2 * AROUND)
+        assert recorded["compute"]["cpu_time"] == pytest.approx(
+            truth["cpu_s"], abs=sampling_error(truth["cpu_s"])
+        )
+        # Part of the waiting is spent on a CPU.
+        assert waited[-1] == pytest.approx(
+            truth["barrier_s"], rel=NEAR, abs=2 * AROUND + sampling_error(barrier["cpu_time"])
+        )
     # Which of two neighbours waits longer is up to the scheduler where CPUs are few.
     assert waited[0] > 2 * waited[3]

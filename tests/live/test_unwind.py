@@ -9,9 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.support.recorded import call_paths, record
+from hpcd.measurement.reader import open_measurement
+from hpcd.model import frame as frames
+from tests.support.recorded import Names, call_paths, record
+from tests.support.tables import libraries_of, prepare_tables
+from tests.support.waiting import Recorder, records_in
 
 pytestmark = pytest.mark.root
 
@@ -82,9 +87,16 @@ def known(tmp_path_factory: pytest.TempPathFactory, build: Callable[..., Path]):
     """A recording of the program with known call paths: (summary, paths)."""
     executable = build("paths.c")
     # On a machine hpcd has never run on, tables are made first; that is not what is tested here.
-    record(tmp_path_factory.mktemp("first") / "measurement", [executable, 0.1])
+    prepare_tables(executable, *libraries_of(executable))
     output = tmp_path_factory.mktemp("known") / "measurement"
-    summary = record(output, [executable, 6, 2], "-F", 10_000)
+    # Attached to, so that its code is known from the first sample, however busy the machine is.
+    with subprocess.Popen([executable, "600", "2"]) as process:
+        try:
+            recorder = Recorder(output, "-p", process.pid, "-F", 10_000)
+            recorder.wait_until(lambda measurement: records_in(measurement) > 80_000)
+            summary = recorder.stop()
+        finally:
+            process.kill()
     return summary, call_paths(output, executable)
 
 
@@ -121,8 +133,6 @@ def test_both_loaders_sample_alike(tmp_path: Path, build: Callable[..., Path], l
 
 
 def test_nearly_every_path_is_whole(known) -> None:  # type: ignore[no-untyped-def]
-    """But for the first moments after exec, when the new program's code is not yet known: how many
-    samples those are depends on how busy the machine is."""
     samples, truncated, _ = split(known[1])
     assert truncated < samples * 0.01
     assert truncated_late(known[0]) <= samples * 0.0001
@@ -145,15 +155,38 @@ def test_deep_recursion_is_whole(tmp_path: Path, build: Callable[..., Path]) -> 
     assert deepest == 891
 
 
-def test_frame_limit_is_said(tmp_path: Path, build: Callable[..., Path]) -> None:
-    """Deeper than 1024 frames: marked, never passed off as whole."""
-    source = tmp_path / "deeper.c"
+def deep(folder: Path, depth: int) -> Path:
+    """tests/programs/deep.c with another depth of its recursion."""
+    source = folder / "deeper.c"
     text = (Path(__file__).parents[1] / "programs/deep.c").read_text()
-    source.write_text(text.replace("890", "2000"))
-    executable = tmp_path / "deeper"
+    source.write_text(text.replace("890", str(depth)).replace("< 100000", "< 1000000"))
+    executable = folder / "deeper"
     subprocess.run(["gcc", "-O2", "-o", str(executable), str(source)], check=True)
+    return executable
+
+
+def test_deeper_recursion_keeps_both_ends(tmp_path: Path) -> None:
+    """The outermost and the innermost frames are there, and what is between is counted."""
+    executable = deep(tmp_path, 10_000)
+    record(tmp_path / "first", [executable, 1])
     summary = record(tmp_path / "m", [executable, 2])
-    assert summary["unwind"]["truncated"]["deeper than the frame limit"] > 100
+    assert truncated_late(summary) == 0
+    with open_measurement(tmp_path / "m") as measurement:
+        names = Names(measurement, executable)
+        omitted = frames.omitted_count(measurement.cct.frame)
+        deepest = int(np.argmax(omitted))
+        # _start, two of the C library and main are beyond the recursion.
+        assert int(omitted[deepest]) + 1024 == 10_001 + 4
+        outer = names.path(deepest)[:-1]
+        assert len(outer) == 256 and outer[0] == "_start" and outer[3] == "main"
+        assert set(outer[4:]) == {"down"}
+
+
+def test_frame_limit_is_said(tmp_path: Path) -> None:
+    """Deeper than 16,384 frames: marked, never passed off as whole."""
+    executable = deep(tmp_path, 20_000)
+    summary = record(tmp_path / "m", [executable, 2])
+    assert summary["unwind"]["truncated"]["deeper than the frame limit"] > 20
     paths = call_paths(tmp_path / "m", executable)
     limited = [path for path in paths if path[0] == "!7"]
     assert limited and all(path.count("down") <= 1024 for path in limited)

@@ -38,8 +38,8 @@ def test_following_a_recording_to_its_end(
             def ask(path: str) -> dict[str, Any]:
                 request = urllib.request.Request(base + path, headers={"x-hpcd-token": token})
                 with urllib.request.urlopen(request) as answer:
-                    known: dict[str, Any] = json.load(answer)
-                    return known
+                    answered: dict[str, Any] = json.load(answer)
+                    return answered
 
             # It may begin before the first record is written.
             while not (first := ask("api/v1/db/m"))["lines"]:
@@ -79,7 +79,7 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
         ((tmp_path / "none",), 8, "no such measurement"),
         ((tmp_path,), 8, "no such measurement"),
         ((tmp_path, tmp_path), 2, "one recording"),
-        ((), 2, "name the measurement to follow"),
+        ((), 2, "give the measurement to follow"),
     ):
         os.environ["HPCD_SOCKET"] = str(tmp_path / "no.sock")
         done = hpcd("view", "--no-browser", "--live", *arguments, check=False)

@@ -11,17 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.programs import HOT_LOOP, line_of
 from tests.support.recorded import hpcd, record
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "tests/programs/hot.cpp"
-
-
-def line_of(comment: str) -> int:
-    """The line of the program that has this comment."""
-    lines = SOURCE.read_text().splitlines()
-    (number,) = [n for n, line in enumerate(lines, 1) if line.endswith(f"// {comment}")]
-    return number
 
 
 @pytest.fixture(scope="module")
@@ -44,27 +37,27 @@ def test_the_hot_path_ends_in_the_hot_loop(database: Path) -> None:
     while node["children"]:
         (node,) = node["children"]
         path.append((node["kind"], node["name"], node["file"], node["line"]))
-    assert [each[0] for each in path[-4:]] == ["procedure", "loop", "inlined", "loop"]
+    assert [step[0] for step in path[-4:]] == ["procedure", "loop", "inlined", "loop"]
     assert path[-4][1] == "solve(Field&, int)"
-    assert path[-3][2:] == (str(SOURCE), line_of("outer loop"))
+    assert path[-3][2:] == (str(HOT_LOOP), line_of("outer loop"))
     assert path[-2][1] == "Field::relax(double)"
-    assert path[-1][2:] == (str(SOURCE), line_of("hot loop"))
+    assert path[-1][2:] == (str(HOT_LOOP), line_of("hot loop"))
 
 
 @pytest.mark.root
 def test_loops_lines_and_procedures_side_by_side(database: Path) -> None:
     loops = report(database, "--view", "loops")["tree"]["children"]
-    assert {each["line"] for each in loops if each["file"] == str(SOURCE)} == {
-        line_of(each) for each in ("outer loop", "hot loop")
+    assert {loop["line"] for loop in loops if loop["file"] == str(HOT_LOOP)} == {
+        line_of(comment) for comment in ("outer loop", "hot loop")
     }
-    hot = next(each for each in loops if each["line"] == line_of("hot loop"))
+    hot = next(loop for loop in loops if loop["line"] == line_of("hot loop"))
     total = report(database)["tree"]["inclusive"]["cpu_time"]
     assert hot["exclusive"]["cpu_time"] > 0.8 * total
-    lines = report(database, "--view", "lines")["tree"]["children"]
+    lines = report(database, "--view", "source-lines")["tree"]["children"]
     first = line_of("hot loop")
-    inside = [each for each in lines if each["file"] == str(SOURCE)
-              and first <= each["line"] <= line_of("hot line") + 1]  # fmt: skip
-    assert sum(each["exclusive"]["cpu_time"] for each in inside) > 0.8 * total
+    inside = [line for line in lines if line["file"] == str(HOT_LOOP)
+              and first <= line["line"] <= line_of("hot line") + 1]  # fmt: skip
+    assert sum(line["exclusive"]["cpu_time"] for line in inside) > 0.8 * total
     flat = report(database, "--view", "flat")["tree"]["children"]
     assert (flat[0]["kind"], flat[0]["name"]) == ("inlined", "Field::relax(double)")
     assert hpcd("check", database).returncode == 0
@@ -83,22 +76,23 @@ def test_hpc_challenge_names_module_and_function(
 ) -> None:
     """Debian's program is stripped: its functions have addresses for names, OpenBLAS's names."""
     monkeypatch.setitem(os.environ, "OPENBLAS_NUM_THREADS", "1")
-    demo = (ROOT / "setup/demo.sh").read_text()
-    text = demo.split("<<'INPUT'\n")[1].split("\nINPUT\n")[0] + "\n"
+    text = (ROOT / "tests/data/hpccinf.txt").read_text()
     text = re.sub(r"^3500 (.*Ns)$", r"2000 \1", text, flags=re.M)
     text = re.sub(r"^2 (.*Qs)$", r"1 \1", text, flags=re.M)
     (tmp_path / "hpccinf.txt").write_text(text)
     record(tmp_path / "m", ["sh", "-c", f"cd {tmp_path} && exec hpcc"])
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     flat = report(tmp_path / "db", "--view", "flat", "--percent", "2")["tree"]["children"]
-    programs = [each for each in flat if each["module"].endswith("/hpcc")]
-    assert programs and all(re.fullmatch(r"\[hpcc\+0x\w+\]", each["name"]) for each in programs)
-    (kernel,) = [each for each in flat if re.match(r"dgemm_kernel", each["name"])]
+    programs = [row for row in flat if row["module"].endswith("/hpcc")]
+    assert programs and all(
+        re.fullmatch(r"\[hpcc\+0x\w+\]", program["name"]) for program in programs
+    )
+    (kernel,) = [row for row in flat if re.match(r"dgemm_kernel", row["name"])]
     assert "blas" in kernel["module"]
     # No lines: its machine code.
     told = json.loads(hpcd("annotate", programs[0]["name"], tmp_path / "db", "--json").stdout)
     (code,) = told["code"]
     assert code["module"] == programs[0]["module"]
-    assert all(each["text"] for each in code["instructions"])
-    whole = sum(each["exclusive"]["cpu_time"] for each in code["instructions"])
+    assert all(instruction["text"] for instruction in code["instructions"])
+    whole = sum(instruction["exclusive"]["cpu_time"] for instruction in code["instructions"])
     assert whole == pytest.approx(programs[0]["exclusive"]["cpu_time"])

@@ -1,8 +1,14 @@
-/* Recursion to 900 frames. Usage: deep SECONDS */
+/* Recursion to 900 frames, or to DEPTH below main, for so many seconds of CPU time.
+ * Usage: deep SECONDS [DEPTH] */
 #include <stdlib.h>
 #include <time.h>
 
-static time_t end;
+static double seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec + t.tv_nsec * 1e-9;
+}
 
 __attribute__((noinline, noclone)) unsigned long down(int depth, unsigned long n)
 {
@@ -21,8 +27,9 @@ __attribute__((noinline, noclone)) unsigned long down(int depth, unsigned long n
 int main(int argc, char **argv)
 {
 	unsigned long sum = 0;
-	end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 1);
-	while (time(NULL) < end)
-		sum += down(890, sum);
+	int depth = argc > 2 ? atoi(argv[2]) : 890;
+	double end = argc > 1 ? atof(argv[1]) : 1;
+	while (seconds() < end)
+		sum += down(depth, sum);
 	return sum == 42;
 }

@@ -1,16 +1,24 @@
-/* Loads and unloads two libraries in turn and works in each. Usage: loading SECONDS */
+/* Loads and unloads two libraries in turn and works in each, for so many seconds of CPU time. Usage: loading
+ * SECONDS */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
 
 static volatile double sum;
 
+static double seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
 int main(int argc, char **argv)
 {
 	static char buffer[1 << 20];
-	time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 1);
+	double end = argc > 1 ? atof(argv[1]) : 1;
 
-	while (time(NULL) < end) {
+	while (seconds() < end) {
 		void *library = dlopen("libm.so.6", RTLD_NOW);
 		double (*gamma)(double) = (double (*)(double))dlsym(library, "lgamma");
 		for (int i = 0; i < 3000000; i++)

@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 {
 	BEGIN(argc, argv);
 	solve();
-	exchange();
+	PLANTED(exchange());
 	END();
 	return 0;
 }

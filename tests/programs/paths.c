@@ -1,6 +1,9 @@
 /* A program whose call paths are known: every call below is listed in EDGES of the test that runs
  * it. Compiled with -O2 -fomit-frame-pointer. Usage: paths SECONDS THREADS [SIGNAL_US]
  *
+ * Each thread works for SECONDS of its own CPU time, so that there is as much of it to sample on a
+ * machine that is busy.
+ *
  * A signal interrupts it every 2 ms; with SIGNAL_US every thread by itself every so many. */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -23,10 +26,10 @@ static int random_fd;
 static int handler_turns = 100;
 static long signal_us;
 
-static double now(void)
+static double seconds(clockid_t clock)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
@@ -126,8 +129,8 @@ FRAME void handler(int number)
 
 FRAME void work(void)
 {
-	while (now() < end) {
-		unsigned long r = chain1(1) + recursion(50, 2) + with_alloca(3 + (long)(now() * 1e6) % 4000);
+	while (seconds(CLOCK_THREAD_CPUTIME_ID) < end) {
+		unsigned long r = chain1(1) + recursion(50, 2) + with_alloca(3 + (long)(seconds(CLOCK_MONOTONIC) * 1e6) % 4000);
 		r += with_alignment(5, 1, 2, 3, 4, 5, 6);
 		KEEP(r);
 		sorting();
@@ -163,7 +166,7 @@ int main(int argc, char **argv)
 	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
 	struct itimerval timer = {{0, 2000}, {0, 2000}};
 
-	end = now() + (argc > 1 ? atof(argv[1]) : 1);
+	end = argc > 1 ? atof(argv[1]) : 1;
 	random_fd = open("/dev/urandom", O_RDONLY);
 	sigaction(SIGPROF, &action, NULL);
 	if (argc > 3) {

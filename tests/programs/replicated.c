@@ -16,7 +16,7 @@ __attribute__((noinline)) static void solve(void)
 int main(int argc, char **argv)
 {
 	BEGIN(argc, argv);
-	initialise();
+	PLANTED(initialise());
 	solve();
 	END();
 	return 0;

@@ -6,7 +6,7 @@
 
 __attribute__((noinline)) static void solve(void)
 {
-	usleep(1e6 * units / size);
+	SLEEP(units / size);
 	__asm__ volatile("");
 }
 
@@ -14,7 +14,7 @@ __attribute__((noinline)) static void write_output(void)
 {
 	for (int turn = 0; turn < size; turn++) {
 		if (turn == rank)
-			usleep(0.4e6 * units / size);
+			SLEEP(0.4 * units / size);
 		MEET();
 	}
 }
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 {
 	BEGIN(argc, argv);
 	solve();
-	write_output();
+	PLANTED(write_output());
 	END();
 	return 0;
 }

@@ -74,16 +74,16 @@ class RunningService:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
-    """Starts services; extra text goes to their configuration."""
+    """Starts services; extra text goes to their configuration, ``keeping`` to that of the store."""
     started: list[RunningService] = []
 
-    def start(extra: str = "", *, store: Path | None = None) -> RunningService:
+    def start(extra: str = "", *, store: Path | None = None, keeping: str = "") -> RunningService:
         # Other users must get to the socket.
         for folder in (tmp_path, *list(tmp_path.parents)[:2]):
             folder.chmod(0o755)
         configuration = tmp_path / "hpcd.toml"
         configuration.write_text(
-            f'[store]\ndirectory = "{store or tmp_path / "store"}"\nfree = "1K"\n'
+            f'[store]\ndirectory = "{store or tmp_path / "store"}"\nfree = "1K"\n{keeping}\n'
             f'[control]\nsocket = "{tmp_path / "control.sock"}"\n{extra}'
         )
         process = subprocess.Popen(
@@ -98,10 +98,10 @@ def service(tmp_path: Path) -> Iterator[Callable[..., RunningService]]:
         return running
 
     yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-            each.process.wait()
+    for leftover in started:
+        if leftover.process.poll() is None:
+            leftover.process.kill()
+            leftover.process.wait()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The service: recordings on request, of the node, and for other users."""
+"""The service: recordings on request, of the host, and for other users."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ def test_what_is_not_theirs_is_refused_in_a_line(
         assert done.returncode not in (0, 70), (words, done)
         assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr, done
     seen = running.json("status", user=NOBODY)
-    assert {each["state"] for each in seen["recordings"]} <= {"failed"} and seen["others"] == 1
+    assert {recording["state"] for recording in seen["recordings"]} <= {"failed"} and seen[
+        "others"
+    ] == 1
     assert not list((running.store / str(NOBODY)).glob("*"))
     running.end()
     refused = [line for line in running.log if line[3:].startswith("refused")]
@@ -176,8 +178,10 @@ def test_pids_are_those_of_the_namespace_of_who_asks(service: Start, tmp_path: P
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, "HPCD_SOCKET": running.socket},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    with open_measurement(Path(running.json("status", 1)["recordings"][0]["measurement"])) as found:
-        (process,) = found.processes.values()
+    with open_measurement(
+        Path(running.json("status", 1)["recordings"][0]["measurement"])
+    ) as measurement:
+        (process,) = measurement.processes.values()
     assert process.name == "sleep" and process.uid == NOBODY
     assert process.pid > 20  # as this namespace knows it
 
@@ -274,7 +278,11 @@ def test_the_node_is_monitored_and_its_measurement_rotated(service: Start) -> No
     with open_measurement(ended) as measurement:
         assert measurement.closed
     assert check_measurement(ended) == []
-    (still,) = [each for each in running.json("status")["recordings"] if each["state"] != "ended"]
+    (still,) = [
+        recording
+        for recording in running.json("status")["recordings"]
+        if recording["state"] != "ended"
+    ]
     assert still["monitor"] and still["measurement"] != str(ended)
     assert running.end() == 0
     assert check_measurement(Path(still["measurement"])) == []
@@ -295,22 +303,24 @@ def test_top_through_the_service(service: Start) -> None:
         try:
             now = running.json("top", "-w", 1, user=NOBODY)
             # Nobody may have other processes: decoders are, for one.
-            seen = [each["pid"] for each in now["busiest"]]
+            seen = [process["pid"] for process in now["busiest"]]
             assert theirs.pid in seen and mine.pid not in seen
             assert now["cpu_s"] > 0 and now["hottest"]
             named = running.json("top", "-w", 1, "-p", theirs.pid, user=NOBODY)
-            assert [each["pid"] for each in named["busiest"]] == [theirs.pid]
+            assert [process["pid"] for process in named["busiest"]] == [theirs.pid]
             root = running.json("top", "-w", 1, "-p", mine.pid)
-            assert [each["pid"] for each in root["busiest"]] == [mine.pid]
+            assert [process["pid"] for process in root["busiest"]] == [mine.pid]
             everything = running.json("top", "-w", 2)
-            assert {mine.pid, theirs.pid} <= {each["pid"] for each in everything["busiest"]}
-            known = running.json("status")["recordings"]
-            assert [each["state"] for each in known if not each["monitor"]] == ["ended"] * 3
-            monitor = next(each["id"] for each in known if each["monitor"])
+            assert {mine.pid, theirs.pid} <= {process["pid"] for process in everything["busiest"]}
+            recordings = running.json("status")["recordings"]
+            assert [recording["state"] for recording in recordings if not recording["monitor"]] == [
+                "ended"
+            ] * 3
+            monitor = next(recording["id"] for recording in recordings if recording["monitor"])
             assert running.json("top", "--recording", monitor)["threads"] >= 2
             # What follows needs them to be there, and the processors.
-            for each in (theirs, mine):
-                each.send_signal(signal.SIGSTOP)
+            for process in (theirs, mine):
+                process.send_signal(signal.SIGSTOP)
             for words in (
                 ("-p", mine.pid), ("--all",), ("--user", "root"), ("--recording", monitor),
                 ("--recording", 999),

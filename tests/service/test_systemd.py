@@ -28,7 +28,12 @@ def test_the_units_are_sound() -> None:
         check=True,
     )
     exposure = float(done.stdout.strip().splitlines()[-1].split(":")[1].split()[0])
-    assert exposure <= 2.5
+    assert exposure <= 2.3
+    assert "SYS_ADMIN" not in next(
+        line
+        for line in (UNITS / "hpcd.service").read_text().splitlines()
+        if line.startswith("CapabilityBoundingSet=")
+    )
     assert f"**{exposure}**" in (UNITS / "README.md").read_text()
 
 
@@ -80,7 +85,8 @@ def test_a_service_from_start_to_stop(machine: Machine) -> None:
     out = machine.run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c",
                       script)  # fmt: skip
     summary = json.loads(out.splitlines()[0])
-    assert summary["threads"] == 1 and summary["time"]["blocked"] > 0.9
+    assert summary["threads"] == 1
+    assert summary["time"]["blocked"] > 0.9 * summary["time"]["lifetime"] > 0
     assert "65534 65534" in out
 
     # Reload, bad configuration and good.

@@ -1,6 +1,6 @@
 """An hour at full load: the service and its recorders keep their memory and their descriptors.
 
-The service records the node, in measurements of ten minutes, and for the whole time a program that
+The service records the host, in measurements of ten minutes, and for the whole time a program that
 starts threads and processes as others compute; every minute somebody has it record for a moment.
 """
 
@@ -60,24 +60,24 @@ def run(rounds: int, seed: int) -> list[str]:
                 print(f"  {findings[-1]}", flush=True)
 
         hpcd("attach", "-p", str(churn), "--background")
-        long_one = max(_recorders(service), key=lambda each: each.create_time())
+        long_one = max(_recorders(service), key=lambda recorder: recorder.create_time())
         seen = {"service": service, "recorder": long_one}
-        figures: dict[str, list[tuple[int, int]]] = {each: [] for each in seen}
+        figures: dict[str, list[tuple[int, int]]] = {name: [] for name in seen}
         began = time.monotonic()
         for number in range(rounds):
             hpcd("attach", "-p", str(churn), "-d", "2", "--background")
             hpcd("status")
             # Not a wait for anything: how long it goes well is what is tested.
             time.sleep(max(began + (number + 1) * _ROUND_SECONDS - time.monotonic(), 0))
-            for each, process in seen.items():
+            for name, process in seen.items():
                 if process.poll() is not None if process is service else not process.is_running():
-                    return [*findings, f"the {each} ended in minute {number + 1}"]
-                figures[each].append((process.memory_info().rss, process.num_fds()))
-            told = (f"{each} {rows[-1][0] / 1e6:.1f} MB {rows[-1][1]} fds"
-                    for each, rows in figures.items())  # fmt: skip
+                    return [*findings, f"the {name} ended in minute {number + 1}"]
+                figures[name].append((process.memory_info().rss, process.num_fds()))
+            told = (f"{name} {rows[-1][0] / 1e6:.1f} MB {rows[-1][1]} fds"
+                    for name, rows in figures.items())  # fmt: skip
             print(f"  minute {number + 1}: {', '.join(told)}", flush=True)
-    for each, rows in figures.items():
-        findings += _growth(each, rows)
+    for name, rows in figures.items():
+        findings += _growth(name, rows)
     return findings
 
 
@@ -96,7 +96,7 @@ def _growth(name: str, rows: list[tuple[int, int]]) -> list[str]:
 
 
 def _recorders(service: psutil.Popen) -> list[psutil.Process]:
-    return [each for each in service.children() if "recorder" in " ".join(each.cmdline())]
+    return [child for child in service.children() if "recorder" in " ".join(child.cmdline())]
 
 
 def _load(folder: Path, stack: contextlib.ExitStack, rounds: int) -> int:

@@ -33,9 +33,9 @@ def run(rounds: int, seed: int) -> list[str]:
     lost: list[float] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_WORKERS) as pool:
         findings = []
-        for found, loss in pool.map(lambda plan: _round(Path(folder), *plan), plans):
-            findings += found
-            for finding in found:
+        for problems, loss in pool.map(lambda plan: _round(Path(folder), *plan), plans):
+            findings += problems
+            for finding in problems:
                 print(f"  {finding}", flush=True)
             lost += [] if loss is None else [loss]
             if loss is not None and len(lost) % 100 == 0:
@@ -78,8 +78,8 @@ def _round(
             process.wait()
     if not attached:
         return [f"round {number}: did not attach"], None
-    fatal = [str(each) for each in check_measurement(path) if each.fatal]
-    findings = [f"round {number}: {each}" for each in fatal]
+    fatal = [str(finding) for finding in check_measurement(path) if finding.fatal]
+    findings = [f"round {number}: {finding}" for finding in fatal]
     with open_measurement(path) as measurement:
         last = began * 1e9
         for part in measurement.record_chunks():

@@ -173,7 +173,7 @@ def _ask(host: str, token: str, path: str, headers: dict[str, str]) -> str:
     if {"host", "origin"} & headers.keys() and answer.status != 403:
         return f"{headers}: {answer.status}"
     # The page's own files are anybody's; nothing else may be told.
-    secret = next((each for each in _SECRETS if each in body), None)
+    secret = next((text for text in _SECRETS if text in body), None)
     return f"{path[:300]}: tells {secret!r}" if secret else ""
 
 

@@ -17,7 +17,7 @@ from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 ROUNDS = 2000
 
@@ -29,7 +29,7 @@ def run(rounds: int, seed: int) -> list[str]:
         for number in range(rounds):
             path = Path(folder) / f"m{number}"
             wrong = _round(path, random.Random(seed * 1_000_003 + number))
-            findings += [f"round {number}: {each}" for each in wrong]
+            findings += [f"round {number}: {finding}" for finding in wrong]
             for file in path.glob("*"):
                 file.unlink()
             path.rmdir()
@@ -38,7 +38,7 @@ def run(rounds: int, seed: int) -> list[str]:
 
 def _round(path: Path, choice: random.Random) -> list[str]:
     """Flush after flush, some of them failing: what succeeded is there, what did not is counted."""
-    writer = MeasurementWriter(path, Node("h", "b", "6", "x86_64", 1), options={},
+    writer = MeasurementWriter(path, Host("h", "b", "6", "x86_64", 1), options={},
                                segment_bytes=choice.choice([2000, 20_000, 1 << 20]))  # fmt: skip
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     writer.add_process(Process(1, 10, 1, "p", "/p", (), 0, 0))
@@ -61,12 +61,12 @@ def _round(path: Path, choice: random.Random) -> list[str]:
         writer.close({})
     except StorageError as error:
         return [f"closing failed though the disk is well again: {error}"]
-    findings = [str(each) for each in check_measurement(path) if each.fatal]
+    findings = [str(finding) for finding in check_measurement(path) if finding.fatal]
     with open_measurement(path) as measurement:
-        found = sum(len(part) for part in measurement.record_chunks())
-        if found + writer.dropped_storage != added:
+        records = sum(len(part) for part in measurement.record_chunks())
+        if records + writer.dropped_storage != added:
             findings.append(
-                f"{added} records, {found} found, {writer.dropped_storage} counted lost"
+                f"{added} records, {records} found, {writer.dropped_storage} counted lost"
             )
         if measurement.damage:
             findings.append(f"damage: {measurement.damage[0]}")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.elf import ElfFile
-from hpcd.analysis.merge import merge
+from hpcd.analysis.merge.stages import merge
+from hpcd.elf.elf_file import ElfFile
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 PROGRAM = Path(__file__).parents[1] / "programs/hot.cpp"
 
@@ -24,16 +24,16 @@ def compiled(folder: Path, source: Path = PROGRAM) -> Path:
     program = folder / "hot"
     subprocess.run(["g++", "-g", "-O2", "-o", str(program), str(source)], check=True)
     with ElfFile.open(program) as elf:
-        (text,) = [each for each in elf.sections if each.name == ".text"]
+        (text,) = [section for section in elf.sections if section.name == ".text"]
         build_id = elf.build_id()
-    writer = MeasurementWriter(folder / "m", Node("h", "b", "6", "x86_64", 1), options={})
+    writer = MeasurementWriter(folder / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
     writer.add_process(Process(0, 7, 1, "hot", str(program), ("hot",), 0, 10**9))
     writer.add_thread(Thread(0, 0, 7, "hot", 10**9))
     writer.add_module(Module(1, ModuleKind.ELF, str(program), build_id))
     writer.add_clock_pair(10**9, 2 * 10**18)
     places = [text.address, *range(text.address, text.address + text.size, 3)]
-    frames = np.array([frame.module_frame(1, each) for each in places], np.uint64)
+    frames = np.array([frame.module_frame(1, place) for place in places], np.uint64)
     parents = np.array([0, *[1] * (len(places) - 1)], np.uint32)
     writer.add_nodes(parents, frames)
     nodes = np.arange(2, len(places) + 1, dtype=np.uint32)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.merge import merge
+from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 PROGRAM, LIBRARY, KERNEL = 1, 2, 3
 SIZE = 0x100
@@ -33,6 +33,7 @@ def make(
     ranks: Mapping[int, Sequence[Step]],
     *,
     program: str = "/opt/app/solver",
+    name: str = "solver",
     seed: int = 0,
     size: int | None = None,
     job: str = "job",
@@ -51,7 +52,7 @@ def make(
     """
     random = np.random.default_rng(seed)
     measurement = path.with_name(path.name + "-m")
-    writer = MeasurementWriter(measurement, Node("h", "b", "6", "x86_64", 2), options={})
+    writer = MeasurementWriter(measurement, Host("h", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
     writer.add_event(Event(1, "blocked", "ns", 1.0, "blocked_time", interval=True))
     writer.add_module(Module(PROGRAM, ModuleKind.JIT, program, process=0))
@@ -67,19 +68,19 @@ def make(
         mine = [(place[name], SIZE, name) for name in names if module_of(name) == module]
         writer.add_symbols(module, sorted(mine))
     writer.add_clock_pair(START, 2 * 10**18)
-    known: dict[tuple[int, str], int] = {}
+    numbers: dict[tuple[int, str], int] = {}
     parents: list[int] = []
     frames: list[int] = []
 
     def node(chain: str) -> int:
         at = 0
         for name in chain.split("/"):
-            if (at, name) not in known:
+            if (at, name) not in numbers:
                 offset = place[name] + int(random.integers(SIZE))
                 parents.append(at)
                 frames.append(module_frame(module_of(name), offset))
-                known[at, name] = len(parents)
-            at = known[at, name]
+                numbers[at, name] = len(parents)
+            at = numbers[at, name]
         return at
 
     rows: list[tuple[int, int, int, int, int]] = []
@@ -88,7 +89,7 @@ def make(
         ranked = size != 0 and not threads
         number = 0 if threads else number
         writer.add_process(
-            Process(number, 100 + number, 1, "solver", program, ("solver",), 0, START,
+            Process(number, 100 + number, 1, name, program, (name,), 0, START,
                     job if ranked else "", rank if ranked else None, size or len(ranks))
         )  # fmt: skip
         at = START
@@ -98,12 +99,12 @@ def make(
                 rows.append((line, at, node(chain), 1, length))
             else:
                 rows += [
-                    (line, each + weight * MS // 2, node(chain), 0, weight * (n >= weightless))
-                    for n, each in enumerate(range(at, at + length, weight * MS))
+                    (line, moment + weight * MS // 2, node(chain), 0, weight * (n >= weightless))
+                    for n, moment in enumerate(range(at, at + length, weight * MS))
                 ]
             at += length
         tid = 100 + (rank if threads else number)
-        writer.add_thread(Thread(line, number, tid, "solver", START, at))
+        writer.add_thread(Thread(line, number, tid, name, START, at))
         line += 1
         if helper:
             writer.add_thread(Thread(line, number, 1000 + number, "async", START, at))

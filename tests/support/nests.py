@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpcd.analysis.structure import Kind, StructureReader
-from hpcd.analysis.structure.cache import StructureCache
+from hpcd.analysis.structure.structure_cache import StructureCache
 
 PROGRAM = Path(__file__).parents[1] / "programs/nests.c"
 _COMMENT = re.compile(r"// loop (\w+)(?: in (\w+))?(, gone)?$")
@@ -42,9 +42,9 @@ def nests(path: Path) -> dict[tuple[str, str], int]:
         tempfile.TemporaryDirectory() as folder,
         StructureReader(StructureCache(Path(folder)), workers=1) as reader,
     ):
-        found = reader.everything(path)
-    assert not found.notes
-    forest = found.forest
+        structure = reader.everything(path)
+    assert not structure.notes
+    forest = structure.forest
     pairs: dict[tuple[str, str], int] = {}
 
     def name(scope: int) -> str:
@@ -53,7 +53,9 @@ def nests(path: Path) -> dict[tuple[str, str], int]:
         return TRUTH.lines.get(line, f"line {line}")
 
     for scope in np.flatnonzero(forest.kind == Kind.LOOP).tolist():
-        around = [each for each in forest.path(scope)[1:] if forest.kind[each] == Kind.LOOP]
+        around = [
+            ancestor for ancestor in forest.path(scope)[1:] if forest.kind[ancestor] == Kind.LOOP
+        ]
         pair = name(scope), name(around[0]) if around else ""
         pairs[pair] = pairs.get(pair, 0) + 1
     return pairs

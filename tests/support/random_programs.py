@@ -17,18 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from iced_x86 import Code, Decoder, FlowControl, Instruction, Register
 
-from hpcd.bpf.tables import MAPPING, PAGE_BITS
-from hpcd.daemon.unwind.builder import build_table
-from hpcd.daemon.unwind.elf import ElfView
-from hpcd.daemon.unwind.table import ModuleTable
-from hpcd.model.ending import Ending
+from hpcd.array_types import U64
+from hpcd.bpf.table_memory import MAPPING, PAGE_BITS
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.unwind_table import ModuleTable
+from hpcd.elf.elf_view import ElfView
 from hpcd.model.frame import OFFSET_MASK
+from hpcd.model.unwind_status import UnwindStatus
 from tests.support.replay import Image, Replay
-
-U64 = npt.NDArray[np.uint64]
 
 FUNCTIONS = 8
 _SAVED = ("rbx", "rbp", "r12", "r13", "r14", "r15")
@@ -521,10 +519,15 @@ def _choose(
         ended = False
         instructions = list(Decoder(64, code, ip=start))
         shared = _shared(instructions) if clang and name not in written else set()
-        for each in instructions:
-            ending = each.code == Code.LEA_R64_M and each.memory_base == Register.R10
-            if each.code != Code.HLT and not ended and not ending and each.ip not in shared:
-                addresses.append(each.ip)
+        for instruction in instructions:
+            ending = instruction.code == Code.LEA_R64_M and instruction.memory_base == Register.R10
+            if (
+                instruction.code != Code.HLT
+                and not ended
+                and not ending
+                and instruction.ip not in shared
+            ):
+                addresses.append(instruction.ip)
             ended = ending
         if name in written:
             ranges.append((start, start + size))
@@ -537,15 +540,15 @@ def _shared(instructions: list[Instruction]) -> set[int]:
     wrong: set[int] = set()
     behind: list[int] = []
     moved = False
-    for each in instructions:
+    for instruction in instructions:
         if moved:
-            behind.append(each.ip)
-            if each.flow_control == FlowControl.CONDITIONAL_BRANCH:
+            behind.append(instruction.ip)
+            if instruction.flow_control == FlowControl.CONDITIONAL_BRANCH:
                 wrong.update(behind)
-        if each.flow_control not in (FlowControl.NEXT, FlowControl.CONDITIONAL_BRANCH):
+        if instruction.flow_control not in (FlowControl.NEXT, FlowControl.CONDITIONAL_BRANCH):
             moved = False
-        elif each.is_stack_instruction or each.op0_register == Register.RSP:
-            moved = each.code in (Code.ADD_RM64_IMM8, Code.ADD_RM64_IMM32, Code.POP_R64)
+        elif instruction.is_stack_instruction or instruction.op0_register == Register.RSP:
+            moved = instruction.code in (Code.ADD_RM64_IMM8, Code.ADD_RM64_IMM32, Code.POP_R64)
             behind.clear()
     return wrong
 
@@ -600,10 +603,10 @@ class Stop:
     frames: U64
 
 
-def stopped(made: Made) -> list[Stop]:
+def stopped(program: Made) -> list[Stop]:
     """What gdb sees at each of the stops that is reached."""
-    output, script = made.path.with_name("stops.json"), made.path.with_name("look.py")
-    head = f"PROGRAM={str(made.path)!r}\nOUTPUT={str(output)!r}\nSTOPS={made.stops}\n"
+    output, script = program.path.with_name("stops.json"), program.path.with_name("look.py")
+    head = f"PROGRAM={str(program.path)!r}\nOUTPUT={str(output)!r}\nSTOPS={program.stops}\n"
     script.write_text(head + _SCRIPT)
     done = subprocess.run(
         ["gdb", "-batch", "-nx", "-x", str(script)],
@@ -617,16 +620,16 @@ def stopped(made: Made) -> list[Stop]:
     ]
 
 
-def without_information(made: Made) -> memoryview:
+def without_information(program: Made) -> memoryview:
     """The executable less the call frame information of its functions in assembler."""
-    data = bytearray(made.path.read_bytes())
+    data = bytearray(program.path.read_bytes())
     section = ElfView(memoryview(bytes(data))).sections[".eh_frame"]
-    starts = dict(made.assembler)
+    starts = dict(program.assembler)
     at, end = section.offset, section.offset + section.size
     while at + 16 <= end:
         length = int.from_bytes(data[at : at + 4], "little")
         if length and int.from_bytes(data[at + 4 : at + 8], "little"):
-            place = section.addr + at + 8 - section.offset
+            place = section.address + at + 8 - section.offset
             start = place + int.from_bytes(data[at + 8 : at + 12], "little", signed=True)
             if start in starts:
                 data[at + 12 : at + 16] = bytes(4)  # as linkers blank out what they drop
@@ -672,9 +675,9 @@ def compare(image: Image, stops: list[Stop], outcome: Outcome, label: str = "") 
         # A return address is told as the call before it; what a signal interrupted, as it is.
         back = stop.frames[:common] - vaddr[:common]
         right = back[0] == 0 and set(back[1:].tolist()) <= {0, 1}
-        if not right or (ending is Ending.COMPLETE and len(vaddr) != len(stop.frames)):
+        if not right or (ending is UnwindStatus.COMPLETE and len(vaddr) != len(stop.frames)):
             outcome.wrong.append(_difference(label, stop, vaddr))
-        elif ending is Ending.COMPLETE:
+        elif ending is UnwindStatus.COMPLETE:
             outcome.whole += 1
         else:
             outcome.truncated[ending.name] += 1
@@ -682,8 +685,8 @@ def compare(image: Image, stops: list[Stop], outcome: Outcome, label: str = "") 
 
 
 def _difference(label: str, stop: Stop, vaddr: U64) -> str:
-    mine = " ".join(f"{each:x}" for each in vaddr.tolist())
-    theirs = " ".join(f"{each:x}" for each in stop.frames.tolist())
+    mine = " ".join(f"{address:x}" for address in vaddr.tolist())
+    theirs = " ".join(f"{frame:x}" for frame in stop.frames.tolist())
     return f"{label} stopped at {int(stop.registers[16]):x}: walked {mine}; gdb {theirs}"
 
 
@@ -691,11 +694,11 @@ def check(
     folder: Path, replay: Replay, seed: int, programs: int, stops: int
 ) -> tuple[Outcome, Outcome]:
     """(by call frame information, by machine code alone) of one executable of random programs."""
-    made = make(folder, seed, programs, stops)
-    seen = stopped(made)
+    program = make(folder, seed, programs, stops)
+    seen = stopped(program)
     told, followed = Outcome(), Outcome()
-    table = build_table(memoryview(made.path.read_bytes()))
+    table = build_table(memoryview(program.path.read_bytes()))
     compare(image_of(replay, table), seen, told, f"seed {seed}")
-    bare = build_table(without_information(made))
+    bare = build_table(without_information(program))
     compare(image_of(replay, bare), seen, followed, f"seed {seed}, machine code")
     return told, followed

@@ -55,19 +55,19 @@ class Names:
         for number, where, marked in zip(
             module.tolist(), offset.tolist(), marker.tolist(), strict=True
         ):
-            known = measurement.modules.get(number)
+            load_module = measurement.modules.get(number)
             if marked:
                 self.names.append(f"!{where}")
-            elif known and known.path == str(executable):
+            elif load_module and load_module.path == str(executable):
                 self.names.append(symbols[bisect.bisect_right(starts, where) - 1][1])
-            elif known and known.kind is ModuleKind.KERNEL:
+            elif load_module and load_module.kind is ModuleKind.KERNEL:
                 self.names.append("[k]")
             else:
-                self.names.append(f"[{Path(known.path).name if known else ''}]")
+                self.names.append(f"[{Path(load_module.path).name if load_module else ''}]")
 
     def path(self, node: int) -> tuple[str, ...]:
         """Names from the outermost frame to ``node``."""
-        return tuple(self.names[each] for each in self.cct.path(node))
+        return tuple(self.names[ancestor] for ancestor in self.cct.path(node))
 
 
 def call_paths(output: Path, executable: Path) -> Counter[tuple[str, ...]]:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.tables import MAPPING, ArrayMemory, Tables
-from hpcd.daemon.modules import Rules
-from hpcd.daemon.unwind.rules import RULE_DTYPE
-from hpcd.model.ending import Ending
+from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables
+from hpcd.daemon.naming.load_modules import Rules
+from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
+from hpcd.model.unwind_status import UnwindStatus
 
 ROOT = Path(__file__).parents[2]
 MAX_FRAMES = 1152
@@ -89,12 +89,13 @@ class Replay:
         library = directory / f"replay-{machine}.so"
         options = ["-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror",
                    "-Wno-unknown-pragmas", "-Wno-unused-function", "-fsanitize=undefined",
-                   "-fsanitize-undefined-trap-on-error", f"-I{ROOT / 'bpf'}", *flags]  # fmt: skip
+                   "-fsanitize-undefined-trap-on-error", f"-I{ROOT}/bpf/programs",
+                   *flags]  # fmt: skip
         source = Path(__file__).with_name("replay.c")
         subprocess.run(["gcc", *options, "-o", str(library), str(source)], check=True)
         return ctypes.CDLL(str(library)).replay
 
-    def walk(self, saved: SavedStack) -> tuple[npt.NDArray[np.uint64], Ending]:
+    def walk(self, saved: SavedStack) -> tuple[npt.NDArray[np.uint64], UnwindStatus]:
         """(frames as :mod:`hpcd.model.frame` has them, innermost first; how the path ended)."""
         image = self.image(saved.tables, saved.mappings, saved.machine)
         return image.walk(saved.registers, saved.stack_start, saved.stack)
@@ -130,12 +131,12 @@ class Image:
         mappings["dir"] = [placed[i] for i in mappings["dir"]]
         self._space = memory.add_space(mappings)
         rows: list[npt.NDArray[np.void]] = []
-        interned.store(lambda _, each: rows.append(each))
+        interned.store(lambda _, row: rows.append(row))
         self._rules = np.concatenate(rows).astype(RULE_DTYPE)
 
     def walk(
         self, registers: npt.NDArray[np.uint64], stack_start: int, stack: bytes
-    ) -> tuple[npt.NDArray[np.uint64], Ending]:
+    ) -> tuple[npt.NDArray[np.uint64], UnwindStatus]:
         """As :meth:`Replay.walk`."""
         frames = np.zeros(MAX_FRAMES, np.uint64)
         ending = ctypes.c_uint32()
@@ -155,4 +156,4 @@ class Image:
             ctypes.c_void_p(frames.ctypes.data),
             ctypes.byref(ending),
         )
-        return frames[:count], Ending(ending.value)
+        return frames[:count], UnwindStatus(ending.value)

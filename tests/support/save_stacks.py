@@ -21,47 +21,66 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from hpcd.bpf.tables import MAPPING, PAGE_BITS
-from hpcd.daemon.modules import Modules, _pages
-from hpcd.daemon.processes import executable_regions
-from hpcd.daemon.unwind.builder import build_table
-from hpcd.daemon.unwind.cache import TableCache
-from hpcd.daemon.unwind.decoder import Decoder
-from hpcd.daemon.unwind.table import ModuleTable
+from hpcd.bpf.table_memory import MAPPING, PAGE_BITS
+from hpcd.daemon.naming.load_modules import Modules, _pages
+from hpcd.daemon.targets.processes import executable_regions
+from hpcd.daemon.targets.target_files import mapped_file
+from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.table_cache import TableCache
+from hpcd.daemon.unwind.unwind_table import ModuleTable
 from tests.support.replay import ROOT, SavedStack
 
 DATA = ROOT / "tests/data/stacks"
 PROGRAMS = ROOT / "tests/programs"
 STACK_BYTES = 192 << 10
 
-# Runs inside gdb.
-SCRIPT = r"""
+# Both scripts run inside gdb, after this.
+PRELUDE = r"""
 import gdb, json
 gdb.execute("set pagination off")
 gdb.execute("set backtrace past-main on")
 gdb.execute("set backtrace past-entry on")
+
+
+def register(frame, name):
+    return int(frame.read_register(name)) & (2**64 - 1)
+
+
+def pcs_from(frame, most):
+    pcs = []
+    while frame is not None and len(pcs) < most:
+        if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
+            pcs.append(frame.pc())
+        frame = frame.older()
+    return pcs
+
+
+def memory_from(low, size, step):
+    # As much of it as is mapped.
+    while size > 0:
+        try:
+            return bytes(gdb.selected_inferior().read_memory(low, size))
+        except gdb.MemoryError:
+            size -= step
+    return b""
+
+
+def describe(frame, registers, low, size, step):
+    return {"registers": registers, "pcs": pcs_from(frame, 1100), "low": low,
+            "stack": memory_from(low, size, step).hex()}
+"""
+
+SCRIPT = r"""
 names = "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi".split()
 threads = []
 for thread in gdb.selected_inferior().threads():
     thread.switch()
     frame = gdb.newest_frame()
-    value = lambda name: int(frame.read_register(name)) & (2**64 - 1)
-    registers = [value(name) for name in names]
-    sp = value("rsp")
-    registers += [2**64 - 1, value("rip"), 0x33, 0, sp, 0x2b]
-    pcs = []
-    each = frame
-    while each is not None and len(pcs) < 1100:
-        if each.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
-            pcs.append(each.pc())
-        each = each.older()
-    low, size, stack = sp - 256, STACK_BYTES, b""
-    while size >= 4096:
-        try:
-            stack = bytes(gdb.selected_inferior().read_memory(low, size)); break
-        except gdb.MemoryError:
-            size -= 4096
-    threads.append({"registers": registers, "pcs": pcs, "low": low, "stack": stack.hex()})
+    registers = [register(frame, name) for name in names]
+    sp = register(frame, "rsp")
+    registers += [2**64 - 1, register(frame, "rip"), 0x33, 0, sp, 0x2b]
+    threads.append(describe(frame, registers, sp - 256, STACK_BYTES, 4096))
 open(OUTPUT, "w").write(json.dumps(threads))
 """
 
@@ -71,7 +90,7 @@ def stop_and_look(pid: int) -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "threads.json"
         script = Path(directory) / "look.py"
-        script.write_text(f"OUTPUT={str(output)!r}\nSTACK_BYTES={STACK_BYTES}\n{SCRIPT}")
+        script.write_text(f"OUTPUT={str(output)!r}\nSTACK_BYTES={STACK_BYTES}\n{PRELUDE}{SCRIPT}")
         subprocess.run(
             ["gdb", "-batch", "-nx", "-p", str(pid), "-x", str(script)],
             capture_output=True,
@@ -87,17 +106,17 @@ def save(name: str, pid: int, thread: dict[str, object], modules: Modules) -> No
     rows, tables, seen = [], [], {}
     for region in executable_regions(pid):
         inside = pcs[(pcs >= region.start) & (pcs <= region.end)]
-        known = modules.find(pid, 1, region)
-        if known is None or not len(inside):
+        entry = modules.find(1, mapped_file(pid, region, lambda _: False))
+        if entry is None or not len(inside):
             continue
-        table = known.future.result(30) if known.future else known.table
+        table = entry.future.result(30) if entry.future else entry.table
         assert table is not None
         for start, bias, pages, base in place(region, table):
             if table.build_id not in seen:
                 seen[table.build_id] = len(tables)
                 tables.append(cut(table, inside - np.uint64(bias & (1 << 64) - 1)))
             rows.append(
-                (start, bias & (1 << 64) - 1, pages, base, seen[table.build_id], known.module.id)
+                (start, bias & (1 << 64) - 1, pages, base, seen[table.build_id], entry.module.id)
             )
     SavedStack(
         name,
@@ -135,10 +154,6 @@ def cut(table: ModuleTable, vaddrs):  # type: ignore[no-untyped-def]
 
 # Stops a program at calls of leaf, then a few instructions further each time.
 AARCH64_SCRIPT = r"""
-import gdb, json
-gdb.execute("set pagination off")
-gdb.execute("set backtrace past-main on")
-gdb.execute("set backtrace past-entry on")
 gdb.execute(f"target remote localhost:{PORT}")
 # gdb cannot unwind this kernel's signal frames under qemu: no handler runs.
 gdb.execute("handle SIGPROF nostop noprint nopass")
@@ -153,21 +168,9 @@ for number in range(STOPS):
     gdb.execute(f"stepi {1 + number % 4}")
     gdb.execute("enable 1")
     frame = gdb.newest_frame()
-    value = lambda name: int(frame.read_register(name)) & (2**64 - 1)
-    registers = [value(f"x{i}") for i in range(31)] + [value("sp"), value("pc"), 0, 0, 2**32 - 1]
-    pcs, each = [], frame
-    while each is not None:
-        if each.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
-            pcs.append(each.pc())
-        each = each.older()
-    low = value("sp")
-    size = 65536
-    while True:
-        try:
-            stack = bytes(gdb.selected_inferior().read_memory(low, size)); break
-        except gdb.MemoryError:
-            size -= 512
-    stops.append({"registers": registers, "pcs": pcs, "low": low, "stack": stack.hex()})
+    registers = [register(frame, f"x{i}") for i in range(31)]
+    registers += [register(frame, "sp"), register(frame, "pc"), 0, 0, 2**32 - 1]
+    stops.append(describe(frame, registers, register(frame, "sp"), 65536, 512))
 open(OUTPUT, "w").write(json.dumps(stops))
 gdb.execute("kill")
 """
@@ -183,7 +186,7 @@ def save_aarch64(stops: int = 14, port: int = 12345) -> None:
     qemu = subprocess.Popen(["qemu-aarch64", "-g", str(port), str(program), "600"])
     output, script = build / "stops.json", build / "look.py"
     head = f"PORT={port}\nSTOPS={stops}\nOUTPUT={str(output)!r}\n"
-    script.write_text(head + AARCH64_SCRIPT)
+    script.write_text(head + PRELUDE + AARCH64_SCRIPT)
     command = ["gdb-multiarch", "-batch", "-nx", str(program), "-x", str(script)]
     try:
         subprocess.run(command, capture_output=True, check=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.merge import merge
+from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.made import Step, make
 
 NAMES = ["main", "solve", "exchange", "assemble", "kernel"]
@@ -28,7 +28,7 @@ def eight_ranks(folder: Path) -> Path:
     paths = []
     for rank in range(8):
         path = folder / f"rank{rank}"
-        writer = MeasurementWriter(path, Node("host", "b", "6", "x86_64", 2), options={})
+        writer = MeasurementWriter(path, Host("host", "b", "6", "x86_64", 2), options={})
         for event in events:
             writer.add_event(event)
         writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=1))
@@ -81,6 +81,50 @@ def two_runs(folder: Path) -> list[Path]:
         make(
             folder / f"ranks-{ranks}.db",
             {rank: steps(rank, ranks) for rank in range(ranks)},
+            seed=ranks,
+        )
+        for ranks in (2, 4)
+    ]
+
+
+# Names as a target may choose them: elements, scripts, formulas of spreadsheets, escape sequences
+# of terminals, and what JavaScript's own objects have.
+HOSTILE_NAMES = (
+    "<img src=x onerror=window.reached=1>",
+    "</title><script>window.reached=1</script>".replace("/", "\u2215"),
+    "\"'><svg onload=window.reached=1>",
+    "=cmd|' C calc'!A0",
+    "@SUM(1+1)",
+    "\t=1+1",
+    "\x1b]0;owned\x07",
+    "\u202egpj.exe",
+    "line\nbreak",
+    "__proto__",
+    "constructor",
+    "${window.reached=1}",
+    "[bold]",
+    "$\\frac{1}{0}$",
+)
+
+
+def hostile_runs(folder: Path) -> list[Path]:
+    """Two runs of which every name is hostile: of procedures, programs, threads and jobs."""
+
+    def steps(rank: int) -> list[Step]:
+        chain = "/".join(HOSTILE_NAMES)
+        return [
+            ("main/" + chain, "cpu", 0.05 + 0.01 * rank),
+            *((f"main/{name}", "cpu", 0.02 + 0.01 * rank) for name in HOSTILE_NAMES),
+            (f"main/{HOSTILE_NAMES[0]}/k_{HOSTILE_NAMES[0]}", "blocked", 0.03),
+        ]
+
+    return [
+        make(
+            folder / f"hostile-{ranks}.db",
+            {rank: steps(rank) for rank in range(ranks)},
+            program=f"/opt/{HOSTILE_NAMES[0]}/{HOSTILE_NAMES[6]}",
+            name=HOSTILE_NAMES[ranks % 3],
+            job=HOSTILE_NAMES[0],
             seed=ranks,
         )
         for ranks in (2, 4)

@@ -7,13 +7,14 @@ import json
 import signal
 import subprocess
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hpcd.errors import HpcdError
-from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.reader import Measurement, open_measurement
 from tests.support.recorded import HPCD, Names
 
 
@@ -30,14 +31,18 @@ class Recorder:
         first = self._process.stderr.readline()
         assert first == "hpcd: attached\n", first + self._process.stderr.read()
 
-    def wait_for_program(self, executable: Path) -> None:
-        """Until the measurement has a process that runs ``executable``."""
-        exes: set[str] = set()
-        while str(executable) not in exes:
-            assert self._process.poll() is None, "the recorder ended early"
-            # Nothing is in it before the first flush.
-            with contextlib.suppress(HpcdError), open_measurement(self._output) as measurement:
-                exes = {process.exe for process in measurement.processes.values()}
+    def wait_until(self, condition: Callable[[Measurement], bool]) -> None:
+        """Until what is recorded meets ``condition``; the recorder must not end before."""
+        wait_until(self._output, self._process, condition)
+
+    def wait_for_program(self, executable: Path, times: int = 1) -> None:
+        """Until the measurement has so many processes that run ``executable``."""
+        self.wait_until(
+            lambda measurement: (
+                [process.exe for process in measurement.processes.values()].count(str(executable))
+                >= times
+            )
+        )
 
     def stop(self) -> dict[str, Any]:
         """End the recording; its summary."""
@@ -46,10 +51,30 @@ class Recorder:
 
     def wait(self) -> dict[str, Any]:
         """Its summary, when it has ended."""
-        out, error = self._process.communicate(timeout=120)
+        out, error = self._process.communicate()
         assert self._process.returncode == 0, error
         summary: dict[str, Any] = json.loads(out)
         return summary
+
+
+def wait_until(
+    output: Path, recorder: subprocess.Popen[Any], condition: Callable[[Measurement], bool]
+) -> None:
+    """Until the measurement that ``recorder`` writes to ``output`` meets ``condition``."""
+    while True:
+        # There is no measurement before the first flush.
+        with contextlib.suppress(HpcdError), open_measurement(output) as measurement:
+            if condition(measurement):
+                return
+        # Not at once again: what is recorded is on the disk 0.7 s later.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = recorder.wait(timeout=0.1)
+            raise AssertionError(f"the recorder ended early: {code}")
+
+
+def records_in(measurement: Measurement) -> int:
+    """How many records it has so far."""
+    return sum(len(part) for part in measurement.record_chunks())
 
 
 def seconds_by_function(path: Path, executable: Path) -> dict[str, Counter[str]]:
@@ -74,12 +99,12 @@ def seconds_by_process(path: Path, executable: Path) -> dict[int, dict[str, Coun
                 part.node.tolist(), part.event.tolist(), part.value.tolist(),
                 strict=True,
             ):  # fmt: skip
-                known = measurement.events[event]
+                described = measurement.events[event]
                 process = measurement.processes[measurement.threads[line].process]
                 for name in set(names.path(node)):
                     seconds = result[process.pid][name]
-                    seconds[known.metric] += value * known.scale
-                    seconds[known.name] += value * known.scale
+                    seconds[described.metric] += value * described.scale
+                    seconds[described.name] += value * described.scale
     return {pid: dict(functions) for pid, functions in result.items()}
 
 

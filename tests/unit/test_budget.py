@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hpcd.daemon.budget import Budget, Cost, Pace
+from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
 
-WANTED = Pace(1000)
+WANTED = SamplingRate(1000)
 
 
 def simulate(budget: Budget, seconds: int, sample_us: float, switches_s: float) -> list[float]:
@@ -14,9 +14,9 @@ def simulate(budget: Budget, seconds: int, sample_us: float, switches_s: float) 
     shares = []
     budget.step(0.0, cost)
     for second in range(1, seconds + 1):
-        pace = budget.pace
-        sampling = 2 * pace.frequency * sample_us / 1e6
-        switching = switches_s / pace.walk_one_in
+        rate = budget.rate
+        sampling = 2 * rate.frequency * sample_us / 1e6
+        switching = switches_s / rate.walk_one_in
         cost = Cost(
             cost.sampling + sampling,
             cost.switching + switching,
@@ -31,33 +31,33 @@ def simulate(budget: Budget, seconds: int, sample_us: float, switches_s: float) 
 def test_below_the_budget_nothing_changes() -> None:
     budget = Budget(0.01, WANTED)
     simulate(budget, 50, 2.0, 0.001)
-    assert budget.pace == WANTED
+    assert budget.rate == WANTED
 
 
 def test_costly_samples_lower_the_rate() -> None:
     budget = Budget(0.01, WANTED)
     shares = simulate(budget, 30, 40.0, 0.001)
     assert max(shares[10:]) <= 0.0115
-    assert budget.pace.walk_one_in == 1 and budget.pace.frequency < 500
+    assert budget.rate.walk_one_in == 1 and budget.rate.frequency < 500
 
 
 def test_many_switches_leave_call_paths_out() -> None:
     budget = Budget(0.01, WANTED)
     shares = simulate(budget, 30, 2.0, 0.2)
     assert max(shares[10:]) <= 0.0115
-    assert budget.pace == Pace(1000, budget.pace.walk_one_in)
-    assert budget.pace.walk_one_in >= 16
+    assert budget.rate == SamplingRate(1000, budget.rate.walk_one_in)
+    assert budget.rate.walk_one_in >= 16
 
 
 def test_the_pace_returns_when_it_is_calm() -> None:
     budget = Budget(0.01, WANTED)
     simulate(budget, 30, 40.0, 0.2)
-    assert budget.pace != WANTED
+    assert budget.rate != WANTED
     simulate(budget, 300, 1.0, 0.0001)
-    assert budget.pace == WANTED
+    assert budget.rate == WANTED
 
 
 def test_a_rate_below_the_least_is_left_alone() -> None:
-    budget = Budget(0.0001, Pace(7))
+    budget = Budget(0.0001, SamplingRate(7))
     simulate(budget, 10, 1000.0, 0.0)
-    assert budget.pace.frequency == 7
+    assert budget.rate.frequency == 7

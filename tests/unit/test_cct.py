@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.daemon.cct import CCTBuilder
-from hpcd.model.ending import Ending
+from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.model.frame import marker_frame, module_frame
+from hpcd.model.unwind_status import UnwindStatus
 
 FRAMES = st.integers(0, 3).map(lambda offset: module_frame(7, offset))
 PATHS = st.lists(st.lists(FRAMES, max_size=8).map(tuple), max_size=12)
@@ -31,12 +31,12 @@ def path_of(cct: CCTBuilder, node: int) -> tuple[int, ...]:
 @given(st.lists(PATHS, max_size=4))
 def test_a_path_has_one_node_and_a_node_one_path(rounds: list[list[tuple[int, ...]]]) -> None:
     cct = CCTBuilder()
-    known: dict[tuple[int, ...], int] = {}
+    numbers: dict[tuple[int, ...], int] = {}
     for paths in rounds:
         for path, node in zip(paths, insert(cct, paths), strict=True):
             assert path_of(cct, node) == path
-            assert known.setdefault(path, node) == node
-    prefixes = {path[:depth] for path in known for depth in range(1, len(path) + 1)}
+            assert numbers.setdefault(path, node) == node
+    prefixes = {path[:depth] for path in numbers for depth in range(1, len(path) + 1)}
     assert cct.count == 1 + len(prefixes)
     assert (cct.parent[1 : cct.count] < np.arange(1, cct.count)).all()
 
@@ -51,10 +51,10 @@ def test_the_index_grows() -> None:
 
 def test_endings_are_counted_by_the_module_below_the_marker() -> None:
     cct = CCTBuilder()
-    fault = marker_frame(Ending.READ_FAULT)
+    fault = marker_frame(UnwindStatus.READ_FAULT)
     whole = (module_frame(1, 1), module_frame(2, 2))
     broken = (fault, module_frame(5, 1), module_frame(6, 2))
     nodes = insert(cct, [whole, broken, broken[:2]])
     cct.count_samples(np.array([*nodes, nodes[1]], np.uint32))
     endings = cct.endings()
-    assert endings == {Ending.COMPLETE: {0: 1}, Ending.READ_FAULT: {5: 3}}
+    assert endings == {UnwindStatus.COMPLETE: {0: 1}, UnwindStatus.READ_FAULT: {5: 3}}

@@ -19,10 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.cfi import CfiDecoder
-from hpcd.daemon.unwind.elf import ElfView
-from hpcd.daemon.unwind.rules import (
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.unwind_rules import (
     NONE,
     UNSUPPORTED,
     BxKind,
@@ -33,19 +32,12 @@ from hpcd.daemon.unwind.rules import (
     RuleSet,
     rule,
 )
+from hpcd.elf.elf_view import ElfView
+from tests.support.elf_mutations import uleb
 
 X86_INITIAL = b"\x0c\x07\x08\x90\x01"  # CFA = rsp + 8, return address at CFA - 8
 START = 0x401000
 SPAN = 0x100
-
-
-def uleb(value: int) -> bytes:
-    out = bytearray()
-    while True:
-        value, low = value >> 7, value & 127
-        out.append(low | (128 if value else 0))
-        if not value:
-            return bytes(out)
 
 
 def sleb(value: int) -> bytes:
@@ -120,11 +112,11 @@ def decode(
 
 
 def at(rows: list[Row], pc: int) -> Rule:
-    found = NONE
-    for start, each in rows:
+    covering = NONE
+    for start, row in rows:
         if start <= pc:
-            found = each
-    return found
+            covering = row
+    return covering
 
 
 # --- readelf ---
@@ -176,14 +168,17 @@ def readelf_rows(path: Path) -> Iterable[tuple[int, bool, dict[str, str]]]:
                 yield pc, signals, dict(zip(columns, values, strict=True))
 
 
-def agrees(each: np.void, signal: bool, says: dict[str, str]) -> bool:
+def agrees(row: np.void, signal: bool, says: dict[str, str]) -> bool:
     """Whether a rule means what readelf says, or claims less ("unsupported")."""
-    kind, fp = CfaKind(int(each["cfa_kind"])), FpKind(int(each["fp_kind"]))
+    kind, fp = CfaKind(int(row["cfa_kind"])), FpKind(int(row["fp_kind"]))
     cfa, ra, sp = says["CFA"], says.get("ra", "u"), says.get("rsp", "u")
     if signal:
         return kind is CfaKind.SIGNAL
     if ra == "u":
         return kind is CfaKind.END
+    if ra == "r5" and sp == "u":  # vfork: rdi
+        in_rdi = RaKind(int(row["ra_kind"])) is RaKind.IN_REGISTER and int(row["cfa_reg"]) == 5
+        return in_rdi and kind is CfaKind.SP and int(row["cfa_off"]) == int(cfa[4:])
     if not ra.startswith("c") or sp not in ("u", "s", "v+0"):
         return kind is CfaKind.UNSUPPORTED
     if cfa == "exp":
@@ -195,7 +190,7 @@ def agrees(each: np.void, signal: bool, says: dict[str, str]) -> bool:
     else:
         register, offset = re.fullmatch(r"(\w+)([+-]\d+)", cfa).groups()  # type: ignore[union-attr]
         wanted = {"rsp": CfaKind.SP, "rbp": CfaKind.FP}.get(register, CfaKind.REG)
-        if kind is not wanted or int(each["cfa_off"]) != int(offset):
+        if kind is not wanted or int(row["cfa_off"]) != int(offset):
             return False
     # Realigned functions say nothing of what is back in its register when they return.
     returning = cfa == "rsp+8"
@@ -203,18 +198,18 @@ def agrees(each: np.void, signal: bool, says: dict[str, str]) -> bool:
     if saved == "exp" and returning:
         fp_fits = fp is FpKind.SAME
     elif saved.startswith("c"):
-        fp_fits = fp is FpKind.AT_CFA and int(each["fp_off"]) == int(saved[1:])
+        fp_fits = fp is FpKind.AT_CFA and int(row["fp_off"]) == int(saved[1:])
     elif saved in ("u", "s"):  # readelf prints "u" for unspecified, too
         fp_fits = fp in (FpKind.SAME, FpKind.UNDEFINED)
     else:
         fp_fits = fp is (FpKind.AT_FP if saved == "exp" else FpKind.UNDEFINED)
     bx = says.get("rbx", "u")
-    bx_kind = BxKind(int(each["bx_kind"]))
+    bx_kind = BxKind(int(row["bx_kind"]))
     if bx.startswith("c"):
-        bx_fits = bx_kind is BxKind.AT_CFA and int(each["bx_off"]) == int(bx[1:])
+        bx_fits = bx_kind is BxKind.AT_CFA and int(row["bx_off"]) == int(bx[1:])
     else:
         bx_fits = bx_kind is (BxKind.AT_FP if bx == "exp" and not returning else BxKind.AT_CFA)
-    return fp_fits and bx_fits and int(each["ra_off"]) == int(ra[1:])
+    return fp_fits and bx_fits and int(row["ra_off"]) == int(ra[1:])
 
 
 def compare(path: Path) -> int:
@@ -230,7 +225,7 @@ def compare(path: Path) -> int:
     pc, number, _, _ = decoder.rows()
     table = rules.array()
     says = list(readelf_rows(path))
-    places = np.searchsorted(pc, [each[0] for each in says], "right") - 1
+    places = np.searchsorted(pc, [row[0] for row in says], "right") - 1
     wrong = [
         f"{location:#x}: {columns} but {table[number[place]]}"
         for (location, signal, columns), place in zip(says, places.tolist(), strict=True)
@@ -328,7 +323,11 @@ def interpret(steps: list[Step], span: int) -> list[Rule]:
             state.saved.pop(a, None)
         elif name == "register":
             state.saved[a] = "elsewhere"
-            if a == b:
+            if a == 16 and b == 16:
+                state.saved.pop(a)
+            elif a == 16:
+                state.saved[a] = f"in {b}"
+            elif a == b:
                 state.saved.pop(a)
         elif name == "val_offset":
             state.saved[a] = "elsewhere"
@@ -347,7 +346,10 @@ def meaning(state: Reference) -> Rule:
     ra = saved.get(16)
     if ra == "undefined":
         return rule(CfaKind.END)
-    if not isinstance(ra, int) or 7 in saved:
+    ra_register = int(ra[3:]) if isinstance(ra, str) and ra.startswith("in ") else None
+    if ra_register is not None and state.cfa[0] not in (6, 7):
+        return UNSUPPORTED
+    if not (isinstance(ra, int) or ra_register is not None) or 7 in saved:
         return UNSUPPORTED
     fp, fp_off = FpKind.SAME, 0
     if 6 in saved:
@@ -359,10 +361,11 @@ def meaning(state: Reference) -> Rule:
     return rule(
         kind,
         offset,
-        reg=register if kind is CfaKind.REG else 0,
+        reg=register if kind is CfaKind.REG else ra_register or 0,
         fp=fp,
         fp_off=fp_off,
-        ra_off=ra,
+        ra=RaKind.AT_CFA if isinstance(ra, int) else RaKind.IN_REGISTER,
+        ra_off=ra if isinstance(ra, int) else 0,
         bx_off=bx if isinstance(bx, int) else 0,
         bx=BxKind.LOST if bx is not None and not isinstance(bx, int) else BxKind.AT_CFA,
     )

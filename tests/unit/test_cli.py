@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 
 from hpcd import errors
 from hpcd.__main__ import build_parser, main
-from hpcd.commands import VERBS, load
-from hpcd.model.ending import Ending
+from hpcd.cli.verbs import VERBS, load
+from hpcd.model.unwind_status import UnwindStatus
 from tests.support.recorded import HPCD, hpcd
 
 ROOT = Path(__file__).parents[2]
@@ -30,16 +31,16 @@ def rows(document: str) -> list[list[str]]:
 def test_every_error_has_its_documented_code() -> None:
     documented = {name: int(code) for code, name, _ in rows("exit-codes.md") if name}
     raised = {
-        name: each.exit_code
-        for name, each in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(each, errors.HpcdError)
+        name: member.exit_code
+        for name, member in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(member, errors.HpcdError)
     }
     assert documented == raised
 
 
 def test_every_reason_of_a_truncated_path_is_documented() -> None:
     documented = [reason for reason, _, _ in rows("truncated.md")]
-    assert sorted(documented) == sorted(each.label for each in Ending if not each.whole)
+    assert sorted(documented) == sorted(status.label for status in UnwindStatus if not status.whole)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -50,6 +51,57 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     assert (inspect.getdoc(load(verb)) or "").splitlines()[0] in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("verb", "former", "current", "value"),
+    [
+        ("compare", ["--frequency"], ["--calls"], True),
+        ("compare", ["--window", "1:2"], ["--time", "1:2"], ["1:2"]),
+        ("imbalance", ["--ranks"], ["--by-rank"], True),
+        ("render", ["--filter", "x"], ["--lines", "x"], "x"),
+        ("render", ["--colour", "a=b"], ["--procedure-color", "a=b"], ["a=b"]),
+        ("render", ["--color", "a=b"], ["--procedure-color", "a=b"], ["a=b"]),
+        ("report", ["--view", "lines"], ["--view", "source-lines"], "source-lines"),
+        ("synth", ["--from", "m"], ["--scale-up", "m"], Path("m")),
+        ("synth", ["--phases", "3"], ["--repetitions", "3"], 3),
+        ("view", ["--socket", "s"], ["--listen", "s"], Path("s")),
+    ],
+)
+def test_former_options_still_work(
+    verb: str, former: list[str], current: list[str], value: object
+) -> None:
+    parser = build_parser(verb)
+    required = {"render": ["db", "-o", "x.png"], "synth": ["-o", "s"]}.get(verb, ["db"])
+    for given in (former, current):
+        args = vars(parser.parse_args([verb, *required, *given]))
+        assert args[current[0].removeprefix("--").replace("-", "_")] == value
+        assert former[0].removeprefix("--") not in args or former[0] == current[0]
+
+
+def test_former_options_are_not_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb, former in (
+        ("compare", "--frequency"), ("compare", "--window"), ("imbalance", "--ranks"),
+        ("render", "--filter"), ("render", "--color"), ("render", "--colour"), ("report", "lines,"),
+        ("synth", "--from"), ("synth", "--phases"), ("view", "--socket"),
+    ):  # fmt: skip
+        with pytest.raises(SystemExit):
+            main([verb, "--help"])
+        words = capsys.readouterr().out.replace("source-lines,", "").split()
+        assert not [word for word in words if word.lstrip("[{").startswith(former)]
+
+
+def test_the_manual_page_has_every_environment_variable() -> None:
+    pattern = re.compile(r'(?:os\.environ(?:\.get\(|\.pop\(|\[)|os\.getenv\()\s*"(\w+)"')
+    read = {
+        name
+        for folder in ("hpcd", "bpf", "daemon", "analysis", "viewer")
+        for path in (ROOT / folder).rglob("*.py")
+        for name in pattern.findall(path.read_text())
+    }
+    page = (ROOT / "docs/hpcd.1").read_text()
+    terms = re.findall(r"\.TP\n\.B (.*)", page[page.index(".SH ENVIRONMENT") :])
+    assert read == {name for term in terms for name in term.split(", ")}
+
+
 def test_parser_of_all_verbs_builds() -> None:
     assert build_parser().format_help().count("\n") > len(VERBS)
 
@@ -58,7 +110,14 @@ def test_parser_of_all_verbs_builds() -> None:
     ("arguments", "code", "says"),
     [
         ([], 2, "required"),
-        (["nonsense"], 2, "invalid choice"),
+        (["nonsense"], 2, "no verb nonsense; there are profile"),
+        (["reprot"], 2, "did you mean report?"),
+        (["report", "--prcent", "3", "db"], 2, "unknown option --prcent; did you mean --percent?"),
+        (["attach", "1234"], 2, "unexpected argument 1234; did you mean --pid 1234?"),
+        (["merge", "--sideways", "m", "-o", "x"], 2, "unknown option --sideways"),
+        (["profile", "--pid", "1", "--", "true"], 2, "not both"),
+        (["profile", "--name", "../x", "--", "true"], 2, "a result's name has letters"),
+        (["results", "--delete", "no-such-result"], 8, "no result no-such-result"),
         (["attach"], 2, "--pid"),
         (["attach", "--pid", "x"], 2, "invalid int"),
         (["attach", "--pid", "4194305"], 3, "no process 4194305"),
@@ -140,11 +199,11 @@ def test_a_missing_library_costs_only_the_verbs_that_need_it() -> None:
         verb: subprocess.run(
             [sys.executable, "-c", script, verb, *options], capture_output=True, text=True
         )
-        for verb, options in {"attach": ["--pid", "4194305"], "report": ["--help"]}.items()
+        for verb, options in {"list": [], "report": ["--help"]}.items()
     }
     assert done["report"].returncode == 0
-    assert done["attach"].returncode == errors.PlatformError.exit_code
-    assert done["attach"].stderr.count("\n") == 1
+    assert done["list"].returncode == errors.PlatformError.exit_code
+    assert done["list"].stderr.count("\n") == 1
 
 
 def test_internal_errors_are_one_line(
@@ -177,6 +236,28 @@ def test_doctor_without_privilege_names_the_remedy() -> None:
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 5
-    features = {each["name"]: each for each in json.loads(done.stdout)["features"]}
+    features = {feature["name"]: feature for feature in json.loads(done.stdout)["features"]}
     assert not features["capabilities"]["available"]
     assert "CAP_BPF" in features["capabilities"]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("hpcd rep", "report"),
+        ("hpcd report --pe", "--percent"),
+        ("hpcd report db --view bot", "bottom-up"),
+        ("hpcd render db --vi", "--view"),
+    ],
+)
+def test_a_shell_completes_verbs_options_and_values(line: str, word: str) -> None:
+    """As the shell functions that argcomplete makes ask: the answer is on descriptor 8."""
+    environment = {
+        **os.environ, "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": " ", "COMP_LINE": line,
+        "COMP_POINT": str(len(line)), "COMP_TYPE": "9", "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
+    }  # fmt: skip
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 8>&1 9>/dev/null', "sh", *HPCD],
+        env=environment, stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [word]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.comparison import (
+from hpcd.analysis.parallel.comparison import (
     Change,
     Comparison,
     compare,
@@ -23,12 +23,12 @@ from hpcd.analysis.comparison import (
     whole_runs,
     windows,
 )
-from hpcd.analysis.costs import costs_by_node, costs_in_window, event_weights
-from hpcd.analysis.union import union
-from hpcd.analysis.visits import common_ancestors, count_visits
+from hpcd.analysis.profile.costs import costs_by_node, costs_in_window, event_weights
+from hpcd.analysis.profile.visits import common_ancestors, count_visits
 from hpcd.errors import UsageError
+from hpcd.model.cct_union import union
 from tests.support.made import Step, make
-from tests.unit.test_merge import trees
+from tests.support.random_measurements import trees
 
 STEPS: list[Step] = [
     ("main/setup", "cpu", 0.2),
@@ -54,7 +54,7 @@ def path_of(comparison: Comparison, node: int) -> str:
 def differences(comparison: Comparison) -> dict[str, list[str]]:
     nodes, _, changes = comparison.regions()
     return {
-        path_of(comparison, node): [Change(each).name for each in changes[:, number].tolist()]
+        path_of(comparison, node): [Change(change).name for change in changes[:, number].tolist()]
         for number, node in enumerate(nodes.tolist())
     }
 
@@ -233,20 +233,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for view in ("bottom-up", "flat"):
         assert main(["compare", "--view", view, one, two]) == 0
         assert "checkpoint" in capsys.readouterr().out
-    assert main(["compare", "--frequency", one, two]) == 0
+    assert main(["compare", "--calls", one, two]) == 0
     assert "solve > kernel" in capsys.readouterr().out
     assert main(["compare", "--json", one, two]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["regions"][0]["path"] == ["main", "checkpoint"]
-    assert found["regions"][0]["change"] == ["new"]
-    assert found["steps"][0]["gone"] == 1
-    tree = found["tree"]["children"][0]
+    comparison = json.loads(capsys.readouterr().out)
+    assert comparison["regions"][0]["path"] == ["main", "checkpoint"]
+    assert comparison["regions"][0]["change"] == ["new"]
+    assert comparison["steps"][0]["gone"] == 1
+    tree = comparison["tree"]["children"][0]
     assert (tree["name"], tree["change"]) == ("main", ["same"])
     assert main(["compare", one, one]) == 0
-    assert "no region of at least 1 % of the whole differs by more" in capsys.readouterr().out
+    assert "no procedure of at least 1 % of the total differs by more" in capsys.readouterr().out
     assert main(["compare", one, "--pid", "100", "--pid", "101"]) == 0
-    assert "no region" in capsys.readouterr().out
-    assert main(["compare", one, "--window", "0:0.5", "--window", "0.5:1"]) == 0
+    assert "no procedure" in capsys.readouterr().out
+    assert main(["compare", one, "--time", "0:0.5", "--time", "0.5:1"]) == 0
     assert "0.500 to 1.000 s" in capsys.readouterr().out
 
 
@@ -254,11 +254,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "message"),
     [
         (["one"], "two databases"),
-        (["one", "--window", "0:1"], "two at least"),
-        (["one", "one", "--window", "0:1"], "one database"),
-        (["one", "--window", "0:1", "--rank", "0"], "do not go together"),
-        (["one", "--window", "1:0", "--window", "0:1"], "no span"),
-        (["one", "--window", "x", "--window", "0:1"], "seconds as in"),
+        (["one", "--time", "0:1"], "two at least"),
+        (["one", "one", "--time", "0:1"], "one database"),
+        (["one", "--time", "0:1", "--rank", "0"], "cannot be combined"),
+        (["one", "--time", "1:0", "--time", "0:1"], "not a time interval"),
+        (["one", "--time", "x", "--time", "0:1"], "seconds as in"),
         (["one", "one", "--sensitivity", "-1"], "between 0 and 100"),
         (["one", "one", "--within", "nothing"], "no procedure"),
         (["one", "one", "--metric", "cycles"], "no metric"),

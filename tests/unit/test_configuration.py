@@ -1,13 +1,11 @@
-"""The service's configuration file, and what the store keeps by it."""
+"""The service's configuration file."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from hpcd.daemon.service import retention
 from hpcd.daemon.service.configuration import (
     Configuration,
     as_toml,
@@ -17,8 +15,6 @@ from hpcd.daemon.service.configuration import (
     size_of,
 )
 from hpcd.errors import NotFoundError, UsageError
-from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.identity import Node
 
 
 def load(tmp_path: Path, text: str) -> Configuration:
@@ -68,43 +64,3 @@ def test_units() -> None:
     assert (size_of("20G"), size_of("1.5 MB"), size_of("7")) == (20 * 10**9, 1_500_000, 7)
     assert (seconds_of("90s"), seconds_of("2h"), seconds_of("0.5d")) == (90, 7200, 43200)
     assert share_of("1%") == 0.01
-
-
-def measurement(path: Path, age: int) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    MeasurementWriter(path, Node("", "", "", "", 1), options={}).close({})
-    os.utime(path / "segment-000000.hpcd", (1_000_000 - age, 1_000_000 - age))
-    return path
-
-
-def test_the_oldest_go_first_and_what_is_being_written_stays(tmp_path: Path) -> None:
-    paths = [measurement(tmp_path / "0" / f"m{age}", age) for age in (500, 400, 300, 200)]
-    (tmp_path / "0" / "notes").mkdir()
-    (tmp_path / "file").touch()
-    kept = retention.measurements(tmp_path)
-    assert [each.path for each in kept] == paths
-
-    def chosen(seconds: float, quota: int, busy: set[Path] | None = None) -> list[Path]:
-        surplus = retention.surplus(kept, busy or set(), 1_000_000, seconds, quota)
-        return [each.path for each in surplus]
-
-    size = kept[0].bytes
-    assert chosen(1000, 10 * size) == []
-    assert chosen(350, 10 * size) == paths[:2]
-    assert chosen(1000, 2 * size) == paths[:2]
-    assert chosen(350, 10 * size, {paths[0]}) == paths[1:2]
-    retention.remove(kept[0])
-    assert not paths[0].exists()
-
-
-def test_links_in_a_measurement_are_removed_and_not_followed(tmp_path: Path) -> None:
-    path = measurement(tmp_path / "0" / "m", 10)
-    outside = tmp_path / "precious"
-    outside.mkdir()
-    (outside / "data").touch()
-    (path / "link").symlink_to(outside)
-    (path / "segment-000001.hpcd").symlink_to("/dev/zero")
-    (kept,) = retention.measurements(tmp_path)
-    assert kept.bytes < 10_000
-    retention.remove(kept)
-    assert (outside / "data").exists() and not path.exists()

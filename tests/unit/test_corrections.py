@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from iced_x86 import Decoder
 
-from hpcd.daemon.unwind.builder import build_table
-from hpcd.daemon.unwind.elf import ElfView
-from hpcd.daemon.unwind.table import ModuleTable
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.unwind_table import ModuleTable
+from hpcd.elf.elf_view import ElfView
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 
@@ -191,12 +191,14 @@ def table_of(folder: Path, body: str, *, wrong: bool) -> tuple[ModuleTable, list
     subprocess.run(command, check=True)
     data = target.read_bytes()
     listing = subprocess.run(["nm", "-S", str(target)], capture_output=True, text=True, check=True)
-    (found,) = re.findall(r"(\w+) (\w+) T function", listing.stdout)
-    start, size = (int(each, 16) for each in found)
+    (symbol,) = re.findall(r"(\w+) (\w+) T function", listing.stdout)
+    start, size = (int(digits, 16) for digits in symbol)
     offset = ElfView(memoryview(data)).file_offset(start)
     assert offset is not None
     code = data[offset : offset + size]
-    return build_table(memoryview(data)), [each.ip for each in Decoder(64, code, ip=start)]
+    return build_table(memoryview(data)), [
+        instruction.ip for instruction in Decoder(64, code, ip=start)
+    ]
 
 
 def rules_at(table: ModuleTable, addresses: list[int]) -> list[tuple[int, ...]]:

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.daemon.unwind.builder import build_table
-from hpcd.daemon.unwind.cache import TableCache
-from hpcd.daemon.unwind.decoder import DecodeError, Decoder
-from hpcd.daemon.unwind.table import VERSION, ModuleTable, pack_table, unpack_table
+from hpcd.daemon.unwind.decoder_process import DecodeError, Decoder
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.table_cache import TableCache
+from hpcd.daemon.unwind.unwind_table import VERSION, ModuleTable, pack_table, unpack_table
 from hpcd.errors import FormatError, HpcdError
-from hpcd.sandbox.store import LIMIT_SECONDS
+from hpcd.sandbox.file_cache import LIMIT_SECONDS
 
 PROGRAM = Path(sys.executable).resolve()
 SMALL = Path("/usr/bin/true").resolve()
@@ -48,9 +48,9 @@ def table() -> ModuleTable:
 
 @pytest.fixture
 def decoder(tmp_path: Path) -> Iterator[Decoder]:
-    made = Decoder(TableCache(tmp_path))
-    yield made
-    made.close()
+    running = Decoder(TableCache(tmp_path))
+    yield running
+    running.close()
 
 
 def ask(decoder: Decoder, path: Path) -> ModuleTable:
@@ -103,6 +103,28 @@ def test_foreign_file_is_refused_by_name(decoder: Decoder, tmp_path: Path, conte
     with pytest.raises(DecodeError, match=r"notes\.txt"):
         ask(decoder, path)
     assert ask(decoder, SMALL)
+
+
+def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path: Path) -> None:
+    """By build id, and by all recorders that have the cache."""
+    data = bytearray(SMALL.read_bytes())
+    phoff, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    for at in range(phoff, phoff + 56 * count, 56):
+        struct.pack_into("<I", data, at + 4, 4)  # readable only
+    path = tmp_path / "inert"
+    path.write_bytes(data)
+    with pytest.raises(DecodeError, match="no executable segment"):
+        ask(decoder, path)
+    other = Decoder(TableCache(tmp_path))
+    asked: list[bytes] = []
+    real = other._ask
+    other._ask = lambda request, fd, label: (asked.append(request), real(request, fd, label))[1]  # type: ignore[method-assign]
+    try:
+        with pytest.raises(DecodeError, match=r"inert: .*no executable segment"):
+            ask(other, path)
+    finally:
+        other.close()
+    assert asked == [b"i"]
 
 
 def test_cause_survives_and_so_does_the_worker(decoder: Decoder, tmp_path: Path) -> None:
@@ -204,7 +226,7 @@ def test_worker_is_confined(decoder: Decoder) -> None:
     limits = Path(f"/proc/{process.pid}/limits").read_text()
     wanted = {"data size": 1 << 30, "file size": 0, "core file size": 0, "open files": 32}
     for name, value in wanted.items():
-        line = next(each for each in limits.splitlines() if each.startswith(f"Max {name}"))
+        line = next(limit for limit in limits.splitlines() if limit.startswith(f"Max {name}"))
         assert line.split()[-3] == str(value), line
     assert "Max cpu time              unlimited            unlimited" not in limits
 
@@ -245,12 +267,12 @@ def test_damaged_bytes_are_refused(table: ModuleTable, data: st.DataObject) -> N
     place = data.draw(st.integers(0, len(packed) - 1))
     packed[place] ^= data.draw(st.integers(1, 255))
     try:
-        found = unpack_table(bytes(packed))
+        unpacked = unpack_table(bytes(packed))
     except FormatError:
         return
     # Only the counts, which no checksum covers, may have changed.
-    assert np.array_equal(found.pc, table.pc)
-    assert np.array_equal(found.rules[found.rule], table.rules[table.rule])
+    assert np.array_equal(unpacked.pc, table.pc)
+    assert np.array_equal(unpacked.rules[unpacked.rule], table.rules[table.rule])
 
 
 @settings(max_examples=300, deadline=None)
@@ -264,12 +286,12 @@ def test_hostile_bytes_are_sound_or_refused(table: ModuleTable, data: st.DataObj
     struct.pack_into("<8sI", packed, 0, b"HPCDUNW\n", VERSION)
     struct.pack_into("<I", packed, _CRC_AT, zlib.crc32(packed[64:]))
     try:
-        found = unpack_table(bytes(packed))
+        unpacked = unpack_table(bytes(packed))
     except FormatError:
         return
-    assert len(found.pc) == len(found.rule)
-    assert (np.diff(found.pc.astype(np.int64)) > 0).all()
-    assert not len(found.rule) or int(found.rule.max()) < len(found.rules)
+    assert len(unpacked.pc) == len(unpacked.rule)
+    assert (np.diff(unpacked.pc.astype(np.int64)) > 0).all()
+    assert not len(unpacked.rule) or int(unpacked.rule.max()) < len(unpacked.rules)
 
 
 def test_frame_that_claims_a_petabyte_is_refused(table: ModuleTable) -> None:
@@ -284,19 +306,19 @@ def test_frame_that_claims_a_petabyte_is_refused(table: ModuleTable) -> None:
 
 
 def stored(cache: TableCache, tmp_path: Path, table: ModuleTable) -> Path:
-    cache.store(0, table)
+    cache.store("0", table)
     (path,) = (tmp_path / "unwind").iterdir()  # and no part file beside it
     return path
 
 
 def test_cache_round_trip(tmp_path: Path, table: ModuleTable) -> None:
     cache = TableCache(tmp_path)
-    assert cache.load(0, table.build_id) is None
+    assert cache.load("0", table.build_id) is None
     stored(cache, tmp_path, table)
-    found = TableCache(tmp_path).load(0, table.build_id)
-    assert found is not None
-    assert same(found, table)
-    assert cache.load(1, table.build_id) is None, "another owner's claim to the build-id"
+    cached = TableCache(tmp_path).load("0", table.build_id)
+    assert cached is not None
+    assert same(cached, table)
+    assert cache.load("1", table.build_id) is None, "another owner's claim to the build-id"
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "foreign", "empty", "older"])
@@ -324,7 +346,7 @@ def test_file_of_another_module_is_not_taken(tmp_path: Path, table: ModuleTable)
     cache = TableCache(tmp_path)
     path = stored(cache, tmp_path, table)
     path.rename(path.with_name("0-00ff00ff.rows"))
-    assert cache.load(0, "00ff00ff") is None
+    assert cache.load("0", "00ff00ff") is None
 
 
 @pytest.mark.parametrize("build_id", ["../../etc/passwd", "", "a/b", "a\0b", "x" * 5000])
@@ -332,16 +354,16 @@ def test_names_from_targets_stay_in_the_directory(
     tmp_path: Path, table: ModuleTable, build_id: str
 ) -> None:
     cache = TableCache(tmp_path / "cache")
-    assert cache.load(0, build_id) is None
+    assert cache.load("0", build_id) is None
     table = ModuleTable(build_id, "x86_64", 0, [], table.pc, table.rule, table.rules)
-    cache.store(0, table)
+    cache.store("0", table)
     assert list(tmp_path.rglob("*.rows")) == []
 
 
 def test_directory_others_may_write_is_not_used(tmp_path: Path, table: ModuleTable) -> None:
     stored(TableCache(tmp_path), tmp_path, table)
     (tmp_path / "unwind").chmod(0o777)
-    assert TableCache(tmp_path).load(0, table.build_id) is None
+    assert TableCache(tmp_path).load("0", table.build_id) is None
 
 
 def test_symlinked_directory_is_not_used(tmp_path: Path, table: ModuleTable) -> None:
@@ -349,26 +371,26 @@ def test_symlinked_directory_is_not_used(tmp_path: Path, table: ModuleTable) -> 
     other = tmp_path / "other"
     other.mkdir()
     (other / "unwind").symlink_to(tmp_path / "unwind")
-    assert TableCache(other).load(0, table.build_id) is None
+    assert TableCache(other).load("0", table.build_id) is None
 
 
 def test_symlinked_and_writable_files_are_not_read(tmp_path: Path, table: ModuleTable) -> None:
     cache = TableCache(tmp_path)
     path = stored(cache, tmp_path, table)
     path.chmod(0o666)
-    assert cache.load(0, table.build_id) is None
+    assert cache.load("0", table.build_id) is None
     path.chmod(0o644)
-    assert cache.load(0, table.build_id) is not None
+    assert cache.load("0", table.build_id) is not None
     target = path.rename(tmp_path / "elsewhere")
     path.symlink_to(target)
-    assert cache.load(0, table.build_id) is None
+    assert cache.load("0", table.build_id) is None
 
 
 @pytest.mark.root
 def test_file_of_another_user_is_not_read(tmp_path: Path, table: ModuleTable) -> None:
     cache = TableCache(tmp_path)
     os.chown(stored(cache, tmp_path, table), 65534, 65534)
-    assert cache.load(0, table.build_id) is None
+    assert cache.load("0", table.build_id) is None
 
 
 def test_pipe_in_the_cache_does_not_block(tmp_path: Path, table: ModuleTable) -> None:
@@ -376,14 +398,14 @@ def test_pipe_in_the_cache_does_not_block(tmp_path: Path, table: ModuleTable) ->
     path = stored(cache, tmp_path, table)
     path.unlink()
     os.mkfifo(path)
-    assert cache.load(0, table.build_id) is None
+    assert cache.load("0", table.build_id) is None
 
 
 def test_cache_that_cannot_be_made_is_done_without(tmp_path: Path, table: ModuleTable) -> None:
     (tmp_path / "unwind").write_text("in the way")
     cache = TableCache(tmp_path)
-    cache.store(0, table)
-    assert cache.load(0, table.build_id) is None
+    cache.store("0", table)
+    assert cache.load("0", table.build_id) is None
 
 
 def named(table: ModuleTable, build_id: str) -> ModuleTable:
@@ -400,24 +422,24 @@ def test_least_recently_used_goes_when_the_cache_is_full(
     size = stored(TableCache(tmp_path), tmp_path, named(table, "a0")).stat().st_size
     cache = TableCache(tmp_path, limit_bytes=5 * size + size // 2, limit_seconds=1e12)
     for number in range(5):
-        cache.store(0, named(table, f"a{number}"))
+        cache.store("0", named(table, f"a{number}"))
         os.utime(tmp_path / f"unwind/0-a{number}.rows", (10**9 + number, 10**9 + number))
     assert kept(tmp_path) == {"a0", "a1", "a2", "a3", "a4"}
-    assert cache.load(0, "a0") is not None, "the oldest, but used just now"
-    cache.store(0, named(table, "b"))
+    assert cache.load("0", "a0") is not None, "the oldest, but used just now"
+    cache.store("0", named(table, "b"))
     assert kept(tmp_path) == {"a0", "a3", "a4", "b"}
 
 
 def test_what_nobody_used_for_long_goes(tmp_path: Path, table: ModuleTable) -> None:
     cache = TableCache(tmp_path)
     for build_id in ("abc", "def"):
-        cache.store(0, named(table, build_id))
+        cache.store("0", named(table, build_id))
     long_ago = time.time() - LIMIT_SECONDS - 60
     left = tmp_path / "unwind/12345678.part"
     left.write_bytes(b"cut short")
     for path in (tmp_path / "unwind/0-abc.rows", left):
         os.utime(path, (long_ago, long_ago))
-    TableCache(tmp_path).store(0, named(table, "ace"))
+    TableCache(tmp_path).store("0", named(table, "ace"))
     assert {path.name for path in (tmp_path / "unwind").iterdir()} == {"0-def.rows", "0-ace.rows"}
 
 
@@ -434,13 +456,13 @@ def test_nothing_is_imported_once_confined() -> None:
     """hpcd may be installed where nobody but root can read, such as below /root."""
     script = """
 import sys
-from hpcd.daemon.unwind import worker
-worker.rehearse()
+from hpcd.daemon.unwind import decoder_worker
+decoder_worker.rehearse()
 sys.path.clear(); sys.meta_path.clear(); sys.path_importer_cache.clear()
 for path in sys.argv[1:]:
     with open(path, "rb") as file:
-        assert worker.answer(ord("i"), file.fileno())
-        assert len(worker.answer(ord("t"), file.fileno())) > 1000
+        assert decoder_worker.answer(ord("i"), file.fileno())
+        assert len(decoder_worker.answer(ord("t"), file.fileno())) > 1000
 """
     files = ["/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"]
     done = subprocess.run([sys.executable, "-c", script, *files], capture_output=True, text=True)

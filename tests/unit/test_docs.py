@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from hpcd.commands import VERBS
+from hpcd.cli.verbs import VERBS
 from hpcd.measurement.chunk import Kind
-from hpcd.model.ending import Ending
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,45 +37,94 @@ def test_every_chunk_kind_is_documented() -> None:
         assert f"| {kind.value} | {kind.name} |" in text
 
 
-def test_endings_are_the_same_in_c_and_python() -> None:
-    text = (ROOT / "bpf/stack/unwind.h").read_text()
-    known_to_the_programs = [ending for ending in Ending if ending < Ending.BEFORE_ATTACH]
-    for ending in known_to_the_programs:
-        assert f"\tEND_{ending.name} = {ending.value},\n" in text
-        assert ending.label
-
-
-def test_rules_are_the_same_in_c_and_python() -> None:
-    from hpcd.daemon.unwind.rules import CfaKind, FpKind, RaKind
-
-    text = (ROOT / "bpf/stack/rules.h").read_text()
-    for prefix, kinds in (("CFA", CfaKind), ("FP", FpKind), ("RA", RaKind)):
-        for kind in kinds:
-            assert f"\t{prefix}_{kind.name} = {kind.value}," in text
-
-
-def test_nothing_generic_is_importable() -> None:
-    """Only hpcd: not "daemon", "analysis", "bpf", "viewer"."""
-    script = (
-        "import importlib.util as u; import hpcd.daemon, hpcd.bpf, hpcd.analysis, hpcd.viewer; "
-        "print([n for n in ('daemon', 'analysis', 'bpf', 'viewer') if u.find_spec(n)])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd="/", capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
 def test_the_configuration_is_documented_as_it_is() -> None:
     from hpcd.daemon.service.configuration import Configuration, as_toml
 
     assert (ROOT / "docs/hpcd.toml").read_text() == as_toml(Configuration())
 
 
-def test_constants_are_the_same_in_c_and_python() -> None:
-    from hpcd.bpf.object_loader import CONSTANTS
+_FOLDERS = {
+    "analysis", "benchmarks", "bpf", "daemon", "docs", "hpcd", "setup", "systemd", "tests", "viewer"
+}  # fmt: skip
+_REFERENCE = re.compile(r"`([\w./*-]+?)(?::([\w.]+))?`")
 
-    text = (ROOT / "bpf/object.h").read_text()
-    assert f"constants[{len(CONSTANTS)}]" in text
-    for number, name in enumerate(CONSTANTS):
-        assert f"#define {name} constants[{number}]\n" in text
+
+def named_paths(page: str) -> list[tuple[str, str]]:
+    """What a page has in backticks of this project's folders: path, and name in that file or ""."""
+    # Drawings and lists of what was before are no references.
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    text = re.sub(r"^### Before$.*?(?=^##? |\Z)", "", text, flags=re.M | re.S)
+    references = []
+    for path, name in _REFERENCE.findall(text):
+        pattern = "NAME" in path or "*" in path
+        if path.split("/")[0] in _FOLDERS and "/" in path and not pattern:
+            references.append((path, name))
+    return references
+
+
+def _words(path: Path) -> set[str]:
+    return set(re.findall(r"\w+", path.read_text())) if path.is_file() else set()
+
+
+@pytest.mark.parametrize(
+    "page", ["docs/architecture.md", "docs/glossary.md", "docs/contributing.md"]
+)
+def test_what_documents_refer_to_exists(page: str) -> None:
+    references = named_paths(page)
+    assert len(references) > 10
+    missing = [path for path, _ in references if not (ROOT / path).exists()]
+    assert not missing, f"{page} names what is not there: {', '.join(missing)}"
+    unknown = [
+        f"{path}:{name}"
+        for path, name in references
+        if not set(filter(None, name.split("."))) <= _words(ROOT / path)
+    ]
+    assert not unknown, f"{page} names what is not in that file: {', '.join(unknown)}"
+
+
+def test_drawings_name_files_that_exist() -> None:
+    drawings = re.findall(
+        r"^```.*?^```", (ROOT / "docs/architecture.md").read_text(), flags=re.M | re.S
+    )
+    paths = re.findall(r"\b[\w/]+/[\w.]+\.(?:py|c|h|js|md)\b", drawings[0])
+    assert len(paths) > 10
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    assert not missing, f"docs/architecture.md draws what is not there: {', '.join(missing)}"
+
+
+def test_glossary_terms_are_sorted_and_defined_once() -> None:
+    text = (ROOT / "docs/glossary.md").read_text()
+    paragraphs = text.split("\n\n")[2:]
+    terms = []
+    for paragraph in paragraphs:
+        entry = re.fullmatch(r"\*\*([^*]+)\*\* — (.+)", paragraph.strip(), flags=re.S)
+        assert entry, f"no term and definition: {paragraph[:60]}"
+        terms.append(entry[1])
+    assert len(terms) > 40
+    folded = [term.casefold() for term in terms]
+    assert folded == sorted(folded)
+    assert len(set(folded)) == len(folded)
+
+
+def test_the_readme_names_every_folder_of_code() -> None:
+    table = (ROOT / "README.md").read_text().split("## Where things are")[1]
+    named = set()
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            folders = re.findall(r"`([\w/]+)/`", line.split("|")[1])
+            first = folders[0]
+            # Further folders of a row lie beside the first, unless they say where they lie.
+            named |= {
+                folder if (ROOT / folder).is_dir() else f"{first.split('/')[0]}/{folder}"
+                for folder in folders
+            }
+    missing = sorted(folder for folder in named if not (ROOT / folder).is_dir())
+    assert not missing, f"README.md names folders that are not there: {', '.join(missing)}"
+    tops = ("analysis", "bpf", "daemon", "viewer", "hpcd")
+    code = {
+        str(folder.relative_to(ROOT))
+        for top in tops
+        for folder in (ROOT / top).iterdir()
+        if any(file.suffix in (".py", ".c", ".js") for file in folder.rglob("*"))
+    }
+    assert code <= named, f"README.md leaves out {', '.join(sorted(code - named))}"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.formula import parse_formula
+from hpcd.analysis.profile.formula import parse_formula
 from hpcd.errors import UsageError
 
 NAMES = ["samples", "cpu_time", "cache-misses", "blocked_time"]

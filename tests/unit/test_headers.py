@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.bpf import headers
-from hpcd.bpf.headers import kernel_headers
+from hpcd.bpf.loading import kernel_headers as headers
+from hpcd.bpf.loading.kernel_headers import kernel_headers
 from hpcd.errors import PlatformError, StorageError
 
 ARCH = {"x86_64": "x86", "aarch64": "arm64"}.get(platform.machine(), "")
@@ -137,8 +137,8 @@ def test_damaged_kernel_headers_are_one_line(machine: Path, damage: str) -> None
 
 def test_what_is_kept_is_used_again(machine: Path) -> None:
     debian(machine, "6.1.0-9")
-    made = kernel_headers().stat()
-    assert kernel_headers().stat().st_ino == made.st_ino
+    status = kernel_headers().stat()
+    assert kernel_headers().stat().st_ino == status.st_ino
     assert [path.name for path in (machine / "cache/headers").iterdir()] == [
         "linux-headers-6.1.0-9-amd64"
     ]

@@ -12,12 +12,13 @@ import zlib
 
 import pytest
 
-from benchmarks.fuzz_elf import Original, attempt, default_sources, frames, mutant, uleb
-from hpcd.daemon.unwind.builder import build_table
 from hpcd.daemon.unwind.cfi import CfiDecoder
-from hpcd.daemon.unwind.elf import ElfView, Section
-from hpcd.daemon.unwind.rules import RuleSet
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.unwind_rules import RuleSet
+from hpcd.elf.elf_reader import Section
+from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError
+from tests.support.elf_mutations import Original, attempt, default_sources, frames, mutant, uleb
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,7 @@ def compressed(size: int, contents: bytes) -> tuple[ElfView, Section]:
     data = struct.pack("<IIQQ", 1, 0, size, 1) + zlib.compress(contents, 9)
     view = ElfView.__new__(ElfView)
     view.data = memoryview(data)
-    return view, Section(".debug_frame", 0, 0, len(data), 0x800, 0, False)
+    return view, Section(0, ".debug_frame", 1, 0x800, 0, 0, len(data), 0, 0)
 
 
 @pytest.mark.parametrize("claim", [0, 1, 4096, 1 << 40, (1 << 64) - 1])
@@ -131,11 +132,11 @@ def test_compressed_section_is_no_larger_than_it_says(claim: int) -> None:
     view, bomb = compressed(claim, bytes(64 << 20))
     tracemalloc.start()
     try:
-        found = view.contents(bomb)
+        contents = view.contents(bomb)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(found) <= min(claim, 1 << 20)
+    assert len(contents) <= min(claim, 1 << 20)
     assert peak < 8 << 20
 
 

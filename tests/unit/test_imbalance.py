@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.imbalance import Imbalance, measure
-from hpcd.analysis.waiting import Stretches, share_blame
+from hpcd.analysis.parallel.imbalance import Imbalance, measure
+from hpcd.analysis.parallel.waiting import Stretches, share_blame
 from tests.support.made import Step, make
 
 MS = 10**6
@@ -30,8 +30,8 @@ def uneven(kind: str, path: str) -> dict[int, list[Step]]:
     }
 
 
-def by_path(found: Imbalance) -> dict[str, int]:
-    tree, places = found.matching.tree, found.matching.places
+def by_path(imbalance: Imbalance) -> dict[str, int]:
+    tree, places = imbalance.matching.tree, imbalance.matching.places
     return {
         "/".join(places[int(tree.frame[at])].name for at in tree.path(node)): node
         for node in range(len(tree))
@@ -48,34 +48,34 @@ def by_path(found: Imbalance) -> dict[str, int]:
 )
 def test_waiting_is_blamed_on_those_at_work(tmp_path: Path, kind: str, path: str) -> None:
     with hpcd.analysis.open(make(tmp_path / "db", uneven(kind, path), helper=True)) as db:
-        found = measure(db)
-        node = by_path(found)
+        imbalance = measure(db)
+        node = by_path(imbalance)
         work, meet = node["main/work/kernel"], node["main/meet"]
-        assert found.own.mean[work] == pytest.approx(0.25)
-        assert (found.own.maximum[work], found.own.most[work]) == (pytest.approx(0.4), 3)
-        assert (found.own.minimum[work], found.own.least[work]) == (pytest.approx(0.1), 0)
-        assert found.own.ratio[work] == pytest.approx(1.6)
-        assert found.own.imbalance[work] == pytest.approx(0.15)
-        assert found.by_rank(work) == pytest.approx([0.1, 0.2, 0.3, 0.4])
-        assert found.inclusive.maximum[node["main"]] == pytest.approx(0.4)
-        assert found.own.maximum[meet] == 0
-        assert found.idle[meet] == pytest.approx(0.6, abs=0.005)
-        assert found.blame[work] == pytest.approx(0.6, abs=0.005)
-        assert found.unblamed == pytest.approx(0, abs=0.005)
+        assert imbalance.own.mean[work] == pytest.approx(0.25)
+        assert (imbalance.own.maximum[work], imbalance.own.most[work]) == (pytest.approx(0.4), 3)
+        assert (imbalance.own.minimum[work], imbalance.own.least[work]) == (pytest.approx(0.1), 0)
+        assert imbalance.own.ratio[work] == pytest.approx(1.6)
+        assert imbalance.own.imbalance[work] == pytest.approx(0.15)
+        assert imbalance.by_rank(work) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+        assert imbalance.inclusive.maximum[node["main"]] == pytest.approx(0.4)
+        assert imbalance.own.maximum[meet] == 0
+        assert imbalance.idle[meet] == pytest.approx(0.6, abs=0.005)
+        assert imbalance.blame[work] == pytest.approx(0.6, abs=0.005)
+        assert imbalance.unblamed == pytest.approx(0, abs=0.005)
         # A third of 0.1 s; half of 0.2 s; all of 0.3 s.
-        assert found.blame_of_rank == pytest.approx([0, 1 / 30, 4 / 30, 13 / 30], abs=0.005)
-        assert found.contexts()[0] == work
+        assert imbalance.blame_of_rank == pytest.approx([0, 1 / 30, 4 / 30, 13 / 30], abs=0.005)
+        assert imbalance.contexts()[0] == work
 
 
 def test_a_context_of_one_rank_is_most_imbalanced(tmp_path: Path) -> None:
     ranks: dict[int, list[Step]] = {r: [("main/work", "cpu", 0.2)] for r in range(4)}
     ranks[2] = [*ranks[2], ("main/output", "cpu", 0.1)]
     with hpcd.analysis.open(make(tmp_path / "db", ranks)) as db:
-        found = measure(db)
-        node = by_path(found)["main/output"]
-        assert (found.own.most[node], found.own.ratio[node]) == (2, pytest.approx(4))
-        assert found.own.imbalance[node] == pytest.approx(0.075)
-        assert found.contexts()[0] == node
+        imbalance = measure(db)
+        node = by_path(imbalance)["main/output"]
+        assert (imbalance.own.most[node], imbalance.own.ratio[node]) == (2, pytest.approx(4))
+        assert imbalance.own.imbalance[node] == pytest.approx(0.075)
+        assert imbalance.contexts()[0] == node
 
 
 def test_without_ranks_threads_are_compared(
@@ -83,21 +83,24 @@ def test_without_ranks_threads_are_compared(
 ) -> None:
     path = make(tmp_path / "db", uneven("cpu", "main/gomp_barrier_wait"), threads=True)
     with hpcd.analysis.open(path) as db:
-        found = measure(db)
-        work = by_path(found)["main/work/kernel"]
-        assert (found.ranks.kind, found.ranks.number.tolist()) == ("thread", [100, 101, 102, 103])
-        assert (found.own.ratio[work], found.own.most[work]) == (pytest.approx(1.6), 103)
-        assert found.blame[work] == pytest.approx(0.6, abs=0.005)
+        imbalance = measure(db)
+        work = by_path(imbalance)["main/work/kernel"]
+        assert (imbalance.ranks.kind, imbalance.ranks.number.tolist()) == (
+            "thread",
+            [100, 101, 102, 103],
+        )
+        assert (imbalance.own.ratio[work], imbalance.own.most[work]) == (pytest.approx(1.6), 103)
+        assert imbalance.blame[work] == pytest.approx(0.6, abs=0.005)
     assert main(["imbalance", str(path)]) == 0
-    assert "others wait for: thread 103 72%" in capsys.readouterr().out
+    assert "waiting caused by: thread 103 72 %" in capsys.readouterr().out
 
 
 def test_all_waiting_at_once_is_nobodys_fault(tmp_path: Path) -> None:
     ranks: dict[int, list[Step]] = {r: [("main/MPI_Recv", "cpu", 0.2)] for r in range(2)}
     with hpcd.analysis.open(make(tmp_path / "db", ranks)) as db:
-        found = measure(db)
-        assert found.unblamed == pytest.approx(0.4, abs=0.005)
-        assert found.blame.sum() == 0
+        imbalance = measure(db)
+        assert imbalance.unblamed == pytest.approx(0.4, abs=0.005)
+        assert imbalance.blame.sum() == 0
 
 
 times = st.lists(
@@ -133,11 +136,11 @@ def test_blame_is_what_each_millisecond_says(lines: list[list[tuple[int, int, bo
             blame[node] += idle.sum() / working.sum() * 1e-3
         if not working.any():
             unblamed += idle.sum() * 1e-3
-    found = share_blame(stretches.__getitem__, len(stretches), 4)
-    assert found.seconds == pytest.approx(blame)
-    assert found.idle == pytest.approx(waited)
-    assert found.unblamed == pytest.approx(unblamed)
-    assert found.by_line.sum() == pytest.approx(blame.sum())
+    shared = share_blame(stretches.__getitem__, len(stretches), 4)
+    assert shared.seconds == pytest.approx(blame)
+    assert shared.idle == pytest.approx(waited)
+    assert shared.unblamed == pytest.approx(unblamed)
+    assert shared.by_line.sum() == pytest.approx(blame.sum())
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,15 +148,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["imbalance", path]) == 0
     text = capsys.readouterr().out
     assert "most 0.400 s on rank 3 (1.60 times the mean)" in text
-    assert "others wait for: rank 3 72%, rank 2 22%" in text
+    assert "waiting caused by: rank 3 72 %, rank 2 22 %" in text
     assert text.splitlines()[5].split()[0:7] == ["0.250", "s", "0.400", "s", "3", "1.60", "0.150"]
-    assert main(["imbalance", "--ranks", path]) == 0
+    assert main(["imbalance", "--by-rank", path]) == 0
     rows = capsys.readouterr().out.split("context\n")[-1].splitlines()
     assert rows[0].split() == ["3", "0.400", "s", "1.60", "main", ">", "work", ">", "kernel"]
     assert main(["imbalance", "--metric", "time", "--json", path]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["tree"]["max"] == pytest.approx(0.4)
-    assert {tuple(each["path"]) for each in found["contexts"]} == {
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["tree"]["max"] == pytest.approx(0.4)
+    assert {tuple(context["path"]) for context in printed["contexts"]} == {
         ("main", "work", "kernel"),
         ("main", "meet"),
     }

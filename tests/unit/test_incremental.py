@@ -15,12 +15,12 @@ import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.check import check_database
-from hpcd.analysis.layout import VERSION
-from hpcd.analysis.merge import merge
+from hpcd.analysis.database.check import check_database
+from hpcd.analysis.database.directory import VERSION
+from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, StorageError
 from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
-from tests.unit.test_merge import contents, write_measurement
+from tests.support.random_measurements import contents, write_measurement
 
 HPCD = [sys.executable, "-m", "hpcd"]
 

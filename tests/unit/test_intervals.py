@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 import hpcd.analysis
-from hpcd.analysis.check import check_database
-from hpcd.analysis.intervals import Intervals
-from hpcd.analysis.merge import merge
+from hpcd.analysis.database.check import check_database
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.trace.intervals import Intervals
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 CPU = Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000)
 BLOCKED = Event(1, "blocked", "s", 1e-6, "blocked_time", interval=True)
@@ -35,11 +35,11 @@ def chunk(rows: list[tuple[int, int, int, int, int]]) -> RecordChunk:
 
 def test_an_interval_becomes_its_beginning_and_its_end() -> None:
     part = chunk([(0, 10, 5, 0, 1), (0, 20, 6, 1, 70), (0, 95, 5, 0, 1), (3, 1, 6, 1, 4)])
-    made = Intervals([CPU, BLOCKED]).expand(part)
-    assert made.start.tolist() == [0, 4, 6]
-    assert (made.time_ns // 1000).tolist() == [10, 20, 90, 95, 1, 5]
-    assert made.node.tolist() == [5, 6, 6, 5, 6, 6]
-    assert made.value.tolist() == [1, 70, 0, 1, 4, 0]
+    expanded = Intervals([CPU, BLOCKED]).expand(part)
+    assert expanded.start.tolist() == [0, 4, 6]
+    assert (expanded.time_ns // 1000).tolist() == [10, 20, 90, 95, 1, 5]
+    assert expanded.node.tolist() == [5, 6, 6, 5, 6, 6]
+    assert expanded.value.tolist() == [1, 70, 0, 1, 4, 0]
 
 
 def test_an_end_never_passes_the_next_record() -> None:
@@ -49,8 +49,8 @@ def test_an_end_never_passes_the_next_record() -> None:
 
 def test_a_length_beyond_reason_does_not_overflow() -> None:
     part = chunk([(0, 10, 5, 1, (1 << 63) - 1)])
-    made = Intervals([BLOCKED]).expand(part)
-    assert int(made.time_ns[1]) == 10_000 + (1 << 60)
+    expanded = Intervals([BLOCKED]).expand(part)
+    assert int(expanded.time_ns[1]) == 10_000 + (1 << 60)
 
 
 def test_without_intervals_nothing_changes() -> None:
@@ -59,7 +59,7 @@ def test_without_intervals_nothing_changes() -> None:
 
 
 def test_a_wait_is_drawn_for_as_long_as_it_lasts_and_counted_once(tmp_path: Path) -> None:
-    writer = MeasurementWriter(tmp_path / "m", Node("h", "b", "6", "x86_64", 1), options={})
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     for event in (CPU, BLOCKED):
         writer.add_event(event)
     writer.add_process(Process(1, 10, 1, "p", "/p", (), 0, 0))

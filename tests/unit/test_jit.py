@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
+import pytest
 
-from hpcd.daemon.jit import named, parse_jitdump, parse_perf_map
+from hpcd.daemon.naming.jit_symbols import (
+    ROUND_BYTES,
+    JitFiles,
+    named,
+    parse_jitdump,
+    parse_perf_map,
+    read_records,
+)
 
 
 def record(kind: int, body: bytes) -> bytes:
@@ -52,3 +63,74 @@ def test_only_what_was_sampled_is_named() -> None:
     symbols = [(0x100, 16, "old"), (0x200, 16, "b"), (0x100, 16, "new")]
     addresses = np.array([0x105, 0x10F, 0x110, 0x300], np.uint64)
     assert named(symbols, addresses) == [(0x100, 16, "new")]
+
+
+@pytest.fixture
+def map_file() -> Iterator[Path]:
+    """The map this process's runtime would write."""
+    path = Path(f"/tmp/perf-{os.getpid()}.map")
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def names(files: JitFiles, addresses: list[int], uid: int | None = None) -> list[str]:
+    user = os.getuid() if uid is None else uid
+    found = files.symbols(1, os.getpid(), user, np.array(addresses, np.uint64))
+    return [name for _, _, name in found]
+
+
+def test_a_map_that_grows_is_read_as_it_grows(map_file: Path) -> None:
+    files = JitFiles()
+    assert names(files, [0x105]) == []
+    map_file.write_text("100 10 first\n")
+    assert names(files, [0x105]) == ["first"]
+    with map_file.open("a") as file:
+        file.write("200 10 second\n100 10 recompiled\n")
+    files.new_round()
+    assert names(files, [0x105, 0x205]) == ["recompiled", "second"]
+    files.close()
+
+
+def test_a_map_of_any_size_is_read_a_part_at_a_time(map_file: Path) -> None:
+    """64 MiB of the shortest lines, read at once, are a gigabyte and seconds."""
+    map_file.write_bytes(b"100 10 first\n" + b"9 1 x\n" * ((3 << 20) // 6))
+    files = JitFiles()
+    rounds = 0
+    while not names(files, [0x105]):
+        files.new_round()
+        rounds += 1
+    assert rounds >= map_file.stat().st_size // ROUND_BYTES - 1
+    files.close()
+
+
+def test_what_is_no_map_of_its_user_is_not_read(map_file: Path) -> None:
+    secret = map_file.with_suffix(".secret")
+    try:
+        secret.write_text("100 10 secret\n")
+        map_file.symlink_to(secret)
+        assert names(JitFiles(), [0x105]) == []
+        map_file.unlink()
+        os.mkfifo(map_file)
+        assert names(JitFiles(), [0x105]) == []
+        map_file.unlink()
+        # Root's own, for a process of another user's: what all may read, as perf has it.
+        secret.rename(map_file)
+        if os.getuid() == 0:
+            map_file.chmod(0o600)
+            assert names(JitFiles(), [0x105], uid=48_002) == []
+            map_file.chmod(0o644)
+            assert names(JitFiles(), [0x105], uid=48_002) == ["secret"]
+        with map_file.open("r+") as file:
+            file.truncate(1 << 40)
+        assert names(JitFiles(), [0x105]) == []
+    finally:
+        secret.unlink(missing_ok=True)
+
+
+def test_long_records_and_those_that_are_cut_off() -> None:
+    long = load(0x1000, 2 << 20, 1, "long") + load(0x900000, 16, 2, "after")
+    by_index: dict[int, tuple[int, int, str]] = {}
+    first = read_records(long[: 1 << 20], by_index)
+    assert first > 1 << 20 and [name for _, _, name in by_index.values()] == ["long"]
+    assert read_records(long[first:], by_index) == len(long) - first
+    assert [name for _, _, name in by_index.values()] == ["long", "after"]

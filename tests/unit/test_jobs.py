@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.daemon.jobs import Container, Place, Role, container_of, place
+from hpcd.daemon.targets.jobs import Container, Place, Role, container_of, place
 
 ID = "0123456789abcdef" * 4
 OPENMPI = {
@@ -58,8 +58,8 @@ def test_places(environment: dict[str, str], expected: Place) -> None:
 
 def test_launchers_are_no_ranks() -> None:
     """Slurm starts Hydra's proxies as tasks, and gives them numbers."""
-    found = place(BATCH | STEP, name="hydra_pmi_proxy")
-    assert (found.role, found.rank, found.job) == (Role.LAUNCHER, None, "77")
+    placed = place(BATCH | STEP, name="hydra_pmi_proxy")
+    assert (placed.role, placed.rank, placed.job) == (Role.LAUNCHER, None, "77")
     assert place({}, name="mpirun").role is Role.LAUNCHER
     assert place({}, name="mpirun2").role is None
 
@@ -71,9 +71,9 @@ def test_slurms_control_group_goes_before_the_environment() -> None:
 
 
 def test_hostile_text_is_bounded_and_printable() -> None:
-    found = place({"SLURM_JOB_ID": "\x1b[2J\n" + "x" * 10_000})
-    assert len(found.job) <= 128
-    assert found.job.isprintable()
+    placed = place({"SLURM_JOB_ID": "\x1b[2J\n" + "x" * 10_000})
+    assert len(placed.job) <= 128
+    assert placed.job.isprintable()
 
 
 @given(
@@ -83,9 +83,9 @@ def test_hostile_text_is_bounded_and_printable() -> None:
     st.text("/job_123step.-docker" + ID[:16], max_size=200),
 )
 def test_anything_is_taken(environment: dict[str, str], group: str) -> None:
-    found = place(environment, group)
-    assert found.job.isprintable()
-    assert found.rank is None or 0 <= found.rank < 0xFFFFFFFF
+    placed = place(environment, group)
+    assert placed.job.isprintable()
+    assert placed.rank is None or 0 <= placed.rank < 0xFFFFFFFF
     container_of(group)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hpcd.analysis.structure import Kind, StructureReader
-from hpcd.analysis.structure.cache import StructureCache
+from hpcd.analysis.structure.structure_cache import StructureCache
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 # How it is compiled; the source; the procedure's symbol has that in it.
@@ -44,11 +44,11 @@ def test_a_method_has_its_name_its_loop_and_what_was_inlined(tmp_path: Path, lan
     (row,) = [line.split() for line in told.splitlines() if symbol in line]
     low, size = int(row[0], 16), int(row[1], 16)
     with StructureReader(StructureCache(tmp_path / "cache"), workers=1) as reader:
-        found = reader.structure(program, np.arange(low, low + size, dtype=np.uint64))
-    forest = found.forest
-    assert not found.notes and bool((found.scope >= 0).all())
-    scopes = [each for each in range(len(forest)) if forest.kind[each] != Kind.STATEMENT]
-    places = {forest.label(each): forest.place(each) for each in scopes}
+        structure = reader.structure(program, np.arange(low, low + size, dtype=np.uint64))
+    forest = structure.forest
+    assert not structure.notes and bool((structure.scope >= 0).all())
+    scopes = [scope for scope in range(len(forest)) if forest.kind[scope] != Kind.STATEMENT]
+    places = {forest.label(scope): forest.place(scope) for scope in scopes}
     lines = source.read_text().splitlines()
     for label, words in TOLD[language].items():
         (line,) = [number for number, text in enumerate(lines, 1) if words in text]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,41 +17,45 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
+BASE = {"hpcd.errors", "hpcd.array_types"}
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
-    "hpcd.model": {"hpcd.errors"},
-    "hpcd.measurement": {"hpcd.model", "hpcd.errors"},
-    "hpcd.bpf": {"hpcd.model", "hpcd.errors"},
-    "hpcd.sandbox": {"hpcd.errors"},
-    "hpcd.daemon": {"hpcd.bpf", "hpcd.model", "hpcd.measurement", "hpcd.sandbox", "hpcd.errors"},
-    "hpcd.analysis": {"hpcd.model", "hpcd.measurement", "hpcd.sandbox", "hpcd.errors"},
-    "hpcd.viewer": {"hpcd.analysis", "hpcd.model", "hpcd.errors"},
+    "hpcd.array_types": set(),
+    "hpcd.model": BASE,
+    "hpcd.elf": BASE,
+    "hpcd.measurement": BASE | {"hpcd.model"},
+    "hpcd.bpf": BASE | {"hpcd.model"},
+    "hpcd.sandbox": BASE,
+    "hpcd.daemon": BASE
+    | {"hpcd.bpf", "hpcd.model", "hpcd.elf", "hpcd.measurement", "hpcd.sandbox"},
+    "hpcd.analysis": BASE | {"hpcd.model", "hpcd.elf", "hpcd.measurement", "hpcd.sandbox"},
+    "hpcd.viewer": BASE | {"hpcd.analysis", "hpcd.model"},
 }
 
 
 def sources() -> dict[str, Path]:
     """Module name → file, of everything that is installed."""
-    found = {}
+    files = {}
     for package, folder in sorted(FOLDERS.items()):
         for path in (ROOT / folder).rglob("*.py"):
             parts = path.relative_to(ROOT / folder).with_suffix("").parts
-            found[".".join((package, *parts)).removesuffix(".__init__")] = path
-    return found
+            files[".".join((package, *parts)).removesuffix(".__init__")] = path
+    return files
 
 
 def imports(module: str, path: Path) -> set[str]:
     """The hpcd modules ``module`` imports anywhere, inside functions too."""
-    found: set[str] = set()
+    names: set[str] = set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             source = node.module or ""
             if node.level:
                 source = ".".join([*package.split(".")[: 1 - node.level or None], source])
-            found.update(f"{source}.{alias.name}" for alias in node.names)
-    return {name for name in found if name.startswith("hpcd.")}
+            names.update(f"{source}.{alias.name}" for alias in node.names)
+    return {name for name in names if name.startswith("hpcd.")}
 
 
 def part(module: str) -> str:
@@ -62,7 +67,10 @@ def test_arrows_point_one_way(name: str) -> None:
     checked = 0
     for module, path in sources().items():
         if part(module) == name:
-            used = {part(each) for each in imports(module, path)} - {name, "hpcd.__version__"}
+            used = {part(imported) for imported in imports(module, path)} - {
+                name,
+                "hpcd.__version__",
+            }
             assert used <= ARROWS[name], f"{module} may not import {used - ARROWS[name]}"
             checked += 1
     assert checked
@@ -70,7 +78,7 @@ def test_arrows_point_one_way(name: str) -> None:
 
 def test_only_the_command_line_is_outside_the_arrows() -> None:
     parts = {part(module) for module in sources()} - {"hpcd"}
-    assert parts - set(ARROWS) == {"hpcd.commands", "hpcd.__main__"}
+    assert parts - set(ARROWS) == {"hpcd.cli", "hpcd.__main__"}
 
 
 def test_every_package_and_every_c_file_is_installed() -> None:
@@ -83,15 +91,29 @@ def test_every_package_and_every_c_file_is_installed() -> None:
     assert {path for path in (ROOT / "bpf").rglob("*.[ch]")} <= installed
 
 
+def printed_elsewhere(script: str) -> Any:
+    """The value that ``script`` prints, run outside of this tree."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd="/", capture_output=True, text=True, check=True
+    )
+    return ast.literal_eval(done.stdout)
+
+
+def test_nothing_generic_is_importable() -> None:
+    """Only hpcd: not "daemon", "analysis", "bpf", "viewer"."""
+    script = (
+        "import importlib.util as u; import hpcd.daemon, hpcd.bpf, hpcd.analysis, hpcd.viewer; "
+        "print([n for n in ('daemon', 'analysis', 'bpf', 'viewer') if u.find_spec(n)])"
+    )
+    assert printed_elsewhere(script) == []
+
+
 def test_nothing_is_installed_beside_hpcd() -> None:
     script = (
         "import importlib.metadata as m; "
         "print(sorted({f.parts[0] for f in m.distribution('hpcd').files or []}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd="/", capture_output=True, text=True, check=True
-    )
-    tops = ast.literal_eval(done.stdout)
+    tops = printed_elsewhere(script)
     assert tops
     for top in tops:
         assert top.startswith(("hpcd", "__editable__", "__pycache__", "..")), top
@@ -129,3 +151,45 @@ def test_every_documented_command_and_file_exists(document: str) -> None:
         assert name in targets
     for path in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (ROOT / path).exists(), path
+
+
+def test_no_test_module_is_imported() -> None:
+    """What tests share stands in tests/support; nothing the tests need stands in a benchmark."""
+    checked = 0
+    for path in sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                source = node.module or ""
+                names = [source, *(f"{source}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            checked += 1
+            for name in names:
+                shared = not re.search(r"^tests\..*\b(test_\w+|conftest)\b", name)
+                own_conftest = path.parent.name == "service" and "tests.service.conftest" in name
+                assert shared or own_conftest, f"{path} imports {name}"
+                if path.is_relative_to(ROOT / "tests") and "benchmarks" in name.split("."):
+                    assert path.name == "test_benchmarks.py", f"{path} imports {name}"
+    assert checked
+
+
+# Base names that several modules have, and why they mean one thing in all of them.
+SHARED_NAMES = {
+    "__init__": "packages",
+    "check": "`hpcd check` looks after measurements and databases, each by its own format's module",
+    "imbalance": "the analysis and the verb that prints it",
+    "report": "the report and the verb that prints it",
+    "scaling": "the analysis and the verb that prints it",
+}
+
+
+def test_no_two_modules_of_one_name_mean_different_things() -> None:
+    modules: dict[str, list[str]] = {}
+    for path in sources().values():
+        modules.setdefault(path.stem, []).append(str(path.relative_to(ROOT)))
+    several = {name: paths for name, paths in modules.items() if len(paths) > 1}
+    assert several["__init__"]
+    unexplained = {name: paths for name, paths in several.items() if name not in SHARED_NAMES}
+    assert not unexplained, "rename one, or add the name to SHARED_NAMES with a reason"

@@ -11,11 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.matching import Matching, innermost, match, owners, path_labels, within
-from hpcd.analysis.union import union
+from hpcd.analysis.parallel.tree_matching import (
+    Matching,
+    innermost,
+    match,
+    owners,
+    path_labels,
+    within,
+)
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
-from tests.unit.test_merge import trees
+from hpcd.model.cct_union import union
+from tests.support.random_measurements import trees
 
 
 @dataclass
@@ -48,7 +55,7 @@ class Program:
 def pairs(one: Program, other: Program, executables: Any = None) -> list[tuple[int, int]]:
     """Which procedures of two programs are the same, by position from 1."""
     matching = match([one.database(), other.database()], executables)
-    left, right = (each.tolist() for each in matching.node_of)
+    left, right = (numbers.tolist() for numbers in matching.node_of)
     return sorted((left.index(node), right.index(node)) for node in set(left[1:]) & set(right[1:]))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -16,127 +15,25 @@ from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.check import check_database
-from hpcd.analysis.clock import offsets_by_boot
-from hpcd.analysis.engine import InlineExecutor, run_all
-from hpcd.analysis.merge import merge
-from hpcd.analysis.sparse import CellSum
-from hpcd.analysis.union import DEPTH_LIMIT, collapse, locate, union
+from hpcd.analysis.arrays.sparse_sums import CellSum
+from hpcd.analysis.database.check import check_database
+from hpcd.analysis.merge.clock_alignment import offsets_by_boot
+from hpcd.analysis.merge.executors import InlineExecutor, run_all
+from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, HpcdError, NotFoundError, StorageError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
 from hpcd.model.cct import CCT
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
-
-REALTIME = 1_700_000_000 * 10**9
-START = 5 * 10**12
-
-Path_ = tuple[int, ...]
-
-
-def paths_of(tree: CCT) -> list[Path_]:
-    """The call path of every node, as frames."""
-    paths: list[Path_] = [()]
-    for node in range(1, len(tree)):
-        paths.append((*paths[tree.parent[node]], int(tree.frame[node])))
-    return paths
-
-
-def write_measurement(
-    path: Path,
-    *,
-    seed: int = 0,
-    host: str = "node0",
-    boot: str = "",
-    ranks: Sequence[int] = (0, 1),
-    threads: int = 1,
-    records: int = 200,
-    shift_ns: int = 0,
-    modules: Sequence[str] = ("/lib/a.so", "/lib/b.so"),
-    events: int = 1,
-    weighted: bool = False,
-    backwards: bool = False,
-    close: bool = True,
-) -> list[tuple[str, list[tuple[int, Path_]]]]:
-    """A small random measurement; returns, per line, its label and its (time, path) records.
-
-    Paths are of (module path, offset) pairs flattened to frames of 1-based positions in the sorted
-    module list, so that they mean the same in every measurement.
-    """
-    random = np.random.default_rng(seed)
-    writer = MeasurementWriter(path, Node(host, boot or host, "6.1", "x86_64", 2), options={})
-    for number in range(events):
-        unit, metric = (("ns", "cpu_time"), ("", "misses"))[number]
-        writer.add_event(Event(number, f"event{number}", unit, 1e6, metric, 997))
-    order = random.permutation(len(modules)) + 1
-    for name, number in zip(modules, order.tolist(), strict=True):
-        writer.add_module(Module(number, ModuleKind.ELF, name, build_id=f"{hash_of(name):040x}"))
-    writer.add_clock_pair(START, START + REALTIME + shift_ns)
-    count = 60
-    parent = np.array([random.integers(0, i + 1) for i in range(count)], np.uint32)
-    which = random.integers(0, len(modules), count)
-    offset = random.integers(0, 4, count)
-    own = [frame.module_frame(int(order[m]), int(o)) for m, o in zip(which, offset, strict=True)]
-    # Siblings with equal frames are one node in a real collector; here they exercise the union.
-    writer.add_nodes(parent, np.array(own, np.uint64))
-    shared = sorted(modules, key=hash_of)
-    paths: list[Path_] = [()]
-    for node in range(count):
-        place = frame.module_frame(shared.index(modules[which[node]]) + 1, int(offset[node]))
-        paths.append((*paths[parent[node]], place))
-    expected = []
-    line = 0
-    for rank in ranks:
-        pid = 100 + rank
-        writer.add_process(
-            Process(rank, pid, 1, "prog", "/prog", ("prog",), 0, START, "job", rank, len(ranks))
-        )
-        for thread in range(threads):
-            writer.add_thread(Thread(line, rank, pid + 1000 * thread, f"t{thread}", START))
-            time = START + np.cumsum(random.integers(1, 2000, records)) * 1000
-            nodes = random.integers(1, count + 1, records).astype(np.uint32)
-            event = random.integers(0, events, records).astype(np.uint16)
-            value = random.integers(0, 4, records).astype(np.uint64) if weighted else None
-            halves = [slice(0, records // 2), slice(records // 2, records)]
-            for part in reversed(halves) if backwards else halves:
-                writer.add_records(
-                    np.full(len(nodes[part]), line, np.uint32),
-                    time[part].astype(np.uint64),
-                    nodes[part],
-                    event[part],
-                    None if value is None else value[part],
-                )
-                writer.flush()
-            rows = [
-                (int(t) + shift_ns, paths[n]) for t, n in zip(time, nodes.tolist(), strict=True)
-            ]
-            expected.append((f"{rank}.{thread}", rows))
-            line += 1
-    if close:
-        writer.close({"samples": {"taken": line * records, "expected": None, "dropped": {}}})
-    return expected
-
-
-def hash_of(name: str) -> int:
-    """A build id's worth of a name, the same in every process."""
-    return int.from_bytes(name.encode()[-8:], "big")
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    """All files of a directory."""
-    return {
-        str(file.relative_to(path)): file.read_bytes()
-        for file in sorted(path.rglob("*"))
-        if file.is_file()
-    }
-
-
-@st.composite
-def trees(draw: st.DrawFn, size: int = 25) -> CCT:
-    count = draw(st.integers(0, size))
-    parent = [0] + [draw(st.integers(0, i)) for i in range(count)]
-    frames = [0] + [draw(st.integers(1, 5)) for _ in range(count)]
-    return CCT(np.array(parent, np.uint32), np.array(frames, np.uint64))
+from hpcd.model.cct_union import DEPTH_LIMIT, collapse, locate, union
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from tests.support.random_measurements import (
+    REALTIME,
+    START,
+    contents,
+    paths_of,
+    trees,
+    write_measurement,
+)
 
 
 @given(st.lists(trees(), min_size=1, max_size=4))
@@ -146,10 +43,10 @@ def test_union_holds_each_path_once_and_maps_every_node(forest: list[CCT]) -> No
     tree.validate("union")
     paths = paths_of(tree)
     assert len(set(paths)) == len(paths)
-    assert set(paths) == {path for each in forest for path in paths_of(each)}
-    for each, ids in zip(forest, maps, strict=True):
-        assert [paths[node] for node in ids] == paths_of(each)
-        assert locate(tree, each).tolist() == ids.tolist()
+    assert set(paths) == {path for member in forest for path in paths_of(member)}
+    for member, ids in zip(forest, maps, strict=True):
+        assert [paths[node] for node in ids] == paths_of(member)
+        assert locate(tree, member).tolist() == ids.tolist()
 
 
 @given(st.lists(trees(), min_size=2, max_size=5), st.randoms(use_true_random=False))
@@ -230,7 +127,7 @@ def test_sums_of_cells(batches: list[list[tuple[int, int, int, int]]], limit: in
             np.array([row[3] for row in rows], np.uint64),
         )
     cells = sums.result()
-    found = {
+    summed = {
         (line, node, event): (records, value)
         for line, node, event, records, value in zip(
             cells.line.tolist(),
@@ -241,8 +138,8 @@ def test_sums_of_cells(batches: list[list[tuple[int, int, int, int]]], limit: in
             strict=True,
         )
     }
-    assert found == expected
-    assert list(found) == sorted(found)
+    assert summed == expected
+    assert list(summed) == sorted(summed)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -385,7 +282,7 @@ def test_impossible_identities_are_refused_or_cut_to_size(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("odd")
-    writer = MeasurementWriter(folder / "m", Node("h", "b", "6", "x86_64", 1), options={})
+    writer = MeasurementWriter(folder / "m", Host("h", "b", "6", "x86_64", 1), options={})
     text, number = data.draw(ODD_TEXT), data.draw(HUGE)
     scale = data.draw(st.sampled_from([1.0, float("inf"), float("nan")]))
     writer.add_event(Event(data.draw(st.sampled_from([0, 1 << 16, 1 << 31])), text, "ns", scale,
@@ -452,7 +349,8 @@ def test_a_disk_that_takes_no_more_leaves_nothing_behind(tmp_path: Path) -> None
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, limits[1]))
     try:
-        with pytest.raises(StorageError):
+        # SQLite says an I/O error of what the kernel refuses as too large.
+        with pytest.raises(StorageError, match=r"disk I/O error|File too large"):
             merge([tmp_path / "a"], tmp_path / "db")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpcd.__main__ import main
-from hpcd.analysis.merge import merge
+from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 START = 10**9
 HUGE = st.sampled_from([0, -1, 1, 2, 1 << 31, 1 << 40, 1 << 62])
@@ -25,7 +25,7 @@ NAMES = ["main", "solve", "MPI_Barrier", "[truncated: x]", "[p+0x10]", "a.constp
 def odd(draw: st.DrawFn, folder: Path) -> Path:
     """A measurement whose numbers are chosen badly."""
     path = folder / "m"
-    writer = MeasurementWriter(path, Node("h", "b", "6", "x86_64", 1), options={})
+    writer = MeasurementWriter(path, Host("h", "b", "6", "x86_64", 1), options={})
     scale = draw(st.sampled_from([1.0, 0.0, -1.0, 1e6, 1e300, float("inf"), float("nan")]))
     writer.add_event(Event(0, "cpu-clock", "ns", scale, draw(st.sampled_from(["cpu_time", ""]))))
     writer.add_event(
@@ -77,9 +77,9 @@ def test_every_question_has_an_answer(
         ["scaling", "--weak", one, two],
         ["scaling", "--strong", "--ranks", "1,2", "--view", "bottom-up", one, two],
         ["compare", one, two],
-        ["compare", one, two, "--shares", "--view", "flat", "--frequency"],
+        ["compare", one, two, "--shares", "--view", "flat", "--calls"],
         ["compare", one, two, "--metric", "samples", "--json"],
-        ["compare", one, "--window", "0:0.001", "--window", "0.001:9", "--json"],
+        ["compare", one, "--time", "0:0.001", "--time", "0.001:9", "--json"],
         ["compare", one, "--phases"],
         ["compare", one, "--phase", "main"],
         ["compare", one, "--iteration", "1", "--iteration", "2"],

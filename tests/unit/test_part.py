@@ -6,26 +6,21 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpcd.analysis
-from hpcd.analysis import blocks
-from hpcd.analysis.grid import pixel_times
-from hpcd.analysis.ingest import IngestTask, ingest
-from hpcd.analysis.merge import merge
-from hpcd.analysis.overview import FEWEST_RECORDS, OverviewBuilder
-from hpcd.analysis.part import Part
-from hpcd.analysis.scan import load_cells, load_tree, read_scan
+from hpcd.analysis.merge.ingest import IngestTask, ingest
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder
+from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part_contents import load_cells, load_tree, read_contents
+from hpcd.analysis.trace.pixel_samples import pixel_times
+from hpcd.array_types import I64
 from hpcd.errors import FormatError
-from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model import frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
-from tests.unit.test_merge import START, write_measurement
-
-I64 = npt.NDArray[np.int64]
+from tests.support.random_measurements import long_measurement, write_measurement
 
 
 @given(
@@ -49,7 +44,7 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     frames = blocks.encode(cuts, time, node, event, value)
     count = np.diff(cuts)
     full = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
-    places = [memoryview(each) for each in (frames.data[::2] if weighted else frames.data)]
+    places = [memoryview(frame) for frame in (frames.data[::2] if weighted else frames.data)]
     since, found_node = blocks.decode_places(places, frames.width, frames.least, count)
     found_time = since.astype(np.int64) + time[cuts[:-1]][:, None]
     assert np.array_equal(found_time[full], time)
@@ -58,7 +53,7 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     last = found_time[np.arange(len(count)), count - 1]
     assert np.array_equal(found_time[:, -1], last)
     if weighted:
-        weights = [memoryview(each) for each in frames.data[1::2]]
+        weights = [memoryview(frame) for frame in frames.data[1::2]]
         found_event, found_value = blocks.decode_weights(weights, count)
         assert np.array_equal(found_event[full], event)
         assert np.array_equal(found_value[full], value)
@@ -105,41 +100,15 @@ def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject)
             start = np.array([0, high - low, 2 * (high - low)])
             builder.add(np.array([1, 2]), start, both, nodes)
         overview = builder.finish()
-        step, first, found = overview.line(1)
+        step, first, entries = overview.line(1)
         assert len(overview.line(0)[2]) == 0
-    moments = (first + np.arange(len(found))) * step
+    moments = (first + np.arange(len(entries))) * step
     assert moments[0] <= time[0]
     assert moments[-1] >= time[-1]
     expected = closest(time, moments)
     # Of records at one moment any may be shown.
-    assert np.array_equal(time[found], time[expected])
-    assert len(found) <= 2 * count + 2
-
-
-def long_measurement(path: Path, *, records: int, pauses: bool = False, nodes: int = 50) -> None:
-    """Two lines with ``records`` records each."""
-    random = np.random.default_rng(records)
-    writer = MeasurementWriter(path, Node("h", "b", "6", "x86_64", 1), options={})
-    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 997))
-    writer.add_module(Module(1, ModuleKind.ELF, "/lib/a.so"))
-    writer.add_clock_pair(START, START)
-    places = np.uint64(frame.module_frame(1, 0)) + np.arange(nodes, dtype=np.uint64)
-    writer.add_nodes(np.zeros(nodes, np.uint32), places)
-    for line in range(2):
-        writer.add_process(Process(line, 10 + line, 1, "p", "/p", (), 0, START, "j", line, 2))
-        writer.add_thread(Thread(line, line, 10 + line, "p", START))
-        gaps = random.integers(900, 1100, records) * 1000
-        if pauses:
-            gaps[:: records // 7] += 3 * 10**9
-        time = START + np.cumsum(gaps)
-        for at in range(0, records, 3000):
-            part = slice(at, at + 3000)
-            node = random.integers(1, nodes + 1, len(time[part])).astype(np.uint32)
-            writer.add_records(
-                np.full(len(node), line, np.uint32), time[part].astype(np.uint64), node, 0
-            )
-            writer.flush()
-    writer.close({})
+    assert np.array_equal(time[entries], time[expected])
+    assert len(entries) <= 2 * count + 2
 
 
 @pytest.mark.parametrize(("pauses", "nodes"), [(False, 50), (True, 50), (False, 70_000)])
@@ -151,7 +120,7 @@ def test_every_zoom_shows_what_was_there_within_the_pixel(
     random = np.random.default_rng(1)
     with hpcd.analysis.open(tmp_path / "db") as db:
         records = [db.records(line) for line in (0, 1)]
-        assert [len(each) for each in records] == [300_000, 300_000]
+        assert [len(record) for record in records] == [300_000, 300_000]
         for _ in range(60):
             span = int(10 ** random.uniform(3, np.log10(db.duration_ns)))
             t0 = int(random.integers(0, db.duration_ns - span + 1))
@@ -173,19 +142,19 @@ def test_every_zoom_shows_what_was_there_within_the_pixel(
 
 def test_a_part_has_all_a_merge_needs(tmp_path: Path) -> None:
     write_measurement(tmp_path / "m", threads=2, events=2, weighted=True, close=False)
-    made = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
-    part = Part(made.part)
-    again = read_scan(part)
-    for name in ("id", "node", "events", "processes", "threads", "modules", "closed", "damage"):
-        assert getattr(again, name) == getattr(made, name), name
-    assert again.counts.tolist() == made.counts.tolist() == [200] * 4
-    assert np.array_equal(again.first_ns, made.first_ns)
-    assert len(load_tree(made.part)) == made.nodes
-    assert int(load_cells(made.part).records.sum()) == 800
+    ingested = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
+    part = Part(ingested.part)
+    again = read_contents(part)
+    for name in ("id", "host", "events", "processes", "threads", "modules", "closed", "damage"):
+        assert getattr(again, name) == getattr(ingested, name), name
+    assert again.counts.tolist() == ingested.counts.tolist() == [200] * 4
+    assert np.array_equal(again.first_ns, ingested.first_ns)
+    assert len(load_tree(ingested.part)) == ingested.nodes
+    assert int(load_cells(ingested.part).records.sum()) == 800
     # What was read is not read again.
-    before = made.part.stat().st_ino
-    assert ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20)).part == made.part
-    assert made.part.stat().st_ino == before
+    before = ingested.part.stat().st_ino
+    assert ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20)).part == ingested.part
+    assert ingested.part.stat().st_ino == before
 
 
 @given(data=st.data())
@@ -211,7 +180,7 @@ def test_no_bytes_make_reading_a_part_fail_otherwise(
     path.write_bytes(content)
     try:
         part = Part(path)
-        read_scan(part)
+        read_contents(part)
         load_cells(path)
         for row in range(len(part)):
             part.places(slice(*part.lines.block[row : row + 2].tolist()))

@@ -10,8 +10,8 @@ import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.phases import Timeline
-from hpcd.analysis.ranks import find_ranks
+from hpcd.analysis.parallel.phases import PhaseTimeline
+from hpcd.analysis.parallel.ranks import find_ranks
 from hpcd.errors import UsageError
 from tests.support.made import Step, make
 
@@ -30,14 +30,14 @@ def program(seconds: float = 0.05) -> list[Step]:
     return [*steps, ("main/output", "cpu", 0.1)]
 
 
-def timeline(path: Path) -> Timeline:
+def timeline(path: Path) -> PhaseTimeline:
     db = hpcd.analysis.open(path)
-    return Timeline(db, find_ranks(db))
+    return PhaseTimeline(db, find_ranks(db))
 
 
 def test_iterations_and_phases_are_found(tmp_path: Path) -> None:
-    found = timeline(make(tmp_path / "db", {0: program(), 1: program()}, helper=True))
-    pattern = found.iterations()
+    phase_timeline = timeline(make(tmp_path / "db", {0: program(), 1: program()}, helper=True))
+    pattern = phase_timeline.iterations()
     assert pattern.path == ["main"]
     assert pattern.calls == ["assemble", "solve", "MPI_Barrier"]
     assert (len(pattern.instances), pattern.alike) == (STEPS, STEPS - 1)
@@ -45,11 +45,11 @@ def test_iterations_and_phases_are_found(tmp_path: Path) -> None:
     truth = np.array([0.08, 0.08, 0.08, 0.13, 0.08, 0.11, 0.08, 0.08])
     # Whatever callee is taken to begin them, all but the last are whole.
     assert pattern.instances.length[:-1] / 1e9 == pytest.approx(truth[:-1], abs=0.002)
-    phases = found.phases(pattern)
+    phases = phase_timeline.phases(pattern)
     assert [phase.name for phase in phases] == ["setup", f"{STEPS} iterations", "output"]
     assert phases[0].end_s == pytest.approx(0.1, abs=0.002)
     assert phases[2].begin_s == pytest.approx(0.1 + truth.sum(), abs=0.002)
-    assert found.label == "rank 0"
+    assert phase_timeline.label == "rank 0"
 
 
 def test_inner_loops_are_patterns_of_their_own(tmp_path: Path) -> None:
@@ -59,16 +59,16 @@ def test_inner_loops_are_patterns_of_their_own(tmp_path: Path) -> None:
         for _ in range(10):
             steps.append(("main/solve/product", "cpu", 0.008))
             steps.append(("main/solve/MPI_Allreduce/k_sleep", "blocked", 0.002))
-    found = timeline(make(tmp_path / "db", {0: steps, 1: steps}))
-    outer, inner = found.patterns()
+    phase_timeline = timeline(make(tmp_path / "db", {0: steps, 1: steps}))
+    outer, inner = phase_timeline.patterns()
     assert (outer.path, len(outer.instances)) == (["main"], 5)
     assert (inner.path, len(inner.instances)) == (["main", "solve"], 50)
     assert inner.period_s == pytest.approx(0.01, abs=0.001)
     assert inner.calls == ["product", "MPI_Allreduce"]
-    assert found.iterations().path == outer.path
-    assert len(found.iterations("solve").instances) == 50
+    assert phase_timeline.iterations().path == outer.path
+    assert len(phase_timeline.iterations("solve").instances) == 50
     with pytest.raises(UsageError, match="no procedure"):
-        found.patterns("absent")
+        phase_timeline.patterns("absent")
 
 
 def test_the_rank_that_shows_the_pattern_lends_it_to_others(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_the_rank_that_shows_the_pattern_lends_it_to_others(tmp_path: Path) -> N
     waiting: list[Step] = [
         ("main/solve", "cpu", 0.04), ("main/MPI_Barrier/k_sleep", "blocked", 0.02),
     ] * STEPS  # fmt: skip
-    found = timeline(make(tmp_path / "db", {0: busy, 1: waiting}))
-    pattern = found.iterations()
+    phase_timeline = timeline(make(tmp_path / "db", {0: busy, 1: waiting}))
+    pattern = phase_timeline.iterations()
     assert len(pattern.instances) == STEPS
     assert pattern.instances.begin[:, 0].tolist() == pattern.instances.begin[:, 1].tolist()
 
@@ -99,13 +99,13 @@ def test_what_does_not_repeat_is_no_iteration(tmp_path: Path) -> None:
 
 
 def test_phases_by_name(tmp_path: Path) -> None:
-    found = timeline(make(tmp_path / "db", {0: program(), 1: program(0.06)}))
-    solve = found.phase("solve")
+    phase_timeline = timeline(make(tmp_path / "db", {0: program(), 1: program(0.06)}))
+    solve = phase_timeline.phase("solve")
     assert len(solve) == STEPS
     assert solve.length[3] / 1e9 == pytest.approx(0.11, abs=0.002)
     assert (solve.end - solve.begin)[0].tolist() != [(solve.end - solve.begin)[0, 0]] * 2
     with pytest.raises(UsageError, match="no procedure"):
-        found.phase("absent")
+        phase_timeline.phase("absent")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,14 +116,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert f"main: {STEPS} iterations of 0.080 s" in text
     assert "the longest: 4 (0.13" in text
     assert main(["compare", "--phases", "--json", one, two]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found[1]["patterns"][0]["period_s"] == pytest.approx(0.12, abs=0.002)
-    assert found[0]["phases"][0]["name"] == "setup"
+    printed = json.loads(capsys.readouterr().out)
+    assert printed[1]["patterns"][0]["period_s"] == pytest.approx(0.12, abs=0.002)
+    assert printed[0]["phases"][0]["name"] == "setup"
 
     def regions(*arguments: str) -> dict[str, list[str]]:
         assert main(["compare", "--json", *arguments]) == 0
         result = json.loads(capsys.readouterr().out)
-        return {each["path"][-1]: each["change"] for each in result["regions"]}
+        return {region["path"][-1]: region["change"] for region in result["regions"]}
 
     assert regions(one, "--iteration", "2", "--iteration", "3") == {}
     assert regions(one, "--iteration", "3", "--iteration", "4", "--iteration", "6") == {
@@ -136,4 +136,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["compare", one, "--iteration", "2", "--iteration", "99"]) == 2
     assert f"no iteration 99; there are {STEPS}" in capsys.readouterr().err
     assert main(["compare", one, "--phase", "solve", "--rank", "0"]) == 2
-    assert "do not go together" in capsys.readouterr().err
+    assert "cannot be combined" in capsys.readouterr().err

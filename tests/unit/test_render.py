@@ -10,13 +10,15 @@ import pytest
 from PIL import Image
 
 import hpcd.analysis
-from hpcd.analysis.merge import merge
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.errors import StorageError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from hpcd.model.unwind_status import UnwindStatus
 from hpcd.viewer import palette
-from hpcd.viewer.grid import NO_PROCEDURE, best_depth, procedures_at, shares
+from hpcd.viewer.depth_slice import NO_PROCEDURE, best_depth, procedures_at, shares
 from hpcd.viewer.pictures import VIEWS, View, draw
 from tests.support.made import make
 from tests.support.recorded import hpcd as command
@@ -28,7 +30,7 @@ SECOND = 1_000_000_000
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two ranks of 10 s: rank 0 computes 5 s then waits; rank 1 waits, and lives for 8 s only."""
     path = tmp_path_factory.mktemp("render")
-    writer = MeasurementWriter(path / "m", Node("host", "b", "6", "x86_64", 2), options={})
+    writer = MeasurementWriter(path / "m", Host("host", "b", "6", "x86_64", 2), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
     writer.add_symbols(1, [(0, 16, "main"), (16, 16, "compute"), (32, 16, "wait")])
@@ -52,12 +54,14 @@ def test_procedures_at_known_times(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
         nodes = db.sample_grid(None, 0, 10 * SECOND, 2, 100)
         picture = procedures_at(db, nodes, 2)
-        name = {i: each for i, each in enumerate(db.procedure_names)}
-        assert {name[int(each)] for each in picture[0, :49]} == {"compute [k]"}
-        assert {name[int(each)] for each in picture[0, 51:99]} == {"wait [k]"}
-        assert {name[int(each)] for each in picture[1, :79]} == {"wait [k]"}
+        name = dict(enumerate(db.procedure_names))
+        assert {name[int(procedure)] for procedure in picture[0, :49]} == {"compute [k]"}
+        assert {name[int(procedure)] for procedure in picture[0, 51:99]} == {"wait [k]"}
+        assert {name[int(procedure)] for procedure in picture[1, :79]} == {"wait [k]"}
         assert (picture[1, 81:] == NO_PROCEDURE).all()
-        assert {name[int(each)] for each in procedures_at(db, nodes, 1)[0, :99]} == {"main [k]"}
+        assert {name[int(procedure)] for procedure in procedures_at(db, nodes, 1)[0, :99]} == {
+            "main [k]"
+        }
 
 
 def test_shares_and_depth(database: Path) -> None:
@@ -87,7 +91,7 @@ def test_pictures_are_written(database: Path, tmp_path: Path, suffix: str) -> No
     drawn = json.loads(done.stdout)
     assert drawn["depth"] == 2 and len(drawn["lines"]) == 2
     assert output.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
-    assert [each.name for each in tmp_path.iterdir()] == [output.name]
+    assert [path.name for path in tmp_path.iterdir()] == [output.name]
 
 
 def test_the_picture_shows_the_colours(database: Path, tmp_path: Path) -> None:
@@ -146,11 +150,23 @@ def test_waiting_is_striped_and_communication_dotted(tmp_path: Path) -> None:
     assert ((pixels == 0x60).all(axis=2)).sum() > 1000  # half of it, in dots
 
 
+def test_threads_that_slept_when_hpcd_attached_are_striped(tmp_path: Path) -> None:
+    slept = marker_name(UnwindStatus.BEFORE_ATTACH)
+    path = make(tmp_path / "db", {0: [(f"{slept}/k_futex_wait", "blocked", 2.0)]})
+    with hpcd.analysis.open(path) as db:
+        grey = palette.parse_pattern(".* = #c0c0c0")
+        draw(db, tmp_path / "t.png", View(width=800, height=400, depth=1, colours=[grey]))
+    with Image.open(tmp_path / "t.png") as picture:
+        pixels = np.asarray(picture.convert("RGB"))
+    plain, stripes = [int((pixels == value).all(axis=2).sum()) for value in (0xC0, 0xDF)]
+    assert stripes / (plain + stripes) == pytest.approx(3 / 8, abs=0.01)
+
+
 def test_colours_by_pattern() -> None:
     patterns = palette.parse_patterns(["MPI_.* = #d55e00", "", "solve=#0072B2", ".* = #000000"])
     names = ["MPI_Send", "PMPI_Send", "solve(int)", "solve"]
-    found = palette.colours(names, patterns)
-    assert found.tolist() == [[213, 94, 0], [0, 0, 0], [0, 114, 178], [0, 114, 178]]
+    colours = palette.colours(names, patterns)
+    assert colours.tolist() == [[213, 94, 0], [0, 0, 0], [0, 114, 178], [0, 114, 178]]
     for wrong in (
         "",
         "x",
@@ -219,7 +235,7 @@ def test_bad_views(database: Path, tmp_path: Path) -> None:
         command("render", database, "-o", tmp_path / "x.png", "--line", 9, check=False).returncode
         == 2
     )
-    for wrong in (["--filter", "("], ["--filter", "nobody"], ["--sort", "none"]):
+    for wrong in (["--lines", "("], ["--lines", "nobody"], ["--sort", "none"]):
         call = command("render", database, "-o", tmp_path / "x.png", *wrong, check=False)
         assert call.returncode == 2 and call.stderr.count("\n") == 1
 
@@ -227,8 +243,8 @@ def test_bad_views(database: Path, tmp_path: Path) -> None:
 def test_lines_filtered_and_sorted(database: Path, tmp_path: Path) -> None:
     def lines(*arguments: str) -> list[int]:
         call = command("render", database, "-o", tmp_path / "x.png", "--json", *arguments)
-        found: list[int] = json.loads(call.stdout)["lines"]
-        return found
+        lines: list[int] = json.loads(call.stdout)["lines"]
+        return lines
 
     assert sorted(lines("--sort", "samples")) == lines()
-    assert lines("--filter", "host:.") == lines()
+    assert lines("--lines", "host:.") == lines()

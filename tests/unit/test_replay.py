@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.model.ending import Ending
 from hpcd.model.frame import OFFSET_MASK
+from hpcd.model.unwind_status import UnwindStatus
 from tests.support.replay import Replay, SavedStack
 
 DATA = Path(__file__).parents[1] / "data/stacks"
@@ -35,7 +35,7 @@ def expected(saved: SavedStack) -> np.ndarray:
 def test_walk_finds_what_an_independent_unwinder_found(path: Path, replay: Replay) -> None:
     saved = SavedStack.load(path)
     frames, ending = replay.walk(saved)
-    assert ending is Ending.COMPLETE
+    assert ending is UnwindStatus.COMPLETE
     vaddr = frames & np.uint64(OFFSET_MASK)
     truth = expected(saved)
     assert len(vaddr) == len(truth)
@@ -54,7 +54,7 @@ def test_a_cut_stack_ends_with_its_reason(replay: Replay) -> None:
     saved = SavedStack.load(DATA / "deep-0-0.npz")
     saved.stack = saved.stack[:4096]
     frames, ending = replay.walk(saved)
-    assert ending is Ending.READ_FAULT
+    assert ending is UnwindStatus.READ_FAULT
     assert 1 < len(frames) < 900
 
 
@@ -62,7 +62,7 @@ def test_a_missing_module_ends_with_its_reason(replay: Replay) -> None:
     saved = SavedStack.load(DATA / "deep-0-0.npz")
     saved.mappings = saved.mappings[-1:]
     _, ending = replay.walk(saved)
-    assert ending is Ending.NO_MAPPING
+    assert ending is UnwindStatus.NO_MAPPING
 
 
 def test_random_stacks_never_hang_the_walker(replay: Replay) -> None:
@@ -77,14 +77,14 @@ def test_random_stacks_never_hang_the_walker(replay: Replay) -> None:
             saved.stack = words.tobytes()
             frames, ending = replay.walk(saved)
             assert 1 <= len(frames) <= 1024
-            assert ending in set(Ending)
+            assert ending in set(UnwindStatus)
 
 
 @pytest.mark.skipif(not shutil.which("clang"), reason="needs clang: make bpf-object")
 @pytest.mark.parametrize("processor", ["HPCD_X86_64", "HPCD_AARCH64"])
 def test_the_programs_compile_for_both_processors(processor: str) -> None:
     """All that can be shown of the other one here."""
-    sources = Path(__file__).parents[2] / "bpf"
+    sources = Path(__file__).parents[2] / "bpf/programs"
     flags = ["-O2", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function"]
     subprocess.run(
         ["clang", *flags, "-DHPCD_OBJECT", f"-D{processor}", f"-I{sources}",

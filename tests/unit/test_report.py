@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,85 +14,14 @@ from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.database import Database
-from hpcd.analysis.merge import merge
-from hpcd.analysis.report import Outline, gather_facts, json_parts, shorten
-from hpcd.analysis.union import union
-from hpcd.analysis.views import View, bottom_up, flat, outermost, preorder, top_down
-from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model import frame
+from hpcd.analysis.profile.advice import advice
+from hpcd.analysis.profile.report import Outline, gather_facts, json_parts, run_name, shorten
+from hpcd.analysis.profile.views import make_view, outermost, preorder
 from hpcd.model.cct import CCT
-from hpcd.model.ending import Ending
-from hpcd.model.identity import Event, Module, ModuleKind, Node, Process, Thread
-from tests.unit.test_merge import trees
-
-NAMES = ["main", "solve", "dot", "wait", "fib"]
-SIZE = 0x100
-
-Calls = tuple[tuple[str, int], ...]
-
-
-def write(path: Path, samples: Sequence[tuple[Calls, int]], *, marker: int | None = None) -> None:
-    """A measurement of one thread with ``count`` samples of each call path.
-
-    A call path is (procedure, line) pairs, outermost first; with ``marker`` the last path hangs
-    below the marker of that ending.
-    """
-    writer = MeasurementWriter(path, Node("h", "b", "6", "x86_64", 1), options={})
-    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
-    writer.add_process(Process(0, 7, 1, "prog", "/prog", ("prog",), 0, 10**9))
-    writer.add_thread(Thread(0, 0, 7, "prog", 10**9))
-    writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=0))
-    writer.add_module(Module(2, ModuleKind.KERNEL, "[kernel]"))
-    writer.add_symbols(1, [(n * SIZE, SIZE, name) for n, name in enumerate(NAMES)])
-    writer.add_symbols(2, [(0, SIZE, "schedule")])
-    writer.add_clock_pair(10**9, 2 * 10**18)
-    known: dict[tuple[int, int], int] = {}
-    parents: list[int] = []
-    frames: list[int] = []
-
-    def node(parent: int, place: int) -> int:
-        if (parent, place) not in known:
-            parents.append(parent)
-            frames.append(place)
-            known[parent, place] = len(parents)
-        return known[parent, place]
-
-    nodes: list[int] = []
-    for number, (calls, count) in enumerate(samples):
-        at = 0
-        if marker is not None and number == len(samples) - 1:
-            at = node(0, frame.marker_frame(marker))
-        for name, line in calls:
-            module, start = (2, 0) if name == "schedule" else (1, NAMES.index(name) * SIZE)
-            at = node(at, frame.module_frame(module, start + line))
-        nodes += [at] * count
-    writer.add_nodes(np.array(parents, np.uint32), np.array(frames, np.uint64))
-    times = 10**9 + 10**6 * np.arange(len(nodes))
-    writer.add_records(
-        np.zeros(len(nodes), np.uint32), times.astype(np.uint64), np.array(nodes, np.uint32), 0
-    )
-    writer.close({"samples": {"expected": 100, "taken": 99, "dropped": {"ring full": 3}}})
-
-
-def database(folder: Path, samples: Sequence[tuple[Calls, int]], marker: int | None = None) -> Path:
-    write(folder / "m", samples, marker=marker)
-    merge([folder / "m"], folder / "db")
-    return folder / "db"
-
-
-def chains(view: View, db: Database) -> dict[tuple[str, ...], tuple[float, float]]:
-    """(inclusive, exclusive) samples by the names on the way to each node."""
-    result: dict[tuple[str, ...], tuple[float, float]] = {}
-    names: list[tuple[str, ...]] = [()]
-    for node in range(len(view)):
-        if node:
-            name = db.procedure_names[view.procedure[node]]
-            names.append((*names[view.parent[node]], name))
-        assert names[node] not in result
-        result[names[node]] = (float(view.inclusive[0, node]), float(view.exclusive[0, node]))
-    return result
-
+from hpcd.model.cct_union import union
+from hpcd.model.unwind_status import UnwindStatus
+from tests.support.call_paths import NAMES, Calls, chains, database
+from tests.support.random_measurements import trees
 
 samples_of_paths = st.lists(
     st.tuples(
@@ -130,14 +58,16 @@ def test_views_count_as_walking_the_samples_does(
             up_own[names[::-1][:length]] += count
     total = sum(count for _, count in samples)
     with hpcd.analysis.open(path) as db:
-        assert chains(top_down(db), db) == {names: (whole[names], own[names]) for names in whole}
+        assert chains(make_view(db, "top-down"), db) == {
+            names: (whole[names], own[names]) for names in whole
+        }
         expected = {chain: (up_whole[chain], up_own[chain]) for chain in up_whole}
-        assert chains(bottom_up(db), db) == {(): (total, 0), **expected}
-        assert chains(flat(db), db) == {
+        assert chains(make_view(db, "bottom-up"), db) == {(): (total, 0), **expected}
+        assert chains(make_view(db, "flat"), db) == {
             (): (total, 0),
             **{chain: value for chain, value in expected.items() if len(chain) == 1},
         }
-        cut = chains(bottom_up(db, share=0.3, depth=2), db)
+        cut = chains(make_view(db, "bottom-up", share=0.3, depth=2), db)
         assert cut == {
             chain: value
             for chain, value in {(): (total, 0), **expected}.items()
@@ -177,7 +107,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ((("solve", 3),), 4),
     ]
     folder = tmp_path_factory.mktemp("example")
-    return database(folder, samples, marker=Ending.READ_FAULT)
+    return database(folder, samples, marker=UnwindStatus.READ_FAULT)
 
 
 def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -186,7 +116,7 @@ def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_text_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = run([str(example), "--percent", "2"], capsys).splitlines()
+    lines = run([str(example), "--percent", "2", "--no-fold"], capsys).splitlines()
     assert lines[0].endswith(
         "1 measurement on h, 1 process, 1 trace line, 0.1 s, 11 calling contexts"
     )
@@ -206,6 +136,37 @@ def test_text_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert lines[5].split()[:6] == ["95.00%", "0.095", "s", "0.00%", "0.000", "s"]
     assert lines[-1] == "(not shown: 1 context below the cut-off)"
+
+
+def test_frames_that_pass_on_their_cost_share_a_row(
+    example: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = run([str(example), "--percent", "2"], capsys).splitlines()
+    tree = [line[38:] for line in lines[5:-1]]
+    assert tree == [
+        "├ main",
+        "│ ├ solve > dot",
+        "│ └ wait > schedule [k]",
+        "└ [truncated: stack memory not readable] > solve",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "text"),
+    [
+        (["main"], 20, "main"),
+        (["start", "main", "run"], 20, "start > main > run"),
+        (["start", "main", "run"], 17, "(+1) main > run"),
+        (["start", "main", "run"], 9, "(+2) run"),
+        (["start", "main", "run"], 3, "run"),
+        (["f", "f", "f", "g"], 20, "f x3 > g"),
+        (["main", "f", "f", "f", "g"], 14, "(+1) f x3 > g"),
+        (["main", "f", "f", "f", "g"], 7, "(+4) g"),
+        (["a_very_long_name_indeed"], 10, "a_very…eed"),
+    ],
+)
+def test_a_run_of_frames_fits_its_room(names: list[str], width: int, text: str) -> None:
+    assert run_name(names, width) == text
 
 
 def test_lines_of_a_procedure_are_apart_on_request(
@@ -263,7 +224,7 @@ def test_json_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_threads_not_seen_running_have_no_path_to_count(tmp_path: Path) -> None:
-    path = database(tmp_path, [((("fib", 1),), 3)], marker=Ending.BEFORE_ATTACH)
+    path = database(tmp_path, [((("fib", 1),), 3)], marker=UnwindStatus.BEFORE_ATTACH)
     with hpcd.analysis.open(path) as db:
         facts = gather_facts(db)
     assert (facts.recorded, facts.complete, facts.truncated) == (3, 0, {})
@@ -275,7 +236,7 @@ def test_paths_deeper_than_the_python_stack(
     deep = tuple((NAMES[n % 2], 1) for n in range(3000))
     path = database(tmp_path, [(deep, 5)])
     with hpcd.analysis.open(path) as db:
-        text = "".join(json_parts(db, gather_facts(db), Outline(top_down(db), 0)))
+        text = "".join(json_parts(db, gather_facts(db), Outline(make_view(db, "top-down"), 0)))
     assert text.count('"children"') == 3001
     assert text.count("{") == text.count("}")
     assert text.count("[") == text.count("]")
@@ -315,3 +276,13 @@ def test_shortened_names_fit_and_keep_both_ends(name: str, width: int) -> None:
     elif width > 3:
         assert short[0] == name[0]
         assert short[-1] == name[-1]
+
+
+def test_advice_is_said_where_it_matters(tmp_path: Path, example: Path) -> None:
+    with hpcd.analysis.open(example) as db:
+        assert advice(db, gather_facts(db), 1) == []
+        facts = gather_facts(db)
+        facts.complete, facts.truncated = 60, Counter({"module not yet analysed": 40})
+        (note,) = advice(db, facts, 1)
+        assert note.startswith("40 % of the call paths are incomplete")
+        assert "record again" in note

@@ -12,10 +12,10 @@ import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.matching import match
-from hpcd.analysis.ranks import find_ranks
-from hpcd.analysis.scaling import Scaling, measure
-from hpcd.analysis.views import View
+from hpcd.analysis.parallel.ranks import find_ranks
+from hpcd.analysis.parallel.scaling import Scaling, measure
+from hpcd.analysis.parallel.tree_matching import match
+from hpcd.analysis.profile.views import View
 from hpcd.errors import UsageError
 from tests.support.made import Step, make
 
@@ -149,18 +149,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["scaling", "--weak", *paths]) == 0
     text = capsys.readouterr().out
     assert "weak scaling from 2 to 8 ranks: 50.0 % lost" in text
-    lost = text[text.index("where the program lost it") :].splitlines()
+    lost = text[text.index("the program's contexts by loss") :].splitlines()
     assert lost[1].split("%")[0].strip() == "25.00"
     assert lost[1].endswith("main > output")
     assert main(["scaling", "--weak", "--view", "bottom-up", "--depth", "2", *paths]) == 0
     assert "MPI_Barrier" in capsys.readouterr().out
     assert main(["scaling", "--strong", "--json", *paths[::-1]]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [run["ranks"] for run in found["runs"]] == [2, 4, 8]
-    assert found["tree"]["inclusive"]["loss"] == pytest.approx(
+    printed = json.loads(capsys.readouterr().out)
+    assert [run["ranks"] for run in printed["runs"]] == [2, 4, 8]
+    assert printed["tree"]["inclusive"]["loss"] == pytest.approx(
         [100 * (1.6 - 0.6) / 1.6, 100 * (4.8 - 0.6) / 4.8], abs=0.01
     )
-    assert found["tree"]["children"][0]["name"] == "main"
+    assert printed["tree"]["children"][0]["name"] == "main"
 
 
 @pytest.mark.parametrize(

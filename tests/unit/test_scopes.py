@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.analysis.elf import ElfFile
-from hpcd.analysis.scopes import ModuleNames, Scopes, describe
+from hpcd.analysis.database.scopes import Scopes
+from hpcd.analysis.merge.module_names import ModuleNames, describe
 from hpcd.analysis.structure import Kind, StructureReader
-from hpcd.analysis.symbols import SymbolTask, symbolize
+from hpcd.analysis.symbols.symbolization import SymbolTask, symbolize
+from hpcd.elf.elf_file import ElfFile
 from hpcd.model.identity import ModuleKind
 
 PROGRAM = Path(__file__).parents[1] / "programs/inlined.cpp"
@@ -33,14 +34,14 @@ def program(tmp_path: Path, build: Callable[..., Path]) -> Path:
 def task_of(path: Path, build_id: str = "") -> SymbolTask:
     """Every fourth byte of the program's code."""
     with ElfFile.open(path) as elf:
-        (text,) = [each for each in elf.sections if each.name == ".text"]
+        (text,) = [section for section in elf.sections if section.name == ".text"]
         offsets = np.arange(text.address, text.address + text.size, 4, dtype=np.uint64)
         return SymbolTask(ModuleKind.ELF, str(path), build_id or elf.build_id(), None, offsets)
 
 
-def outwards(found: ModuleNames, number: int) -> list[tuple[Kind, str, str, int]]:
+def outwards(names: ModuleNames, number: int) -> list[tuple[Kind, str, str, int]]:
     """Scopes at an address, innermost first."""
-    scopes, scope = found.scopes, int(found.scope[number])
+    scopes, scope = names.scopes, int(names.scope[number])
     chain = []
     while scope:
         chain.append((Kind(int(scopes.kind[scope])), scopes.name[scope], scopes.file[scope],
@@ -51,26 +52,26 @@ def outwards(found: ModuleNames, number: int) -> list[tuple[Kind, str, str, int]
 
 def test_scopes_are_those_of_the_structure(program: Path) -> None:
     task = task_of(program)
-    found = describe(task)
+    names = describe(task)
     with StructureReader() as reader:
         structure = reader.structure(program, task.offsets)
     forest = structure.forest
     inlined = loops = 0
     for number in range(len(task.offsets)):
         path = forest.path(int(structure.scope[number]))[:-1]
-        kinds = [Kind(int(forest.kind[each])) for each in path]
+        kinds = [Kind(int(forest.kind[scope])) for scope in path]
         expected = [
-            (kind, forest.label(each) if kind is Kind.INLINED else "", *forest.place(each))
-            for kind, each in zip(kinds, path, strict=True)
+            (kind, forest.label(scope) if kind is Kind.INLINED else "", *forest.place(scope))
+            for kind, scope in zip(kinds, path, strict=True)
         ]
-        assert outwards(found, number) == expected
+        assert outwards(names, number) == expected
         inlined += Kind.INLINED in kinds
         loops += Kind.LOOP in kinds
     assert inlined and loops
-    inside = np.flatnonzero(found.scope)
-    assert (found.scopes.procedure[found.scope[inside]] == found.symbols.index[inside]).all()
-    assert (found.scopes.parent[1:] < np.arange(1, len(found.scopes))).all()
-    placed = {each.name: each.file for each in found.symbols.procedures}
+    inside = np.flatnonzero(names.scope)
+    assert (names.scopes.procedure[names.scope[inside]] == names.symbols.index[inside]).all()
+    assert (names.scopes.parent[1:] < np.arange(1, len(names.scopes))).all()
+    placed = {procedure.name: procedure.file for procedure in names.symbols.procedures}
     assert placed["main"] == str(PROGRAM)
 
 
@@ -91,41 +92,43 @@ def test_without_debug_information_names_stay_what_they_were(program: Path, how:
         task = task_of(program, "0123456789abcdef")
     else:
         program.unlink()
-    found = describe(task)
+    names = describe(task)
     plain = symbolize(task)
-    assert found.symbols.procedures == plain.procedures
-    assert found.symbols.note == plain.note
+    assert names.symbols.procedures == plain.procedures
+    assert names.symbols.note == plain.note
     if how == "stripped":
-        assert set(found.scopes.kind[1:].tolist()) == {Kind.LOOP}
+        assert set(names.scopes.kind[1:].tolist()) == {Kind.LOOP}
     else:
-        assert not found.scope.any() and len(found.scopes) == 1
+        assert not names.scope.any() and len(names.scopes) == 1
 
 
 def test_loops_of_bare_machine_code_are_told_by_their_place(program: Path) -> None:
     subprocess.run(["strip", "-s", str(program)], check=True)
     task = task_of(program)
-    found = describe(task)
+    names = describe(task)
     with StructureReader() as reader:
         forest = reader.structure(program, task.offsets).forest
     heads = forest.address[forest.kind == Kind.LOOP].tolist()
-    procedures = found.symbols.procedures
-    loops = zip(found.scopes.name[1:], found.scopes.procedure[1:].tolist(), strict=True)
+    procedures = names.symbols.procedures
+    loops = zip(names.scopes.name[1:], names.scopes.procedure[1:].tolist(), strict=True)
     told = [procedures[procedure].address + int(name, 16) for name, procedure in loops]
     assert sorted(told) == sorted(heads)
-    assert all(each.name.startswith("[program+0x") for each in procedures)
+    assert all(procedure.name.startswith("[program+0x") for procedure in procedures)
 
 
 def test_damaged_debug_information_costs_the_lines_alone(program: Path) -> None:
     with ElfFile.open(program) as elf:
-        (section,) = [each for each in elf.sections if each.name == ".debug_info"]
+        (section,) = [section for section in elf.sections if section.name == ".debug_info"]
         task = task_of(program)
     data = bytearray(program.read_bytes())
     data[section.offset : section.offset + section.size] = b"\xff" * section.size
     program.write_bytes(data)
-    found = describe(task)
-    names = [(each.name, each.address) for each in found.symbols.procedures]
-    assert names == [(each.name, each.address) for each in symbolize(task).procedures]
-    assert Kind.STATEMENT not in found.scopes.kind
+    described = describe(task)
+    names = [(procedure.name, procedure.address) for procedure in described.symbols.procedures]
+    assert names == [
+        (procedure.name, procedure.address) for procedure in symbolize(task).procedures
+    ]
+    assert Kind.STATEMENT not in described.scopes.kind
 
 
 def test_joining_keeps_each_parts_order() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.daemon.unwind.cache import TableCache
-from hpcd.daemon.unwind.decoder import DecodeError, Decoder
+from hpcd.daemon.unwind.decoder_process import DecodeError, Decoder
+from hpcd.daemon.unwind.table_cache import TableCache
 from hpcd.errors import PlatformError
 from hpcd.sandbox import seccomp
 
@@ -22,15 +22,15 @@ NUMBER = {
 
 HOSTILE = """
 import ctypes, mmap, os, socket, sys, threading
-from hpcd.daemon.unwind import worker
+from hpcd.daemon.unwind import decoder_worker
 libc = ctypes.CDLL(None, use_errno=True)
 number = {number}
 def work(request, fd):
     if request == ord("i"):
         return b"0" * 40
     {action}
-    raise worker.FormatError("it went well")
-worker.main(work)
+    raise decoder_worker.FormatError("it went well")
+decoder_worker.main(work)
 """
 
 ATTEMPTS = {
@@ -115,12 +115,12 @@ def test_what_decoding_needs_is_left(said: Say, action: str) -> None:
 
 def test_a_decoder_that_cannot_be_confined_decodes_nothing(said: Say) -> None:
     script = """
-from hpcd.daemon.unwind import worker
+from hpcd.daemon.unwind import decoder_worker
 from hpcd.sandbox import seccomp
 def install():
     raise OSError("seccomp: Invalid argument")
 seccomp.install = install
-worker.main()
+decoder_worker.main()
 """
     assert "cannot be confined: seccomp: Invalid argument" in said(script)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.analysis import statistics
 from hpcd.analysis.database import Database
-from hpcd.analysis.merge import merge
+from hpcd.analysis.merge import context_statistics
+from hpcd.analysis.merge.stages import merge
 from hpcd.errors import UsageError
-from tests.unit.test_merge import write_measurement
+from tests.support.random_measurements import write_measurement
 
 
 @pytest.fixture(params=[8 << 20, 64 * 3])
@@ -21,7 +21,7 @@ def db(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Database]:
     """A small database, its statistics made of all lines at once and of a few at a time."""
-    monkeypatch.setattr(statistics, "_TABLE_ENTRIES", request.param)
+    monkeypatch.setattr(context_statistics, "_TABLE_ENTRIES", request.param)
     write_measurement(tmp_path / "a", ranks=(0, 1, 2), threads=2, events=2, weighted=True)
     write_measurement(tmp_path / "b", seed=1, host="node1", ranks=(3, 4), events=2, records=20)
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "db", workers=1)
@@ -50,34 +50,36 @@ def test_statistics_of_every_context(db: Database, metric: str) -> None:
     assert frame.index.tolist() == np.flatnonzero(table.any(axis=1)).tolist()
     for node, row in frame.iterrows():
         values = table[node]
-        assert row["lines"] == np.count_nonzero(values)
+        assert row["trace_lines"] == np.count_nonzero(values)
         for name, expected in (
             ("mean", values.mean()), ("min", values.min()), ("max", values.max()),
             ("stddev", values.std()), ("cv", values.std() / values.mean()),
-            ("min_line", values.argmin()), ("max_line", values.argmax()),
+            ("min_trace_line", values.argmin()), ("max_trace_line", values.argmax()),
         ):  # fmt: skip
             assert row[name] == pytest.approx(expected, rel=1e-9, abs=1e-12), name
 
 
-def test_one_context_over_lines_ranks_jobs_and_nodes(db: Database) -> None:
+def test_one_context_over_lines_ranks_jobs_and_hosts(db: Database) -> None:
     table = by_hand(db, "cpu_time")
     ranks = db.lines.rank
     for node in range(len(db.cct)):
         assert np.allclose(db.metrics.over_lines("cpu_time", node), table[node])
         own = db.metrics.over_lines("cpu_time", node, inclusive=False)
         assert np.isclose(own.sum(), db.metrics.exclusive("cpu_time")[node])
-        found = db.statistics("cpu_time", node, by="rank")
+        statistics = db.statistics("cpu_time", node, by="rank")
         expected = np.array([table[node][ranks == rank].sum() for rank in range(5)])
-        assert list(found.name) == [f"job {rank}" for rank in range(5)]
-        assert np.allclose(found.value, expected)
+        assert list(statistics.name) == [f"job {rank}" for rank in range(5)]
+        assert np.allclose(statistics.value, expected)
         if expected.any():
-            assert found.cv == pytest.approx(expected.std() / expected.mean())
-        assert (found.most, found.least) == (expected.argmax(), expected.argmin())
-        assert found.max == pytest.approx(expected.max())
-        assert found.mean * 5 == pytest.approx(found.sum)
-    hosts = db.statistics("cpu_time", 0, by="node")
+            assert statistics.cv == pytest.approx(expected.std() / expected.mean())
+        assert (statistics.most, statistics.least) == (expected.argmax(), expected.argmin())
+        assert statistics.max == pytest.approx(expected.max())
+        assert statistics.mean * 5 == pytest.approx(statistics.sum)
+    hosts = db.statistics("cpu_time", 0, by="host")
     assert list(hosts.name) == ["node0", "node1"]
     assert hosts.sum == pytest.approx(table[0].sum())
+    former = db.statistics("cpu_time", 0, by="node")
+    assert (list(former.name), former.value.tolist()) == (list(hosts.name), hosts.value.tolist())
     assert list(db.statistics("cpu_time", 0, by="job").name) == ["job"]
     assert len(db.statistics("cpu_time", 0).value) == len(db.lines)
     with pytest.raises(UsageError, match="not by week"):

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hpcd.analysis.elf import ElfFile
 from hpcd.analysis.structure import Kind, Structure, StructureReader
-from hpcd.analysis.structure.cache import StructureCache
+from hpcd.analysis.structure.dwarf import symcache
+from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
+from hpcd.analysis.structure.structure_cache import StructureCache
+from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from tests.support.recorded import hpcd
 
@@ -38,7 +44,7 @@ def inlined(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def some_addresses(path: Path, count: int = 2000) -> list[int]:
     """Addresses inside functions with lines, spread over the text."""
     with ElfFile.open(path) as elf:
-        text = next(each for each in elf.sections if each.name == ".text")
+        text = next(section for section in elf.sections if section.name == ".text")
     every = range(text.address, text.address + text.size)
     return sorted(random.Random(1).sample(every, min(count, len(every))))
 
@@ -58,14 +64,14 @@ def structure(path: Path, addresses: list[int], cache: Path | None = None) -> St
         return reader.structure(path, np.array(addresses, np.uint64))
 
 
-def mine(found: Structure, count: int) -> list[Frames]:
-    return [[(call.file, call.line) for call in found.chain(number)] for number in range(count)]
+def mine(described: Structure, count: int) -> list[Frames]:
+    return [[(call.file, call.line) for call in described.chain(number)] for number in range(count)]
 
 
 def addr2line(path: Path, addresses: list[int]) -> list[Frames]:
     done = subprocess.run(
         ["addr2line", "-aife", str(path)],
-        input="".join(f"{each:x}\n" for each in addresses),
+        input="".join(f"{address:x}\n" for address in addresses),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     chains: list[Frames] = []
@@ -74,8 +80,8 @@ def addr2line(path: Path, addresses: list[int]) -> list[Frames]:
             chains.append([])
         elif ":" in line and (line.startswith(("/", "?"))):
             file, number = line.split(" (")[0].rsplit(":", 1)
-            known = number.isdigit() and number != "0"
-            chains[-1].append((os.path.normpath(file), int(number)) if known else ("", 0))
+            has_line = number.isdigit() and number != "0"
+            chains[-1].append((os.path.normpath(file), int(number)) if has_line else ("", 0))
     return chains
 
 
@@ -122,14 +128,14 @@ def test_lines_without_procedures_are_those_of_the_line_table(
 
 def test_inlined_calls_nest_below_their_procedure(inlined: Path) -> None:
     with StructureReader() as reader:
-        found = reader.everything(inlined)
-    forest = found.forest
+        described = reader.everything(inlined)
+    forest = described.forest
     value = [scope for scope, _ in forest.walk()
              if forest.label(scope) == "Polynomial<3>::value(double)"]  # fmt: skip
     assert value
     for scope in value:
         outwards = forest.path(scope)
-        kinds = [Kind(int(forest.kind[each])) for each in outwards]
+        kinds = [Kind(int(forest.kind[scope])) for scope in outwards]
         assert kinds[-1] == Kind.PROCEDURE and set(kinds[:-1]) <= {Kind.INLINED, Kind.LOOP}
         # Called by Polynomial<4>, in line 14 of the program.
         assert forest.label(outwards[1]) == "Polynomial<4>::value(double)"
@@ -138,13 +144,13 @@ def test_inlined_calls_nest_below_their_procedure(inlined: Path) -> None:
 
 def test_a_procedure_begins_where_the_source_says(inlined: Path) -> None:
     with StructureReader() as reader:
-        found = reader.everything(inlined)
-    forest = found.forest
+        described = reader.everything(inlined)
+    forest = described.forest
     begins = {forest.label(scope): forest.place(scope)
               for scope in np.flatnonzero(forest.kind == Kind.PROCEDURE).tolist()}  # fmt: skip
     text = PROGRAM.read_text().splitlines()
     for name in ("main", "step", "tally"):
-        file, line = begins[next(each for each in begins if each.startswith(name))]
+        file, line = begins[next(begin for begin in begins if begin.startswith(name))]
         # Its first instruction's line, which may be the opening brace's.
         assert file == str(PROGRAM) and f" {name}(" in "".join(text[line - 2 : line])
 
@@ -153,10 +159,10 @@ def test_stripped_programs_have_procedures(inlined: Path, tmp_path: Path) -> Non
     stripped = tmp_path / "stripped"
     subprocess.run(["strip", "-o", str(stripped), str(inlined)], check=True)
     addresses = some_addresses(stripped, 100)
-    found = structure(stripped, addresses)
-    assert "no debug information" in found.notes[0]
-    assert bool((found.scope >= 0).all())
-    assert set(found.forest.kind.tolist()) == {Kind.PROCEDURE, Kind.LOOP}
+    described = structure(stripped, addresses)
+    assert "no debug information" in described.notes[0]
+    assert bool((described.scope >= 0).all())
+    assert set(described.forest.kind.tolist()) == {Kind.PROCEDURE, Kind.LOOP}
 
 
 @pytest.mark.parametrize("how", ["beside", "folder", "no build id"])
@@ -269,10 +275,10 @@ def test_what_is_cached_is_the_same(inlined: Path, own_cache: Path) -> None:
     addresses = some_addresses(inlined)
     first = structure(inlined, addresses, own_cache)
     kept = sorted(own_cache.rglob("*.*"))
-    assert [each.suffix for each in kept] == [".lines", ".loops"]
-    before = [each.stat().st_ino for each in kept]
+    assert [path.suffix for path in kept] == [".lines", ".loops"]
+    before = [path.stat().st_ino for path in kept]
     assert same(first, structure(inlined, addresses, own_cache))
-    assert [each.stat().st_ino for each in kept] == before, "written again"
+    assert [path.stat().st_ino for path in kept] == before, "written again"
 
 
 def test_loops_are_kept_function_by_function(inlined: Path, own_cache: Path) -> None:
@@ -287,10 +293,10 @@ def test_loops_are_kept_function_by_function(inlined: Path, own_cache: Path) -> 
 def test_a_damaged_cache_is_made_again(inlined: Path, own_cache: Path) -> None:
     addresses = some_addresses(inlined, 200)
     first = structure(inlined, addresses, own_cache)
-    for each in own_cache.rglob("*.*"):
-        data = bytearray(each.read_bytes())
+    for path in own_cache.rglob("*.*"):
+        data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
-        each.write_bytes(data)
+        path.write_bytes(data)
     cache = StructureCache(own_cache)
     with StructureReader(cache, workers=1) as reader:
         assert same(first, reader.structure(inlined, np.array(addresses, np.uint64)))
@@ -315,9 +321,9 @@ def test_damaged_programs_never_fail_otherwise_than_said(inlined: Path, tmp_path
             path = tmp_path / f"damaged{number}"
             path.write_bytes(data)
             try:
-                found = reader.structure(path, addresses)
-                assert len(found.scope) == len(addresses)
-                outcomes.add("noted" if found.notes else "whole")
+                described = reader.structure(path, addresses)
+                assert len(described.scope) == len(addresses)
+                outcomes.add("noted" if described.notes else "whole")
             except FormatError:
                 outcomes.add("refused")
     assert outcomes == {"noted", "whole", "refused"}
@@ -327,11 +333,31 @@ def test_a_reader_that_dies_idle_costs_nothing(inlined: Path, own_cache: Path) -
     addresses = np.array(some_addresses(inlined, 10), np.uint64)
     with StructureReader(StructureCache(own_cache), workers=1) as reader:
         reader.structure(inlined, addresses)
-        for each in own_cache.rglob("*.*"):
-            each.unlink()
+        for path in own_cache.rglob("*.*"):
+            path.unlink()
         dead = reader.readers[0].process
         assert dead is not None
         dead.kill()
         dead.wait()
         assert not reader.structure(inlined, addresses).notes
         assert reader.readers[0].process is not dead
+
+
+def test_the_installed_symbolic_writes_a_format_that_is_read(inlined: Path) -> None:
+    data = symcache.make_symcache(inlined.read_bytes(), "inlined")
+    _, version = struct.unpack_from("<4sI", data)
+    assert version in symcache.FILE_NUMBERS, (
+        f"symbolic {metadata.version('symbolic')} writes symcache format {version}: read it in"
+        " analysis/structure/dwarf/symcache.py, or bound symbolic in pyproject.toml"
+    )
+    table = symcache.parse_symcache(data, AddressRanges.everything())
+    assert len(table.start) > 10
+    struct.pack_into("<I", later := bytearray(data), 4, max(symcache.FILE_NUMBERS) + 1)
+    with pytest.raises(FormatError, match="symcache format 10 is not supported, only 8 and 9"):
+        symcache.parse_symcache(bytes(later), AddressRanges.everything())
+
+
+def test_symbolic_is_bounded() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (requirement,) = (name for name in project["dependencies"] if name.startswith("symbolic"))
+    assert re.fullmatch(r"symbolic>=\d+,<\d+", requirement)

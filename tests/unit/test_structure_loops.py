@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.elf import ElfFile
-from hpcd.analysis.structure import StructureReader, module
-from hpcd.analysis.structure.arrays import Arrays
-from hpcd.analysis.structure.functions import functions_of
-from hpcd.analysis.structure.nest import find_loops
-from hpcd.analysis.structure.reader import Reader
+from hpcd.analysis.structure import StructureReader, module_structure
+from hpcd.analysis.structure.array_messages import Arrays
+from hpcd.analysis.structure.code.function_bounds import functions_of
+from hpcd.analysis.structure.code.loop_detection import find_loops
+from hpcd.analysis.structure.reader_process import Reader
+from hpcd.elf.elf_file import ElfFile
 from tests.support.nests import PROGRAM, TRUTH, nests
 
 CROSS = "aarch64-linux-gnu-gcc"
@@ -29,8 +29,8 @@ def test_nests_are_those_of_the_source(tmp_path: Path, compiler: str, level: str
         pytest.skip(f"no {compiler}")
     path = tmp_path / "nests"
     subprocess.run([compiler, "-g", level, str(PROGRAM), "-o", str(path)], check=True)
-    found = nests(path)
-    names = {name for name, _ in found}
+    loops = nests(path)
+    names = {name for name, _ in loops}
     assert names <= set(TRUTH.parent)
     if level in ("-O0", "-O1"):
         # What is not inlined yet is in no other's loop; nothing is there twice.
@@ -38,16 +38,16 @@ def test_nests_are_those_of_the_source(tmp_path: Path, compiler: str, level: str
         inlined = {("norm", "rounds") if name == "norm" else (name, around)
                    for name, around in truth}  # fmt: skip
         gone = {pair for pair in truth if pair[0] in TRUTH.gone}
-        assert set(found) - gone in (truth - gone, inlined - gone)
-        assert set(found.values()) == {1}
-        assert level == "-O1" or set(found) >= gone
+        assert set(loops) - gone in (truth - gone, inlined - gone)
+        assert set(loops.values()) == {1}
+        assert level == "-O1" or set(loops) >= gone
     else:
         assert names >= set(TRUTH.parent) - TRUTH.gone
         # Copies of a loop may be nested in one another; none is where it does not belong.
-        for name, around in found:
+        for name, around in loops:
             assert around in (name, TRUTH.parent[name], TRUTH.parent.get(TRUTH.parent[name]))
         for name, around in TRUTH.parent.items():
-            assert name in TRUTH.gone or (name, around) in found
+            assert name in TRUTH.gone or (name, around) in loops
 
 
 @st.composite
@@ -81,10 +81,10 @@ def natural_loops(successors: list[list[int]]) -> tuple[dict[int, set[int]], boo
                 body = loops.setdefault(target, {target})
                 pending = [block]
                 while pending:
-                    each = pending.pop()
-                    if each not in body:
-                        body.add(each)
-                        pending += [one for one in everything if each in successors[one]]
+                    member = pending.pop()
+                    if member not in body:
+                        body.add(member)
+                        pending += [one for one in everything if member in successors[one]]
     # Reducible: without back edges there are no cycles left.
     left = {block: [t for t in successors[block] if (block, t) not in back] for block in everything}
     while True:
@@ -112,15 +112,15 @@ def bodies(successors: list[list[int]]) -> dict[int, set[int]]:
 def test_loops_are_those_of_dominators(successors: list[list[int]]) -> None:
     expected, reducible = natural_loops(successors)
     everything = reachable(successors)
-    found = {header: body for header, body in bodies(successors).items() if header in everything}
+    computed = {header: body for header, body in bodies(successors).items() if header in everything}
     if reducible:
-        assert found == expected
+        assert computed == expected
         assert not find_loops(successors).irreducible & everything
     else:
         # Each natural loop's blocks are in loops; each loop found is one: its header and each
         # of its blocks reach each other inside it.
-        assert set().union(*expected.values()) <= set().union(*found.values())
-        for header, body in found.items():
+        assert set().union(*expected.values()) <= set().union(*computed.values())
+        for header, body in computed.items():
             for block in body:
                 assert _reaches(successors, body, header, block)
                 assert _reaches(successors, body, block, header)
@@ -156,7 +156,7 @@ def test_readers_do_not_share_a_place_in_the_file(
     subprocess.run(["gcc", "-w", "-g", str(PROGRAM), "-o", str(path)], check=True)
     with ElfFile.open(path) as elf:
         functions = functions_of(elf)
-    monkeypatch.setattr(module, "_PIECE", 256)
+    monkeypatch.setattr(module_structure, "_PIECE", 256)
     with StructureReader(readers=[Watched(), Watched()]) as reader:
         table, notes = reader.loops(path, functions)
     assert len(set(Watched.asked)) == 2 and len(Watched.asked) > 2

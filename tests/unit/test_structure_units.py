@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.analysis.elf import ElfFile
-from hpcd.analysis.structure import units, worker
-from hpcd.analysis.structure.lines import ModuleLines
-from hpcd.analysis.structure.linetable import U64
+from hpcd.analysis.structure import reader_worker
+from hpcd.analysis.structure.dwarf import compile_units
+from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
+from hpcd.array_types import U64
+from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 
 INLINED = Path(__file__).parents[1] / "programs/inlined.cpp"
@@ -49,33 +50,35 @@ def addresses_of(program: Path, name: str) -> U64:
 
 def lines_of(program: Path, wanted: U64 | None) -> ModuleLines:
     with program.open("rb") as file:
-        return worker.lines(file.fileno(), program.name, wanted)
+        return reader_worker.lines(file.fileno(), program.name, wanted)
 
 
 def told(lines: ModuleLines, addresses: U64) -> list[list[tuple[str, str, int]]]:
     forest = lines.forest
     return [
-        [(forest.label(each), *forest.place(each)) for each in forest.path(int(scope))]
+        [(forest.label(ancestor), *forest.place(ancestor)) for ancestor in forest.path(int(scope))]
         for scope in lines.scope_of(addresses)
     ]
 
 
-def test_units_that_are_not_asked_for_are_left_out(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(units, "_WORTH", 1)
+@pytest.fixture(autouse=True)
+def few_units_are_worth_leaving_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_units, "_WORTH", 1)
+
+
+def test_units_that_are_not_asked_for_are_left_out(program: Path) -> None:
     whole = lines_of(program, None)
     names = ("before(int)", "after(int)", "main")
-    before, after, main = (addresses_of(program, each) for each in names)
+    before, after, main = (addresses_of(program, name) for name in names)
     first = lines_of(program, before)
     assert not first.known.is_everything and first.known.holds(before).all()
     assert not first.known.holds(main).any() and not first.known.holds(after).any()
     assert told(first, before) == told(whole, before)
     assert len(first.forest) < len(whole.forest) / 2
     both = first.with_others(lines_of(program, after))
-    for each in (before, after):
-        assert both.known.holds(each).all()
-        assert told(both, each) == told(whole, each)
+    for addresses in (before, after):
+        assert both.known.holds(addresses).all()
+        assert told(both, addresses) == told(whole, addresses)
     assert set(both.scope_of(main).tolist()) == {-1}
     # Between the units there is nothing, and that is known then.
     gap = np.ones(1, np.uint64)
@@ -83,10 +86,7 @@ def test_units_that_are_not_asked_for_are_left_out(
     assert nothing.known.holds(gap).all() and set(nothing.scope_of(gap).tolist()) == {-1}
 
 
-def test_procedures_that_are_not_asked_for_are_left_out_of_big_units(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(units, "_WORTH", 1)
+def test_procedures_that_are_not_asked_for_are_left_out_of_big_units(program: Path) -> None:
     whole = lines_of(program, None)
     main = addresses_of(program, "main")
     some = lines_of(program, main)
@@ -103,13 +103,12 @@ def test_procedures_that_are_not_asked_for_are_left_out_of_big_units(
     assert told(some, every) == told(whole, every)
 
 
-def test_damaged_units_are_left_as_they_are(
-    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(units, "_WORTH", 1)
+def test_damaged_units_are_left_as_they_are(program: Path, tmp_path: Path) -> None:
     wanted = addresses_of(program, "main")
     with ElfFile.open(program) as elf:
-        sections = [each for each in elf.sections if each.name in (".debug_info", ".debug_abbrev")]
+        sections = [
+            section for section in elf.sections if section.name in (".debug_info", ".debug_abbrev")
+        ]
     data = program.read_bytes()
     chance = random.Random(1)
     path = tmp_path / "damaged"
@@ -122,17 +121,14 @@ def test_damaged_units_are_left_as_they_are(
         path.write_bytes(damaged)
         # What is compressed has a checksum, too.
         with path.open("rb") as file, ElfFile.open(path) as elf, suppress(FormatError):
-            _, known = units.some_units(file.fileno(), elf, wanted)
-            assert known.is_everything or known.holds(wanted).all()
+            _, covered = compile_units.some_units(file.fileno(), elf, wanted)
+            assert covered.is_everything or covered.holds(wanted).all()
 
 
-def test_ranges_that_contradict_each_other_are_not_believed(
-    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(units, "_WORTH", 1)
+def test_ranges_that_contradict_each_other_are_not_believed(program: Path, tmp_path: Path) -> None:
     wanted = addresses_of(program, "before(int)")
     with ElfFile.open(program) as elf:
-        (section,) = [each for each in elf.sections if each.name == ".debug_aranges"]
+        (section,) = [section for section in elf.sections if section.name == ".debug_aranges"]
     data = bytearray(program.read_bytes())
     for at in range(section.offset, section.offset + section.size, 3):
         damaged = bytearray(data)
@@ -140,5 +136,5 @@ def test_ranges_that_contradict_each_other_are_not_believed(
         path = tmp_path / "damaged"
         path.write_bytes(damaged)
         with path.open("rb") as file, ElfFile.open(path) as elf:
-            _, known = units.some_units(file.fileno(), elf, wanted)
-        assert known.is_everything or known.holds(wanted).all()
+            _, covered = compile_units.some_units(file.fileno(), elf, wanted)
+        assert covered.is_everything or covered.holds(wanted).all()

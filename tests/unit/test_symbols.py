@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis import symbols, symboltable
-from hpcd.analysis.elf import ElfFile
-from hpcd.analysis.ingest import IngestTask, ingest
-from hpcd.analysis.scan import load_symbols
-from hpcd.analysis.symbols import SymbolAnswer, SymbolTask, demangle, symbolize
-from hpcd.analysis.symboltable import SymbolTable
+from hpcd.analysis.merge.ingest import IngestTask, ingest
+from hpcd.analysis.symbols import symbol_tables, symbolization
+from hpcd.analysis.symbols.symbol_tables import SymbolTable
+from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, demangle, symbolize
+from hpcd.analysis.trace.part_contents import load_symbols
+from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.identity import Module, ModuleKind, Node
+from hpcd.model.identity import Host, Module, ModuleKind
 
 ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -101,9 +102,9 @@ def test_every_function_is_found_at_its_first_and_last_byte(program: Path) -> No
     for start, size, _, name in functions:
         first = int(start, 16)
         last = first + int(size, 16) - 1
-        found = name_all(program, [first, last])
-        assert len(found.procedures) == 1
-        procedure = found.procedures[0]
+        answer = name_all(program, [first, last])
+        assert len(answer.procedures) == 1
+        procedure = answer.procedures[0]
         assert (procedure.address, procedure.size) == (first, int(size, 16))
         if "plain" not in name and "alias" not in name:
             assert name in (procedure.linkage_name, procedure.name)
@@ -145,9 +146,9 @@ def test_a_stripped_file_has_its_exports_and_unnamed_functions(
     bare = stripped(program, tmp_path / "bare")
     functions = nm(program)
     local = next(address for name, address in functions.items() if "local_one" in name)
-    found = names_at(bare, [functions["plain"], local, local + 1])
-    assert "plain" in found
-    assert found.count(f"[bare+0x{local:x}]") == 2
+    names = names_at(bare, [functions["plain"], local, local + 1])
+    assert "plain" in names
+    assert names.count(f"[bare+0x{local:x}]") == 2
 
 
 def test_a_separate_debug_file_is_used(
@@ -159,7 +160,7 @@ def test_a_separate_debug_file_is_used(
     folder.mkdir(parents=True)
     debug = folder / f"{identity[2:]}.debug"
     subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
-    monkeypatch.setattr(symbols, "DEBUG_ROOT", tmp_path / "debug")
+    monkeypatch.setattr(symbolization, "DEBUG_ROOT", tmp_path / "debug")
     local = next(at for name, at in nm(program).items() if "local_one" in name)
     assert names_at(bare, [local]) == ["local_one(int)"]
     # Of another build it is of no use, and costs nothing but itself.
@@ -194,7 +195,8 @@ def test_a_changed_binary_is_given_no_names(program: Path) -> None:
     answer = name_all(program, [nm(program)["plain"]], identity="00" * 20)
     assert answer.procedures[0].name == "[program]"
     assert answer.warning
-    assert "binary changed since recording" in answer.note
+    expected = r"has changed since it was recorded \(build id 00000000… expected, \w{8}… found\);"
+    assert re.match(expected + " its functions are shown by address", answer.note)
 
 
 def test_a_file_without_build_id_is_known_by_its_contents(program: Path, tmp_path: Path) -> None:
@@ -221,7 +223,7 @@ def test_what_cannot_be_read_costs_its_names_only(tmp_path: Path) -> None:
         (text, "not an ELF file"),
     ):
         answer = name_all(path, [16], identity="")
-        assert [each.name for each in answer.procedures] == [f"[{path.name}]"]
+        assert [procedure.name for procedure in answer.procedures] == [f"[{path.name}]"]
         assert reason in answer.note
 
 
@@ -233,9 +235,9 @@ def test_no_file_does_worse_than_go_unnamed(program: Path, data: st.DataObject) 
     with ElfFile.open(program) as elf:
         ends = [(0, 64), (len(content) - 64 * len(elf.sections), len(content))]
         ends += [
-            (each.offset, each.offset + each.size)
-            for each in elf.sections
-            if each.name in (".dynsym", ".symtab", ".rela.plt", ".plt", ".eh_frame_hdr")
+            (section.offset, section.offset + section.size)
+            for section in elf.sections
+            if section.name in (".dynsym", ".symtab", ".rela.plt", ".plt", ".eh_frame_hdr")
         ]
     for _ in range(data.draw(st.integers(1, 6))):
         low, high = data.draw(st.sampled_from(ends))
@@ -246,7 +248,7 @@ def test_no_file_does_worse_than_go_unnamed(program: Path, data: st.DataObject) 
     addresses = np.array([0, 0x1000, 0x1149, 1 << 39], np.uint64)
     try:
         with ElfFile(io.BytesIO(bytes(content)), "damaged") as elf:
-            tables, _ = symbols._file_tables(elf, "", "damaged")
+            tables, _ = symbolization._file_tables(elf, "", "damaged")
             for table in tables:
                 for entry in table.find(addresses).tolist():
                     if entry >= 0:
@@ -266,9 +268,9 @@ def test_no_file_does_worse_than_go_unnamed(program: Path, data: st.DataObject) 
 def test_an_address_is_found_in_the_innermost_symbol(
     ranges: list[tuple[int, int]], addresses: list[int]
 ) -> None:
-    table = symboltable.from_rows([(start, size, f"{start}") for start, size in ranges])
-    found = table.find(np.array(addresses, np.uint64))
-    for address, entry in zip(addresses, found.tolist(), strict=True):
+    table = symbol_tables.from_rows([(start, size, f"{start}") for start, size in ranges])
+    rows = table.find(np.array(addresses, np.uint64))
+    for address, entry in zip(addresses, rows.tolist(), strict=True):
         holding = [start for start, size in ranges if start <= address < start + size]
         if holding:
             assert entry >= 0
@@ -281,7 +283,7 @@ def test_an_address_is_found_in_the_innermost_symbol(
 
 def test_a_symbol_without_size_reaches_to_the_next() -> None:
     rows = [(10, 0, "a"), (20, 5, "b"), (40, 0, "c")]
-    table = symboltable.from_rows(rows)
+    table = symbol_tables.from_rows(rows)
     addresses = np.array([9, 10, 19, 20, 24, 25, 39, 40, 1 << 50], np.uint64)
     names = ["" if e < 0 else table.symbol(e).name for e in table.find(addresses).tolist()]
     assert names == ["", "a", "a", "b", "b", "", "", "c", "c"]
@@ -294,15 +296,15 @@ def test_limits_end_symbols_without_size() -> None:
 
 
 def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
-    writer = MeasurementWriter(tmp_path / "m", Node("h", "b", "6", "x86_64", 1), options={})
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
     writer.add_symbols(1, [(0, 16, "_text"), (64, 0, "do_syscall_64"), (128, 1 << 70, "last")])
     writer.close({})
-    scan = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
-    assert scan.symbols == {1}
-    assert [row[2] for row in load_symbols(scan.part, 1)] == ["_text", "do_syscall_64", "last"]
+    contents = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
+    assert contents.symbols == {1}
+    assert [row[2] for row in load_symbols(contents.part, 1)] == ["_text", "do_syscall_64", "last"]
     offsets = np.array([3, 20, 70], np.uint64)
-    answer = symbolize(SymbolTask(ModuleKind.KERNEL, "[kernel]", "", (scan.part, 1), offsets))
+    answer = symbolize(SymbolTask(ModuleKind.KERNEL, "[kernel]", "", (contents.part, 1), offsets))
     names = [answer.procedures[place].name for place in answer.index]
     assert names == ["_text", "[kernel]", "do_syscall_64"]
 
@@ -311,7 +313,7 @@ def test_the_vdso_is_looked_up_in_this_process() -> None:
     answer = symbolize(
         SymbolTask(ModuleKind.VDSO, "[vdso]", "", None, np.arange(0, 4096, 16, dtype=np.uint64))
     )
-    assert any("gettime" in each.name for each in answer.procedures)
+    assert any("gettime" in procedure.name for procedure in answer.procedures)
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,24 @@ import pytest
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.merge import merge
+from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
-from tests.unit.test_part import long_measurement
+from tests.support.random_measurements import long_measurement
 
 
 def synth(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
     assert main(["synth", "--json", *arguments]) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
-    return found
+    printed: dict[str, object] = json.loads(capsys.readouterr().out)
+    return printed
 
 
 def test_sizes_are_as_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = synth(capsys, "-o", str(tmp_path / "s"), "--ranks", "10", "--ranks-per-node", "4",
+    printed = synth(capsys, "-o", str(tmp_path / "s"), "--ranks", "10", "--ranks-per-node", "4",
                  "--records", "3000", "--contexts", "300", "--imbalance", "0.5")  # fmt: skip
     paths = sorted((tmp_path / "s").iterdir())
-    assert [str(path) for path in paths] == made["measurements"]
-    assert (len(paths), made["records"]) == (3, 30_000)
+    assert [str(path) for path in paths] == printed["measurements"]
+    assert (len(paths), printed["records"]) == (3, 30_000)
     assert all(check_measurement(path) == [] for path in paths)
     merge(paths, tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
@@ -40,7 +40,7 @@ def test_sizes_are_as_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_it_grows_from_a_recorded_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long_measurement(tmp_path / "m", records=5000)
-    arguments = ["-o", str(tmp_path / "s"), "--from", str(tmp_path / "m"), "--ranks", "3",
+    arguments = ["-o", str(tmp_path / "s"), "--scale-up", str(tmp_path / "m"), "--ranks", "3",
                  "--records", "20000", "--contexts", "200"]  # fmt: skip
     synth(capsys, *arguments)
     with (
@@ -50,9 +50,9 @@ def test_it_grows_from_a_recorded_one(tmp_path: Path, capsys: pytest.CaptureFixt
         assert new.events == old.events
         assert new.modules == old.modules
         assert 150 < len(new.cct) < 250
-        gaps = [np.diff(np.concatenate([part.time_ns for part in each.record_chunks()
+        gaps = [np.diff(np.concatenate([part.time_ns for part in database.record_chunks()
                                         if 0 in part.line])[:1000].astype(np.int64))
-                for each in (old, new)]  # fmt: skip
+                for database in (old, new)]  # fmt: skip
         assert abs(np.median(gaps[0]) - np.median(gaps[1])) < 50_000
 
 
@@ -60,8 +60,8 @@ def test_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["synth", "-o", str(tmp_path / "s"), "--ranks", "0"]) == 2
     assert main(["synth", "-o", str(tmp_path / "s"), "--imbalance", "2"]) == 2
     assert main(["synth", "-o", str(tmp_path)]) == 6
-    assert main(["synth", "-o", str(tmp_path / "s"), "--from", str(tmp_path / "none")]) == 8
+    assert main(["synth", "-o", str(tmp_path / "s"), "--scale-up", str(tmp_path / "none")]) == 8
     long_measurement(tmp_path / "m", records=20)
-    assert main(["synth", "-o", str(tmp_path / "s"), "--from", str(tmp_path / "m")]) == 2
+    assert main(["synth", "-o", str(tmp_path / "s"), "--scale-up", str(tmp_path / "m")]) == 2
     assert "to grow from" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()

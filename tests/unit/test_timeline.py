@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcd.bpf.records import Switch
-from hpcd.daemon.timeline import BORN, Records, Timelines, Wait, wait_events
+from hpcd.bpf.layouts import Switch
+from hpcd.daemon.capture.thread_times import BORN, Records, ThreadTimes, Wait, wait_events
 
 PERIOD = 1000
 FIRST = 4
@@ -26,25 +26,25 @@ def rows(records: Records) -> list[Row]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def advance(timelines: Timelines, reports: list[Report]) -> tuple[list[int], list[Row]]:
-    """Worth of each report in order of (line, time), and the waits."""
+def advance(thread_times: ThreadTimes, reports: list[Report]) -> list[Row]:
+    """The waits that follow from reports."""
     ordered = sorted(reports, key=lambda report: report[:2])
     line, time, kind, value, node = zip(*ordered, strict=True)
-    worth, waits = timelines.advance(
+    waits = thread_times.advance(
         np.array(line, np.uint32),
         np.array(time, np.uint64),
         np.array(kind, np.uint16),
         np.array(value, np.uint64),
         np.array(node, np.uint32),
     )
-    return worth.tolist(), rows(waits)
+    return rows(waits)
 
 
 def test_a_sleep_is_blocked_until_woken_and_runnable_from_then_on() -> None:
-    timelines = Timelines(0, PERIOD, FIRST, 0)
-    timelines.begin(7, 1_000_000, Switch.IN, 1)
-    _, waits = advance(
-        timelines,
+    thread_times = ThreadTimes(FIRST, 0)
+    thread_times.begin(7, 1_000_000, Switch.IN, 1)
+    waits = advance(
+        thread_times,
         [
             (7, 2_000_000, Switch.SLEEPING, 0, 5),
             (7, 9_000_000, Switch.IN, 8_000_000, 0),
@@ -54,19 +54,19 @@ def test_a_sleep_is_blocked_until_woken_and_runnable_from_then_on() -> None:
         (7, 2_000_000, 5, FIRST + Wait.BLOCKED, 6000),
         (7, 8_000_000, 5, FIRST + Wait.RUNNABLE, 1000),
     ]
-    totals = timelines.totals(10_000_000)
+    totals = thread_times.totals(10_000_000)
     assert (totals.cpu, totals.blocked, totals.runnable) == (0.002, 0.006, 0.001)
     assert totals.lifetime == 0.009
 
 
 def test_reasons_have_events_of_their_own() -> None:
-    timelines = Timelines(0, PERIOD, FIRST, 0)
-    timelines.begin(0, 0, BORN, 1)
+    thread_times = ThreadTimes(FIRST, 0)
+    thread_times.begin(0, 0, BORN, 1)
     reports: list[Report] = [(0, 10_000, Switch.IN, 0, 0)]
     for i, out in enumerate(OUT):
         reports.append((0, 20_000 + 20_000 * i, out, 0, 2))
         reports.append((0, 30_000 + 20_000 * i, Switch.IN, 0, 0))
-    _, waits = advance(timelines, reports)
+    waits = advance(thread_times, reports)
     assert Counter(row[3] - FIRST for row in waits) == Counter(
         [Wait.RUNNABLE, Wait.PREEMPTED, Wait.BLOCKED, Wait.IO, Wait.FAULT]
     )
@@ -75,29 +75,29 @@ def test_reasons_have_events_of_their_own() -> None:
 
 
 def test_short_waits_are_summed_by_call_path() -> None:
-    timelines = Timelines(0, PERIOD, FIRST, 50_000)
-    timelines.begin(0, 0, Switch.IN, 1)
+    thread_times = ThreadTimes(FIRST, 50_000)
+    thread_times.begin(0, 0, Switch.IN, 1)
     reports: list[Report] = []
     for i in range(10):
         reports.append((0, 100_000 * i + 1000, Switch.SLEEPING, 0, 3 + i % 2))
         reports.append((0, 100_000 * i + 11_000, Switch.IN, 100_000 * i + 9000, 0))
-    _, waits = advance(timelines, reports)
+    waits = advance(thread_times, reports)
     assert waits == []
-    short = rows(timelines.take_short())
+    short = rows(thread_times.drain_short_waits())
     assert [(node, event - FIRST, value) for _, _, node, event, value in short] == [
         (3, Wait.SHORT_BLOCKED, 5 * 8000),
         (3, Wait.SHORT_RUNNABLE, 5 * 2000),
         (4, Wait.SHORT_BLOCKED, 5 * 8000),
         (4, Wait.SHORT_RUNNABLE, 5 * 2000),
     ]
-    assert rows(timelines.take_short()) == []
+    assert rows(thread_times.drain_short_waits()) == []
 
 
 def test_an_open_wait_is_written_in_pieces_that_abut() -> None:
-    timelines = Timelines(0, PERIOD, FIRST, 0)
-    timelines.begin(0, 0, Switch.SLEEPING, 9)
-    pieces = [row for cut in (2, 3, 5) for row in rows(timelines.pieces(cut * 10**9))]
-    _, waits = advance(timelines, [(0, 5_500_000_000, Switch.IN, 5_250_000_000, 0)])
+    thread_times = ThreadTimes(FIRST, 0)
+    thread_times.begin(0, 0, Switch.SLEEPING, 9)
+    pieces = [row for cut in (2, 3, 5) for row in rows(thread_times.split_open_waits(cut * 10**9))]
+    waits = advance(thread_times, [(0, 5_500_000_000, Switch.IN, 5_250_000_000, 0)])
     spans = [(time, time + 1000 * value) for _, time, _, _, value in pieces + waits]
     assert spans[0][0] == 0 and spans[-1][1] == 5_500_000_000
     assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
@@ -105,21 +105,11 @@ def test_an_open_wait_is_written_in_pieces_that_abut() -> None:
 
 
 def test_a_lost_report_of_leaving_does_not_make_cpu_time() -> None:
-    timelines = Timelines(0, PERIOD, FIRST, 0)
-    timelines.begin(0, 0, Switch.IN, 1)
-    advance(timelines, [(0, 8_000_000, Switch.IN, 7_000_000, 0)])
-    totals = timelines.totals(8_000_000)
+    thread_times = ThreadTimes(FIRST, 0)
+    thread_times.begin(0, 0, Switch.IN, 1)
+    advance(thread_times, [(0, 8_000_000, Switch.IN, 7_000_000, 0)])
+    totals = thread_times.totals(8_000_000)
     assert (totals.cpu, totals.blocked, totals.runnable) == (0, 0.007, 0.001)
-
-
-def test_samples_of_short_threads_are_worth_their_cpu_time_on_average() -> None:
-    """10,000 threads of 0.3 periods, none of which is ever sampled."""
-    timelines = Timelines(0, PERIOD, FIRST, 0)
-    for line in range(10_000):
-        timelines.begin(line, 0, Switch.IN, 1)
-    rest = rows(timelines.end(dict.fromkeys(range(10_000), 300)))
-    assert sum(value for *_, value in rest) in range(2995, 3006)
-    assert timelines.open_lines() == []
 
 
 @st.composite
@@ -151,42 +141,35 @@ def test_whatever_the_batches_time_adds_up(
     edges = [0, *sorted(cuts), end]
     outcomes = []
     for batches in ([0, end], edges):
-        timelines = Timelines(0, PERIOD, FIRST, threshold)
+        thread_times = ThreadTimes(FIRST, threshold)
         for line in range(3):
-            timelines.begin(line, 0, Switch.IN, 1)
-        found: list[Row] = []
-        worth = 0
+            thread_times.begin(line, 0, Switch.IN, 1)
+        written: list[Row] = []
         for begin, stop in itertools.pairwise(batches):
-            part = [each for each in reports if begin < each[1] <= stop]
+            part = [report for report in reports if begin < report[1] <= stop]
             if part:
-                values, waits = advance(timelines, part)
-                kinds = [kind for _, _, kind, _, _ in sorted(part, key=lambda each: each[:2])]
-                worth += sum(v for v, kind in zip(values, kinds, strict=True) if kind == 0)
-                found += waits
-        rest = rows(timelines.end(dict.fromkeys(range(3), end)))
-        worth += sum(row[4] for row in rest if row[3] == 0)
-        found += rest
-        totals = timelines.totals(end)
+                written += advance(thread_times, part)
+        written += rows(thread_times.end(dict.fromkeys(range(3), end)))
+        totals = thread_times.totals(end)
         parts = totals.cpu + totals.blocked + totals.runnable
         assert np.isclose(parts, totals.lifetime, atol=1e-12)
         assert np.isclose(totals.lifetime, 3 * end / 1e9, atol=1e-12)
-        assert abs(worth * PERIOD - totals.cpu * 1e9) <= 3 * PERIOD
         # No record of a line lies inside an interval of it.
         for line in range(3):
-            mine = sorted(row[1:] for row in found if row[0] == line and row[3] > 0)
+            mine = sorted(row[1:] for row in written if row[0] == line and row[3] > 0)
             for one, two in itertools.pairwise(mine):
                 assert one[0] + 1000 * one[3] <= two[0]
-        outcomes.append((sorted(found), rows(timelines.take_short()), totals))
+        outcomes.append((sorted(written), rows(thread_times.drain_short_waits()), totals))
     assert outcomes[0] == outcomes[1]
 
 
 def test_time_is_summed_by_job() -> None:
-    timelines = Timelines(0, PERIOD, FIRST, 0)
+    thread_times = ThreadTimes(FIRST, 0)
     for line, job in enumerate(["a", "b", "a", ""]):
-        timelines.begin(line, 0, Switch.IN, 1, job)
-    advance(timelines, [(line, 1_000_000, Switch.SLEEPING, 0, 5) for line in range(4)])
-    timelines.end(dict.fromkeys(range(4), 4_000_000))
-    assert timelines.jobs() == {
+        thread_times.begin(line, 0, Switch.IN, 1, job)
+    advance(thread_times, [(line, 1_000_000, Switch.SLEEPING, 0, 5) for line in range(4)])
+    thread_times.end(dict.fromkeys(range(4), 4_000_000))
+    assert thread_times.jobs() == {
         "a": {"cpu": 0.002, "blocked": 0.006, "runnable": 0.0},
         "b": {"cpu": 0.001, "blocked": 0.003, "runnable": 0.0},
     }

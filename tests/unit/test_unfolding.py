@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.scopes import Scopes
+from hpcd.analysis.database.scopes import Scopes
+from hpcd.analysis.profile.scope_nodes import insert_scope_nodes
 from hpcd.analysis.structure import Kind
-from hpcd.analysis.unfolding import unfold
 from hpcd.model.cct import CCT
-from tests.unit.test_merge import paths_of, trees
+from tests.support.random_measurements import paths_of, trees
 
 SCOPE = 1000
 
@@ -36,7 +36,7 @@ def test_each_node_hangs_below_its_scopes(tree: CCT, scopes: Scopes, picks: list
     scope_of = np.array([pick % len(scopes) for pick in picks[: len(tree)]], np.uint32)
     frames = np.arange(len(tree), dtype=np.uint64)
     names = np.arange(len(scopes), dtype=np.uint64) + SCOPE
-    unfolded, to = unfold(tree, frames, scopes, scope_of, names)
+    unfolded, to = insert_scope_nodes(tree, frames, scopes, scope_of, names)
     unfolded.validate("unfolded")
 
     def inside(node: int) -> list[int]:

@@ -14,13 +14,14 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
-from hpcd.analysis.filters import Filter, below, matching
-from hpcd.analysis.formula import parse_formula
-from hpcd.analysis.merge import merge
-from hpcd.analysis.views import bottom_up, flat, hot_path, make_view, top_down
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.profile.filters import Filter, below, matching
+from hpcd.analysis.profile.formula import parse_formula
+from hpcd.analysis.profile.groups import CODE_GROUPS, GROUPINGS, group_costs
+from hpcd.analysis.profile.views import hot_path, make_view
 from hpcd.errors import UsageError
-from tests.unit.test_merge import write_measurement
-from tests.unit.test_report import chains, database
+from tests.support.call_paths import chains, database
+from tests.support.random_measurements import write_measurement
 
 SAMPLES = [
     ((("main", 1), ("solve", 1), ("dot", 1)), 60),
@@ -49,11 +50,9 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "db"
 
 
-def test_without_structure_views_are_those_of_procedures(db: Database) -> None:
-    for kind, plain in (("top-down", top_down), ("flat", flat), ("bottom-up", bottom_up)):
-        assert chains(make_view(db, kind), db) == chains(plain(db), db)
+def test_without_structure_lines_are_procedures_and_there_are_no_loops(db: Database) -> None:
     lines = make_view(db, "lines")
-    assert chains(lines, db) == chains(flat(db), db)
+    assert chains(lines, db) == chains(make_view(db, "flat"), db)
     with pytest.raises(UsageError, match="no loops are known"):
         make_view(db, "loops")
 
@@ -87,8 +86,10 @@ def test_filters_of_procedures_and_modules(db: Database) -> None:
         ("time=2-1", "ends before"),
         ("time=1", "BEGIN-END"),
         ("time=.-.", "BEGIN-END"),
-        ("color=red", "procedure="),
-        ("procedure=", "procedure="),
+        ("pid=7,x", "pids are numbers"),
+        ("comm=nothing", "no comm nothing"),
+        ("color=red", "unknown filter 'color'; expected procedure"),
+        ("procedure=", "filter procedure without a value"),
     ],
 )
 def test_filters_that_fit_nothing_or_say_nothing(db: Database, text: str, message: str) -> None:
@@ -99,30 +100,81 @@ def test_filters_that_fit_nothing_or_say_nothing(db: Database, text: str, messag
 def test_filters_of_ranks_add_up(ranks: Path) -> None:
     with hpcd.analysis.open(ranks) as db:
         whole = Filter().exclusive(db)
-        parts = [Filter.parse([f"rank={each}"]).exclusive(db) for each in ("0", "1-2")]
+        parts = [Filter.parse([f"rank={chosen}"]).exclusive(db) for chosen in ("0", "1-2")]
         assert np.allclose(parts[0] + parts[1], whole)
         assert parts[0].any() and parts[1].any()
         assert np.allclose(Filter.parse(["rank=0,1-2"]).exclusive(db), whole)
         half = db.duration_ns / 2e9
-        halves = [Filter.parse([f"time={each}"]).exclusive(db) for each in
+        halves = [Filter.parse([f"time={interval}"]).exclusive(db) for interval in
                   (f"-{half:.9f}", f"{half:.9f}-")]  # fmt: skip
         assert np.allclose(halves[0] + halves[1], whole)
+
+
+@pytest.mark.parametrize("by", GROUPINGS)
+def test_groups_add_up_to_the_whole(ranks: Path, by: str) -> None:
+    with hpcd.analysis.open(ranks) as db:
+        whole = Filter().exclusive(db).sum(axis=1)
+        groups = group_costs(db, by)
+        assert np.allclose(groups.cost.sum(axis=0), whole)
+        assert groups.threads.sum() == (0 if by in CODE_GROUPS else len(db.lines))
+        assert len(groups.name) == len(groups.details) == len(groups.cost)
+        half = db.duration_ns / 2e9
+        parts = [
+            group_costs(db, by, Filter.parse([f"time={text}"])).cost.sum(axis=0)
+            for text in (f"-{half:.9f}", f"{half:.9f}-")
+        ]
+        assert np.allclose(parts[0] + parts[1], whole)
+
+
+def test_groups_of_what_a_filter_leaves(ranks: Path) -> None:
+    with hpcd.analysis.open(ranks) as db:
+        groups = group_costs(db, "rank", Filter.parse(["rank=1-2"]))
+        assert [name.split()[-1] for name in groups.name] == ["1", "2"]
+        for name, cost in zip(groups.name, groups.cost, strict=True):
+            own = Filter.parse([f"rank={name.split()[-1]}"]).exclusive(db)
+            assert np.allclose(cost, own.sum(axis=1))
+        line = db.lines[0]
+        (cost,) = group_costs(db, "thread", Filter.parse([f"tid={line.tid}"])).cost
+        assert np.allclose(cost, Filter.parse([f"tid={line.tid}"]).exclusive(db).sum(axis=1))
+        (name,) = group_costs(db, "comm", Filter.parse([f"comm={line.process}"])).name
+        assert name == line.process
+
+
+def test_groups_of_ranks_need_ranks(db: Database) -> None:
+    with pytest.raises(UsageError, match="no process has a rank"):
+        group_costs(db, "rank")
+
+
+def test_a_table_of_groups(ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(ranks), "--by", "rank", "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert [group["threads"] for group in table["groups"]] == [2, 2, 2]
+    costs = [group["cost"][table["metric"]] for group in table["groups"]]
+    assert costs == sorted(costs, reverse=True)
+    assert main(["report", str(ranks), "--by", "rank", "--percent", "0", "--width", "80"]) == 0
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split()[:2] == ["share", table["metric"]]
+    assert len(rows) == 3 and all("rank" in row for row in rows)
+    assert sum(float(row.split("%")[0]) for row in rows) == pytest.approx(100, abs=0.02)
+    assert main(["report", str(ranks), "--by", "rank", "--hot-path"]) == UsageError.exit_code
 
 
 def test_contexts_below(db: Database) -> None:
     solve = matching(db, ["solve"])
     inside = below(db.cct, solve)
     for node in range(len(db.cct)):
-        names = [db.procedures.name[db.procedure_of_node[each]] for each in db.cct.path(node)]
+        names = [
+            db.procedures.name[db.procedure_of_node[ancestor]] for ancestor in db.cct.path(node)
+        ]
         assert bool(inside[node]) == ("solve" in names)
 
 
 def test_the_hot_path_goes_where_half_of_it_goes(db: Database) -> None:
     view = make_view(db, "top-down")
-    names = [db.procedures.name[view.procedure[each]] for each in hot_path(view, 0)]
+    names = [db.procedures.name[view.procedure[ancestor]] for ancestor in hot_path(view, 0)]
     assert names == ["[all]", "main", "solve", "dot"]
     view = make_view(db, "bottom-up")
-    names = [db.procedures.name[view.procedure[each]] for each in hot_path(view, 0)]
+    names = [db.procedures.name[view.procedure[ancestor]] for ancestor in hot_path(view, 0)]
     assert names == ["[all]", "dot", "solve", "main"]
 
 
@@ -143,21 +195,21 @@ def test_rows_of_csv_say_what_the_tree_says(path: Path, capsys: pytest.CaptureFi
     told = json.loads(capsys.readouterr().out)
     assert told["derived"] == {"ms": "ms = cpu_time * 1000"} and told["metric"] == "ms"
     pending = [told["tree"]]
-    found = []
+    walked = []
     while pending:
         node = pending.pop()
         pending += node["children"]
-        found.append((node["name"], node["inclusive"]["ms"], node["exclusive"]["ms"]))
+        walked.append((node["name"], node["inclusive"]["ms"], node["exclusive"]["ms"]))
     costs = ("ms inclusive (s)", "ms exclusive (s)")
-    printed = [(row["name"], *(float(row[each]) for each in costs)) for row in rows]
-    assert sorted([*printed, found[0]]) == sorted(found)
+    printed = [(row["name"], *(float(row[cost]) for cost in costs)) for row in rows]
+    assert sorted([*printed, walked[0]]) == sorted(walked)
 
 
 def test_ratios_have_no_shares(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ratio = "mean = cpu_time / samples"
     assert main(["report", str(path), "--metric", ratio, "--metric", "cpu_time"]) == 0
     text = capsys.readouterr().out
-    (line,) = [each for each in text.splitlines() if each.endswith("dot")]
+    (line,) = [text_line for text_line in text.splitlines() if text_line.endswith("dot")]
     assert line.split()[-4:] == ["0.001", "0.001", "├", "dot"]
     assert main(["report", str(path), "--metric", "x = cpu_time ** 2"]) == UsageError.exit_code
     assert "a formula has" in capsys.readouterr().err
@@ -166,4 +218,4 @@ def test_ratios_have_no_shares(path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_the_hot_path_alone_is_printed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(path), "--hot-path", "--metric", "samples"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [each.split()[-1] for each in lines[-3:]] == ["main", "solve", "dot"]
+    assert [line.split()[-1] for line in lines[-3:]] == ["main", "solve", "dot"]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.compiled import compiled
+from tests.support.page import watched
 from tests.support.viewer import eight_ranks, served, two_runs
 
-SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+# A page that never comes to what is expected fails by this and says why. Playwright's own 5 s are
+# too few where other programs have the processors.
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")
@@ -48,25 +50,6 @@ def browser() -> Iterator[Browser]:
         yield playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )
-
-
-@contextmanager
-def watched(browser: Browser, url: str) -> Iterator[Page]:
-    """A page that fails the test if it logs an error."""
-    page = browser.new_page(viewport={"width": 1400, "height": 900})
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-
-    def said(message: ConsoleMessage) -> None:
-        # A mistyped filter is refused by the server, and said so on the page.
-        if message.type == "error" and "400 (Bad Request)" not in message.text:
-            errors.append(message.text)
-
-    page.on("console", said)
-    page.goto(url)
-    yield page
-    page.close()
-    assert errors == []
 
 
 @pytest.fixture

@@ -33,18 +33,18 @@ def nameless(page: Page) -> list[str]:
     session = page.context.new_cdp_session(page)
     nodes: list[dict[str, Any]] = session.send("Accessibility.getFullAXTree")["nodes"]
     session.detach()
-    found = []
+    problems = []
     for node in nodes:
         role = node.get("role", {}).get("value", "")
         focusable = any(
-            each["name"] == "focusable" and each["value"]["value"]
-            for each in node.get("properties", [])
+            property_["name"] == "focusable" and property_["value"]["value"]
+            for property_ in node.get("properties", [])
         )
         if node["ignored"] or role in ("RootWebArea", "dialog", "main"):
             continue
         if (focusable or role in ACTED_ON) and not node.get("name", {}).get("value", "").strip():
-            found.append(role)
-    return found
+            problems.append(role)
+    return problems
 
 
 def unreached(page: Page) -> list[str]:

@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import hpcd.analysis
-from hpcd.analysis.formula import parse_formula
-from hpcd.analysis.report import Names
-from hpcd.analysis.views import make_view
+from hpcd.analysis.profile.formula import parse_formula
+from hpcd.analysis.profile.report import Names
+from hpcd.analysis.profile.views import make_view
 from tests.support.compiled import PROGRAM
-from tests.viewer.test_page import at, rows, shot
+from tests.support.page import at, rows, shot
 
 
 def opened(page: Page, pane: str, done: str) -> None:
@@ -27,8 +27,8 @@ def opened(page: Page, pane: str, done: str) -> None:
 def shown(page: Page) -> list[tuple[str, str]]:
     """(name, inclusive samples) of the rows."""
     samples = page.locator(".table .row .cell:nth-child(4)").all_text_contents()
-    names = [each.lstrip("▾▸") for each in page.locator(".table .row .name").all_text_contents()]
-    return [(name, each.split()[0]) for name, each in zip(names, samples, strict=True)]
+    names = [text.lstrip("▾▸") for text in page.locator(".table .row .name").all_text_contents()]
+    return [(name, sample.split()[0]) for name, sample in zip(names, samples, strict=True)]
 
 
 def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
@@ -38,10 +38,10 @@ def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
         for title, view in (("Flat", "flat"), ("Loops", "loops"), ("Lines", "lines")):
             page.get_by_role("button", name=title, exact=True).click()
             page.wait_for_selector(f"main[data-rows^={view}]")
-            made = make_view(db, view)
-            names = Names(db, made)
-            samples = made.inclusive[db.metrics.number("samples")]
-            expected = [(names(node), f"{samples[node]:.0f}") for node in range(1, len(made))]
+            tree = make_view(db, view)
+            names = Names(db, tree)
+            samples = tree.inclusive[db.metrics.number("samples")]
+            expected = [(names(node), f"{samples[node]:.0f}") for node in range(1, len(tree))]
             assert sorted(shown(page)) == sorted(expected)
     page.get_by_role("button", name="Top-down").click()
     page.wait_for_selector("main[data-rows^=down]")
@@ -49,9 +49,9 @@ def test_every_view_is_that_of_the_report(page: Page, program: Path) -> None:
     page.get_by_role("button", name="Hot path").click()
     page.get_by_role("treegrid").press("ArrowDown")
     page.get_by_role("button", name="Hot path").click()
-    found = rows(page)
-    assert any(each.endswith("Field::relax(double) [inlined]") for each in found)
-    assert any("loop at hot.cpp:" in each for each in found)
+    labels = rows(page)
+    assert any(name.endswith("Field::relax(double) [inlined]") for name in labels)
+    assert any("loop at hot.cpp:" in name for name in labels)
     shot(page, "table-scopes")
 
 
@@ -132,27 +132,29 @@ def test_formulas_mean_what_they_do_on_the_command_line(page: Page) -> None:
     choice = np.random.default_rng(3)
     names, units = ["a", "b", "c"], ["s", "s", ""]
 
-    def made(depth: int) -> str:
+    def expression(depth: int) -> str:
         kind = choice.integers(0, 9 if depth else 2)
         if kind < 2:
             return str(choice.choice([*names, "2.5", "0", "1e300"]))
         if kind == 2:
-            return f"-{made(depth - 1)}"
+            return f"-{expression(depth - 1)}"
         if kind < 5:
-            return f"{choice.choice(['abs', 'sqrt'])}({made(depth - 1)})"
+            return f"{choice.choice(['abs', 'sqrt'])}({expression(depth - 1)})"
         if kind == 5:
-            return f"{choice.choice(['min', 'max'])}({made(depth - 1)}, {made(depth - 1)})"
-        return f"({made(depth - 1)} {choice.choice(list('+-*/'))} {made(depth - 1)})"
+            two = expression(depth - 1), expression(depth - 1)
+            return f"{choice.choice(['min', 'max'])}({two[0]}, {two[1]})"
+        return f"({expression(depth - 1)} {choice.choice(list('+-*/'))} {expression(depth - 1)})"
 
-    formulas = [parse_formula(f"x = {made(4)} + a", names, units) for _ in range(300)]
+    formulas = [parse_formula(f"x = {expression(4)} + a", names, units) for _ in range(300)]
     values = np.array([[1.5, 0, -3, 1e200], [2, 0, 7, 1e200], [0, 0, 0.1, 3]])
-    found = page.evaluate(
-        "async ([trees, columns]) => { const { evaluate } = await import('./formula.js');"
+    computed = page.evaluate(
+        "async ([trees, columns]) => {"
+        " const { evaluate } = await import('./profile/formula_input.js');"
         " return trees.map((tree) => columns.map((costs) => evaluate(tree, costs))); }",
-        [[each.as_json()["tree"] for each in formulas], values.T.tolist()],
+        [[formula.as_json()["tree"] for formula in formulas], values.T.tolist()],
     )
-    expected = np.array([each.evaluate(values) for each in formulas])
-    np.testing.assert_array_equal(np.array(found, float), expected)
+    expected = np.array([formula.evaluate(values) for formula in formulas])
+    np.testing.assert_array_equal(np.array(computed, float), expected)
     assert np.count_nonzero(expected) > 300
 
 

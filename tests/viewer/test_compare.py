@@ -10,10 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import hpcd.analysis
-from hpcd.analysis.comparison import compare, is_difference, whole_runs
-from hpcd.analysis.scaling import measure
-from tests.viewer.conftest import watched
-from tests.viewer.test_page import at, shot, unnamed
+from hpcd.analysis.parallel.comparison import compare, is_difference, whole_runs
+from hpcd.analysis.parallel.scaling import measure
+from tests.support.page import at, shot, unnamed, watched
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def page(browser: Browser, url: str) -> Iterator[Page]:
 def windows(page: Page) -> list[list[int]]:
     """t0, t1, l0, l1 of each side, as drawn."""
     said = page.locator("main").get_attribute("data-compared") or ""
-    return [[int(each) for each in part.split("-")] for part in said.split()[1:]]
+    return [[int(number) for number in part.split("-")] for part in said.split()[1:]]
 
 
 def compared(page: Page, part: str) -> None:
@@ -82,7 +81,7 @@ def test_traces_share_window_crosshair_and_depth(page: Page) -> None:
     press(page, "Side by side")
     expect(page.locator(".traces.beside")).to_be_visible()
     compared(page, "traces")
-    assert not [each for each in asked if "/cct" in each or "/api/v1/compare" in each]
+    assert not [url for url in asked if "/cct" in url or "/api/v1/compare" in url]
     shot(page, "compare-traces")
     # Parts of one run by the same means.
     page.select_option("#versus", "iteration")
@@ -103,7 +102,7 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
         nodes, _, changes = expected.regions()
         assert is_difference(changes).all()
         loss = [measure([one, two], mode, metric="time") for mode in ("weak", "strong")]
-        lost = [float(each.loss(each.cost.sum(axis=1, keepdims=True))[0, 0]) for each in loss]
+        lost = [float(size.loss(size.cost.sum(axis=1, keepdims=True))[0, 0]) for size in loss]
     press(page, "Call graph")
     compared(page, "graph down")
     regions = page.locator("#regions li")
@@ -122,7 +121,7 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
     expect(regions).to_have_text([re.compile("> check"), re.compile("> checkpoint")])
     expect(page.locator("#compared-what")).to_contain_text("0 of those in common differ")
     page.locator("#hotspot").fill("20")
-    expect(regions).to_have_text("None, by these thresholds.")
+    expect(regions).to_have_text("None above the thresholds.")
     page.locator("#hotspot").fill("1")
     page.get_by_label("only what differs").check()
     expect(page.locator(".table .row .name")).to_contain_text(["main", "checkpoint", "check"])
@@ -167,3 +166,20 @@ def test_contexts_that_differ_as_a_tree_a_flame_graph_and_losses(
     compared(page, "flame")
     press(page, "Scaling loss")
     expect(page.locator(".empty")).to_contain_text("scaling loss is of whole runs")
+
+
+def test_runs_of_the_same_program_are_compared_unless_others_are_chosen(
+    browser: Browser, url: str
+) -> None:
+    with watched(browser, url + "&db=ranks-2.db&pane=compare") as page:
+        compared(page, "traces")
+        chosen = page.locator("#others button[aria-pressed=true]")
+        expect(chosen).to_have_text(["ranks-4.db"])
+    with watched(browser, url + "&db=run.db&pane=compare") as page:
+        compared(page, "nothing")
+        expect(page.locator(".empty")).to_contain_text("No other run of this program is open")
+        chosen = page.locator("#others button[aria-pressed=true]")
+        expect(chosen).to_have_count(0)
+        press(page, "ranks-4.db")
+        compared(page, "traces")
+        expect(chosen).to_have_text(["ranks-4.db"])

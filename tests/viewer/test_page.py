@@ -8,23 +8,12 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.viewer.conftest import SHOTS
+from tests.support.page import SHOTS, at, rows, shot, unnamed
 
 
 def window(page: Page) -> list[int]:
-    found = dict(re.findall(r"(t0|t1|l0|l1)=(\d+)", page.url))
-    return [int(found[key]) for key in ("t0", "t1", "l0", "l1")]
-
-
-def at(page: Page, part: str) -> None:
-    """Wait until the URL says so. (The page's policy forbids to evaluate strings, so no
-    wait_for_function.)"""
-    expect(page).to_have_url(re.compile(re.escape(part)))
-
-
-def shot(page: Page, name: str) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name}.png")
+    bounds = dict(re.findall(r"(t0|t1|l0|l1)=(\d+)", page.url))
+    return [int(bounds[key]) for key in ("t0", "t1", "l0", "l1")]
 
 
 def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
@@ -35,16 +24,6 @@ def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> No
     page.mouse.down()
     page.mouse.move(*points[1], steps=4)
     page.mouse.up()
-
-
-def unnamed(page: Page) -> object:
-    """Controls that a screen reader could not tell."""
-    return page.evaluate(
-        "[...document.querySelectorAll('button, input, select, canvas')].filter(each =>"
-        " !each.hidden && !each.textContent.trim() && !each.getAttribute('aria-label')"
-        " && !each.closest('label'))"
-        ".map(each => each.outerHTML)"
-    )
 
 
 def test_zoom_by_dragging_keys_and_wheel_and_back(page: Page) -> None:
@@ -164,10 +143,6 @@ def test_undo_takes_back_a_filter(page: Page) -> None:
     expect(page.locator("#trace-labels span")).to_have_count(8)
 
 
-def rows(page: Page) -> list[str]:
-    return [each.strip() for each in page.locator(".table .row .name").all_text_contents()]
-
-
 def test_tables_top_down_bottom_up_and_flat(page: Page) -> None:
     page.keyboard.press("3")
     page.wait_for_selector("main[data-rows]")
@@ -210,12 +185,21 @@ def test_a_tree_table_by_keys_alone(page: Page) -> None:
     page.wait_for_selector("main[data-rows]")
     table = page.get_by_role("treegrid")
     table.focus()
+    # The hot path is open, and nothing is chosen.
+    names = [name.strip("▾▸") for name in rows(page)]
+    assert names == ["main", "solve", "assemble", "kernel", "exchange"]
+    expect(page.locator(".table .row.current")).to_have_count(0)
+    assert "context=" not in page.url
     for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
         table.press(key)
-    expect(page.locator(".table .row.current .name")).to_contain_text("solve")
-    for _ in range(3):
+    expect(page.locator(".table .row.current .name")).to_contain_text("assemble")
+    # Each closes a row or goes to the one it is in.
+    for _ in range(5):
         table.press("ArrowLeft")
     expect(page.locator(".table .row")).to_have_count(1)
+    for _ in range(2):
+        table.press("ArrowRight")
+    expect(page.locator(".table .row.current .name")).to_contain_text("solve")
 
 
 def test_commands_and_procedures_by_the_palette(page: Page) -> None:

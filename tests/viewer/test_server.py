@@ -19,7 +19,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from hpcd.analysis import open as open_database
-from hpcd.analysis.comparison import compare, whole_runs
+from hpcd.analysis.parallel.comparison import compare, whole_runs
 from tests.support.recorded import hpcd
 from tests.support.viewer import served
 
@@ -105,15 +105,15 @@ def aligned(url: str, query: str) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 def test_a_comparison_is_what_the_library_compares(url: str, runs: list[Path]) -> None:
     head, (cost, variance, parent, place, owner) = aligned(url, "db=ranks-2.db&db=ranks-4.db")
-    assert [each["label"] for each in head["sides"]] == ["ranks-2.db", "ranks-4.db"]
-    assert [each["size"] for each in head["sides"]] == [2, 4] and head["metric"] == "work"
+    assert [side["label"] for side in head["sides"]] == ["ranks-2.db", "ranks-4.db"]
+    assert [side["size"] for side in head["sides"]] == [2, 4] and head["metric"] == "work"
     with open_database(runs[0]) as one, open_database(runs[1]) as two:
         comparison = compare(whole_runs([one, two]), metric="work")
         nodes, costs, _ = comparison.regions()
     np.testing.assert_allclose(cost.sum(axis=1), comparison.total)
     np.testing.assert_allclose(variance.sum(axis=1), comparison.variance.sum(axis=1))
     assert (parent[1:] < np.arange(1, len(parent))).all()
-    own = np.stack([np.bincount(owner, each) for each in cost])
+    own = np.stack([np.bincount(owner, row_costs) for row_costs in cost])
     by_name = {head["procedures"][place[node]]: own[:, node].tolist() for node in set(owner)}
     for node, expected in zip(nodes, costs.T, strict=True):
         name = comparison.places[int(comparison.matching.tree.frame[node])].label
@@ -131,7 +131,7 @@ def test_parts_of_one_run_are_compared(url: str) -> None:
         ("iteration=&phase=sweep", ["sweep 1", "sweep 2", "sweep 3"]),
     ):
         head, columns = aligned(url, f"db=ranks-2.db&{query}")
-        assert sorted(each["label"] for each in head["sides"]) == labels
+        assert sorted(side["label"] for side in head["sides"]) == labels
         assert columns[0].any(axis=1).all()
 
 
@@ -190,16 +190,16 @@ def test_hostile_requests_never_break_it(url: str) -> None:
 
 def test_at_a_socket_for_its_owner_alone(database: Path, tmp_path: Path) -> None:
     """What a report's hint opens, through a socket: mode 0600, any forwarded port, gone after."""
-    said = hpcd("report", database).stderr.splitlines()[-1].removeprefix("look closer: ")
+    said = hpcd("report", database).stderr.splitlines()[-1].removeprefix("view in a browser: ")
     verb, view, *arguments = shlex.split(said)
     assert (verb, view) == ("hpcd", "view") and arguments[1:] == ["--find", "kernel"]
     place = tmp_path / "s.sock"
-    with served(*arguments, "--lines", "rank [0-2]$", "--time", ":0.5", "--socket", place,
+    with served(*arguments, "--lines", "rank [0-2]$", "--time", ":0.5", "--listen", place,
                 "--port", "8123") as (url, process):  # fmt: skip
         base, _, view = url.partition("#")
-        known = dict(parse_qsl(view))
-        assert base == "http://127.0.0.1:8123/" and known.pop("token")
-        assert known == {"search": "kernel", "db": "run.db", "filter": "rank [0-2]$",
+        parameters = dict(parse_qsl(view))
+        assert base == "http://127.0.0.1:8123/" and parameters.pop("token")
+        assert parameters == {"search": "kernel", "db": "run.db", "filter": "rank [0-2]$",
                          "t0": "0", "t1": "500000000", "l0": "0", "l1": "3"}  # fmt: skip
         assert place.stat().st_mode & 0o777 == 0o600
         token = dict(parse_qsl(view))["token"]
@@ -211,7 +211,7 @@ def test_at_a_socket_for_its_owner_alone(database: Path, tmp_path: Path) -> None
                     "Connection: close\r\n\r\n".encode()
                 )
                 assert connection.makefile("rb").readline().split()[1] == str(code).encode()
-        second = hpcd("view", "--no-browser", "--socket", place, database, check=False)
+        second = hpcd("view", "--no-browser", "--listen", place, database, check=False)
         assert second.returncode == 6 and "in use" in second.stderr
         process.terminate()
         process.wait()

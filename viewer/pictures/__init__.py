@@ -6,19 +6,19 @@ from pathlib import Path
 
 from hpcd.analysis import Database
 from hpcd.errors import UsageError
-from hpcd.viewer.pictures import flame, lines, over
-from hpcd.viewer.pictures.page import Drawn, Page, View
+from hpcd.viewer.pictures import cost_over_lines, flame_graph, trace_view
+from hpcd.viewer.pictures.picture import Drawn, Page, View
 
 VIEWS = {
-    "trace": lines.trace,
-    "depth": lines.depth,
-    "summary": lines.summary,
-    "map": lines.overview,
-    "flame": flame.flame,
-    "inverted": flame.inverted,
-    "histogram": over.histogram,
-    "curve": over.curve,
-    "heat": over.heat_map,
+    "trace": trace_view.trace,
+    "depth": trace_view.depth,
+    "summary": trace_view.summary,
+    "map": trace_view.overview,
+    "flame": flame_graph.flame,
+    "inverted": flame_graph.inverted,
+    "histogram": cost_over_lines.histogram,
+    "curve": cost_over_lines.curve,
+    "heat": cost_over_lines.heat_map,
 }
 
 __all__ = ["VIEWS", "Drawn", "View", "draw"]

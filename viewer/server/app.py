@@ -23,17 +23,18 @@ from starlette.staticfiles import StaticFiles
 from zstandard import ZstdCompressor
 
 from hpcd.analysis import Database
-from hpcd.analysis.formula import parse_formula
-from hpcd.analysis.grid import choose_lines
+from hpcd.analysis.parallel.ranks import main_program
+from hpcd.analysis.profile.formula import parse_formula
+from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.errors import HpcdError, NotFoundError, UsageError
-from hpcd.viewer.live import Live
+from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.marks import marks
 from hpcd.viewer.palette import colours, parse_patterns
-from hpcd.viewer.server.asked import Asked
-from hpcd.viewer.server.comparison import Comparisons, packed, question
-from hpcd.viewer.server.guard import Guard
-from hpcd.viewer.server.opened import GoneError, Opened
-from hpcd.viewer.server.profile import heat, over_lines
+from hpcd.viewer.server.access_guard import AccessGuard
+from hpcd.viewer.server.comparison_api import Comparisons, comparison_request, packed
+from hpcd.viewer.server.open_database import GoneError, OpenDatabase
+from hpcd.viewer.server.profile_api import heat, over_lines
+from hpcd.viewer.server.query_params import QueryParameters
 
 WEB = Path(__file__).parent.parent / "web"
 # Twice the largest screens: a request for more is a mistake or mischief.
@@ -48,7 +49,10 @@ _REVISION_HEADER = "x-hpcd-revision"
 
 
 def create_app(
-    databases: Mapping[str, Database | Live], token: str, host: str, folders: Sequence[Path] = ()
+    databases: Mapping[str, Database | LiveRevisions],
+    token: str,
+    host: str,
+    folders: Sequence[Path] = (),
 ) -> Starlette:
     """The application for ``databases`` by name, served at ``host`` (address:port).
 
@@ -59,6 +63,7 @@ def create_app(
         routes=[
             Route("/", lambda _: FileResponse(WEB / "index.html")),
             Route("/api/v1/databases", views.databases),
+            Route("/api/v1/programs", views.programs),
             Route("/api/v1/compare", views.compare),
             Route("/api/v1/compare/calls", views.compared_calls),
             Route("/api/v1/db/{name}", views.summary),
@@ -78,7 +83,7 @@ def create_app(
             Route("/api/v1/db/{name}/heat", views.heat),
             Mount("/", StaticFiles(directory=WEB)),
         ],
-        middleware=[Middleware(Guard, token=token, host=host)],
+        middleware=[Middleware(AccessGuard, token=token, host=host)],
         exception_handlers={HpcdError: _failed},
     )
 
@@ -93,62 +98,82 @@ async def _failed(_: Request, error: Exception) -> Response:
 class _Views:
     """The answers. Work on arrays is done in threads, so that no request waits for another's."""
 
-    def __init__(self, databases: Mapping[str, Database | Live], folders: Sequence[Path]) -> None:
+    def __init__(
+        self, databases: Mapping[str, Database | LiveRevisions], folders: Sequence[Path]
+    ) -> None:
         self._folders = folders
         self._databases = {
-            name: each if isinstance(each, Live) else Opened(each)
-            for name, each in databases.items()
+            name: database if isinstance(database, LiveRevisions) else OpenDatabase(database)
+            for name, database in databases.items()
         }
         # One that grows is compared when it has ended.
         self._comparisons = Comparisons(
-            {name: each for name, each in databases.items() if isinstance(each, Database)}
+            {
+                name: database
+                for name, database in databases.items()
+                if isinstance(database, Database)
+            }
         )
 
-    def _asked(self, request: Request) -> tuple[Opened, Asked]:
-        """The database, of one that grows the revision the page knows, or else the newest; and what
-        is asked of it."""
-        found = self._databases.get(request.path_params["name"])
-        if found is None:
+    def _database_and_parameters(self, request: Request) -> tuple[OpenDatabase, QueryParameters]:
+        """The database, of one that grows the revision the page knows, or else the newest; and the
+        request's parameters."""
+        database = self._databases.get(request.path_params["name"])
+        if database is None:
             raise NotFoundError("no such database")
-        if isinstance(found, Live):
-            found = found.at(request.headers.get(_REVISION_HEADER, ""))
-        return found, Asked(request.query_params)
+        if isinstance(database, LiveRevisions):
+            database = database.at(request.headers.get(_REVISION_HEADER, ""))
+        return database, QueryParameters(request.query_params)
 
     async def databases(self, _: Request) -> Response:
         """Names of the databases that are open."""
         return JSONResponse({"databases": list(self._databases)})
 
+    async def programs(self, _: Request) -> Response:
+        """What each database is a recording of: the path of its main program.
+
+        Of a recording that is still written this is not known.
+        """
+        return await _json(
+            lambda: {
+                name: main_program(database.db) if isinstance(database, OpenDatabase) else ""
+                for name, database in self._databases.items()
+            }
+        )
+
     async def summary(self, request: Request) -> Response:
         """What a database holds; names, colours and marks of its procedures."""
-        found = self._databases.get(request.path_params["name"])
-        opened, _ = self._asked(request)
-        live = found.state() if isinstance(found, Live) else None
-        return await _json(lambda: {**_summary(opened.db), "live": live and {
-            **live, "revision": opened.revision}})  # fmt: skip
+        recording = self._databases.get(request.path_params["name"])
+        database, _ = self._database_and_parameters(request)
+        live = recording.state() if isinstance(recording, LiveRevisions) else None
+        return await _json(lambda: {**_summary(database.db), "live": live and {
+            **live, "revision": database.revision}})  # fmt: skip
 
     async def live(self, request: Request) -> Response:
         """How far a measurement being written is: its newest revision, whether more will come; and
         what lines of an older revision are now."""
-        found = self._databases.get(request.path_params["name"])
-        if not isinstance(found, Live):
+        recording = self._databases.get(request.path_params["name"])
+        if not isinstance(recording, LiveRevisions):
             raise NotFoundError("not a database that grows")
-        asked = Asked(request.query_params)
-        lines = found.moved(asked.whole("revision", 1, 1 << 40), asked.numbers("lines"))
-        return JSONResponse({**found.state(), "lines": lines})
+        parameters = QueryParameters(request.query_params)
+        lines = recording.moved(
+            parameters.whole("revision", 1, 1 << 40), parameters.numbers("lines")
+        )
+        return JSONResponse({**recording.state(), "lines": lines})
 
     async def compare(self, request: Request) -> Response:
         """Several runs, or parts of one, as one tree; see :func:`comparison.packed`."""
-        asked = question(Asked(request.query_params))
-        return await _binary(request, lambda: packed(*self._comparisons.aligned(asked)))
+        wanted = comparison_request(QueryParameters(request.query_params))
+        return await _binary(request, lambda: packed(*self._comparisons.aligned(wanted)))
 
     async def compared_calls(self, request: Request) -> Response:
         """How often what called what on each side."""
-        asked = question(Asked(request.query_params))
-        return await _json(lambda: self._comparisons.calls(asked))
+        wanted = comparison_request(QueryParameters(request.query_params))
+        return await _json(lambda: self._comparisons.calls(wanted))
 
     async def cct(self, request: Request) -> Response:
         """The tree: u32 n, then parent u32[n], procedure u32[n]."""
-        db = self._asked(request)[0].db
+        db = self._database_and_parameters(request)[0].db
         return await _binary(
             request,
             lambda: [
@@ -160,29 +185,29 @@ class _Views:
 
     async def selection(self, request: Request) -> Response:
         """How many lines a choice of lines has."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> object:
             return {
-                "count": len(opened.selection.order(asked.choice())),
-                "of": len(opened.db.lines),
+                "count": len(database.selection.order(parameters.choice())),
+                "of": len(database.db.lines),
             }
 
         return await _json(make)
 
     async def lines(self, request: Request) -> Response:
         """Labels, numbers and groups of ``count`` lines of a choice, from ``from`` on."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> object:
-            db, choice = opened.db, asked.choice()
-            order = opened.selection.order(choice)
-            first = asked.whole("from", 0, len(order))
-            chosen = order[first : first + asked.whole("count", 1, _MOST_LINES)].tolist()
+            db, choice = database.db, parameters.choice()
+            order = database.selection.order(choice)
+            first = parameters.whole("from", 0, len(order))
+            chosen = order[first : first + parameters.whole("count", 1, _MOST_LINES)].tolist()
             return {
                 "labels": db.lines.labels(chosen),
                 "lines": chosen,
-                "groups": opened.selection.groups(chosen, choice.group),
+                "groups": database.selection.groups(chosen, choice.group),
                 "measurements": db.trace.measurements(chosen),
             }
 
@@ -194,20 +219,20 @@ class _Views:
         Nodes have b bytes: 2, or 4 where there are many. Of a choice's lines ``l0`` to ``l1``, or
         of ``line`` alone, over ``t0`` to ``t1`` ns.
         """
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def sample() -> list[npt.NDArray[Any]]:
-            db = opened.db
-            t0, t1 = asked.interval()
-            height, width = asked.whole("h", 1, 10_000), asked.whole("w", 1, 10_000)
+            db = database.db
+            t0, t1 = parameters.interval()
+            height, width = parameters.whole("h", 1, 10_000), parameters.whole("w", 1, 10_000)
             if height * width > _MOST_PIXELS:
                 raise UsageError(f"a picture has at most {_MOST_PIXELS} pixels")
-            if asked.has("line"):
+            if parameters.has("line"):
                 place = np.zeros(1, np.int64)
-                lines = np.array([asked.whole("line", 0, len(db.lines) - 1)])
+                lines = np.array([parameters.whole("line", 0, len(db.lines) - 1)])
             else:
-                order = opened.selection.order(asked.choice())
-                l0, l1 = asked.rows(len(order))
+                order = database.selection.order(parameters.choice())
+                l0, l1 = parameters.rows(len(order))
                 place = choose_lines(np.arange(l0, l1), height, len(order))
                 lines = order[place]
             nodes = db.sample_grid(lines, t0, t1, len(lines), width)
@@ -223,104 +248,113 @@ class _Views:
 
     async def profile(self, request: Request) -> Response:
         """Costs by context: u32 n, u32 m, u32 kind, u32 pixels, then f64[m, n], exclusive."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> list[npt.NDArray[Any]]:
-            made = opened.profile(asked)
+            profile = database.profile(parameters)
             return [
-                np.array([len(opened.db.cct), len(made.value), made.kind, made.pixels], np.uint32),
-                np.asarray(made.value, np.float64).ravel(),
+                np.array(
+                    [len(database.db.cct), len(profile.value), profile.kind, profile.pixels],
+                    np.uint32,
+                ),
+                np.asarray(profile.value, np.float64).ravel(),
             ]
 
         return await _binary(request, make)
 
     async def tree(self, request: Request) -> Response:
         """A view's tree: u32 n, u32 c, parent u32[n], entity u32[n], place u32[c]."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> list[npt.NDArray[Any]]:
-            found = opened.trees.of(asked.text("view"))
+            contexts = database.trees.of(parameters.text("view"))
             return [
-                np.array([len(found.tree), len(found.place)], np.uint32),
-                np.asarray(found.tree.parent, np.uint32),
-                found.tree.frame.astype(np.uint32),
-                np.asarray(found.place, np.uint32),
+                np.array([len(contexts.tree), len(contexts.place)], np.uint32),
+                np.asarray(contexts.tree.parent, np.uint32),
+                contexts.tree.frame.astype(np.uint32),
+                np.asarray(contexts.place, np.uint32),
             ]
 
         return await _binary(request, make)
 
     async def entities(self, request: Request) -> Response:
         """What the nodes of a view's tree are."""
-        opened, asked = self._asked(request)
-        return await _json(lambda: opened.trees.summary(asked.text("view")))
+        database, parameters = self._database_and_parameters(request)
+        return await _json(lambda: database.trees.summary(parameters.text("view")))
 
     async def colours(self, request: Request) -> Response:
         """u32[n]: colours of the procedures, or of a view's entities, with a person's patterns."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> list[npt.NDArray[Any]]:
-            patterns = parse_patterns(asked.text("patterns", longest=_LONGEST_TEXT).split("\n"))
-            view = asked.text("view")
-            names = opened.trees.coloured_as(view) if view else opened.db.procedure_names
+            patterns = parse_patterns(
+                parameters.text("patterns", longest=_LONGEST_TEXT).split("\n")
+            )
+            view = parameters.text("view")
+            names = database.trees.coloured_as(view) if view else database.db.procedure_names
             return [_words(colours(names, patterns))]
 
         return await _binary(request, make)
 
     async def formula(self, request: Request) -> Response:
         """A derived metric, understood."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> object:
-            metrics = opened.db.metrics
-            text = asked.text("text", longest=_LONGEST_TEXT)
+            metrics = database.db.metrics
+            text = parameters.text("text", longest=_LONGEST_TEXT)
             return parse_formula(text, metrics.names, metrics.units).as_json()
 
         return await _json(make)
 
     async def source(self, request: Request) -> Response:
         """A procedure's source lines with what they cost in the window."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> object:
-            made = opened.profile(asked)
-            file = asked.whole("file", 0, 1 << 30) if asked.has("file") else None
-            procedure = asked.whole("procedure", 0, 1 << 30)
-            found = opened.sources.lines(procedure, made.value, file, self._folders)
-            return {"kind": made.kind, "pixels": made.pixels, **found}
+            profile = database.profile(parameters)
+            file = parameters.whole("file", 0, 1 << 30) if parameters.has("file") else None
+            procedure = parameters.whole("procedure", 0, 1 << 30)
+            lines = database.sources.lines(procedure, profile.value, file, self._folders)
+            return {"kind": profile.kind, "pixels": profile.pixels, **lines}
 
         return await _json(make)
 
     async def assembly(self, request: Request) -> Response:
         """A procedure's instructions with what they cost in the window."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> object:
-            made = opened.profile(asked)
-            procedure = asked.whole("procedure", 0, 1 << 30)
-            found = opened.sources.code(procedure, made.value)
-            return {"kind": made.kind, "pixels": made.pixels, **found}
+            profile = database.profile(parameters)
+            procedure = parameters.whole("procedure", 0, 1 << 30)
+            code = database.sources.code(procedure, profile.value)
+            return {"kind": profile.kind, "pixels": profile.pixels, **code}
 
         return await _json(make)
 
     async def over(self, request: Request) -> Response:
         """A context's cost over lines: statistics, histogram, sorted curve."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> object:
-            inside = opened.trees.inside(asked.text("context", longest=_LONGEST_TEXT))
-            return over_lines(opened.db, opened.rows(asked), asked.text("metric"), inside)
+            inside = database.trees.inside(parameters.text("context", longest=_LONGEST_TEXT))
+            return over_lines(
+                database.db, database.rows(parameters), parameters.text("metric"), inside
+            )
 
         return await _json(make)
 
     async def heat(self, request: Request) -> Response:
         """Lines x procedures: u32 h, u32 w, line u32[h], procedure u32[w], f32[h, w]."""
-        opened, asked = self._asked(request)
+        database, parameters = self._database_and_parameters(request)
 
         def make() -> list[npt.NDArray[Any]]:
-            height, width = asked.whole("h", 1, 2_000), asked.whole("w", 1, 500)
-            made = heat(opened.db, opened.rows(asked), asked.text("metric"), height, width)
-            size = np.array([len(made.line), len(made.procedure)], np.uint32)
-            return [size, made.line, made.procedure, made.value.ravel()]
+            height, width = parameters.whole("h", 1, 2_000), parameters.whole("w", 1, 500)
+            cells = heat(
+                database.db, database.rows(parameters), parameters.text("metric"), height, width
+            )
+            size = np.array([len(cells.line), len(cells.procedure)], np.uint32)
+            return [size, cells.line, cells.procedure, cells.value.ravel()]
 
         return await _binary(request, make)
 
@@ -335,7 +369,7 @@ def _summary(db: Database) -> dict[str, object]:
         "nodes": len(db.cct),
         "records": len(db.trace),
         "losses": db.losses,
-        "measurements": [each.name for each in db.measurements],
+        "measurements": [measurement.name for measurement in db.measurements],
         "metrics": [
             {"name": name, "unit": unit}
             for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)

@@ -1,4 +1,4 @@
-"""Contexts a request names: nodes and entities of the trees that views are made of."""
+"""Contexts that requests name: nodes and entities of the trees of views."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from functools import cached_property, lru_cache
 from threading import Lock
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis import Database
-from hpcd.analysis.entities import Entities
-from hpcd.analysis.filters import below
-from hpcd.analysis.union import collapse
-from hpcd.analysis.views import SCOPE_VIEWS, Contexts, contexts
+from hpcd.analysis.profile.entities import Entities
+from hpcd.analysis.profile.filters import below
+from hpcd.analysis.profile.views import SCOPE_VIEWS, Contexts, contexts
+from hpcd.array_types import Mask
 from hpcd.errors import UsageError
+from hpcd.model.cct_union import collapse
 from hpcd.model.scope import Kind
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Trees:
-    """The trees of one database's views, each made when it is first asked for."""
+    """The trees of one database's views, each made when it is first needed."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -44,54 +42,54 @@ class Trees:
         return self._get(view)[1]
 
     def by_name(self, view: str) -> Contexts:
-        """The tree of a view, what has one name made one, as people see it."""
-        found, labels = self._get(view)
+        """The tree of a view in which entities of the same name are one."""
+        contexts_of_view, labels = self._get(view)
         first: dict[str, int] = {}
         same = [
-            first.setdefault(label, at) if known_by_name(found.entities, at) else at
+            first.setdefault(label, at) if known_by_name(contexts_of_view.entities, at) else at
             for at, label in enumerate(labels)
         ]
-        of_node = np.array(same, np.uint64)[found.tree.frame.astype(np.int64)]
-        tree, node_of = collapse(found.tree, of_node)
-        return replace(found, tree=tree, place=node_of[found.place])
+        of_node = np.array(same, np.uint64)[contexts_of_view.tree.frame.astype(np.int64)]
+        tree, node_of = collapse(contexts_of_view.tree, of_node)
+        return replace(contexts_of_view, tree=tree, place=node_of[contexts_of_view.place])
 
     def _get(self, view: str) -> tuple[Contexts, list[str]]:
-        with self._lock:  # two that ask for one wait for it rather than make it twice
+        with self._lock:  # a second request waits instead of making the same tree
             return self._made(view)
 
     def _make(self, view: str) -> tuple[Contexts, list[str]]:
-        found = contexts(self._db, view)
-        known = found.entities
+        contexts_of_view = contexts(self._db, view)
+        entities = contexts_of_view.entities
         names = self._db.procedure_names
-        labels = [known.label(number) for number in range(len(known))]
+        labels = [entities.label(number) for number in range(len(entities))]
         if view in ("lines", "loops"):
             # These stand alone; elsewhere they hang below their procedure.
-            for at in np.flatnonzero(~known.is_procedure).tolist():
-                labels[at] += f" in {names[int(known.procedure[at])]}"
-        return found, labels
+            for at in np.flatnonzero(~entities.is_procedure).tolist():
+                labels[at] += f" in {names[int(entities.procedure[at])]}"
+        return contexts_of_view, labels
 
     def summary(self, view: str) -> dict[str, object]:
         """What a view's entities are."""
-        found = self.of(view)
-        known = found.entities
+        contexts_of_view = self.of(view)
+        entities = contexts_of_view.entities
         return {
             "name": self.labels(view),
-            "kind": known.kind.tolist(),
-            "procedure": known.procedure.tolist(),
+            "kind": entities.kind.tolist(),
+            "procedure": entities.procedure.tolist(),
             "files": ["", *self.files],
-            "file": [self.files.get(each, 0) for each in known.file],
-            "line": known.line.tolist(),
-            "listed": found.listed.astype(np.uint8).tolist(),
+            "file": [self.files.get(path, 0) for path in entities.file],
+            "line": entities.line.tolist(),
+            "listed": contexts_of_view.listed.astype(np.uint8).tolist(),
         }
 
     def coloured_as(self, view: str) -> list[str]:
         """Names of procedures by which entities are coloured: their own, or that they are in."""
-        known = self.of(view).entities
+        entities = self.of(view).entities
         names = self._db.procedure_names
         return [
             name if kind <= Kind.INLINED else names[owner]
             for name, kind, owner in zip(
-                known.name, known.kind.tolist(), known.procedure.tolist(), strict=True
+                entities.name, entities.kind.tolist(), entities.procedure.tolist(), strict=True
             )
         ]
 
@@ -112,16 +110,16 @@ class Trees:
         view, colon, name = context.partition(":")
         if not colon:
             raise UsageError("a context is n and node numbers between dots, or VIEW:NAME")
-        found = self.of(view)
+        contexts_of_view = self.of(view)
         named = np.array([label == name for label in self.labels(view)], bool)
         if not bool(named.any()):
             raise UsageError(f"no {name[:100]} in the view {view}")
         # What is called from it is inside too.
-        tops = named[found.tree.frame.astype(np.int64)]
+        tops = named[contexts_of_view.tree.frame.astype(np.int64)]
         tops[0] = False
-        return below(found.tree, tops)[found.place]
+        return below(contexts_of_view.tree, tops)[contexts_of_view.place]
 
 
-def known_by_name(known: Entities, number: int) -> bool:
+def known_by_name(entities: Entities, number: int) -> bool:
     """Whether what has this one's name is the same to people."""
-    return int(known.kind[number]) <= Kind.INLINED
+    return int(entities.kind[number]) <= Kind.INLINED

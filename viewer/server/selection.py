@@ -13,27 +13,24 @@ from functools import lru_cache
 from threading import Lock
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis import Database
-from hpcd.analysis.lines import NO_RANK
-from hpcd.analysis.sparse import sum_by
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.trace.trace_lines import NO_RANK
+from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
-from hpcd.viewer import expression
-
-I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
+from hpcd.viewer import patterns
 
 FIELDS = ("label", "process", "thread", "job", "host")
 SORTS = ("rank", "start", "label")
 GROUPS = ("", "job", "rank", "process")
 _KEPT = 8  # orders: 8 MB each for a million lines
-_LABELS = 50_000  # made at a time
+_LABELS = 50_000  # resolved at a time
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a person asked for. ``sort`` is one of :data:`SORTS` or a metric, costliest first.
+    """The lines a user chose. ``sort`` is one of :data:`SORTS` or a metric, costliest first.
 
     ``filter`` is a regular expression that one of :data:`FIELDS` must match somewhere, or
     ``field:expression`` for one of them; empty for all lines.
@@ -54,7 +51,7 @@ class Selection:
 
     def order(self, choice: Choice) -> I64:
         """``int64[n]``: the lines of ``choice``, in order. Raises :class:`UsageError`."""
-        with self._lock:  # two that ask for one order wait for it rather than make it twice
+        with self._lock:  # a second request waits instead of making the same order
             return self._made(choice)
 
     def groups(self, lines: Sequence[int], group: str) -> list[str]:
@@ -91,21 +88,21 @@ class Selection:
             return np.arange(len(self._db.lines), dtype=np.int64)
         field, colon, rest = text.partition(":")
         fields = (field,) if colon and field in FIELDS else FIELDS
-        found = expression.compile(rest if len(fields) == 1 else text, "the filter")
+        expression = patterns.compile_pattern(rest if len(fields) == 1 else text, "the filter")
         lines = self._db.lines
         keep = np.zeros(len(lines), bool)
         for name in fields:
             if name == "label":
                 continue
             words, code = lines.texts(name)
-            keep |= np.array([found.search(word) is not None for word in words], bool)[code]
+            keep |= np.array([expression.search(word) is not None for word in words], bool)[code]
         if "label" in fields:
             # Labels are long lists of what all differs: made where they are needed, and not kept.
             unknown = np.flatnonzero(~keep)
             for at in range(0, len(unknown), _LABELS):
                 some = unknown[at : at + _LABELS]
                 labels = lines.labels(some.tolist())
-                keep[some] = [found.search(label) is not None for label in labels]
+                keep[some] = [expression.search(label) is not None for label in labels]
         return np.flatnonzero(keep)
 
     def _key(self, sort: str) -> tuple[F64, bool]:
@@ -117,9 +114,9 @@ class Selection:
             return lines.start.astype(np.float64), False
         if sort == "label":
             names = [_natural(name) for name in lines.label]
-            place = np.empty(len(names))
-            place[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-            return place, False
+            position = np.empty(len(names))
+            position[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+            return position, False
         if sort in self._db.metrics.names:
             return -self._db.metrics.over_lines(sort, 0), True
         choices = (*SORTS, *self._db.metrics.names)

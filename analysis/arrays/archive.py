@@ -1,0 +1,67 @@
+"""The archive of a part: what is read whole or not at all, arrays and JSON by name.
+
+u64 length, JSON of name to [begin, end], then a zstd frame for each.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from hpcd.array_types import Array
+from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes, to_planes
+
+# What one entry may come to; 2^26 nodes of a tree are half of it.
+_ENTRY_LIMIT = 1 << 30
+
+
+def pack_archive(entries: Mapping[str, Array | bytes]) -> bytes:
+    """The archive of ``entries``."""
+    pack = zstandard.ZstdCompressor(level=3).compress
+    index, parts, at = {}, [], 0
+    for name, value in entries.items():
+        part = pack(value if isinstance(value, bytes) else to_planes(value))
+        index[name] = [at, at + len(part)]
+        parts.append(part)
+        at += len(part)
+    head = json.dumps(index).encode()
+    return b"".join([struct.pack("<Q", len(head)), head, *parts])
+
+
+def archive_index(data: bytes) -> dict[str, memoryview]:
+    """The packed entries of an archive by name. Raises :class:`FormatError`."""
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        index = json.loads(data[8 : 8 + length])
+        body = memoryview(data)[8 + length :]
+        return {str(name): body[int(a) : int(b)] for name, (a, b) in index.items()}
+    except (struct.error, ValueError, TypeError, AttributeError, RecursionError):
+        raise FormatError("the archive of a part has no readable index") from None
+
+
+def unpack_bytes(frame: memoryview) -> bytes:
+    """An entry of the archive. Raises :class:`FormatError`."""
+    try:
+        if not 0 <= zstandard.frame_content_size(frame) <= _ENTRY_LIMIT:
+            raise FormatError("an entry of a part's archive is too big")
+        return zstandard.ZstdDecompressor().decompress(frame)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"an entry of a part's archive does not decompress: {error}") from None
+
+
+def unpack_array(frame: memoryview, kind: npt.DTypeLike) -> Array:
+    """An array of the archive. Raises :class:`FormatError`."""
+    data = unpack_bytes(frame)
+    width = np.dtype(kind).itemsize
+    if len(data) % width:
+        raise FormatError("an array of a part's archive is of another type")
+    # As unsigned integers, then as what they are.
+    planes = np.frombuffer(data, np.uint8).reshape(width, -1)
+    values: Array = from_planes(planes, f"<u{width}").view(kind)
+    return values

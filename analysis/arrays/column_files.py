@@ -1,0 +1,202 @@
+"""Column files: one-dimensional ``.npy`` arrays, written in place and read memory-mapped.
+
+``.npy`` because it is documented, describes itself, and ``numpy.load`` reads it without hpcd.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import Array
+from hpcd.errors import FormatError, StorageError
+
+_GATHER_BYTES = 32 << 20
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    """The one line a user sees when writing ``path`` failed."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(f"{path}: no space left on the disk")
+    return StorageError(f"{path}: {error.strerror or error}")
+
+
+def create_column(path: Path, dtype: npt.DTypeLike, rows: int) -> None:
+    """Make a column of ``rows`` zeros, its blocks reserved.
+
+    Reserved, so that a full disk is an error here and not a lost merge later. Raises
+    :class:`StorageError`.
+    """
+    kind = np.dtype(dtype)
+    try:
+        with path.open("xb") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": kind.str, "fortran_order": False, "shape": (rows,)}
+            )
+            if rows:
+                os.posix_fallocate(file.fileno(), file.tell(), rows * kind.itemsize)
+    except OSError as error:
+        raise storage_error(path, error) from None
+
+
+def save_column(path: Path, values: Array) -> None:
+    """Write a whole column. Raises :class:`StorageError`."""
+    try:
+        with path.open("xb") as file:
+            np.save(file, np.ascontiguousarray(values), allow_pickle=False)
+    except OSError as error:
+        raise storage_error(path, error) from None
+
+
+class ColumnWriter:
+    """Writes rows of an existing column at any position, from any number of processes.
+
+    ``pwrite``, not a writable mapping: mapped pages count as this process's memory, and a write
+    the disk refuses is an error here where it would be a fatal signal there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise storage_error(path, error) from None
+        with os.fdopen(os.dup(self._fd), "rb") as file:
+            shape, self.dtype = _read_header(file, path)
+            self._data = file.tell()
+        self.rows = shape
+
+    def __enter__(self) -> ColumnWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def write(self, row: int, values: Array) -> None:
+        """Put ``values`` from ``row`` on."""
+        data = np.ascontiguousarray(values, dtype=self.dtype).view(np.uint8).data
+        at = self._data + row * self.dtype.itemsize
+        try:
+            while data:
+                done = os.pwrite(self._fd, data, at)
+                data, at = data[done:], at + done
+        except OSError as error:
+            raise storage_error(self._path, error) from None
+
+    def read(self, row: int, rows: int) -> Array:
+        """A copy of ``rows`` rows from ``row`` on."""
+        size = rows * self.dtype.itemsize
+        data = os.pread(self._fd, size, self._data + row * self.dtype.itemsize)
+        if len(data) != size:
+            raise FormatError(f"{self._path}: column is shorter than it says")
+        return np.frombuffer(bytearray(data), self.dtype)
+
+
+def map_column(path: Path) -> Array:
+    """Map an existing column for writing: for what is written all over, in no order."""
+    with path.open("rb") as file:
+        rows, kind = _read_header(file, path)
+        offset = file.tell()
+    if rows == 0:
+        return np.zeros(0, kind)
+    return np.memmap(path, kind, "r+", offset, (rows,))
+
+
+def open_value(path: Path, rows: int) -> Array:
+    """Map a column of metric values, ``float64`` or, where they are small counts, ``uint32``."""
+    try:
+        return open_column(path, np.float64, rows)
+    except FormatError:
+        return open_column(path, np.uint32, rows)
+
+
+def open_column(path: Path, dtype: npt.DTypeLike, rows: int | None = None) -> Array:
+    """Map a column read-only. Raises :class:`FormatError` unless it has this type and length."""
+    try:
+        with path.open("rb") as file:
+            shape, kind = _read_header(file, path)
+            offset = file.tell()
+            size = file.seek(0, os.SEEK_END) - offset
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from None
+    if kind != np.dtype(dtype):
+        raise FormatError(f"{path}: column of {kind}, expected {np.dtype(dtype)}")
+    if size != shape * kind.itemsize or (rows is not None and shape != rows):
+        raise FormatError(f"{path}: column has another length than it should")
+    if shape == 0:
+        # An empty file part cannot be mapped.
+        return np.zeros(0, kind)
+    # A plain view: slicing a memmap object costs several times as much.
+    return np.asarray(np.memmap(path, kind, "r", offset, (shape,)))
+
+
+def release(column: Array) -> None:
+    """Give the pages of a mapped column back to the kernel; they are read again when needed.
+
+    What a process has read of its mappings counts as its memory until then. Other arrays are left
+    alone.
+    """
+    base: object = column
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap):
+        base.madvise(mmap.MADV_DONTNEED)
+
+
+def gather(column: Array, rows: npt.NDArray[np.integer]) -> Array:
+    """``column[rows]`` of a mapped column, with at most 32 MiB of it in memory at a time.
+
+    Rows in no order would touch pages all over it: they are read in ascending order, a stretch of
+    the column after the other. Raises :class:`IndexError` for rows there are not.
+    """
+    if column.nbytes <= _GATHER_BYTES:
+        values: Array = column[rows]
+        return values
+    order = np.argsort(rows, kind="stable")
+    ascending = rows[order]
+    stretches = np.arange(0, len(column), _GATHER_BYTES // column.itemsize)
+    cuts = np.append(np.searchsorted(ascending, stretches), len(rows))
+    values = np.empty(len(rows), column.dtype)
+    for begin, end in pairwise(cuts.tolist()):
+        if begin < end:
+            values[order[begin:end]] = column[ascending[begin:end]]
+            release(column)
+    return values
+
+
+def open_bounds(path: Path, rows: int, total: int) -> npt.NDArray[np.int64]:
+    """Map an ``int64[rows + 1]`` column that cuts ``total`` entries into ``rows`` ranges.
+
+    Raises :class:`FormatError` unless the ranges follow one another and cover them all.
+    """
+    bounds = open_column(path, np.int64, rows + 1)
+    if bounds[0] != 0 or bounds[-1] != total or bool((bounds[1:] < bounds[:-1]).any()):
+        raise FormatError(f"{path}: not the ranges of {total} entries")
+    return bounds
+
+
+# Exactly the header numpy writes for such arrays. numpy's own parser of it evaluates Python syntax
+# and lets through whatever exceptions that may raise.
+_HEADER = re.compile(
+    rb"\{'descr': '([<|][iuf][1248])', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
+)
+_MAGIC = b"\x93NUMPY\x01\x00"
+
+
+def _read_header(file: BinaryIO, path: Path) -> tuple[int, np.dtype[Any]]:
+    """Rows and type of a column, the file left at its data. Raises :class:`FormatError`."""
+    start = file.read(len(_MAGIC) + 2)
+    if len(start) != len(_MAGIC) + 2 or not start.startswith(_MAGIC):
+        raise FormatError(f"{path}: not a column")
+    match = _HEADER.fullmatch(file.read(int.from_bytes(start[-2:], "little")))
+    if match is None:
+        raise FormatError(f"{path}: not a column")
+    return int(match[2]), np.dtype(match[1].decode())

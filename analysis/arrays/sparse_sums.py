@@ -1,0 +1,226 @@
+"""Sparse metrics: sums per (trace line, CCT node, event), in bulk and in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import F64, I64, U16, U32, U64
+
+# Sums waiting to be added up: 28 bytes each.
+_PENDING_LIMIT = 4 << 20
+# Entries of the tables records are counted in, 4 bytes each (12 where values are not 1): 64 lines
+# of 200,000 contexts.
+_TABLE_LIMIT = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Sums sorted by (line, node, event), each combination once.
+
+    ``line`` and ``node`` ``uint32[n]``, ``event`` ``uint16[n]``, ``records`` and ``value``
+    ``uint64[n]``: how many records, and the sum of their values.
+    """
+
+    line: U32
+    node: U32
+    event: U16
+    records: U64
+    value: U64
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+
+EMPTY_CELLS = Cells(
+    np.zeros(0, np.uint32), np.zeros(0, np.uint32), np.zeros(0, np.uint16),
+    np.zeros(0, np.uint64), np.zeros(0, np.uint64),
+)  # fmt: skip
+
+
+class CellSum:
+    """Adds up records batch by batch.
+
+    Where every (line, node) there can be fits a table, records are counted in it: a tenth of the
+    cost of sorting them. Beyond that memory is the distinct cells, plus a bounded backlog.
+    """
+
+    def __init__(self, lines: int, nodes: int, *, limit: int = _TABLE_LIMIT) -> None:
+        """For ``lines`` lines and ``nodes`` nodes; tables have ``limit`` entries at most."""
+        self._lines, self._nodes = lines, nodes
+        self._limit = limit
+        self._tables: dict[int, _Table] = {}
+        self._counted = 0
+        self._pending: list[Cells] = []
+        self._count = 0
+        self._settled = 0
+
+    def add(self, line: U32, run: I64, node: U32, event: U16 | None, value: U64 | None) -> None:
+        """Records of a batch: line ``line[i]`` has ``node[run[i]:run[i+1]]``.
+
+        ``event`` None means all are event 0, ``value`` None that all are 1.
+        """
+        if self._counted + len(node) >= 1 << 32:
+            self._empty_tables()
+        self._counted += len(node)
+        table = self._table(0) if event is None else None
+        if table is not None:
+            table.add(np.repeat(line.astype(np.int64) * self._nodes, np.diff(run)) + node, value)
+            return
+        numbers = np.repeat(np.arange(len(line), dtype=np.uint32), np.diff(run))
+        for code in [0] if event is None else np.unique(event).tolist():
+            mine = None if event is None else np.flatnonzero(event == code)
+            if mine is not None and len(mine) == len(node):
+                mine = None
+            where = numbers if mine is None else numbers[mine]
+            nodes = node if mine is None else node[mine]
+            values = value if mine is None or value is None else value[mine]
+            table = self._table(code)
+            if table is not None:
+                first = line.astype(np.int64) * self._nodes
+                table.add(first[where] + nodes, values)
+                continue
+            place, nodes, records, sums = _sum(where, nodes, values)
+            self._append(
+                Cells(line[place], nodes, np.full(len(nodes), code, np.uint16), records, sums)
+            )
+
+    def result(self) -> Cells:
+        """Everything added so far."""
+        self._empty_tables()
+        self._settle()
+        return self._pending[0]
+
+    def _table(self, event: int) -> _Table | None:
+        if event not in self._tables:
+            size = self._lines * self._nodes
+            if (len(self._tables) + 1) * size > self._limit:
+                return None
+            self._tables[event] = _Table(size)
+        return self._tables[event]
+
+    def _empty_tables(self) -> None:
+        for event, table in sorted(self._tables.items()):
+            self._append(table.cells(self._nodes, event))
+        self._tables.clear()
+        self._counted = 0
+
+    def _append(self, cells: Cells) -> None:
+        self._pending.append(cells)
+        self._count += len(cells)
+        if self._count > max(_PENDING_LIMIT, 2 * self._settled):
+            self._settle()
+
+    def _settle(self) -> None:
+        self._pending = [add_cells(self._pending)]
+        self._count = self._settled = len(self._pending[0])
+
+
+class _Table:
+    """Records of one event by line and node; of their values, what is more than 1 each."""
+
+    def __init__(self, size: int) -> None:
+        self._records = np.zeros(size, np.uint32)
+        self._more: U64 | None = None
+
+    def add(self, key: I64, value: U64 | None) -> None:
+        np.add.at(self._records, key, np.uint32(1))
+        odd = np.zeros(0, np.int64) if value is None else np.flatnonzero(value != 1)
+        if value is not None and len(odd):
+            if self._more is None:
+                self._more = np.zeros(len(self._records), np.uint64)
+            # A value of 0 adds -1: two's complement sums come out right all the same.
+            np.add.at(self._more, key[odd], value[odd] - np.uint64(1))
+
+    def cells(self, nodes: int, event: int) -> Cells:
+        used = np.flatnonzero(self._records)
+        records = self._records[used].astype(np.uint64)
+        return Cells(
+            (used // nodes).astype(np.uint32),
+            (used % nodes).astype(np.uint32),
+            np.full(len(used), event, np.uint16),
+            records,
+            records if self._more is None else records + self._more[used],
+        )
+
+
+def _sum(line: U32, node: U32, value: U64 | None) -> tuple[U32, U32, U64, U64]:
+    """Distinct (line, node) of records with their counts and the sums of their values."""
+    node_bits = int(node.max(initial=0)).bit_length()
+    line_bits = int(line.max(initial=0)).bit_length()
+    # numpy sorts 32-bit keys six times as fast as 64-bit ones.
+    kind: type[np.uint32] | type[np.uint64]
+    kind = np.uint32 if node_bits + line_bits <= 32 else np.uint64
+    key: npt.NDArray[np.unsignedinteger] = np.left_shift(line, kind(node_bits), dtype=kind) | node
+    sorted_key = np.sort(key)
+    starts = _starts(sorted_key)
+    distinct = sorted_key[starts]
+    records = np.diff(starts, append=len(key)).astype(np.uint64)
+    sums = records
+    if value is not None:
+        # Most values are 1: only what differs is sorted with its value. The difference may be
+        # negative (a value of 0); two's complement sums come out right all the same.
+        odd = np.flatnonzero(value != 1)
+        if len(odd):
+            order = odd[np.argsort(key[odd], kind="stable")]
+            at = _starts(key[order])
+            sums = records.copy()
+            place = np.searchsorted(distinct, key[order][at])
+            sums[place] += np.add.reduceat(value[order] - np.uint64(1), at)
+    mask = kind((1 << node_bits) - 1)
+    lines = (distinct >> kind(node_bits)).astype(np.uint32)
+    return lines, (distinct & mask).astype(np.uint32), records, sums
+
+
+def sum_by(index: npt.NDArray[np.integer], weights: F64, count: int) -> F64:
+    """``float64[count]``: the weights of each index added up."""
+    sums: F64 = np.bincount(index, weights, count).astype(np.float64, copy=False)
+    return sums
+
+
+def _starts(keys: npt.NDArray[np.unsignedinteger]) -> I64:
+    """Where each run of equal keys begins."""
+    if not len(keys):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+
+
+def _order(line: U32, node: U32, event: U16) -> I64:
+    """The order of cells by line, node, event."""
+    bits = [int(column.max(initial=0)).bit_length() for column in (line, node, event)]
+    if sum(bits) > 64:
+        return np.lexsort((event, node, line))
+    # One key sorts in half the time of three.
+    key = line.astype(np.uint64) << np.uint64(bits[1] + bits[2])
+    key |= node.astype(np.uint64) << np.uint64(bits[2])
+    key |= event
+    return np.argsort(key, kind="stable")
+
+
+def add_cells(parts: list[Cells]) -> Cells:
+    """One sorted table from many; equal cells are added."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return EMPTY_CELLS
+    line = np.concatenate([part.line for part in parts])
+    node = np.concatenate([part.node for part in parts])
+    event = np.concatenate([part.event for part in parts])
+    order = _order(line, node, event)
+    line, node, event = line[order], node[order], event[order]
+    new = np.ones(len(line), bool)
+    new[1:] = (line[1:] != line[:-1]) | (node[1:] != node[:-1]) | (event[1:] != event[:-1])
+    starts = np.flatnonzero(new)
+    if not len(starts):
+        return Cells(line, node, event, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+    records = np.concatenate([part.records for part in parts])[order]
+    value = np.concatenate([part.value for part in parts])[order]
+    return Cells(
+        line[starts],
+        node[starts],
+        event[starts],
+        np.add.reduceat(records, starts),
+        np.add.reduceat(value, starts),
+    )

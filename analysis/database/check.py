@@ -1,0 +1,222 @@
+"""Checking a database: every checksum, and every promise of ``docs/database.md``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.column_files import release
+from hpcd.analysis.database import directory
+from hpcd.analysis.database.database import Database
+from hpcd.analysis.database.schema import each_row
+from hpcd.analysis.database.trace_check import check_trace
+from hpcd.errors import FormatError
+from hpcd.measurement.check import Finding
+
+_THREADS = min(len(os.sched_getaffinity(0)), 4)
+# 256 MiB of a file are one task.
+_STRETCH_BLOCKS = 16
+# Parts whose checksums are taken while one is decoded.
+_PARTS_AHEAD = 2
+# Rows of the largest table held at once, about 100 bytes each.
+_BATCH_ROWS = 1 << 16
+
+
+def check_database(path: Path) -> list[Finding]:
+    """All findings of the database at ``path``, none when it is sound.
+
+    Raises :class:`NotFoundError` or :class:`FormatError` when it is no database at all. Reads
+    files through for their checksums and decodes them, on all processors; parts one after the
+    other, so that each is read from the disk once. Memory is bounded but for what the tree and the
+    names take.
+    """
+    manifest = directory.read_manifest(path)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        checksums = _Checksums(pool, path, directory.manifest_files(path, manifest))
+        in_content: list[Finding] = []
+        try:
+            with Database(path) as db:
+                _release_tree(db)
+                wrong = _check_tree(db)
+                in_trace, ends = check_trace(db, _interval_events(db), checksums.before_part)
+                wrong += in_trace
+                _release_tree(db)
+                wrong += _check_metrics(db, len(db.trace) - ends)
+                wrong += _check_tables(db)
+                in_content = [Finding(str(path), what) for what in wrong]
+        except FormatError as error:
+            in_content = [Finding(str(path), str(error))]
+        return [*checksums.finish(), *checksums.unknown_files(), *in_content]
+
+
+class _Checksums:
+    """Sizes and checksums of the ``files`` that the manifest of ``root`` vouches for.
+
+    Those of a part are taken just before it is decoded: then it is still in memory.
+    """
+
+    def __init__(
+        self, pool: ThreadPoolExecutor, root: Path, files: dict[str, directory.FileEntry]
+    ) -> None:
+        self._pool = pool
+        self._root = root
+        self._files = files
+        self._pending: dict[str, list[Future[directory.FileEntry]]] = {}
+
+    def before_part(self, parts: Sequence[str], number: int) -> None:
+        """Have the checksums of part ``number`` of ``parts`` (paths below the root) taken, and
+        those of the next begun."""
+        for name in parts[number : number + 1 + _PARTS_AHEAD]:
+            if name in self._files:
+                self._begin(name)
+        wait(self._pending.get(parts[number], []))
+
+    def finish(self) -> list[Finding]:
+        """What is wrong with the files, in the manifest's order."""
+        for name in self._files:
+            self._begin(name)
+        return [finding for name in self._files for finding in self._compare(name)]
+
+    def unknown_files(self) -> list[Finding]:
+        """The files that the manifest does not know."""
+        known = {*self._files, directory.MANIFEST}
+        return [
+            Finding(str(path), "not part of the database", fatal=False)
+            for path in sorted(self._root.rglob("*"))
+            if path.is_file() and str(path.relative_to(self._root)) not in known
+        ]
+
+    def _begin(self, name: str) -> None:
+        """Have a file's checksums taken; big ones by stretches, so that all threads have work."""
+        path = self._root / name
+        if name in self._pending:
+            return
+        self._pending[name] = []
+        if path.is_file():
+            blocks = path.stat().st_size // directory.BLOCK_BYTES + 1
+            self._pending[name] = [
+                self._pool.submit(
+                    directory.block_checksums, path, first, min(_STRETCH_BLOCKS, blocks - first)
+                )
+                for first in range(0, blocks, _STRETCH_BLOCKS)
+            ]
+
+    def _compare(self, name: str) -> list[Finding]:
+        path, entry = str(self._root / name), self._files[name]
+        if not self._pending[name]:
+            return [Finding(path, "missing")]
+        try:
+            stretches = [stretch.result() for stretch in self._pending[name]]
+        except FormatError as error:
+            return [Finding(path, str(error))]
+        findings = []
+        size = sum(stretch.bytes for stretch in stretches)
+        if size != entry.bytes:
+            findings.append(Finding(path, f"{size} bytes, should be {entry.bytes}"))
+        sums = [value for stretch in stretches for value in stretch.crc32]
+        for block, (have, want) in enumerate(zip(sums, entry.crc32, strict=False)):
+            if have != want:
+                at = block * directory.BLOCK_BYTES
+                findings.append(Finding(path, f"damaged in the block at byte {at}"))
+        return findings
+
+
+def _release_tree(db: Database) -> None:
+    """Give the columns of the tree back to the kernel, which looked through them."""
+    for column in (db.cct.parent, db.cct.frame, db.procedure_of_node, db.scope_of_node):
+        release(column)
+
+
+def _check_tree(db: Database) -> list[str]:
+    findings = []
+    try:
+        db.cct.validate("calling context tree")
+    except FormatError as error:
+        return [str(error)]
+    if bool((db.cct.parent[1:-1] > db.cct.parent[2:]).any()):
+        findings.append("calling context tree is not numbered by levels")
+    if int(db.procedure_of_node.max(initial=0)) >= len(db.procedures):
+        findings.append("a node's procedure does not exist")
+    if int(db.procedures.module.max(initial=0)) > len(db.modules):
+        findings.append("a procedure's module does not exist")
+    scopes = db.scopes
+    inside = np.flatnonzero(db.scope_of_node)
+    if bool((scopes.procedure[db.scope_of_node[inside]] != db.procedure_of_node[inside]).any()):
+        findings.append("a node's scope is in another procedure")
+    nested = np.flatnonzero(scopes.parent)
+    if bool((scopes.procedure[scopes.parent[nested]] != scopes.procedure[nested]).any()):
+        findings.append("a scope is in another procedure than the one around it")
+    return findings
+
+
+def _check_metrics(db: Database, records: int) -> list[str]:
+    """Both sparse forms agree with each other, with the totals, and with the trace's
+    ``records``, ends of intervals not counted."""
+    findings = []
+    for number, name in enumerate(db.metrics.names):
+        by_line = db.metrics.line_sums(number)
+        if not _alike(by_line, db.metrics.exclusive(number)):
+            findings.append(f"metric {name}: lines and totals do not agree")
+        if not _alike(by_line, db.metrics.node_sums(number)):
+            findings.append(f"metric {name}: lines and contexts do not agree")
+    if int(db.metrics.exclusive("samples").sum()) != records:
+        findings.append("metric samples does not count the trace's records")
+    return findings
+
+
+def _interval_events(db: Database) -> npt.NDArray[np.uint16]:
+    """Ids of the events whose records are intervals: they have a second entry where they end."""
+    connection = db.sql()
+    try:
+        query = "SELECT id FROM event WHERE interval"
+        rows = list(each_row(connection, db.path / directory.SQLITE, query))
+    finally:
+        connection.close()
+    return np.array([row[0] for row in rows], np.uint16)
+
+
+def _alike(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:
+    # Sums in another order differ in their last bits.
+    return bool(np.allclose(a, b, rtol=1e-9, atol=0))
+
+
+def _check_tables(db: Database) -> list[str]:
+    findings = []
+    path = db.path / directory.SQLITE
+    connection = db.sql()
+    try:
+        for (line,) in each_row(connection, path, "PRAGMA integrity_check(10)"):
+            if line != "ok":
+                findings.append(f"{directory.SQLITE}: {line}")
+        ((lines, records),) = each_row(
+            connection, path, "SELECT count(*), total(records) FROM thread"
+        )
+        if (lines, records) != (len(db.lines), len(db.trace)):
+            findings.append(f"{directory.SQLITE}: threads and trace lines do not agree")
+        query = "SELECT parent, procedure, coalesce(scope, 0) FROM cct ORDER BY node"
+        columns = (db.cct.parent, db.procedure_of_node, db.scope_of_node)
+        if not _same_rows(each_row(connection, path, query), columns):
+            findings.append(f"{directory.SQLITE}: the tree's table and columns do not agree")
+    finally:
+        connection.close()
+    return findings
+
+
+def _same_rows(
+    rows: Iterator[tuple[Any, ...]], columns: Sequence[npt.NDArray[np.unsignedinteger]]
+) -> bool:
+    """Whether ``rows`` are those of ``columns``; compared a batch at a time."""
+    at = 0
+    while batch := list(islice(rows, _BATCH_ROWS)):
+        expected = zip(*(column[at : at + len(batch)].tolist() for column in columns), strict=True)
+        if batch != list(expected):
+            return False
+        at += len(batch)
+    return at == len(columns[0])

@@ -1,0 +1,382 @@
+"""Reading a database: ``hpcd.analysis.open(path)``.
+
+Opening maps the columns and reads the small tables; records are touched only where they are asked
+for. Arrays handed out may be read-only views of the files.
+
+    >>> db = hpcd.analysis.open("run.db")                                  # doctest: +SKIP
+    >>> hot = int(db.metrics.exclusive("cpu_time").argmax())               # doctest: +SKIP
+    >>> [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(hot)]  # doctest: +SKIP
+    >>> db.sample_grid(None, 0, db.duration_ns, height=600, width=800)     # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.column_files import open_column
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import directory
+from hpcd.analysis.database.metrics import Metrics
+from hpcd.analysis.database.schema import connect, each_row
+from hpcd.analysis.database.scopes import Scopes
+from hpcd.analysis.database.statistics import Statistics
+from hpcd.analysis.trace import pixel_samples
+from hpcd.analysis.trace.records import Records, Trace, TraceMap
+from hpcd.analysis.trace.trace_lines import LineColumns, Lines
+from hpcd.array_types import F64, I64, U32, U64
+from hpcd.errors import FormatError, PlatformError
+from hpcd.model.cct import CCT
+from hpcd.model.identity import ModuleKind
+from hpcd.model.scope import Kind
+
+_UID = re.compile("[0-9a-f]{16}")
+_KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+
+
+class ModuleRow(NamedTuple):
+    """A load module. ``symbols`` says in words where its names came from, or why it has none."""
+
+    id: int
+    kind: str
+    path: str
+    build_id: str
+    symbols: str
+
+
+class MeasurementRow(NamedTuple):
+    """A measurement the database was made of. Times are ns since the origin."""
+
+    id: int
+    uid: str
+    name: str
+    host: str
+    start_ns: int
+    end_ns: int
+    records: int
+    closed: bool
+    damage: list[str]
+    options: dict[str, Any]
+    summary: dict[str, Any]
+
+
+class Loss(NamedTuple):
+    """``samples`` of lines of ``measurement`` were dropped from ``start`` to ``end``, ns since the
+    origin."""
+
+    measurement: int
+    start: int
+    end: int
+    samples: int
+
+
+@dataclass(frozen=True)
+class Procedures:
+    """The procedures of a database; index by procedure id.
+
+    ``name`` is demangled; ``module`` ``uint32[n]`` the module id or 0; ``address`` ``uint64[n]``
+    where it begins in the module; ``kernel`` ``bool[n]``; ``file`` and ``line`` are empty and 0
+    where they are not known.
+    """
+
+    name: list[str]
+    module: U32
+    address: U64
+    size: U64
+    kernel: npt.NDArray[np.bool_]
+    file: list[str]
+    line: npt.NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+class Database:
+    """One merged database, read-only.
+
+    ``cct`` is the canonical tree: ``parent`` never decreases, so the children of a node, and
+    each level, are contiguous. Times are ns since the origin; ``origin_ns`` is the origin's
+    realtime and ``duration_ns`` the end of the last line.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.manifest = directory.read_manifest(self.path)
+        try:
+            counts = {
+                name: int(self.manifest[name])
+                for name in ("measurements", "lines", "records", "nodes", "procedures", "cells")
+            }
+            self.origin_ns = int(self.manifest["origin_ns"])
+            self.duration_ns = int(self.manifest["duration_ns"])
+        except (KeyError, TypeError, ValueError):
+            raise FormatError(
+                f"{self.path / directory.MANIFEST}: damaged (no sizes, or no origin and duration)"
+            ) from None
+        self._sqlite = self.path / directory.SQLITE
+        if not self._sqlite.is_file():
+            raise FormatError(f"{self._sqlite}: missing")
+        self._connection = connect(self._sqlite)
+        nodes = counts["nodes"]
+        folder = self.path / "cct"
+        self.cct = CCT(
+            open_column(folder / "parent.npy", np.uint32, nodes),
+            open_column(folder / "frame.npy", np.uint64, nodes),
+        )
+        self.procedure_of_node: U32 = open_column(folder / "procedure.npy", np.uint32, nodes)
+        self.scope_of_node: U32 = open_column(folder / "scope.npy", np.uint32, nodes)
+        # What everything else indexes by is checked here; `hpcd check` looks at the rest.
+        self.cct.validate(str(self.path))
+        if int(self.procedure_of_node.max(initial=0)) >= max(counts["procedures"], 1):
+            raise FormatError(f"{self.path}: a node's procedure does not exist")
+        self._columns = LineColumns.load(self.path / "lines", counts["lines"], counts["records"])
+        self.trace = Trace(
+            self.path / "trace",
+            self._part_names(),
+            TraceMap.load(
+                self.path / "trace", counts["measurements"], counts["lines"], counts["nodes"]
+            ),
+            self._columns.first,
+        )
+        self.metrics = Metrics(
+            self.path / "metrics",
+            self.cct,
+            counts["lines"],
+            counts["cells"],
+            [(str(row[0]), str(row[1])) for row in self._rows(
+                "SELECT name, unit FROM metric ORDER BY id")],
+        )  # fmt: skip
+        self.lines = Lines(self._columns, partial(each_row, self._connection, self._sqlite))
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the SQLite file. Arrays stay valid."""
+        self._connection.close()
+
+    def sql(self) -> sqlite3.Connection:
+        """A new read-only connection to the tables of ``docs/database.md``."""
+        return connect(self._sqlite)
+
+    # --- names ---
+
+    @cached_property
+    def procedures(self) -> Procedures:
+        """All procedures, by id."""
+        rows = self._rows(
+            "SELECT procedure.name, module, address, size, source_file, source_line, kind"
+            " FROM procedure LEFT JOIN module ON module.id = module ORDER BY procedure.id"
+        )
+        if len(rows) != self.manifest["procedures"]:
+            raise FormatError(f"{self._sqlite}: procedures are missing")
+        try:
+            return Procedures(
+                name=[str(row[0]) for row in rows],
+                module=np.array([row[1] or 0 for row in rows], np.uint32),
+                address=np.array([row[2] or 0 for row in rows], np.uint64),
+                size=np.array([row[3] or 0 for row in rows], np.uint64),
+                file=[row[4] or "" for row in rows],
+                line=np.array([row[5] or 0 for row in rows], np.uint32),
+                kernel=np.array([row[6] in _KERNEL_KINDS for row in rows], bool),
+            )
+        except (TypeError, ValueError, OverflowError):
+            raise FormatError(f"{self._sqlite}: procedure table is damaged") from None
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """All scopes inside procedures, by id; 0 is none."""
+        rows = self._rows(
+            "SELECT parent, kind, procedure, name, source_file, source_line, id FROM scope"
+            " ORDER BY id"
+        )
+        try:
+            numbers = np.array([row[6] for row in rows], np.int64)
+            scopes = Scopes(
+                parent=np.array([0, *(row[0] or 0 for row in rows)], np.uint32),
+                kind=np.array(
+                    [Kind.PROCEDURE, *(Kind[str(row[1]).upper()] for row in rows)], np.uint8
+                ),
+                procedure=np.array([0, *(row[2] for row in rows)], np.uint32),
+                name=["", *(row[3] or "" for row in rows)],
+                file=["", *(row[4] or "" for row in rows)],
+                line=np.array([0, *(row[5] or 0 for row in rows)], np.uint32),
+            )
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise FormatError(f"{self._sqlite}: scope table is damaged") from None
+        count = len(scopes)
+        if (
+            not np.array_equal(numbers, np.arange(1, count))
+            or bool((scopes.parent[1:] >= np.arange(1, count)).any())
+            or int(scopes.procedure.max(initial=0)) >= max(len(self.procedures), 1)
+            or int(self.scope_of_node.max(initial=0)) >= count
+        ):
+            raise FormatError(f"{self._sqlite}: scopes and contexts do not agree")
+        return scopes
+
+    @cached_property
+    def procedure_names(self) -> list[str]:
+        """Display names by procedure id: kernel procedures end in ``[k]``."""
+        kernel = self.procedures.kernel.tolist()
+        return [
+            f"{name} [k]" if inside else name
+            for name, inside in zip(self.procedures.name, kernel, strict=True)
+        ]
+
+    @cached_property
+    def modules(self) -> list[ModuleRow]:
+        """Load modules; the one with id ``m`` stands at ``m - 1``."""
+        return [
+            ModuleRow(*row)
+            for row in self._rows(
+                "SELECT id, kind, path, build_id, symbols FROM module ORDER BY id"
+            )
+        ]
+
+    @cached_property
+    def measurements(self) -> list[MeasurementRow]:
+        """The measurements it was made of."""
+        rows = self._rows(
+            "SELECT measurement.id, uid, name, hostname, start_ns, end_ns, records, closed, damage,"
+            " options, summary FROM measurement JOIN host ON host.id = measurement.host"
+            " ORDER BY measurement.id"
+        )
+        try:
+            return [
+                MeasurementRow._make(
+                    [
+                        *row[:7],
+                        bool(row[7]),
+                        json.loads(row[8]),
+                        json.loads(row[9]),
+                        json.loads(row[10]) or {},
+                    ]
+                )
+                for row in rows
+            ]
+        except (ValueError, TypeError):
+            raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
+
+    @cached_property
+    def losses(self) -> list[Loss]:
+        """When samples were dropped, as well as it is known: between two of a recorder's summaries,
+        a second apart; of a database that was made without, some time in its measurement."""
+        losses = []
+        rows = self._rows("SELECT clock_offset_ns FROM measurement ORDER BY id")
+        for measurement, (offset,) in zip(self.measurements, rows, strict=True):
+            shift = int(offset) - self.origin_ns
+            samples = measurement.summary.get("samples")
+            drops = samples.get("dropped") if isinstance(samples, dict) else None
+            try:
+                total = sum(map(int, drops.values())) if isinstance(drops, dict) else 0
+                reported = measurement.summary.get("losses")
+                if reported is None and total:
+                    losses.append(
+                        Loss(measurement.id, measurement.start_ns, measurement.end_ns, total)
+                    )
+                for start, end, count in reported or []:
+                    t0 = max(int(start) + shift, measurement.start_ns)
+                    t1 = min(int(end) + shift, measurement.end_ns)
+                    losses.append(Loss(measurement.id, t0, max(t0, t1), int(count)))
+            except (TypeError, ValueError):
+                raise FormatError(f"{self._sqlite}: measurement table is damaged") from None
+        return losses
+
+    def statistics(self, metric: str | int, node: int, by: str = "line") -> Statistics:
+        """What ``node`` cost, all below it included, on each ``line`` (of the trace), ``rank``,
+        ``job`` or ``host``, with mean, extremes and spread.
+
+        By rank, only lines of processes with one count, as "job rank". Raises
+        :class:`UsageError`. O(cells of the subtree).
+        """
+        value = self.metrics.over_lines(metric, node)
+        if by == "line":
+            return Statistics(range(len(value)), value)
+        index, names = self.lines.groups(by)
+        grouped = index >= 0
+        return Statistics(names, sum_by(index[grouped], value[grouped], len(names)))
+
+    def line_totals(self, metric: str | int) -> F64:
+        """``float64[lines]``: what each trace line cost in all. O(lines).
+
+        Raises :class:`UsageError` when there is no such metric.
+        """
+        total = np.zeros(len(self.lines))
+        rows = each_row(
+            self._connection,
+            self._sqlite,
+            "SELECT trace_line, total FROM trace_line_metric WHERE metric = ?",
+            self.metrics.number(metric),
+        )
+        for line, cost in rows:
+            total[line] = cost
+        return total
+
+    def frame(self, query: str) -> Any:
+        """The rows of an SQL ``query`` (tables: ``docs/database.md``) as a pandas DataFrame.
+
+        Raises :class:`PlatformError` without pandas.
+        """
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise PlatformError("tables need pandas: pip install pandas") from None
+        return pandas.read_sql_query(query, self._connection)
+
+    # --- trace ---
+
+    def records(self, line: int, t0: int | None = None, t1: int | None = None) -> Records:
+        """Records of trace line ``line`` with ``t0 <= time < t1``."""
+        return self.trace.records(line, t0, t1)
+
+    def sample_lines(
+        self, lines: Sequence[int] | npt.NDArray[np.integer] | None, height: int
+    ) -> I64:
+        """The lines :meth:`sample_grid` shows, one per row: ``int64[h]``, ``h <= height``."""
+        return pixel_samples.choose_lines(lines, height, len(self.lines))
+
+    def sample_grid(
+        self,
+        lines: Sequence[int] | npt.NDArray[np.integer] | None,
+        t0: int,
+        t1: int,
+        height: int,
+        width: int,
+    ) -> U32:
+        """CCT nodes ``uint32[h, width]`` of a picture of ``lines`` (None: all) over [t0, t1).
+
+        ``h`` is ``min(height, len(lines))``; :meth:`sample_lines` names the rows' lines. NO_NODE
+        where a line did not exist or was not watched. O(h · w · log t).
+        """
+        return pixel_samples.sample_grid(self.trace, self._columns, lines, t0, t1, height, width)
+
+    def _part_names(self) -> list[str]:
+        uids = [str(row[0]) for row in self._rows("SELECT uid FROM measurement ORDER BY id")]
+        if len(uids) != self.manifest["measurements"] or not all(map(_UID.fullmatch, uids)):
+            raise FormatError(f"{self._sqlite}: measurement table is damaged")
+        return [f"{uid}.part" for uid in uids]
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        return list(each_row(self._connection, self._sqlite, query))
+
+
+def open(path: Path | str) -> Database:
+    """Open a database.
+
+    Raises :class:`NotFoundError` when there is none, :class:`FormatError` when it is not one,
+    damaged, or of another version.
+    """
+    return Database(path)

@@ -1,0 +1,94 @@
+"""The SQLite side of a database: tables for people who query.
+
+Written once, in one transaction, from the same data as the columns. Everything numeric that a
+program needs in bulk is in the columns; the tables are documented in ``docs/database.md``.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hpcd.errors import FormatError
+
+# One meaning per word: `host` is a machine and `node` a CCT node, `trace_line` a thread's line of
+# the trace and `source_line` a line of source code. Foreign keys are declared for readers and query
+# planners; rows are written consistent.
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE host (
+    id INTEGER PRIMARY KEY, hostname TEXT, boot_id TEXT, kernel TEXT, machine TEXT, cpus INTEGER);
+CREATE TABLE measurement (
+    id INTEGER PRIMARY KEY, uid TEXT UNIQUE, name TEXT, host INTEGER REFERENCES host,
+    start_ns INTEGER, end_ns INTEGER, clock_offset_ns INTEGER, records INTEGER,
+    cct_nodes INTEGER, closed INTEGER, damage TEXT, options TEXT, summary TEXT);
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY, name TEXT, unit TEXT, scale REAL, metric TEXT, frequency INTEGER,
+    interval INTEGER);
+CREATE TABLE process (
+    id INTEGER PRIMARY KEY, measurement INTEGER REFERENCES measurement,
+    host INTEGER REFERENCES host, pid INTEGER, parent_pid INTEGER, name TEXT, exe TEXT,
+    command TEXT, uid INTEGER, start_ns INTEGER, job TEXT, rank INTEGER, size INTEGER);
+CREATE TABLE thread (
+    trace_line INTEGER PRIMARY KEY, process INTEGER REFERENCES process, tid INTEGER, name TEXT,
+    start_ns INTEGER, end_ns INTEGER, first_record INTEGER, records INTEGER,
+    measurement_line INTEGER);
+CREATE TABLE module (
+    id INTEGER PRIMARY KEY, kind TEXT, path TEXT, build_id TEXT, symbols TEXT);
+CREATE TABLE procedure (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, module INTEGER REFERENCES module,
+    address INTEGER, size INTEGER, source_file TEXT, source_line INTEGER,
+    linkage_name TEXT);
+CREATE TABLE scope (
+    id INTEGER PRIMARY KEY, parent INTEGER REFERENCES scope, kind TEXT NOT NULL,
+    procedure INTEGER REFERENCES procedure, name TEXT, source_file TEXT,
+    source_line INTEGER);
+CREATE TABLE cct (
+    node INTEGER PRIMARY KEY, parent INTEGER, depth INTEGER,
+    procedure INTEGER REFERENCES procedure, module INTEGER, offset INTEGER,
+    scope INTEGER REFERENCES scope);
+CREATE TABLE metric (id INTEGER PRIMARY KEY, name TEXT UNIQUE, unit TEXT);
+CREATE TABLE node_metric (
+    metric INTEGER REFERENCES metric, node INTEGER REFERENCES cct,
+    exclusive REAL, inclusive REAL, PRIMARY KEY (metric, node)) WITHOUT ROWID;
+CREATE TABLE node_statistic (
+    metric INTEGER REFERENCES metric, node INTEGER REFERENCES cct, trace_lines INTEGER,
+    mean REAL, min REAL, max REAL, stddev REAL, cv REAL,
+    min_trace_line INTEGER REFERENCES thread, max_trace_line INTEGER REFERENCES thread,
+    PRIMARY KEY (metric, node)) WITHOUT ROWID;
+CREATE TABLE trace_line_metric (
+    metric INTEGER REFERENCES metric, trace_line INTEGER REFERENCES thread,
+    total REAL, PRIMARY KEY (metric, trace_line)) WITHOUT ROWID;
+"""
+
+# Small tables are searched by these; the bulky ones by their keys and the columns.
+INDEXES = """
+CREATE INDEX procedure_name ON procedure (name);
+CREATE INDEX cct_procedure ON cct (procedure);
+CREATE INDEX cct_parent ON cct (parent);
+CREATE INDEX process_rank ON process (job, rank);
+"""
+
+Row = Sequence[Any]
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the SQLite file read-only. Raises :class:`FormatError`."""
+    try:
+        uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+        return sqlite3.connect(uri, uri=True, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def each_row(
+    connection: sqlite3.Connection, path: Path, query: str, *parameters: object
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of ``query`` one by one. Raises :class:`FormatError` naming ``path``."""
+    try:
+        yield from connection.execute(query, parameters)
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise FormatError(f"{path}: {error}") from None

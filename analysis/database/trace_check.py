@@ -1,0 +1,149 @@
+"""Checking the trace of a database: every block is decoded, once, on all processors.
+
+A database may have more records than there is memory, and more trace lines than records that fit a
+block. So blocks are decoded a batch at a time, whatever lines they are of, and only what lines are
+compared by is kept of each: a few bytes a block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database.database import Database
+from hpcd.analysis.trace.blocks import BLOCK_RECORDS
+from hpcd.analysis.trace.part import Part
+from hpcd.array_types import I64
+from hpcd.measurement.codec import TIME_UNIT_NS
+
+Bools = npt.NDArray[np.bool_]
+
+# Decoded, a batch is about 10 MB; larger ones are no faster.
+_BATCH_BLOCKS = 256
+# Decoding releases the interpreter lock most of the time; more threads than this wait for it.
+_THREADS = min(len(os.sched_getaffinity(0)), 4)
+# Mapped pages of a part are given back after so many batches, a few MB each.
+_BATCHES_MAPPED = 16
+
+
+class _Blocks(NamedTuple):
+    """What is known of ``n`` decoded blocks.
+
+    ``last`` ``int64[n]`` is the time of each one's last record in ticks; ``bad_node`` and
+    ``bad_event`` ``bool[n]`` whether a record has a node or event the measurement does not;
+    ``ends`` how many records only mark where an interval ends.
+    """
+
+    last: I64
+    bad_node: Bools
+    bad_event: Bools
+    ends: int
+
+
+def check_trace(
+    db: Database,
+    interval_events: npt.NDArray[np.uint16],
+    before_part: Callable[[Sequence[str], int], None] | None = None,
+) -> tuple[list[str], int]:
+    """What is wrong with the records of ``db``, and how many only mark where an interval ends.
+
+    Nodes and events must exist; times ascend within each line and lie within its life.
+    ``interval_events`` are the ids of events whose records are intervals. ``before_part`` is called
+    before each part is read, with the paths of all in the database's directory and the part's
+    place among them. Raises :class:`FormatError` for a part or a block that cannot be decoded.
+    """
+    wrong: list[tuple[int, str]] = []
+    ends = 0
+    with ThreadPoolExecutor(_THREADS) as pool:
+        names = [str(path.relative_to(db.path)) for path in db.trace.part_paths]
+        for number in range(len(names)):
+            if before_part:
+                before_part(names, number)
+            part = db.trace.part(number)
+            nodes, events, _ = db.trace.part_mapping(number)
+            intervals = np.flatnonzero(np.isin(events, interval_events))
+            decoded = list(_decode(pool, part, len(nodes), len(events), intervals))
+            part.release()
+            if decoded:
+                last, bad_node, bad_event, counts = zip(*decoded, strict=True)
+                blocks = _Blocks(
+                    np.concatenate(last),
+                    np.concatenate(bad_node),
+                    np.concatenate(bad_event),
+                    sum(counts),
+                )
+                ends += blocks.ends
+                wrong += _check_lines(db, number, part, blocks)
+    # Line by line, as they are numbered.
+    return [f"trace line {line} {what}" for line, what in sorted(wrong)], ends
+
+
+def _decode(
+    pool: ThreadPoolExecutor, part: Part, nodes: int, events: int, intervals: I64
+) -> Iterator[_Blocks]:
+    """The blocks of ``part`` in order, decoded in ``pool`` a few batches ahead."""
+    waiting: deque[Future[_Blocks]] = deque()
+    count = len(part.blocks.base)
+    for batch, at in enumerate(range(0, count, _BATCH_BLOCKS)):
+        chosen = slice(at, min(at + _BATCH_BLOCKS, count))
+        waiting.append(pool.submit(_decode_batch, part, chosen, nodes, events, intervals))
+        if len(waiting) > _THREADS:
+            yield waiting.popleft().result()
+        if batch % _BATCHES_MAPPED == 0:
+            part.release()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
+    table = part.blocks
+    since, node = part.places(chosen)
+    bad_node = node.max(axis=1) >= nodes
+    # Within a block times ascend by construction, and a short one repeats its last record.
+    last = table.base[chosen] + since[:, -1].astype(np.int64)
+    if not bool(table.weight[chosen].any()):
+        return _Blocks(last, bad_node, np.full(len(last), events == 0), 0)
+    event, value = part.weights(chosen)
+    ends = 0
+    if len(intervals):
+        real = np.arange(BLOCK_RECORDS) < table.records[chosen][:, None]
+        ends = int((np.isin(event, intervals) & (value == 0) & real).sum())
+    return _Blocks(last, bad_node, event.max(axis=1) >= events, ends)
+
+
+def _check_lines(db: Database, number: int, part: Part, blocks: _Blocks) -> list[tuple[int, str]]:
+    """What is wrong with the lines of part ``number``, by line."""
+    lines, rows = db.trace.part_lines(number)
+    shift = db.trace.part_mapping(number)[2]
+    line_of_row = np.full(len(part), -1, np.int64)
+    line_of_row[rows] = lines
+    bounds = part.lines.block
+    line = np.repeat(line_of_row, np.diff(bounds))
+    begin, end = part.blocks.base * TIME_UNIT_NS + shift, blocks.last * TIME_UNIT_NS + shift
+    first = np.zeros(len(line), bool)
+    filled = np.flatnonzero(np.diff(bounds))
+    first[bounds[filled]] = True
+    # What a block may not begin before: the block before it, or its line's life.
+    earliest = np.concatenate(([0], end[:-1]))
+    earliest[first] = db.lines.start[line[first]]
+    final = np.append(first[1:], True)
+    empty = lines[np.diff(bounds)[rows] == 0]
+    wrong = {
+        "has records of nodes that do not exist": line[blocks.bad_node],
+        "has records of events that do not exist": line[blocks.bad_event],
+        "is not in time order or begins too late": line[begin < earliest],
+        "has records after its end": line[final & (end > db.lines.end[line])],
+        "ends before it begins": empty[db.lines.start[empty] > db.lines.end[empty]],
+    }
+    return [
+        (trace_line, what)
+        for what, trace_lines in wrong.items()
+        for trace_line in np.unique(trace_lines).tolist()
+        if trace_line >= 0
+    ]

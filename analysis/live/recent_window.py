@@ -1,0 +1,345 @@
+"""The last seconds of a measurement that is still being written: where its threads are and wait.
+
+Each refresh reads the chunks that came since, keeps the records of the window, and names what is
+new. Cost: O(records of the window) in numpy, and a step of Python for each node of the calling
+context tree the first time it is seen in a window.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.symbols.frame_names import RAW_NAME, marker_name, omitted_name, round_count
+from hpcd.analysis.symbols.symbolization import Namer
+from hpcd.array_types import F64, I64, U32, U64
+from hpcd.measurement.codec import RecordChunk
+from hpcd.measurement.reader import Measurement, open_measurement
+from hpcd.model import frame as frames
+from hpcd.model.identity import ModuleKind
+
+METRICS = ("cpu_time", "blocked_time", "runnable_time")
+_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+# No wait is longer; what claims to be must not overflow.
+_LONGEST_SECONDS = 1e8
+
+
+@dataclass(frozen=True, slots=True)
+class HotPath:
+    """A call path of procedures, outermost first; seconds of CPU, blocked, runnable time in it.
+
+    Its last ``kernel_frames`` are the kernel's.
+    """
+
+    path: tuple[str, ...]
+    kernel_frames: int
+    cpu_s: float
+    blocked_s: float
+    runnable_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A process of the window: its place, living threads and seconds as in :class:`HotPath`."""
+
+    job: str
+    rank: int | None
+    pid: int
+    name: str
+    threads: int
+    cpu_s: float
+    blocked_s: float
+    runnable_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The window: its length in seconds, what was hot in it, and what recording it cost.
+
+    ``overhead_cpu`` is the recorder's CPU time for each second, ``overhead_bpf`` that of its
+    programs in the kernel; None until two summaries are there to be compared.
+    """
+
+    seconds: float
+    samples: int
+    cpu_s: float
+    blocked_s: float
+    runnable_s: float
+    hottest: list[HotPath]
+    waits: list[HotPath]
+    busiest: list[Busy]
+    threads: int
+    dropped: int
+    frequency: int
+    overhead_cpu: float | None
+    overhead_bpf: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Records of a chunk: ``begin``, ``end`` int64[n] ns, the same but for intervals, ``metric``
+    int8[n] (index in METRICS, or -1), ``seconds`` float64[n]."""
+
+    begin: I64
+    end: I64
+    line: U32
+    node: U32
+    metric: npt.NDArray[np.int8]
+    seconds: F64
+
+
+class Live:
+    """Follows a measurement, finished or being written, over a window of ``seconds``."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self._measurement = open_measurement(path)
+        self._seconds = seconds
+        self._chunks = 0
+        self._blocks: deque[_Block] = deque()
+        self._summaries: deque[dict[str, Any]] = deque(maxlen=64)
+        self._names = _PathNames(self._measurement)
+        self.refresh()
+
+    def close(self) -> None:
+        """Close the measurement's files."""
+        self._measurement.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come: the writer finished, or is gone."""
+        return self._measurement.closed or not self._measurement.being_written
+
+    def refresh(self) -> None:
+        """Take in what was written since."""
+        self._measurement.refresh()
+        for chunk in self._measurement.record_chunks(self._chunks):
+            self._take(chunk)
+        self._chunks = self._measurement.chunks
+        summary = self._measurement.summary
+        if summary and (not self._summaries or summary is not self._summaries[-1]):
+            self._summaries.append(summary)
+
+    def _take(self, chunk: RecordChunk) -> None:
+        events = self._measurement.events
+        # One more for records of events that nothing was said of.
+        size = max(events, default=-1) + 2
+        metric, scale = np.full(size, -1, np.int8), np.zeros(size)
+        interval = np.zeros(size, bool)
+        for number, event in events.items():
+            if event.metric in METRICS:
+                metric[number], scale[number] = METRICS.index(event.metric), event.scale
+                interval[number] = event.interval
+        event_of = np.minimum(chunk.event, size - 1)
+        seconds = chunk.value * scale[event_of]
+        begin = chunk.time_ns.astype(np.int64)
+        lasts = np.where(interval[event_of], np.minimum(seconds, _LONGEST_SECONDS) * 1e9, 0)
+        self._blocks.append(
+            _Block(
+                begin,
+                begin + lasts.astype(np.int64),
+                np.repeat(chunk.line, np.diff(chunk.start)),
+                chunk.node,
+                metric[event_of],
+                seconds,
+            )
+        )
+
+    def snapshot(self, paths: int = 10, processes: int = 10) -> Snapshot:
+        """What the window holds, the hottest ``paths`` and busiest ``processes`` of it."""
+        block = self._window()
+        count = self._measurement.cct.parent.size
+        seconds = np.zeros((len(METRICS), count))
+        lines = np.zeros((len(METRICS), int(block.line.max(initial=0)) + 1))
+        for number in range(len(METRICS)):
+            chosen = block.metric == number
+            weights = block.seconds[chosen]
+            seconds[number] = np.bincount(block.node[chosen], weights, minlength=count)
+            lines[number] = np.bincount(block.line[chosen], weights, minlength=lines.shape[1])
+        by_path = self._names.by_path(seconds)
+        totals = seconds.sum(axis=1).tolist()
+        cpu, bpf = self._overhead()
+        last = self._summaries[-1] if self._summaries else {}
+        samples = last.get("samples", {})
+        rates = last.get("rates") or [{}]
+        return Snapshot(
+            seconds=self._length(block),
+            samples=int((block.metric == 0).sum()),
+            cpu_s=totals[0],
+            blocked_s=totals[1],
+            runnable_s=totals[2],
+            hottest=self._names.top(by_path, 0, paths),
+            waits=self._names.top(by_path, 1, paths),
+            busiest=self._busiest(lines, processes),
+            threads=int((lines.sum(axis=0) > 0).sum()),
+            dropped=sum(samples.get("dropped", {}).values()),
+            frequency=int(rates[-1].get("frequency", 0)),
+            overhead_cpu=cpu,
+            overhead_bpf=bpf,
+        )
+
+    def _window(self) -> _Block:
+        """The records of the window, intervals cut to it and older ones forgotten."""
+        newest = max((int(block.end.max(initial=0)) for block in self._blocks), default=0)
+        oldest = newest - int(self._seconds * 1e9)
+        # Chunks are about a second each, and a long wait may lie in any.
+        self._blocks = deque(
+            block for block in self._blocks if int(block.end.max(initial=0)) >= oldest
+        )
+        parts = []
+        for block in self._blocks:
+            fresh = (block.end >= oldest) & (block.metric >= 0)
+            begin, end = np.maximum(block.begin[fresh], oldest), block.end[fresh]
+            lasts = (end - block.begin[fresh]).astype(float)
+            share = np.divide(end - begin, lasts, out=np.ones(len(lasts)), where=lasts > 0)
+            parts.append(
+                (begin, end, block.line[fresh], block.node[fresh], block.metric[fresh],
+                 block.seconds[fresh] * share)
+            )  # fmt: skip
+        if not parts:
+            none, empty = np.zeros(0, np.int64), np.zeros(0, np.uint32)
+            return _Block(none, none, empty, empty, np.zeros(0, np.int8), np.zeros(0))
+        return _Block(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def _length(self, block: _Block) -> float:
+        if not len(block.end):
+            return 0.0
+        return float(block.end.max() - block.begin.min()) / 1e9
+
+    def _busiest(self, lines: F64, limit: int) -> list[Busy]:
+        of_process: dict[int, tuple[F64, int]] = {}
+        for number in np.flatnonzero(lines.sum(axis=0)).tolist():
+            thread = self._measurement.threads[number]
+            sums, threads = of_process.get(thread.process, (np.zeros(len(METRICS)), 0))
+            of_process[thread.process] = (sums + lines[:, number], threads + 1)
+        busiest = []
+        for number, (sums, threads) in of_process.items():
+            process = self._measurement.processes.get(number)
+            if process:
+                busiest.append(
+                    Busy(process.job, process.rank, process.pid, process.name, threads,
+                         *(float(value) for value in sums))
+                )  # fmt: skip
+        busiest.sort(key=lambda usage: (-usage.cpu_s, -usage.runnable_s, usage.pid))
+        return busiest[:limit]
+
+    def _overhead(self) -> tuple[float | None, float | None]:
+        """CPU of the recorder and of its programs for each second, over the window."""
+        if len(self._summaries) < 2:
+            return None, None
+        last = self._summaries[-1]
+        recent = [
+            s for s in self._summaries if s["duration_s"] >= last["duration_s"] - self._seconds
+        ]
+        first = recent[0] if len(recent) > 1 else self._summaries[-2]
+        span = last["duration_s"] - first["duration_s"]
+        if span <= 0:
+            return None, None
+        return (
+            (last["overhead"]["collector_cpu_s"] - first["overhead"]["collector_cpu_s"]) / span,
+            (last["overhead"]["bpf_s"] - first["overhead"]["bpf_s"]) / span,
+        )
+
+
+class _PathNames:
+    """Call paths of procedures, numbered; names are looked up once for each frame."""
+
+    def __init__(self, measurement: Measurement) -> None:
+        self._measurement = measurement
+        self._namers: dict[int, tuple[int, Namer]] = {}
+        # Name and whether it is the kernel's.
+        self._name_of: dict[int, tuple[str, bool]] = {}
+        self._path_of_node = np.full(1, 0, np.int64)
+        # Path 0 is the empty one, the root.
+        self._paths: list[tuple[int, tuple[str, bool]]] = [(0, ("", False))]
+        self._numbers: dict[tuple[int, tuple[str, bool]], int] = {}
+
+    def by_path(self, seconds: F64) -> F64:
+        """``seconds[metric, node]`` summed by call path: ``float64[metrics, paths]``."""
+        nodes = np.flatnonzero(seconds.any(axis=0))
+        self._number(nodes)
+        places = self._path_of_node[nodes]
+        return np.array([
+            np.bincount(places, row[nodes], minlength=len(self._paths)) for row in seconds
+        ])  # fmt: skip
+
+    def top(self, by_path: F64, metric: int, limit: int) -> list[HotPath]:
+        """The paths with most of ``metric``."""
+        row = by_path[metric]
+        best = np.argsort(-row, kind="stable")[:limit]
+        return [
+            HotPath(*self._path(int(number)), *(float(value) for value in by_path[:, number]))
+            for number in best
+            if row[number] > 0
+        ]
+
+    def _path(self, number: int) -> tuple[tuple[str, ...], int]:
+        """The procedures of path ``number``, and how many of them are the kernel's."""
+        names, kernel = [], 0
+        while number:
+            number, (name, in_kernel) = self._paths[number]
+            names.append(name)
+            kernel += in_kernel
+        return tuple(reversed(names)), kernel
+
+    def _number(self, nodes: I64) -> None:
+        """Have a path number for each of ``nodes``, and so for each node above them."""
+        cct = self._measurement.cct
+        numbers = self._path_of_node
+        if len(cct) > len(numbers):
+            numbers = np.concatenate([numbers, np.full(len(cct) - len(numbers), -1, np.int64)])
+            self._path_of_node = numbers
+        new = np.zeros(len(cct), bool)
+        level = nodes[numbers[nodes] < 0]
+        while len(level):
+            new[level] = True
+            level = np.unique(cct.parent[level]).astype(np.int64)
+            level = level[(numbers[level] < 0) & ~new[level]]
+        fresh = np.flatnonzero(new)
+        self._look_up(np.unique(cct.frame[fresh]))
+        # Parents come first, so theirs is always numbered.
+        for node, parent, frame in zip(
+            fresh.tolist(), cct.parent[fresh].tolist(), cct.frame[fresh].tolist(), strict=True
+        ):
+            key = (int(numbers[parent]), self._name_of[frame])
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._numbers[key] = len(self._paths)
+                self._paths.append(key)
+            numbers[node] = number
+
+    def _look_up(self, values: U64) -> None:
+        values = values[[value not in self._name_of for value in values.tolist()]]
+        module = frames.module_of(values)
+        offset = frames.offset_of(values)
+        marker = frames.is_marker(values)
+        for value in values[~frames.is_module(values)].tolist():
+            self._name_of[value] = RAW_NAME, False
+        for value in values[marker].tolist():
+            count = int(frames.omitted_count(np.array([value], np.uint64))[0])
+            name = omitted_name(int(round_count(count))) if count else marker_name(value & 0xFF)
+            self._name_of[value] = name, False
+        for number in np.unique(module[frames.is_module(values)]).tolist():
+            chosen = (module == number) & frames.is_module(values)
+            names = self._namer(number).names(offset[chosen].astype(np.uint64))
+            load_module = self._measurement.modules.get(number)
+            in_kernel = load_module is not None and load_module.kind in _KERNEL
+            for value, name in zip(values[chosen].tolist(), names, strict=True):
+                self._name_of[value] = name, in_kernel
+
+    def _namer(self, number: int) -> Namer:
+        rows = self._measurement.symbols.get(number, [])
+        have = self._namers.get(number)
+        if have and have[0] == len(rows):
+            return have[1]
+        module = self._measurement.modules.get(number)
+        if module:
+            namer = Namer(module.kind, module.path, module.build_id, rows)
+        else:
+            namer = Namer(ModuleKind.JIT, "unknown module", "", rows)
+        self._namers[number] = (len(rows), namer)
+        return namer

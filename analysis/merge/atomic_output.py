@@ -1,0 +1,95 @@
+"""Where a database is made: beside its place, one merge at a time, put there when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.database import directory as layout
+from hpcd.analysis.merge.executors import WorkerDiedError
+from hpcd.errors import StorageError
+
+
+def check_output(out: Path, *, replace: bool) -> None:
+    """Raise :class:`StorageError` if there is something at ``out``, but a database to replace."""
+    if not out.parent.is_dir():
+        raise StorageError(f"{out.parent}: no such directory")
+    if not out.exists() and not out.is_symlink():
+        return
+    if not replace:
+        raise StorageError(f"{out} exists already; choose another name or give --force or --add")
+    if not layout.is_database(out):
+        # Results are replaced, never somebody's files.
+        raise StorageError(f"{out} is not an hpcd database; it is not replaced")
+
+
+@contextlib.contextmanager
+def work_directory(out: Path) -> Iterator[Path]:
+    """A directory beside ``out`` that is gone afterwards; a killed merge's parts are still in it.
+
+    Raises :class:`StorageError` when another merge uses it.
+    """
+    work = out.parent / f".{out.name}.merging"
+    try:
+        work.mkdir(mode=0o700, exist_ok=True)
+        lock = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise storage_error(work, error) from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(f"{out}: another merge is writing it") from None
+        _clear(work)
+        try:
+            yield work
+        except WorkerDiedError:
+            _clear(work)
+            raise
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        shutil.rmtree(work, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _clear(work: Path) -> None:
+    """Remove what a killed merge left, but for parts that are whole."""
+    for path in [*work.glob("*"), *work.glob("parts/part-*")]:
+        if path.is_dir() and path.name != "parts":
+            shutil.rmtree(path, ignore_errors=True)
+        elif not path.is_dir():
+            path.unlink(missing_ok=True)
+
+
+def put_in_place(complete: Path, out: Path) -> None:
+    """Make the finished database appear under its name, at once."""
+    try:
+        # As private as the measurements: command lines and paths are in it.
+        complete.chmod(0o700)
+        for path in complete.rglob("*"):
+            with path.open("rb") if path.is_file() else contextlib.nullcontext() as file:
+                if file is not None:
+                    os.fsync(file.fileno())
+        retired = complete.parent / "replaced"
+        if out.exists():
+            out.rename(retired)
+        try:
+            complete.rename(out)
+        except OSError:
+            if retired.exists():
+                retired.rename(out)
+            raise
+        folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise storage_error(out, error) from None

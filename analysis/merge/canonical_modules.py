@@ -1,0 +1,109 @@
+"""Load modules across measurements: the same file must be the same module everywhere.
+
+A measurement numbers modules as it meets them. Before trees can be united their frames are
+renumbered to canonical module ids, which depend only on what the modules are:
+
+============== ========================================================================
+kind           identity
+============== ========================================================================
+elf, vdso      build id; without one, path (the vDSO: kernel release)
+kernel         build id; without one, kernel release
+kernel-module  name and build id; without one, name and kernel release
+jit            the region of the process in the measurement: nothing to share
+============== ========================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.array_types import U32
+from hpcd.errors import FormatError
+from hpcd.model import frame
+from hpcd.model.cct import CCT
+from hpcd.model.identity import Host, Module, ModuleKind
+
+ModuleKey = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalModule:
+    """A load module of a database.
+
+    ``sources`` are the (measurement, module id) pairs it stands for, by measurement number.
+    """
+
+    id: int
+    kind: ModuleKind
+    path: str
+    build_id: str
+    sources: tuple[tuple[int, int], ...]
+
+
+def module_key(module: Module, host: Host, measurement: int) -> ModuleKey:
+    """What makes ``module`` the same as another one. Keys also give the canonical order."""
+    kind, path, build_id = module.kind, module.path, module.build_id
+    if kind is ModuleKind.JIT:
+        where = f"{module.process:010d}:{module.base:016x}"
+        return (kind, path, f"{measurement:016x}", where)
+    if kind is ModuleKind.KERNEL_MODULE:
+        return (kind, path, build_id, "" if build_id else host.kernel)
+    if build_id:
+        return (kind, "", build_id, "")
+    if kind is ModuleKind.ELF:
+        return (kind, path, "", "")
+    return (kind, "", "", host.kernel)
+
+
+def unite_modules(
+    tables: Sequence[Mapping[int, Module]], hosts: Sequence[Host], ids: Sequence[int]
+) -> tuple[list[CanonicalModule], list[U32]]:
+    """Canonical modules (ids from 1) and, per measurement, its ids' canonical ones.
+
+    ``ids`` are the measurements' identities. The maps are ``uint32[largest id + 1]``, 0 where
+    there is no such module. Raises :class:`FormatError` when there are more modules than frames
+    can name.
+    """
+    sources: dict[ModuleKey, list[tuple[int, int]]] = {}
+    for number, (table, host, identity) in enumerate(zip(tables, hosts, ids, strict=True)):
+        for module in table.values():
+            if 0 < module.id <= frame.MODULE_MAX:
+                key = module_key(module, host, identity)
+                sources.setdefault(key, []).append((number, module.id))
+    if len(sources) > frame.MODULE_MAX:
+        raise FormatError(f"{len(sources)} load modules, at most {frame.MODULE_MAX} are possible")
+    # Frames cannot name larger ids, whatever a damaged table says.
+    sizes = [min(max(table, default=0), frame.MODULE_MAX) + 1 for table in tables]
+    maps = [np.zeros(size, np.uint32) for size in sizes]
+    modules = []
+    for number, key in enumerate(sorted(sources), start=1):
+        members = sorted(sources[key])
+        same = [tables[measurement][module] for measurement, module in members]
+        # The shortest path names a file best: not /proc/PID/root/..., not a bind mount.
+        path = min((module.path for module in same), key=lambda text: (len(text), text))
+        modules.append(
+            CanonicalModule(number, same[0].kind, path, same[0].build_id, tuple(members))
+        )
+        for measurement, source in members:
+            maps[measurement][source] = number
+    return modules, maps
+
+
+def translate(tree: CCT, module_map: U32) -> CCT:
+    """``tree`` with canonical module ids in its frames.
+
+    A frame of a module nobody announced becomes a raw address, so that its path is kept.
+    """
+    ids = frame.module_of(tree.frame)
+    inside = frame.is_module(tree.frame)
+    canonical = np.where(ids < len(module_map), module_map[np.minimum(ids, len(module_map) - 1)], 0)
+    offsets = tree.frame & np.uint64(frame.OFFSET_MASK)
+    moved = canonical.astype(np.uint64) << np.uint64(frame.MODULE_SHIFT) | offsets
+    lost = np.uint64(frame.SPECIAL) | offsets
+    return CCT(
+        tree.parent,
+        np.where(inside, np.where(canonical > 0, moved, lost), tree.frame).astype(np.uint64),
+    )

@@ -1,0 +1,35 @@
+"""Writing the SQLite file of a database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from hpcd.analysis.database.schema import INDEXES, SCHEMA
+from hpcd.errors import StorageError
+
+Row = Sequence[Any]
+
+
+def write_tables(path: Path, tables: Mapping[str, Iterable[Row]]) -> None:
+    """Create the SQLite file with ``tables`` (name to rows, all columns).
+
+    Raises :class:`StorageError`.
+    """
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            # The directory is renamed into place when all is written: no journal is needed.
+            connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
+            connection.executescript(SCHEMA)
+            connection.execute("BEGIN")
+            for name, rows in tables.items():
+                width = len(connection.execute(f"SELECT * FROM {name}").description)
+                marks = ", ".join("?" * width)
+                connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+            connection.execute("COMMIT")
+            connection.executescript(INDEXES)
+    except sqlite3.Error as error:
+        raise StorageError(f"{path}: {error}") from None

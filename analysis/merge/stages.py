@@ -1,0 +1,572 @@
+"""Merging measurements into a database.
+
+Stages, each a set of independent tasks on an :class:`concurrent.futures.Executor`:
+
+1. *read*: every measurement becomes a part of the database (:mod:`hpcd.analysis.merge.ingest`),
+   the only
+   stage that looks at records;
+2. *unite* the trees pairwise into the canonical calling context tree (ICS 2011, section 4);
+3. *sums*: every part's sums, by the canonical tree's nodes;
+4. *symbols*: name the addresses of every load module, with inlined calls, loops and lines;
+5. *tables* and *checksums*.
+
+All but the first depend on parts alone: adding measurements to a database reads only those, and a
+merge that was killed goes on with the parts it made. The result is written beside its place and
+renamed, so a database exists whole or not at all, and it depends on the measurements alone: not on
+their order, the engine, or the number of workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.arrays.column_files import (
+    ColumnWriter,
+    create_column,
+    save_column,
+    storage_error,
+)
+from hpcd.analysis.database import directory as layout
+from hpcd.analysis.merge.atomic_output import check_output, put_in_place, work_directory
+from hpcd.analysis.merge.canonical_modules import CanonicalModule, translate, unite_modules
+from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
+from hpcd.analysis.merge.context_statistics import context_statistics
+from hpcd.analysis.merge.executors import local_executor, run_all
+from hpcd.analysis.merge.ingest import IngestTask, ingest, part_name, progress_of
+from hpcd.analysis.merge.line_order import LineOrder, order_lines, unknown_thread
+from hpcd.analysis.merge.metric_cells import (
+    CellTask,
+    PlaceTask,
+    create_cells,
+    metric_table,
+    place_cells,
+    translate_cells,
+    write_contexts,
+)
+from hpcd.analysis.merge.module_names import close_readers
+from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
+from hpcd.analysis.merge.sqlite_writer import write_tables
+from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
+from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part_contents import PartContents, load_tree, read_contents
+from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
+from hpcd.array_types import F64, I64, U16, U32
+from hpcd.errors import FormatError, HpcdError, NotFoundError, UsageError
+from hpcd.measurement.reader import measurement_size
+from hpcd.model.cct import CCT
+from hpcd.model.cct_union import union
+from hpcd.model.identity import Event, Process
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, how much of it is done, and how much there is (``read``: bytes)."""
+
+DEFAULT_MEMORY = 1 << 30
+"""Bytes a worker may use for records it gathers; blocks are smaller, and more, with less."""
+
+# Trees united by one task. Two would halve the work of each step and double their number; with
+# alike trees, as ranks of one program have, the total work is less the more are united at once.
+_FAN_IN = 4
+_SHOW_SECONDS = 0.25
+
+
+@dataclass(slots=True)
+class MergeResult:
+    """What a merge did.
+
+    ``refused`` are (path, why) of inputs left out entirely; ``damaged`` (path, what) of inputs
+    merged as far as they could be read; ``notes`` what a user should know besides.
+    """
+
+    database: Path
+    measurements: int = 0
+    lines: int = 0
+    records: int = 0
+    nodes: int = 0
+    source_nodes: int = 0
+    procedures: int = 0
+    bytes: int = 0
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    damaged: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def merge(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    memory: int = DEFAULT_MEMORY,
+    progress: Progress | None = None,
+    force: bool = False,
+    add: bool = False,
+) -> MergeResult:
+    """Merge the measurements ``paths`` into the database ``out``.
+
+    ``executor`` runs the tasks and stays open; without one, ``workers`` local processes do, each
+    with about ``memory`` bytes. Inputs that are no measurements are refused by name and the rest
+    is merged. ``add`` keeps the measurements that are in ``out`` already.
+
+    Raises :class:`StorageError` when ``out`` exists (unless ``force`` or ``add``: then a database
+    there is replaced at the end) or cannot be written, or another merge writes it,
+    :class:`FormatError` when nothing is left to merge, :class:`WorkerDiedError` when a worker was
+    killed; then the parts that were made are kept for the next attempt.
+    """
+    if not paths:
+        raise UsageError("nothing to merge")
+    check_output(out, replace=force or add)
+    report = progress or (lambda stage, done, total: None)
+    with work_directory(out) as work, contextlib.ExitStack() as stack:
+        if executor is None:
+            executor = stack.enter_context(local_executor(_workers(paths, workers)))
+        old = out if add and out.exists() else None
+        stack.callback(close_readers)
+        result = _Merge(paths, work, old, executor, memory, report).run()
+        put_in_place(work / "database", out)
+    result.database = out
+    return result
+
+
+class _Merge:
+    """One merge under way: its work directory, and what the stages found so far."""
+
+    def __init__(
+        self, paths: Sequence[Path], work: Path, old: Path | None, executor: Executor,
+        memory: int, progress: Progress,
+    ) -> None:  # fmt: skip
+        self._paths = list(dict.fromkeys(path.absolute() for path in paths))
+        self._work = work
+        self._root = work / "database"
+        self._old = old
+        self._executor = executor
+        self._memory = memory
+        self._progress = progress
+        self._result = MergeResult(self._root)
+
+    def run(self) -> MergeResult:
+        """All stages, in order."""
+        result = self._result
+        try:
+            for folder in layout.FOLDERS:
+                (self._root / folder).mkdir(parents=True)
+        except OSError as error:
+            raise storage_error(self._root, error) from None
+        measurements = self._read()
+        modules, module_maps = unite_modules(
+            [contents.modules for contents in measurements],
+            [contents.host for contents in measurements],
+            [contents.id for contents in measurements],
+        )
+        prepare(self._executor, modules)
+        tree, tree_path = self._unite(measurements, module_maps)
+        events, event_maps = _unite_events(measurements)
+        clock = ClockOffsets.of(measurements)
+        order, processes = order_lines(measurements)
+        rows = _rows_by_measurement(order, len(measurements))
+        columns = _line_columns(measurements, order, rows, processes, clock)
+        columns.save(self._root / "lines")
+        node_totals, line_totals, cells = self._sum(
+            measurements, module_maps, tree, tree_path, events, event_maps, rows
+        )
+        self._map_trace(measurements, event_maps, clock, order, rows)
+        named = self._name(measurements, modules, tree)
+        save_column(self._root / "cct" / "parent.npy", tree.parent)
+        save_column(self._root / "cct" / "frame.npy", tree.frame)
+        save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
+        save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
+        self._progress("tables", 0, 1)
+        database = DatabaseContents(
+            measurements, modules, tree, named, events, clock, order, processes, columns
+        )
+        tables = database.tables(
+            node_totals, line_totals, partial(context_statistics, self._root / "metrics", tree)
+        )
+        write_tables(self._root / layout.SQLITE, tables)
+        self._progress("tables", 1, 1)
+        result.measurements = len(measurements)
+        result.lines = len(columns.start)
+        result.records = int(columns.first[-1])
+        result.nodes = len(tree)
+        result.source_nodes = sum(contents.nodes for contents in measurements)
+        result.procedures = len(named.procedures)
+        result.notes += named.notes
+        facts = {
+            "measurements": len(measurements),
+            "lines": result.lines,
+            "records": result.records,
+            "nodes": result.nodes,
+            "procedures": result.procedures,
+            "cells": cells,
+            "origin_ns": clock.origin_ns,
+            "duration_ns": int(columns.end.max(initial=0)),
+        }
+        files = self._checksums(self._place_parts(measurements))
+        layout.write_manifest(self._root, facts, files)
+        result.bytes = sum(entry.bytes for entry in files.values())
+        return result
+
+    # --- stages ---
+
+    def _read(self) -> list[PartContents]:
+        """Stage 1; measurements in an order of their own, whatever order they were given in."""
+        parts = self._work / "parts"
+        parts.mkdir(exist_ok=True)
+        earlier = {contents.id: contents for contents in self._old_parts()}
+        ingested: list[tuple[int, PartContents]] = []
+        refused: list[tuple[int, str]] = []
+        errors: list[HpcdError] = []
+        sizes = [_size(path) for path in self._paths]
+        # The biggest first, so that no worker is left with it at the end.
+        numbers = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+        tasks = [
+            IngestTask(self._paths[number], parts, self._old and self._old / "trace", self._memory)
+            for number in numbers
+        ]
+        done, total = 0, max(sum(sizes), 1)
+        shown = 0.0
+
+        def show() -> None:
+            nonlocal shown
+            # Looking at the workers' files for each of many small measurements takes longer than
+            # reading these.
+            if time.monotonic() - shown > _SHOW_SECONDS:
+                self._progress("read", min(done + progress_of(parts), total), total)
+                shown = time.monotonic()
+
+        for at, future in run_all(self._executor, ingest, tasks, show):
+            number = numbers[at]
+            try:
+                ingested.append((number, future.result()))
+            except (FormatError, NotFoundError) as error:
+                refused.append((number, str(error)))
+                errors.append(error)
+            done += sizes[number]
+            show()
+        self._progress("read", total, total)
+        measurements = self._distinct(ingested, refused, earlier)
+        self._result.refused = [(str(self._paths[number]), why) for number, why in sorted(refused)]
+        if not measurements:
+            if len(refused) == 1:
+                raise errors[0]
+            raise FormatError(
+                f"none of {len(self._paths)} inputs is a measurement: "
+                + "; ".join(str(error) for error in errors)
+            )
+        for contents in measurements:
+            self._result.damaged += [(str(contents.path), what) for what in contents.damage]
+            if not contents.closed:
+                self._result.notes.append(f"{contents.path}: not closed, merged as far as it goes")
+        return measurements
+
+    def _old_parts(self) -> list[PartContents]:
+        """What is in the database already that is added to."""
+        if self._old is None:
+            return []
+        # One of another version cannot be added to: what is in it would be lost.
+        manifest = layout.read_manifest(self._old)
+        places = sorted((self._old / "trace").glob("*.part"))
+        if len(places) != manifest.get("measurements"):
+            raise FormatError(f"{self._old}: parts of measurements are missing")
+        answers = run_all(self._executor, _read_part, places)
+        return [future.result() for _, future in answers]
+
+    def _distinct(
+        self, ingested: list[tuple[int, PartContents]], refused: list[tuple[int, str]],
+        earlier: dict[int, PartContents],
+    ) -> list[PartContents]:  # fmt: skip
+        """Every measurement once, in order; of one that has grown, what there is now."""
+        new: dict[int, PartContents] = {}
+        for number, contents in sorted(ingested, key=lambda item: _measurement_key(item[1])):
+            if contents.id in new:
+                why = f"{contents.path}: the same measurement as {new[contents.id].path}"
+                refused.append((number, why))
+                continue
+            if contents.id in earlier and earlier[contents.id].part == contents.part:
+                self._result.notes.append(f"{contents.path}: already in the database")
+            new[contents.id] = contents
+        return sorted((earlier | new).values(), key=_measurement_key)
+
+    def _unite(
+        self, measurements: Sequence[PartContents], module_maps: Sequence[U32]
+    ) -> tuple[CCT, Path]:
+        """Stage 2: reduce the trees to one. The path is where workers find it."""
+        waiting = [
+            _Leaf(contents.part, module_map)
+            for contents, module_map in zip(measurements, module_maps, strict=True)
+        ]
+        total, done, step = len(waiting), 0, 0
+        while True:
+            groups = [waiting[at : at + _FAN_IN] for at in range(0, len(waiting), _FAN_IN)]
+            tasks = [
+                (group, self._work / f"union-{step}-{number}.npz")
+                for number, group in enumerate(groups)
+            ]
+            for number, future in run_all(self._executor, _unite_task, tasks):
+                future.result()
+                done += len(groups[number]) - 1
+                self._progress("unite", done, max(total - 1, 1))
+            waiting = [_Leaf(path, None) for _, path in tasks]
+            step += 1
+            if len(waiting) == 1:
+                return load_canonical(waiting[0].path), waiting[0].path
+
+    def _sum(
+        self, measurements: Sequence[PartContents], module_maps: Sequence[U32], tree: CCT,
+        tree_path: Path,
+        events: Sequence[Event], event_maps: Sequence[U16], rows: Sequence[I64],
+    ) -> tuple[list[F64], list[F64], int]:  # fmt: skip
+        """Stage 3: metrics by line and by context; totals per metric of nodes and of lines."""
+        folder = self._root / "metrics"
+        metrics = len(metric_table(events))
+        tasks = [
+            CellTask(contents.part, module_maps[number], event_maps[number], tree_path,
+                     tuple(events), self._cells(number))
+            for number, contents in enumerate(measurements)
+        ]  # fmt: skip
+        total = 2 * len(tasks) + 1
+        counts = np.zeros(sum(map(len, rows)), np.int64)
+        most = 0
+        for done, (number, future) in enumerate(
+            run_all(self._executor, translate_cells, tasks), start=1
+        ):
+            cells, high = future.result()
+            counts[rows[number][: len(cells)]] = cells[: len(rows[number])]
+            most = max(most, high)
+            self._progress("sums", done, total)
+        line_start = np.concatenate(([0], np.cumsum(counts)))
+        create_cells(folder, line_start, metrics, most)
+        places = [
+            PlaceTask(self._cells(number), folder, line_start[rows[number]], metrics)
+            for number in range(len(measurements))
+        ]
+        for done, (_, placed) in enumerate(run_all(self._executor, place_cells, places), start=1):
+            placed.result()
+            self._progress("sums", len(tasks) + done, total)
+        node_totals, line_totals = write_contexts(folder, line_start, metrics, len(tree))
+        self._progress("sums", total, total)
+        return node_totals, line_totals, int(line_start[-1])
+
+    def _cells(self, number: int) -> Path:
+        return self._work / f"cells-{number}.npz"
+
+    def _map_trace(
+        self, measurements: Sequence[PartContents], event_maps: Sequence[U16], clock: ClockOffsets,
+        order: LineOrder, rows: Sequence[I64],
+    ) -> None:  # fmt: skip
+        """Say what the numbers in the parts mean here."""
+        folder = self._root / "trace"
+        starts = np.concatenate(([0], np.cumsum([contents.nodes for contents in measurements])))
+        save_column(folder / "node_start.npy", starts.astype(np.int64))
+        create_column(folder / "node.npy", np.uint32, int(starts[-1]))
+        with ColumnWriter(folder / "node.npy") as column:
+            for number, at in enumerate(starts[:-1].tolist()):
+                with np.load(self._cells(number), allow_pickle=False) as arrays:
+                    column.write(at, arrays["map"])
+        save_column(folder / "event.npy", np.concatenate(event_maps).astype(np.uint16))
+        bounds = np.concatenate(([0], np.cumsum([len(table) for table in event_maps])))
+        save_column(folder / "event_start.npy", bounds.astype(np.int64))
+        shift = np.array(clock.offsets, np.int64) - clock.origin_ns
+        save_column(folder / "shift.npy", shift)
+        row = np.zeros(len(order.source), np.uint32)
+        for mine in rows:
+            row[mine] = np.arange(len(mine))
+        save_column(folder / "part.npy", order.measurement)
+        save_column(folder / "row.npy", row)
+
+    def _name(
+        self, measurements: Sequence[PartContents], modules: Sequence[CanonicalModule], tree: CCT
+    ) -> NamedTree:
+        """Stage 4: procedures for all frames."""
+        tables = [
+            next(
+                (
+                    (measurements[m].part, i)
+                    for m, i in module.sources
+                    if i in measurements[m].symbols
+                ),
+                None,
+            )
+            for module in modules
+        ]
+        return name_tree(
+            self._executor, modules, tables, tree,
+            lambda done, total: self._progress("symbols", done, total),
+        )  # fmt: skip
+
+    def _place_parts(self, measurements: Sequence[PartContents]) -> dict[str, layout.FileEntry]:
+        """Put the parts into the database; those of the old one with the checksums known of them.
+
+        They never change: both databases may have the same file.
+        """
+        checked: dict[str, layout.FileEntry] = {}
+        if self._old is not None:
+            checked = layout.manifest_files(self._old, layout.read_manifest(self._old))
+        kept = {}
+        for contents in measurements:
+            name = f"trace/{part_name(contents.id)}"
+            place = self._root / name
+            try:
+                if self._work in contents.part.parents:
+                    contents.part.rename(place)
+                    continue
+                try:
+                    place.hardlink_to(contents.part)
+                except OSError:
+                    shutil.copyfile(contents.part, place)
+            except OSError as error:
+                raise storage_error(place, error) from None
+            if name in checked:
+                kept[name] = checked[name]
+        return kept
+
+    def _checksums(self, checked: dict[str, layout.FileEntry]) -> dict[str, layout.FileEntry]:
+        paths = sorted(path for path in self._root.rglob("*") if path.is_file())
+        entries = dict(checked)
+        paths = [path for path in paths if str(path.relative_to(self._root)) not in checked]
+        done = run_all(self._executor, layout.block_checksums, paths)
+        for count, (number, future) in enumerate(done, start=1):
+            entries[str(paths[number].relative_to(self._root))] = future.result()
+            self._progress("checksums", count, len(paths))
+        return entries
+
+
+# --- tasks, run in workers ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A tree to unite; a part's with a module map, for it still has its measurement's ids."""
+
+    path: Path
+    module_map: U32 | None
+
+
+def _read_part(place: Path) -> PartContents:
+    return read_contents(Part(place))
+
+
+def _unite_task(task: tuple[Sequence[_Leaf], Path]) -> None:
+    leaves, out = task
+    trees = [
+        load_canonical(leaf.path)
+        if leaf.module_map is None
+        else translate(load_tree(leaf.path), leaf.module_map)
+        for leaf in leaves
+    ]
+    try:
+        save_canonical(out, union(trees)[0])
+    except OSError as error:
+        raise storage_error(out, error) from None
+
+
+# --- what the measurements have in common ---
+
+
+def _measurement_key(contents: PartContents) -> tuple[object, ...]:
+    """An order of measurements that depends on what they are alone."""
+    return (
+        contents.host.hostname,
+        contents.host.boot_id,
+        contents.window_ns[0],
+        contents.id,
+        contents.path.name,
+    )
+
+
+def _rows_by_measurement(order: LineOrder, measurements: int) -> list[I64]:
+    """The trace lines of each measurement, in the order its part has them."""
+    ranked = np.lexsort((order.source, order.measurement))
+    bounds = np.searchsorted(order.measurement[ranked], np.arange(1, measurements))
+    return np.split(ranked, bounds)
+
+
+def _unite_events(measurements: Sequence[PartContents]) -> tuple[list[Event], list[U16]]:
+    """The events of the database (ids from 0) and, per measurement, its ids' new ones."""
+    distinct = {_event_key(e): e for contents in measurements for e in contents.events.values()}
+    events = [
+        replace(e, id=number)
+        for number, (_, e) in enumerate(sorted(distinct.items(), key=lambda item: item[0]))
+    ]
+    ids = {_event_key(e): e.id for e in events}
+    lost = {
+        code
+        for contents in measurements
+        for code in contents.events_used
+        if code not in contents.events
+    }
+    if lost:
+        # Records of an event whose announcement was lost still count as samples.
+        events.append(Event(len(events), "unknown", "", 0.0, ""))
+    maps = []
+    for contents in measurements:
+        codes = max(
+            [*contents.events, *contents.events_used], default=0
+        )  # at most 16 bits, as scanned
+        table = np.full(codes + 1, max(len(events) - 1, 0), np.uint16)
+        for e in contents.events.values():
+            table[e.id] = ids[_event_key(e)]
+        maps.append(table)
+    return events, maps
+
+
+def _event_key(event: Event) -> tuple[object, ...]:
+    return (event.metric, event.name, event.unit, event.scale, event.frequency, event.interval)
+
+
+def _line_columns(
+    measurements: Sequence[PartContents],
+    order: LineOrder,
+    rows: Sequence[I64],
+    processes: Sequence[tuple[int, Process]],
+    clock: ClockOffsets,
+) -> LineColumns:
+    count = len(order.source)
+    start, end, records = (np.zeros(count, np.int64) for _ in range(3))
+    tid = np.zeros(count, np.int64)
+    for number, (contents, mine) in enumerate(zip(measurements, rows, strict=True)):
+        opened, closed = contents.window_ns
+        threads = [contents.threads.get(n) or unknown_thread(n) for n in contents.lines.tolist()]
+        born = np.array([thread.start_ns for thread in threads], np.int64)
+        died = np.array([closed if t.end_ns is None else t.end_ns for t in threads], np.int64)
+        # A line is what was watched of its thread; its own records prove that it was there.
+        born, died = np.clip(born, opened, closed), np.clip(died, opened, closed)
+        seen = contents.counts > 0
+        born[seen] = np.minimum(born, contents.first_ns)[seen]
+        died[seen] = np.maximum(died, contents.last_ns)[seen]
+        shift = clock.offsets[number] - clock.origin_ns
+        start[mine], end[mine] = born + shift, np.maximum(born, died) + shift
+        records[mine] = contents.counts
+        tid[mine] = [thread.tid for thread in threads]
+    ranks = [NO_RANK if p.rank is None else p.rank for _, p in processes]
+    pids = np.array([p.pid for _, p in processes], np.int64)
+    return LineColumns(
+        start=start,
+        end=end,
+        first=np.concatenate(([0], np.cumsum(records))).astype(np.int64),
+        rank=np.array(ranks, np.int32)[order.process],
+        process=order.process,
+        pid=pids[order.process],
+        tid=tid,
+    )
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return measurement_size(path)
+    return 0
+
+
+def _workers(paths: Sequence[Path], workers: int | None) -> int | None:
+    """Small inputs are merged in this process: starting workers would take longer."""
+    if workers is not None:
+        return workers
+    return 1 if sum(_size(path) for path in paths) < 16 << 20 else None

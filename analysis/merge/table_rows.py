@@ -1,0 +1,205 @@
+"""The rows of a database's SQLite tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import directory
+from hpcd.analysis.merge.canonical_modules import CanonicalModule
+from hpcd.analysis.merge.clock_alignment import offsets_by_boot
+from hpcd.analysis.merge.context_statistics import ContextStatistics
+from hpcd.analysis.merge.line_order import LineOrder, unknown_thread
+from hpcd.analysis.merge.metric_cells import metric_table
+from hpcd.analysis.merge.node_names import NamedTree
+from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.analysis.trace.trace_lines import LineColumns
+from hpcd.array_types import F64
+from hpcd.model.cct import CCT
+from hpcd.model.identity import Event, Process
+from hpcd.model.scope import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class ClockOffsets:
+    """Realtime of the origin, and per measurement what turns monotonic into realtime (ns)."""
+
+    origin_ns: int
+    offsets: list[int]
+
+    @staticmethod
+    def of(measurements: Sequence[PartContents]) -> ClockOffsets:
+        """Where the clock pairs of ``measurements`` put each measurement on one clock."""
+        pairs: dict[str, list[npt.NDArray[np.int64]]] = {}
+        for contents in measurements:
+            pairs.setdefault(_boot(contents), []).append(contents.clock_pairs)
+        by_boot = offsets_by_boot(pairs)
+        offsets = [by_boot[_boot(contents)] for contents in measurements]
+        starts = [
+            contents.window_ns[0] + at for contents, at in zip(measurements, offsets, strict=True)
+        ]
+        return ClockOffsets(min(starts, default=0), offsets)
+
+
+def _boot(contents: PartContents) -> str:
+    return f"{contents.host.hostname}\0{contents.host.boot_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseContents:
+    """Everything the SQLite tables are made of."""
+
+    measurements: Sequence[PartContents]
+    modules: Sequence[CanonicalModule]
+    tree: CCT
+    named: NamedTree
+    events: Sequence[Event]
+    clock: ClockOffsets
+    order: LineOrder
+    processes: Sequence[tuple[int, Process]]
+    columns: LineColumns
+
+    def tables(
+        self,
+        node_totals: Sequence[F64],
+        line_totals: Sequence[F64],
+        statistics: Callable[[int, F64], ContextStatistics],
+    ) -> dict[str, Iterator[tuple[Any, ...]]]:
+        """Rows of every table, by its name.
+
+        ``statistics`` gives those of a metric from its inclusive sums.
+        """
+        hosts = sorted({_host(contents) for contents in self.measurements})
+        metrics = metric_table(self.events)
+        inclusives = [self.tree.inclusive(exclusive) for exclusive in node_totals]
+        return {
+            "meta": iter(
+                [("format", directory.FORMAT), ("origin_ns", str(self.clock.origin_ns)),
+                 ("version", str(directory.VERSION))]
+            ),
+            "host": ((n, *map(text, host[:4]), host[4]) for n, host in enumerate(hosts)),
+            "measurement": self._measurements(hosts),
+            "event": ((e.id, text(e.name), text(e.unit), e.scale, text(e.metric), e.frequency,
+                       e.interval)
+                      for e in self.events),
+            "process": self._processes(hosts),
+            "thread": self._threads(),
+            "module": (
+                (m.id, str(m.kind), text(m.path), text(m.build_id), note)
+                for m, note in zip(self.modules, self.named.module_notes, strict=True)
+            ),
+            "procedure": (
+                (n, text(p.name), p.module or None, p.address, p.size, text(p.file) or None,
+                 p.line or None, text(p.linkage_name) or None)
+                for n, p in enumerate(self.named.procedures)
+            ),
+            "scope": self._scopes(),
+            "cct": self._nodes(),
+            "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
+            "node_metric": self._node_metrics(node_totals, inclusives),
+            "node_statistic": self._statistics(inclusives, statistics),
+            "trace_line_metric": ((k, line, value) for k, total in enumerate(line_totals)
+                            for line, value in enumerate(total.tolist())),
+        }  # fmt: skip
+
+    def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        for number, contents in enumerate(self.measurements):
+            shift = self.clock.offsets[number] - self.clock.origin_ns
+            opened, closed = contents.window_ns
+            yield (
+                number, f"{contents.id:016x}", text(contents.path.name),
+                hosts.index(_host(contents)), opened + shift, closed + shift,
+                self.clock.offsets[number], contents.records, contents.nodes,
+                contents.closed, dumps(contents.damage), dumps(contents.options),
+                dumps(contents.summary),
+            )  # fmt: skip
+
+    def _processes(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        host_of = [hosts.index(_host(contents)) for contents in self.measurements]
+        for row, (number, p) in enumerate(self.processes):
+            shift = self.clock.offsets[number] - self.clock.origin_ns
+            yield (
+                row, number, host_of[number], p.pid, p.parent_pid, text(p.name), text(p.exe),
+                dumps(p.command), p.uid, p.start_ns + shift, text(p.job), p.rank, p.size,
+            )  # fmt: skip
+
+    def _threads(self) -> Iterator[tuple[Any, ...]]:
+        columns = self.columns
+        for line, (number, source, process, tid, start, end, first, stop) in enumerate(
+            zip(
+                self.order.measurement.tolist(), self.order.source.tolist(),
+                self.order.process.tolist(), columns.tid.tolist(), columns.start.tolist(),
+                columns.end.tolist(), columns.first[:-1].tolist(), columns.first[1:].tolist(),
+                strict=True,
+            )
+        ):  # fmt: skip
+            thread = self.measurements[number].threads.get(source) or unknown_thread(source)
+            yield line, process, tid, text(thread.name), start, end, first, stop - first, source
+
+    def _nodes(self) -> Iterator[tuple[Any, ...]]:
+        columns = (
+            np.arange(len(self.tree)), self.tree.parent, self.tree.depth(),
+            self.named.procedure_of_node, self.named.module_of_node, self.named.offset_of_node,
+        )  # fmt: skip
+        scopes = (scope or None for scope in self.named.scope_of_node.tolist())
+        return zip(*(column.tolist() for column in columns), scopes, strict=True)
+
+    def _scopes(self) -> Iterator[tuple[Any, ...]]:
+        scopes = self.named.scopes
+        columns = (scopes.parent, scopes.kind, scopes.procedure, scopes.line)
+        rows = zip(*(column.tolist() for column in columns), scopes.name, scopes.file, strict=True)
+        for number, (parent, kind, procedure, line, name, file) in enumerate(rows):
+            if number:
+                yield (
+                    number, parent or None, Kind(kind).name.lower(), procedure,
+                    text(name) or None, text(file) or None, line or None,
+                )  # fmt: skip
+
+    def _node_metrics(
+        self, totals: Sequence[F64], inclusives: Sequence[F64]
+    ) -> Iterator[tuple[Any, ...]]:
+        for number, (exclusive, inclusive) in enumerate(zip(totals, inclusives, strict=True)):
+            nodes = np.flatnonzero(inclusive)
+            rows = (nodes.tolist(), exclusive[nodes].tolist(), inclusive[nodes].tolist())
+            for node, own, whole in zip(*rows, strict=True):
+                yield number, node, own, whole
+
+    def _statistics(
+        self, inclusives: Sequence[F64], statistics: Callable[[int, F64], ContextStatistics]
+    ) -> Iterator[tuple[Any, ...]]:
+        for number, inclusive in enumerate(inclusives):
+            spread = statistics(number, inclusive)
+            nodes = np.flatnonzero(spread.lines)
+            mean, stddev = spread.mean[nodes], spread.stddev[nodes]
+            cv = np.divide(stddev, mean, out=np.zeros(len(nodes)), where=mean != 0)
+            columns = (
+                nodes, spread.lines[nodes], mean, spread.least[nodes], spread.most[nodes], stddev,
+                cv, spread.least_line[nodes], spread.most_line[nodes],
+            )  # fmt: skip
+            for row in zip(*(column.tolist() for column in columns), strict=True):
+                yield number, *row
+
+
+def _host(contents: PartContents) -> tuple[str, str, str, str, int]:
+    host = contents.host
+    return (host.hostname, host.boot_id, host.kernel, host.machine, host.cpus)
+
+
+# Names come from what was measured: none may steer a terminal they are printed on.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def text(value: str) -> str:
+    """``value`` without control characters, nor bytes of file names that are no characters."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", value)
+
+
+def dumps(value: object) -> str:
+    """JSON of plain data, the same for equal data."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,431 @@
+"""Comparison of several executions, or of several parts of one, by calling context.
+
+After Spooner and Kerbyson, ICCS 2003, section 4: call graphs are aligned, each is compared with the
+one before it, and every context is in common, in only one of them, or in both but different beyond
+a sensitivity. Only contexts above a hotspot threshold are judged, and only differences above it
+count: small contexts always differ by many percent.
+
+Costs are sampled. So besides the sensitivity a difference must exceed three standard deviations of
+what sampling alone makes of equal costs: a cost made of samples worth ``q`` has the variance
+``cost · q``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.parallel.phases import PhaseTimeline
+from hpcd.analysis.parallel.ranks import Ranks, find_ranks, has_ranks
+from hpcd.analysis.parallel.tree_matching import MatchedFrame, Matching, match, owners, within
+from hpcd.analysis.parallel.waiting import counted
+from hpcd.analysis.profile.costs import (
+    TIME,
+    costs_by_node,
+    costs_in_window,
+    event_weights,
+    has_time,
+    metric_parts,
+    unit_of,
+)
+from hpcd.analysis.profile.views import View, outermost, preorder, view_of_several
+from hpcd.analysis.profile.visits import count_visits
+from hpcd.array_types import F64, I8, I64, U32
+from hpcd.errors import UsageError
+
+SENSITIVITY = 0.05
+HOTSPOT = 0.01
+_DEVIATIONS = 3
+
+
+class Change(IntEnum):
+    """What became of a context from one side to the next."""
+
+    ABSENT = 0
+    """It is in neither."""
+    SAME = 1
+    """It is in both, and differs by no more than the sensitivity."""
+    MORE = 2
+    LESS = 3
+    NEW = 4
+    """It is in the later one only."""
+    GONE = 5
+    """It is in the earlier one only."""
+    MINOR = 6
+    """It is below the hotspot threshold in both: not judged."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the things compared: a run, or part of one.
+
+    ``lines`` ``int64[k]`` are its trace lines; costs are divided by ``ranks``. ``begin`` and
+    ``end`` ``int64[k]`` bound it on each line (ns), or are None for all of it. ``size`` is how
+    many ranks a whole run had, recorded or not; 0 where that is not known.
+    """
+
+    label: str
+    database: Database
+    lines: I64
+    ranks: int
+    executables: tuple[str, ...] = ()
+    begin: I64 | None = None
+    end: I64 | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Sides and what each context of ``matching`` cost them.
+
+    ``cost`` ``float64[sides, n]`` is exclusive, per rank, in ``unit`` of ``metric``; ``variance``
+    ``float64[sides, n]`` what is uncertain of it; ``looked_at`` ``bool[n]`` contexts that count.
+    ``lived`` ``float64[sides]`` is how long a rank was in them in seconds, waiting included; 0
+    where that was not measured.
+    """
+
+    sides: list[Side]
+    metric: str
+    unit: str
+    matching: Matching
+    cost: F64
+    variance: F64
+    looked_at: npt.NDArray[np.bool_]
+    lived: F64
+    sensitivity: float = SENSITIVITY
+    hotspot: float = HOTSPOT
+
+    @property
+    def total(self) -> F64:
+        """``float64[sides]``: cost of everything."""
+        total: F64 = self.cost.sum(axis=1)
+        return total
+
+    @cached_property
+    def visits(self) -> F64:
+        """``float64[sides, n]``: how often each context was entered, per rank.
+
+        Reads the trace (see :mod:`hpcd.analysis.profile.visits`).
+        """
+        databases = list(dict.fromkeys(side.database for side in self.sides))
+        rows = []
+        for side in self.sides:
+            to = self.matching.node_of[databases.index(side.database)]
+            sequences = (
+                to[side.database.records(line, *_bounds(side, at)).node]
+                for at, line in enumerate(side.lines.tolist())
+            )
+            rows.append(count_visits(self.matching.tree, sequences) / side.ranks)
+        return np.stack(rows) * self.looked_at
+
+    @property
+    def places(self) -> list[MatchedFrame]:
+        """What the procedure numbers of views stand for."""
+        return self.matching.places
+
+    def changes(self, cost: F64, variance: F64) -> I8:
+        """:class:`Change` of costs from each side to the next: ``int8[sides - 1, n]``."""
+        result = np.full((len(cost) - 1, cost.shape[1]), Change.SAME, np.int8)
+        share = np.divide(
+            cost, self.total[:, None], out=np.zeros_like(cost), where=self.total[:, None] > 0
+        )
+        for row in range(len(result)):
+            before, after = cost[row], cost[row + 1]
+            step = after - before
+            size = np.abs(step)
+            beyond = size > _DEVIATIONS * np.sqrt(variance[row] + variance[row + 1])
+            beyond &= size > self.sensitivity * before
+            beyond &= size >= self.hotspot * self.total[row : row + 2].max()
+            result[row, beyond & (step > 0)] = Change.MORE
+            result[row, beyond & (step < 0)] = Change.LESS
+            result[row, beyond & (before <= 0)] = Change.NEW
+            result[row, beyond & (after <= 0)] = Change.GONE
+            hot = np.maximum(share[row], share[row + 1]) >= self.hotspot
+            result[row, ~hot] = Change.MINOR
+            result[row, (before <= 0) & (after <= 0)] = Change.ABSENT
+        return result
+
+    def changes_of_visits(self, visits: F64) -> I8:
+        """:class:`Change` of numbers of visits: ``int8[sides - 1, m]``.
+
+        Whether a short visit is seen is chance: they have the variance of counts.
+        """
+        ranks = np.array([[side.ranks] for side in self.sides], np.float64)
+        result = np.full((len(visits) - 1, visits.shape[1]), Change.SAME, np.int8)
+        for row in range(len(result)):
+            before, after = visits[row], visits[row + 1]
+            step = after - before
+            deviation = np.sqrt(before / ranks[row] + after / ranks[row + 1])
+            beyond = np.abs(step) > np.maximum(self.sensitivity * before, _DEVIATIONS * deviation)
+            result[row, beyond] = np.where(step > 0, Change.MORE, Change.LESS)[beyond]
+            result[row, beyond & (before <= 0)] = Change.NEW
+            result[row, beyond & (after <= 0)] = Change.GONE
+        return result
+
+    def view(self, kind: str, *, depth: int | None = None) -> View:
+        """A view with rows of costs, then of variances, per side. Raises :class:`UsageError`."""
+        return view_of_several(
+            self.matching.tree, self.matching.place_of, self.cost, kind,
+            more=[self.variance], share=self.hotspot, depth=depth,
+        )  # fmt: skip
+
+    def regions(self) -> tuple[I64, F64, I8]:
+        """The program's own contexts that differ somewhere, by how much, the most first.
+
+        Their nodes ``int64[m]``, costs ``float64[sides, m]`` (exclusive, but that frames of other
+        modules count to the innermost frame of the program above them) and changes
+        ``int8[sides - 1, m]``.
+        """
+        owner = owners(self.matching)
+        cost, variance = (
+            np.stack([sum_by(owner, row, len(owner)) for row in rows])
+            for rows in (self.cost, self.variance)
+        )
+        changes = self.changes(cost, variance)
+        size = np.abs(np.diff(cost, axis=0)).max(axis=0)
+        nodes = np.flatnonzero(is_difference(changes).any(axis=0))
+        nodes = nodes[np.argsort(-size[nodes], kind="stable")]
+        return nodes, cost[:, nodes], changes[:, nodes]
+
+    def call_points(self) -> tuple[U32, U32, F64, F64]:
+        """Contexts grouped by who called what: the frequency view, the costliest first.
+
+        Places of callers and of what they call ``uint32[m]``, visits and inclusive costs
+        ``float64[sides, m]``. Of nested calls of one kind the outermost counts.
+        """
+        tree = self.matching.tree
+        place = self.matching.place_of.astype(np.int64)
+        caller = place[tree.parent]
+        _, group = np.unique(caller << np.int64(32) | place, return_inverse=True)
+        begin, end = preorder(tree)
+        order = np.lexsort((begin, group))
+        order = order[order != 0]
+        order = order[outermost(group[order], begin[order], end[order])]
+        inclusive = np.stack([tree.inclusive(row) for row in self.cost])
+        count = int(group.max(initial=0)) + 1
+        visits, cost = (
+            np.stack([sum_by(group[order], row[order], count) for row in rows])
+            for rows in (self.visits, inclusive)
+        )
+        some = np.zeros(count, np.int64)
+        some[group[order]] = order
+        shown = np.flatnonzero((cost.any(axis=0) | visits.any(axis=0)) & (some > 0))
+        shown = shown[np.argsort(-cost[:, shown].max(axis=0), kind="stable")]
+        at = some[shown]
+        return (
+            caller[at].astype(np.uint32), place[at].astype(np.uint32),
+            visits[:, shown], cost[:, shown],
+        )  # fmt: skip
+
+
+def is_difference(changes: I8) -> npt.NDArray[np.bool_]:
+    """Where changes are more, less, new or gone."""
+    differs: npt.NDArray[np.bool_] = (changes >= Change.MORE) & (changes <= Change.GONE)
+    return differs
+
+
+# --- sides ---
+
+
+def whole_runs(databases: Sequence[Database], job: str | None = None) -> list[Side]:
+    """One side per database. Raises :class:`UsageError`."""
+    all_ranks = [ranks_or_all(db, job) for db in databases]
+    alike = all(ranked for _, ranked in all_ranks)
+    return [
+        Side(
+            str(db.path),
+            db,
+            ranks.line,
+            len(ranks) if alike else 1,
+            ranks.executables,
+            size=ranks.size if ranked else 0,
+        )
+        for db, (ranks, ranked) in zip(databases, all_ranks, strict=True)
+    ]
+
+
+def ranks_or_all(db: Database, job: str | None = None) -> tuple[Ranks, bool]:
+    """The ranks of a database; where there are none, all its processes, and False."""
+    if job is not None or has_ranks(db):
+        return find_ranks(db, job=job), True
+    return find_ranks(db, size=1), False
+
+
+def some_ranks(db: Database, numbers: Sequence[int], job: str | None = None) -> list[Side]:
+    """One side per rank of ``numbers``. Raises :class:`UsageError` for ranks there are not."""
+    ranks = find_ranks(db, job=job)
+    sides = []
+    for number in numbers:
+        (at,) = np.nonzero(ranks.number == number)
+        if not len(at):
+            raise UsageError(f"{db.path}: no rank {number}")
+        lines = ranks.line[ranks.of_line == at[0]]
+        sides.append(Side(f"rank {number}", db, lines, 1, ranks.executables))
+    return sides
+
+
+def some_processes(db: Database, pids: Sequence[int]) -> list[Side]:
+    """One side per process id, all its threads. Raises :class:`UsageError` for unknown ones."""
+    programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
+    sides = []
+    for pid in pids:
+        lines = np.flatnonzero(db.lines.pid == pid)
+        if not len(lines):
+            raise UsageError(f"{db.path}: no process {pid}")
+        exe = str(programs.get(int(db.lines.process[lines[0]])) or "")
+        sides.append(Side(f"process {pid}", db, lines, 1, (exe,) if exe else ()))
+    return sides
+
+
+def windows(db: Database, spans: Sequence[tuple[int, int]], job: str | None = None) -> list[Side]:
+    """One side per span of time ``(begin, end)`` in ns."""
+    ranks, ranked = ranks_or_all(db, job)
+    count = len(ranks) if ranked else 1
+    return [
+        Side(
+            f"{low / 1e9:.3f} to {high / 1e9:.3f} s",
+            db,
+            ranks.line,
+            count,
+            ranks.executables,
+            np.full(len(ranks.line), low, np.int64),
+            np.full(len(ranks.line), high, np.int64),
+        )
+        for low, high in spans
+    ]
+
+
+def instances(
+    db: Database,
+    numbers: Sequence[int],
+    *,
+    procedure: str | None = None,
+    inside: str | None = None,
+    job: str | None = None,
+) -> list[Side]:
+    """One side per iteration of ``numbers``, from 1; without: shortest, median and longest.
+
+    With ``procedure`` its visits are the iterations, otherwise they are found in the trace, if
+    given below the procedure ``inside``. Raises :class:`UsageError` when there are none of them.
+    """
+    ranks, ranked = ranks_or_all(db, job)
+    timeline = PhaseTimeline(db, ranks)
+    if procedure is None:
+        pattern = timeline.iterations(inside)
+        name, stretches = "iteration", pattern.instances
+    else:
+        name, stretches = procedure, timeline.phase(procedure)
+    if not numbers:
+        order = np.argsort(stretches.length, kind="stable")
+        chosen = [order[0], order[len(order) // 2], order[-1]]
+        numbers = list(dict.fromkeys(int(index) + 1 for index in chosen))
+    sides = []
+    for number in numbers:
+        if not 1 <= number <= len(stretches):
+            raise UsageError(f"{db.path}: no {name} {number}; there are {len(stretches)}")
+        sides.append(
+            Side(
+                f"{db.path}: {name} {number}",
+                db,
+                ranks.line,
+                len(ranks) if ranked else 1,
+                ranks.executables,
+                stretches.begin[number - 1],
+                stretches.end[number - 1],
+            )
+        )
+    return sides
+
+
+def compare(
+    sides: Sequence[Side],
+    *,
+    metric: str,
+    sensitivity: float = SENSITIVITY,
+    hotspot: float = HOTSPOT,
+    shares: bool = False,
+    procedure: str | None = None,
+    scopes: bool = False,
+) -> Comparison:
+    """Compare ``sides``, each with the one before it.
+
+    With ``shares`` costs are percent of their side's whole, for runs at different speeds; with
+    ``procedure`` only what it and what it called took counts; with ``scopes`` inlined calls and
+    loops are contexts. Raises :class:`UsageError`.
+    """
+    if len(sides) < 2:
+        raise UsageError("a comparison takes two at least")
+    databases = list(dict.fromkeys(side.database for side in sides))
+    units = {unit_of(db, metric) for db in databases}
+    if len(units) > 1:
+        raise UsageError(f"{metric} has different units: {', '.join(sorted(units))}")
+    programs = {side.database: side.executables for side in sides}
+    matching = match(databases, [programs[db] for db in databases], scopes=scopes)
+    costs, variances = [], []
+    for side in sides:
+        to = matching.node_of[databases.index(side.database)]
+        cost, variance = _costs(side, metric)
+        count = len(matching.tree)
+        costs.append(sum_by(to, cost, count) / side.ranks)
+        variances.append(sum_by(to, variance, count) / side.ranks**2)
+    unit = units.pop()
+    looked_at = np.ones(len(matching.tree), bool)
+    if procedure is not None:
+        looked_at = within(matching, procedure)
+    kept = looked_at & counted(matching, metric)
+    cost, variance = np.stack(costs) * kept, np.stack(variances) * kept
+    if shares:
+        whole = cost.sum(axis=1, keepdims=True)
+        scale = np.divide(100, whole, out=np.zeros_like(whole), where=whole > 0)
+        cost, variance, unit = cost * scale, variance * scale**2, "%"
+    return Comparison(
+        list(sides),
+        metric,
+        unit,
+        matching,
+        cost,
+        variance,
+        looked_at,
+        np.array([_lived(side, matching, databases, looked_at) for side in sides]),
+        sensitivity,
+        hotspot,
+    )
+
+
+def _lived(
+    side: Side, matching: Matching, databases: list[Database], looked_at: npt.NDArray[np.bool_]
+) -> float:
+    if not has_time(side.database):
+        return 0.0
+    cost, _ = _costs(side, TIME)
+    inside = looked_at[matching.node_of[databases.index(side.database)]]
+    return float(cost[inside].sum()) / side.ranks
+
+
+def _bounds(side: Side, at: int) -> tuple[int | None, int | None]:
+    if side.begin is None or side.end is None:
+        return None, None
+    return int(side.begin[at]), int(side.end[at])
+
+
+def _costs(side: Side, metric: str) -> tuple[F64, F64]:
+    """Exclusive costs of a side by context of its database, and their variance."""
+    db = side.database
+    cost, variance = np.zeros(len(db.cct)), np.zeros(len(db.cct))
+    for number in metric_parts(db, metric):
+        name = db.metrics.names[number]
+        weights = event_weights(db, name)
+        if side.begin is None or side.end is None:
+            part = costs_by_node(db, name, side.lines)
+        else:
+            part = costs_in_window(db, weights, side.lines, side.begin, side.end)
+        cost += part
+        variance += part * weights.quantum
+    return cost, variance

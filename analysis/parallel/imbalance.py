@@ -1,0 +1,189 @@
+"""Load imbalance: how unevenly ranks share the work of each context, and who makes others wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.parallel.ranks import Ranks, find_ranks, find_threads, has_ranks
+from hpcd.analysis.parallel.tree_matching import Matching, match, owners
+from hpcd.analysis.parallel.waiting import Activity, Blame, counted, share_blame, waiting_nodes
+from hpcd.analysis.profile.costs import WORK, metric_parts, unit_of
+from hpcd.analysis.profile.views import preorder
+from hpcd.array_types import F64, I64
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What contexts cost over ranks, each ``float64[n]`` or, for ranks, ``int64[n]``.
+
+    A rank without a context has it at cost 0. ``most`` and ``least`` are ranks.
+    """
+
+    mean: F64
+    maximum: F64
+    minimum: F64
+    most: I64
+    least: I64
+
+    @property
+    def ratio(self) -> F64:
+        """``float64[n]``: maximum by mean, 1 where there is no cost."""
+        return np.divide(self.maximum, self.mean, out=np.ones(len(self.mean)), where=self.mean > 0)
+
+    @property
+    def imbalance(self) -> F64:
+        """``float64[n]``: maximum less mean, what perfect balance would save."""
+        saved: F64 = self.maximum - self.mean
+        return saved
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """How ranks share work. Nodes are those of ``matching``.
+
+    ``inclusive`` is the spread of every context; ``own`` that of the program's own contexts, where
+    frames of other modules count to the innermost frame of the program above them. ``blame`` and
+    ``idle`` ``float64[n]`` are seconds, counted the same way; ``idle`` is where ranks waited,
+    ``blame`` what they were waited for. ``blame_of_rank`` ``float64[ranks]``.
+    """
+
+    database: Database
+    ranks: Ranks
+    metric: str
+    unit: str
+    matching: Matching
+    inclusive: Spread
+    own: Spread
+    own_by_rank: F64
+    own_nodes: I64
+    blame: F64
+    idle: F64
+    blame_of_rank: F64
+    unblamed: float
+    lived: float
+
+    def contexts(self) -> I64:
+        """``int64[m]``: the program's own contexts, most imbalance or blame first."""
+        weight = np.maximum(self.own.imbalance, self.blame / max(len(self.ranks), 1))
+        nodes = np.flatnonzero((weight > 0) | (self.idle > 0))
+        order: I64 = nodes[np.argsort(-weight[nodes], kind="stable")]
+        return order
+
+    def by_rank(self, node: int) -> F64:
+        """``float64[ranks]``: what the program's own context ``node`` cost each rank."""
+        at = int(np.searchsorted(self.own_nodes, node))
+        if at == len(self.own_nodes) or self.own_nodes[at] != node:
+            return np.zeros(len(self.ranks))
+        cost: F64 = self.own_by_rank[:, at]
+        return cost
+
+
+def measure(
+    db: Database,
+    *,
+    metric: str = WORK,
+    job: str | None = None,
+    share: float = 0.001,
+    scopes: bool = False,
+) -> Imbalance:
+    """The imbalance of a database's ranks in ``metric``; without ranks, of a program's threads.
+
+    Costs by rank are kept for contexts of at least ``share`` of the whole; with ``scopes`` inlined
+    calls and loops are contexts. Raises :class:`UsageError`.
+    """
+    threads = job is None and not has_ranks(db)
+    ranks = find_threads(db) if threads else find_ranks(db, job=job)
+    matching = match([db], [ranks.executables], scopes=scopes)
+    node_of = matching.node_of[0]
+    waits = waiting_nodes(matching)
+    owner = owners(matching)
+    parts = metric_parts(db, metric)
+    count = len(matching.tree)
+    ignored = ~counted(matching, metric)
+    spread, own_spread = _Tally(count), _Tally(count)
+    begin, end = preorder(matching.tree)
+    order = np.argsort(begin)
+    for at in range(len(ranks)):
+        cost = _rank_cost(db, parts, ranks, at, node_of, ignored)
+        # A subtree is a range of the depth-first order.
+        running = np.concatenate(([0.0], np.cumsum(cost[order])))
+        spread.add(int(ranks.number[at]), running[end] - running[begin])
+        own_spread.add(int(ranks.number[at]), sum_by(owner, cost, count))
+    own = own_spread.result()
+    whole = float(spread.result().mean[0])
+    own_nodes = np.flatnonzero(own.maximum >= max(share * whole, 1e-300))
+    kept = [
+        sum_by(owner, _rank_cost(db, parts, ranks, at, node_of, ignored), count)[own_nodes]
+        for at in range(len(ranks))
+    ]
+    activity = Activity(db, node_of, waits)
+    blame = share_blame(lambda at: activity.stretches(int(ranks.line[at])), len(ranks.line), count)
+    return Imbalance(
+        database=db,
+        ranks=ranks,
+        metric=metric,
+        unit=unit_of(db, metric),
+        matching=matching,
+        inclusive=spread.result(),
+        own=own,
+        own_by_rank=np.stack(kept),
+        own_nodes=own_nodes,
+        blame=sum_by(owner, blame.seconds, count),
+        idle=sum_by(owner, blame.idle, count),
+        blame_of_rank=_blame_of_ranks(blame, ranks),
+        unblamed=blame.unblamed,
+        lived=float((db.lines.end - db.lines.start)[ranks.line].sum()) / 1e9,
+    )
+
+
+def _blame_of_ranks(blame: Blame, ranks: Ranks) -> F64:
+    return sum_by(ranks.of_line, blame.by_line, len(ranks))
+
+
+def _rank_cost(
+    db: Database,
+    parts: list[int],
+    ranks: Ranks,
+    at: int,
+    node_of: npt.NDArray[np.uint32],
+    ignored: npt.NDArray[np.bool_],
+) -> F64:
+    """``float64[n]``: what the rank at ``at`` spent in each context that is not ``ignored``."""
+    nodes, values = [], []
+    for line in ranks.line[ranks.of_line == at].tolist():
+        for part in parts:
+            node, value = db.metrics.by_line(part, line)
+            nodes.append(node)
+            values.append(value)
+    cost = sum_by(node_of[np.concatenate(nodes)], np.concatenate(values), len(ignored))
+    cost[ignored] = 0
+    return cost
+
+
+class _Tally:
+    """Means and extremes, rank by rank: memory does not grow with the ranks."""
+
+    def __init__(self, count: int) -> None:
+        self._sum = np.zeros(count)
+        self._max, self._min = np.full(count, -np.inf), np.full(count, np.inf)
+        self._most, self._least = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._ranks = 0
+
+    def add(self, rank: int, cost: F64) -> None:
+        """Another rank's costs; of equal ones the first counts."""
+        self._ranks += 1
+        self._sum += cost
+        more, less = cost > self._max, cost < self._min
+        self._max[more], self._most[more] = cost[more], rank
+        self._min[less], self._least[less] = cost[less], rank
+
+    def result(self) -> Spread:
+        """The spread so far."""
+        return Spread(
+            self._sum / max(self._ranks, 1), self._max, self._min, self._most, self._least
+        )

@@ -1,0 +1,174 @@
+"""The ranks of a database: which trace lines stand for a parallel program, and how many there are.
+
+A recording holds more than the program: launchers, daemons, and in each rank threads of the MPI
+library that sleep all the time. Their seconds would water every percentage down, so a rank is its
+busiest thread and all others that use a CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.array_types import I64
+from hpcd.errors import UsageError
+
+_IDLE_SHARE = 0.01
+"""A thread that runs for less of its life than this serves others; MPI's helpers run for 0.1 %."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of one parallel program.
+
+    ``number`` ``int64[r]`` are the ranks recorded, ascending; ``line`` ``int64[k]`` the trace lines
+    that stand for them and ``of_line`` ``int64[k]`` each one's position in ``number``. ``size`` is
+    how many ranks the program had, recorded or not. ``executables`` are their programs' paths.
+    ``note`` is what a user should know, or empty. ``kind`` is what the numbers number: ``rank``,
+    ``process`` or ``thread``.
+    """
+
+    job: str
+    size: int
+    number: I64
+    line: I64
+    of_line: I64
+    executables: tuple[str, ...]
+    note: str = ""
+    kind: str = "rank"
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+
+def find_ranks(db: Database, *, job: str | None = None, size: int | None = None) -> Ranks:
+    """The ranks of ``job``, or of the costliest one.
+
+    Where nothing has a rank each process stands for one, if ``size`` says how many there are.
+    Raises :class:`UsageError` when there are none and ``size`` is None, or no such job.
+    """
+    if not len(db.lines):
+        raise UsageError(f"{db.path}: nothing was recorded")
+    busy = _busy_seconds(db)
+    jobs = np.array(db.lines.job, dtype=object)
+    ranked = np.flatnonzero(db.lines.rank >= 0)
+    if not len(ranked):
+        if job is not None:
+            raise UsageError(f"{db.path}: no rank of job {job}")
+        if size is None:
+            raise UsageError(f"{db.path}: no process has a rank")
+        lines = np.arange(len(db.lines))
+        of_process = _gather(db, "", size, lines, db.lines.process.astype(np.int64), busy, "")
+        return replace(of_process, kind="process")
+    names = sorted(set(jobs[ranked].tolist()))
+    note = ""
+    if job is None:
+        cost = {name: float(busy[ranked[jobs[ranked] == name]].sum()) for name in names}
+        job = max(names, key=lambda name: cost[name])
+        if len(names) > 1:
+            note = f"{db.path}: {len(names)} jobs, of which {job or 'the one without a name'}"
+    elif job not in names:
+        raise UsageError(f"{db.path}: no rank of job {job}; there are {', '.join(names)}")
+    lines = ranked[jobs[ranked] == job]
+    if size is None:
+        size = _size(db, lines)
+    return _gather(db, job, size, lines, db.lines.rank[lines].astype(np.int64), busy, note)
+
+
+def has_ranks(db: Database) -> bool:
+    """Whether any process has a rank."""
+    return bool((db.lines.rank >= 0).any())
+
+
+def idle_helpers(db: Database) -> npt.NDArray[np.bool_]:
+    """``bool[lines]``: threads that hardly run beside a busier one of their process.
+
+    None where CPU time was not measured.
+    """
+    helpers = np.zeros(len(db.lines), bool)
+    if not len(db.lines) or "cpu_time" not in db.metrics.names:
+        return helpers
+    busy = db.line_totals("cpu_time")
+    process = db.lines.process.astype(np.int64)
+    busiest = np.zeros(int(process.max()) + 1)
+    np.maximum.at(busiest, process, busy)
+    life = (db.lines.end - db.lines.start) / 1e9
+    return (busy < _IDLE_SHARE * life) & (busy < busiest[process])
+
+
+def main_program(db: Database) -> str:
+    """Path of the executable that used most CPU time of all; empty where nothing is known."""
+    if not len(db.lines):
+        return ""
+    busy = db.metrics.over_lines("cpu_time" if "cpu_time" in db.metrics.names else 0, 0)
+    process = db.lines.process.astype(np.int64)
+    seconds = sum_by(process, busy, int(process.max()) + 1)
+    paths = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
+    programs: dict[str, float] = {}
+    for number in np.unique(process).tolist():
+        path = str(paths.get(number) or "")
+        programs[path] = programs.get(path, 0.0) + float(seconds[number])
+    return max(programs, key=lambda path: programs[path])
+
+
+def find_threads(db: Database) -> Ranks:
+    """The threads of the busiest process, numbered by thread id, as if they were ranks.
+
+    Raises :class:`UsageError` when there are none.
+    """
+    if not len(db.lines):
+        raise UsageError(f"{db.path}: nothing was recorded")
+    busy = _busy_seconds(db)
+    process = db.lines.process.astype(np.int64)
+    lines = np.flatnonzero(process == np.argmax(sum_by(process, busy, int(process.max()) + 1)))
+    life = (db.lines.end - db.lines.start)[lines] / 1e9
+    lines = lines[(busy[lines] >= _IDLE_SHARE * life) | (busy[lines] == busy[lines].max())]
+    threads = _gather(db, "", len(lines), lines, db.lines.tid[lines].astype(np.int64), busy, "")
+    return replace(threads, kind="thread")
+
+
+def _gather(
+    db: Database,
+    job: str,
+    size: int,
+    lines: I64,
+    rank: I64,
+    busy: npt.NDArray[np.float64],
+    note: str,
+) -> Ranks:
+    life = (db.lines.end - db.lines.start)[lines] / 1e9
+    seconds = busy[lines]
+    # By rank, the busiest first.
+    order = np.lexsort((lines, -seconds, rank))
+    first = np.ones(len(order), bool)
+    first[1:] = rank[order][1:] != rank[order][:-1]
+    kept = order[first | (seconds[order] >= _IDLE_SHARE * life[order])]
+    kept = kept[np.argsort(lines[kept])]
+    number, of_line = np.unique(rank[kept], return_inverse=True)
+    programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
+    owners = np.unique(db.lines.process[lines[kept]]).tolist()
+    return Ranks(
+        job=job,
+        size=size,
+        number=number,
+        line=lines[kept],
+        of_line=of_line.astype(np.int64),
+        executables=tuple(sorted({str(programs.get(owner) or "") for owner in owners} - {""})),
+        note=note,
+    )
+
+
+def _size(db: Database, lines: I64) -> int:
+    """How many ranks the job of ``lines`` has, by what its processes were told."""
+    sizes = dict(db.sql().execute("SELECT id, size FROM process").fetchall())
+    said = [sizes.get(owner) or 0 for owner in np.unique(db.lines.process[lines]).tolist()]
+    return max([*said, len(np.unique(db.lines.rank[lines]))])
+
+
+def _busy_seconds(db: Database) -> npt.NDArray[np.float64]:
+    """``float64[lines]``: CPU time of each line; samples where that was not measured."""
+    return db.line_totals("cpu_time" if "cpu_time" in db.metrics.names else 0)

@@ -1,0 +1,411 @@
+"""One tree over the contexts of several databases.
+
+Addresses mean nothing across rebuilt programs, so contexts are matched by what their frames are
+called: two are one if the (module, procedure) pairs on their paths are the same. Modules go by file
+name, as libraries move; the ranks' executables are one module even if they are called differently.
+What compilers append to names of specialised copies (``.constprop.0``) differs from build to build
+and is left off.
+
+Procedures with the same name are told apart by their files, where all of them are known, then by
+their order in the module; where the module is the same build in every database, by address.
+Functions without a name have nothing but their address: they match within one build only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.database.scopes import Scopes
+from hpcd.analysis.parallel.program_code import is_program_code
+from hpcd.analysis.profile.scope_nodes import becomes_node, insert_scope_nodes
+from hpcd.analysis.structure import Kind
+from hpcd.array_types import I64, U32, U64
+from hpcd.errors import UsageError, did_you_mean
+from hpcd.model.cct import CCT
+from hpcd.model.cct_union import union
+from hpcd.model.identity import ModuleKind
+
+_CLONE = re.compile(r"( \[clone )?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?")
+_NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
+_START_AND_END = re.compile(r"MPI_(Init|Init_thread|Finalize)|mpi_(init|init_thread|finalize)_+")
+_MPI = re.compile("P?MPI_[A-Z]|p?mpi_[a-z_]+_$")
+_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+_PROGRAM = "\0program"
+
+
+class MatchedFrame(NamedTuple):
+    """What a frame of matched contexts is. ``program`` is true in the program's own code
+    (:mod:`hpcd.analysis.parallel.program_code`), ``executable`` in the ranks' executable.
+
+    ``module`` is a file name, empty for what is in none; ``file`` and ``line`` those of the first
+    database that knows them.
+    """
+
+    name: str
+    module: str
+    kernel: bool
+    program: bool
+    file: str
+    line: int
+    inlined: bool = False
+    executable: bool = False
+
+    @property
+    def label(self) -> str:
+        """The display name: kernel procedures end in ``[k]``, inlined ones in ``[inlined]``."""
+        ending = " [k]" if self.kernel else " [inlined]" if self.inlined else ""
+        return self.name + ending
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Contexts of several databases as one tree.
+
+    ``tree`` is numbered by levels with siblings adjacent; its frames are indices into ``places``,
+    of which the first is the root's. ``node_of[i]`` ``uint32[nodes]`` says where each context of
+    database ``i`` went.
+    """
+
+    tree: CCT
+    places: list[MatchedFrame]
+    node_of: list[U32]
+
+    @property
+    def place_of(self) -> U32:
+        """``uint32[n]``: index of each node's place."""
+        return self.tree.frame.astype(np.uint32)
+
+
+def match(
+    databases: Sequence[Database],
+    executables: Sequence[Sequence[str]] | None = None,
+    *,
+    scopes: bool = False,
+) -> Matching:
+    """Match the contexts of ``databases``. O(n · log n) with n the sum of their sizes.
+
+    ``executables`` has, per database, the paths of the programs of interest: if each has one, they
+    are the same module. With ``scopes`` inlined calls and loops are contexts, too, where they are
+    known: calls by the name of what was inlined, loops by file and line.
+    """
+    programs = [""] * len(databases)
+    if executables is not None and all(len(paths) == 1 for paths in executables):
+        programs = [paths[0] for paths in executables]
+    columns = [_candidates(db, program) for db, program in zip(databases, programs, strict=True)]
+    frames = _Frames([_frame(columns[0][0])] if columns else [])
+    loops = _Loops(databases if scopes else ())
+    trees: list[CCT] = []
+    moved: list[U32] = []
+    for db, column, keys in zip(databases, columns, _tell_apart(columns), strict=True):
+        of_procedure = frames.of_procedures(column, keys)
+        of_node = of_procedure[db.procedure_of_node]
+        of_node[0] = 0
+        if not scopes:
+            trees.append(CCT(db.cct.parent, of_node))
+            continue
+        of_scope = frames.of_scopes(db.scopes, loops, of_procedure)
+        tree, to = insert_scope_nodes(db.cct, of_node, db.scopes, db.scope_of_node, of_scope)
+        trees.append(tree)
+        moved.append(to)
+    tree, node_of = union(trees)
+    if scopes:
+        node_of = [ids[to] for ids, to in zip(node_of, moved, strict=True)]
+    return Matching(tree, frames.places, node_of)
+
+
+class _Frames:
+    """The frames of all databases, each once, numbered as they are met."""
+
+    def __init__(self, places: list[MatchedFrame]) -> None:
+        """``places`` has the root's frame alone."""
+        self.places = places
+        self._numbers: dict[tuple[object, ...], int] = {}
+
+    def of_procedures(
+        self, column: Sequence[_Candidate], keys: Sequence[tuple[object, ...]]
+    ) -> U64:
+        """``uint64[procedures]``: the frame of each procedure of a database, by its key."""
+        numbers = np.zeros(len(column), np.uint64)
+        for procedure, (candidate, key) in enumerate(zip(column, keys, strict=True)):
+            number = self._number(key, _frame(candidate))
+            numbers[procedure] = number
+            if candidate.file and not self.places[number].file:
+                self.places[number] = self.places[number]._replace(
+                    file=candidate.file, line=candidate.line
+                )
+        return numbers
+
+    def of_scopes(self, scopes: Scopes, loops: _Loops, of_procedure: U64) -> U64:
+        """``uint64[scopes]``: the frame of each inlined call and loop of a database, else 0."""
+        numbers = np.zeros(len(scopes), np.uint64)
+        for scope in np.flatnonzero(becomes_node(scopes)).tolist():
+            around = self.places[int(of_procedure[scopes.procedure[scope]])]
+            frame, key = loops.place(scopes, scope, around)
+            numbers[scope] = self._number(key, frame)
+        return numbers
+
+    def _number(self, key: tuple[object, ...], frame: MatchedFrame) -> int:
+        """The number of the frame known by ``key``; ``frame`` where it is a new one."""
+        number = self._numbers.setdefault(key, len(self.places))
+        if number == len(self.places):
+            self.places.append(frame)
+        return number
+
+
+class _Loops:
+    """Recognises inlined calls and loops in several databases.
+
+    Calls by what was inlined: where it was called changes with every edit. Loops by the procedure
+    or inlined procedure they are in and, if it has as many in every database, their order by line,
+    in machine code alone by address; else by line or address.
+    """
+
+    def __init__(self, databases: Sequence[Database]) -> None:
+        self._of: dict[int, tuple[list[str], dict[str, list[int]]]] = {}
+        counts: defaultdict[str, set[int]] = defaultdict(set)
+        for db in databases:
+            modules: defaultdict[str, set[int]] = defaultdict(set)
+            for number in np.flatnonzero(db.scopes.kind == Kind.LOOP).tolist():
+                within = _procedure_around(db.scopes, number, db.procedures.name)
+                modules[within].add(_place_in_procedure(db.scopes, number))
+            for within, lines in modules.items():
+                counts[within].add(len(lines))
+            ordered = {within: sorted(lines) for within, lines in modules.items()}
+            self._of[id(db.scopes)] = (db.procedures.name, ordered)
+        self._in_order = {within for within, several in counts.items() if len(several) == 1}
+
+    def place(
+        self, scopes: Scopes, number: int, around: MatchedFrame
+    ) -> tuple[MatchedFrame, tuple[object, ...]]:
+        """The place of a scope in procedure ``around``, and what it is known by."""
+        module = _PROGRAM if around.executable else around.module
+        file, line = scopes.file[number], int(scopes.line[number])
+        if scopes.kind[number] != Kind.LOOP:
+            name = scopes.name[number] or "[inlined]"
+            place = MatchedFrame(
+                name,
+                around.module,
+                around.kernel,
+                around.program,
+                "",
+                0,
+                inlined=True,
+                executable=around.executable,
+            )
+            return place, (module, name, Kind.INLINED)
+        names, ordered = self._of[id(scopes)]
+        within = _procedure_around(scopes, number, names)
+        at = _place_in_procedure(scopes, number)
+        which = ordered[within].index(at) if within in self._in_order else -at
+        name = f"{PurePath(file).name}:{line}" if file else scopes.name[number]
+        place = MatchedFrame(
+            f"loop at {name}",
+            around.module,
+            around.kernel,
+            around.program,
+            file,
+            line,
+            executable=around.executable,
+        )
+        return place, (module, within, Kind.LOOP, which)
+
+
+def _place_in_procedure(scopes: Scopes, number: int) -> int:
+    """The line of a loop; without one how far into its procedure it begins."""
+    return int(scopes.line[number]) or int(scopes.name[number] or "0", 16)
+
+
+def _procedure_around(scopes: Scopes, number: int, procedures: Sequence[str]) -> str:
+    """Name of the innermost inlined procedure around a scope, or of its procedure."""
+    at = int(scopes.parent[number])
+    while at:
+        if scopes.kind[at] == Kind.INLINED:
+            return scopes.name[at]
+        at = int(scopes.parent[at])
+    return _bare(procedures[int(scopes.procedure[number])])
+
+
+def _bare(name: str) -> str:
+    """A name without what compilers append for specialised copies."""
+    return _NUMBER.sub("", _CLONE.sub("", name))
+
+
+class _Candidate(NamedTuple):
+    """A procedure of one database, as far as it can be recognised in another."""
+
+    module: str
+    name: str
+    full_name: str
+    shown_module: str
+    build: str
+    address: int
+    file: str
+    line: int
+    kernel: bool
+    program: bool
+
+
+def _candidates(db: Database, program: str) -> list[_Candidate]:
+    modules = [("", "", "", False, False)]
+    for row in db.modules:
+        kernel = row.kind in _KERNEL
+        name = row.kind if row.kind in (ModuleKind.KERNEL, ModuleKind.VDSO, ModuleKind.JIT) else ""
+        name = name or PurePath(row.path.removesuffix(" (deleted)")).name
+        key = _PROGRAM if program and row.path == program else name
+        own = key == _PROGRAM or is_program_code(row.path, row.kind)
+        modules.append((key, name, row.build_id, kernel, own))
+    table = db.procedures
+    return [
+        _Candidate(
+            modules[module][0],
+            _bare(name),
+            name,
+            modules[module][1],
+            modules[module][2],
+            address,
+            file,
+            line,
+            modules[module][3],
+            modules[module][4],
+        )
+        for name, module, address, file, line in zip(
+            table.name,
+            table.module.tolist(),
+            table.address.tolist(),
+            table.file,
+            table.line.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _tell_apart(columns: Sequence[Sequence[_Candidate]]) -> list[list[tuple[object, ...]]]:
+    """Keys that are equal where procedures of different databases are the same one."""
+    builds: defaultdict[str, set[str]] = defaultdict(set)
+    groups: defaultdict[tuple[str, str], list[_Candidate]] = defaultdict(list)
+    for column in columns:
+        for candidate in column:
+            builds[candidate.module].add(candidate.build)
+            groups[candidate.module, candidate.name].append(candidate)
+    # Without a build id there is no telling whether two are one build.
+    one_build = {
+        module
+        for module, build_ids in builds.items()
+        if len(build_ids) == 1 and "" not in build_ids
+    }
+    # A file may be renamed: it matters only where one database has the name in several.
+    several = {
+        (candidate.module, candidate.name)
+        for column in columns
+        for candidate in _in_several_files(column)
+    }
+    by_file = {key for key in several if all(candidate.file for candidate in groups[key])}
+    result = []
+    for column in columns:
+        order = sorted(
+            range(len(column)),
+            key=lambda at, of=column: (of[at].file, of[at].line, of[at].address),  # type: ignore[misc]
+        )
+        keys: list[tuple[object, ...]] = [()] * len(column)
+        seen: defaultdict[tuple[object, ...], int] = defaultdict(int)
+        for at in order:
+            candidate = column[at]
+            key: tuple[object, ...] = (candidate.module, candidate.name)
+            if candidate.module in one_build:
+                keys[at] = (*key, candidate.address)
+                continue
+            if _unnamed(candidate):
+                key = (*key, candidate.build)
+            elif (candidate.module, candidate.name) in by_file:
+                key = (*key, PurePath(candidate.file).name)
+            # Copies of one procedure differ in what was left off, procedures of one name do not.
+            copy = (*key, candidate.full_name)
+            keys[at] = (*key, seen[copy])
+            seen[copy] += 1
+        result.append(keys)
+    return result
+
+
+def _in_several_files(column: Sequence[_Candidate]) -> list[_Candidate]:
+    files: dict[tuple[str, str], str] = {}
+    return [
+        candidate
+        for candidate in column
+        if files.setdefault((candidate.module, candidate.name), candidate.file) != candidate.file
+    ]
+
+
+def _unnamed(candidate: _Candidate) -> bool:
+    """Whether the name holds an address: ``[libfoo.so+0x1234]``."""
+    return candidate.name.startswith("[") and "+0x" in candidate.name
+
+
+def _frame(procedure: _Candidate) -> MatchedFrame:
+    return MatchedFrame(
+        name=procedure.name,
+        module=procedure.shown_module,
+        kernel=procedure.kernel,
+        program=procedure.program,
+        file=procedure.file,
+        line=procedure.line,
+        executable=procedure.module == _PROGRAM,
+    )
+
+
+def owners(matching: Matching) -> I64:
+    """``int64[n]``: the innermost node of the program on the way to each, or the root.
+
+    MPI's start and end count as the program's: they are not their caller's doing.
+    """
+    program = np.array([_own(place) for place in matching.places])
+    if not any(place.program for place in matching.places):
+        program = np.array([not place.kernel for place in matching.places])
+    return innermost(matching.tree, program[matching.place_of])
+
+
+def _own(place: MatchedFrame) -> bool:
+    # A stub that leads into a library is that library's affair, and so is MPI, whatever its
+    # library is called.
+    inside = place.program and not (place.name.endswith("@plt") or _MPI.match(place.name))
+    return inside or _START_AND_END.fullmatch(place.name) is not None
+
+
+def within(matching: Matching, procedure: str) -> npt.NDArray[np.bool_]:
+    """``bool[n]``: which nodes are frames of ``procedure``, or below one.
+
+    Raises :class:`UsageError` when there is none.
+    """
+    named = np.array([procedure in (place.name, place.label) for place in matching.places])
+    named[0] = False
+    inside = named[matching.place_of]
+    if not bool(inside.any()):
+        near = did_you_mean(procedure, (place.name for place in matching.places[1:]))
+        raise UsageError(f"no procedure {procedure} was seen{near}")
+    below: npt.NDArray[np.bool_] = innermost(matching.tree, inside) > 0
+    return below
+
+
+def innermost(tree: CCT, chosen: npt.NDArray[np.bool_]) -> I64:
+    """``int64[n]``: the innermost ``chosen`` node on the way to each, itself included, or 0."""
+    at = np.where(chosen, np.arange(len(tree)), tree.parent)
+    stop = chosen.copy()
+    stop[0] = True
+    while not bool(stop[at].all()):
+        at = at[at]
+    return at.astype(np.int64)
+
+
+def path_labels(matching: Matching, node: int) -> list[str]:
+    """Names on the way to ``node``: the program's own frames, or all where it has none."""
+    places = [matching.places[int(matching.tree.frame[at])] for at in matching.tree.path(node)]
+    inside = [place.label for place in places if _own(place)]
+    return inside or [place.label for place in places]

@@ -1,0 +1,171 @@
+"""What each thread of a parallel program did at each moment: work, or wait for others.
+
+A thread waits while it sleeps in a system call, and all the time it is inside a call of MPI or a
+barrier of a threads library, be it asleep or spinning. Waiting for a device or for a CPU is not
+waiting for others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.parallel.tree_matching import Matching, innermost
+from hpcd.analysis.profile.costs import WORK
+from hpcd.analysis.trace.records import Records
+from hpcd.array_types import F64, I64, U32, Mask
+
+_WAITS = re.compile(
+    r"P?MPI_[A-Z]\w*"
+    r"|p?mpi_\w+_+"  # Fortran
+    r"|GOMP_barrier|gomp_(team_)?barrier_wait\w*|__kmp\w*_barrier\w*"
+    r"|pthread_(barrier_wait|join|cond_wait|cond_timedwait)\w*"
+)
+_SLEEP = "blocked"
+"""The event of a thread that sleeps in a system call (docs/formats.md)."""
+_SUMS = ("short-blocked", "short-runnable")
+"""Events that sum many short waits: their moment is that of one of them, or later."""
+
+
+def waiting_nodes(matching: Matching) -> Mask:
+    """``bool[n]``: contexts that are calls others may have to answer, and all below them."""
+    waits = np.array([_WAITS.fullmatch(place.name) is not None for place in matching.places])
+    inside = waits[matching.place_of]
+    inside[0] = False
+    below: Mask = innermost(matching.tree, inside) > 0
+    return below
+
+
+def counted(matching: Matching, metric: str) -> Mask:
+    """``bool[n]``: contexts that count in ``metric``: for ``work`` those that do not wait."""
+    return ~waiting_nodes(matching) if metric == WORK else np.ones(len(matching.tree), bool)
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """What one line did, as stretches of time that follow one another.
+
+    ``begin``, ``end`` ``int64[k]`` in ns since the origin, ``node`` ``uint32[k]`` of the matched
+    tree, ``idle`` ``bool[k]`` whether it waited for others, ``ready`` ``bool[k]`` whether it waited
+    for a CPU (None: never).
+    """
+
+    begin: I64
+    end: I64
+    node: U32
+    idle: Mask
+    ready: Mask | None = None
+
+
+class Activity:
+    """Turns the records of a database's lines into stretches."""
+
+    def __init__(self, db: Database, node_of: U32, waits: Mask) -> None:
+        """``node_of`` leads to the matched tree, of which ``waits`` are waiting contexts."""
+        rows = db.sql().execute("SELECT id, name, interval, metric FROM event").fetchall()
+        count = max((int(row[0]) for row in rows), default=0) + 1
+        self._interval, self._sleep = np.zeros(count, bool), np.zeros(count, bool)
+        self._ready = np.zeros(count, bool)
+        self._sum = np.zeros(count, bool)
+        for number, name, interval, metric in rows:
+            self._ready[number] = bool(interval) and metric == "runnable_time"
+            self._interval[number] = bool(interval)
+            self._sum[number] = name in _SUMS
+            self._sleep[number] = bool(interval) and name == _SLEEP
+        self._db, self._node_of, self._waits = db, node_of, waits
+
+    def stretches(self, line: int) -> Stretches:
+        """What ``line`` did, from its beginning to its last record.
+
+        A sample tells of the time before it, a wait of its own time; between a sample and a wait
+        the thread is taken to have been where the sample saw it.
+        """
+        records = self._db.records(line)
+        sums = self._sum[records.event]
+        if sums.any():
+            records = Records(
+                records.time[~sums], records.node[~sums], records.event[~sums], records.value[~sums]
+            )
+        if not len(records):
+            none = np.zeros(0, np.int64)
+            return Stretches(none, none, np.zeros(0, np.uint32), np.zeros(0, bool))
+        begins = self._interval[records.event] & (records.value > 0)
+        owner = np.arange(len(records))
+        owner[1:] -= begins[:-1] | begins[1:]
+        begin = np.concatenate(([min(int(self._db.lines.start[line]), int(records.time[0]))],
+                                records.time[:-1]))  # fmt: skip
+        node = self._node_of[records.node[owner]]
+        idle = self._waits[node] | (self._sleep[records.event] & begins)[owner]
+        ready = (self._ready[records.event] & begins)[owner]
+        return Stretches(begin, np.maximum(records.time, begin), node, idle, ready)
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Who made others wait (after Tallent and Mellor-Crummey, PPoPP 2009).
+
+    At each moment the waiting of all idle lines is shared among those at work. ``seconds``
+    ``float64[nodes]`` is what each context was at work while others waited for it, ``by_line``
+    ``float64[lines]`` the same by line; ``idle`` ``float64[nodes]`` where lines waited, in seconds.
+    ``unblamed`` are seconds of waiting while nobody was at work.
+    """
+
+    seconds: F64
+    by_line: F64
+    idle: F64
+    unblamed: float
+
+
+def share_blame(stretches: Callable[[int], Stretches], lines: int, nodes: int) -> Blame:
+    """Blame the waiting of ``lines`` on the contexts of ``nodes`` at work.
+
+    ``stretches`` gives those of a line, and is asked twice: memory grows with how often lines begin
+    and end to wait, not with their records. O(r · log r).
+    """
+    turns = [_turns(stretches(line)) for line in range(lines)]
+    none = np.zeros(0, np.int64)
+    time = np.concatenate([none, *(times for times, _, _ in turns)])
+    moments, at = np.unique(time, return_inverse=True)
+    steps = len(moments)
+    idle, work = (
+        np.cumsum(np.bincount(at, np.concatenate([none, *parts]), steps)).round()
+        for parts in ([part for _, part, _ in turns], [part for _, _, part in turns])
+    )
+    length = np.diff(moments, append=moments[-1:]) / 1e9
+    share = np.divide(idle, work, out=np.zeros(steps), where=work > 0)
+    # What one line at work from the first moment on would be blamed for by each moment.
+    blamed = np.concatenate(([0.0], np.cumsum(share * length)[:-1])) if steps else np.zeros(0)
+    unblamed = float((idle * length)[work == 0].sum())
+    seconds, waited = np.zeros(nodes), np.zeros(nodes)
+    by_line = np.zeros(lines)
+    for line in range(lines):
+        part = stretches(line)
+        if not len(part.begin):
+            continue
+        cost = np.interp(part.end, moments, blamed) - np.interp(part.begin, moments, blamed)
+        cost *= ~part.idle
+        seconds += np.bincount(part.node, cost, nodes)
+        waited += np.bincount(part.node, (part.end - part.begin) / 1e9 * part.idle, nodes)
+        by_line[line] = cost.sum()
+    return Blame(seconds, by_line, waited, unblamed)
+
+
+def _turns(part: Stretches) -> tuple[I64, I64, I64]:
+    """When a line begins or ends to wait or to work, and by how much that changes either number."""
+    if not len(part.begin):
+        none = np.zeros(0, np.int64)
+        return none, none, none
+    new = np.ones(len(part.begin), bool)
+    new[1:] = (part.idle[1:] != part.idle[:-1]) | (part.begin[1:] != part.end[:-1])
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(new)) - 1
+    idle = part.idle[first].astype(np.int64)
+    return (
+        np.concatenate([part.begin[first], part.end[last]]),
+        np.concatenate([idle, -idle]),
+        np.concatenate([1 - idle, idle - 1]),
+    )

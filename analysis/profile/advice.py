@@ -1,0 +1,92 @@
+"""What a reader of a profile should know before believing it, and what helps.
+
+Each piece of advice is one sentence with a figure, said only where the figure matters.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.profile.report import Facts
+from hpcd.model.identity import ModuleKind
+
+# Fewer whole paths than this change what a tree says, not only how exactly it says it.
+_WHOLE = 0.95
+# Code of a module without names is worth a sentence from this share of the cost on.
+_SHARE = 0.1
+_PYTHON = re.compile(r"libpython\d|python\d(\.\d+)?$")
+
+_REMEDIES = {
+    "process not yet known": "paths of a program's first milliseconds; record longer or attach"
+    " to it when it runs",
+    "module not yet analysed": "unwind tables were being made; they are kept, so record again",
+    "no unwind information": "install the module's debug package or build it with"
+    " -fasynchronous-unwind-tables",
+    "unsupported unwind rule": "install the module's debug package or build it with"
+    " -fasynchronous-unwind-tables",
+    "frame pointer chain broken": "have the run-time compiler keep frame pointers (Java:"
+    " -XX:+PreserveFramePointer)",
+    "left out to keep the overhead budget": "raise --overhead",
+    "deeper than the frame limit": "only the innermost frames are there",
+}
+
+
+def advice(db: Database, facts: Facts, metric: int) -> list[str]:
+    """What to know of a profile, most important first; shares are of ``metric``'s total."""
+    return [*_of_paths(facts), *_of_names(db, metric)]
+
+
+def _of_paths(facts: Facts) -> list[str]:
+    truncated = sum(facts.truncated.values())
+    paths = facts.complete + truncated
+    if not truncated or facts.complete >= _WHOLE * paths:
+        return []
+    reason, count = facts.truncated.most_common(1)[0]
+    remedy = _REMEDIES.get(reason, "see docs/truncated.md")
+    return [
+        f"{100 * truncated / paths:.0f} % of the call paths are incomplete, so callers miss cost:"
+        f" {count:,} of {truncated:,} for the reason '{reason}' ({remedy})"
+    ]
+
+
+def _of_names(db: Database, metric: int) -> list[str]:
+    """Modules whose code has no names, run-time compilers, interpreters."""
+    if metric >= len(db.metrics.names):
+        return []
+    cost = db.metrics.exclusive(metric)
+    total = float(cost.sum())
+    if total <= 0:
+        return []
+    names = db.procedures.name
+    nameless = np.array([name.startswith("[") for name in names], bool)[db.procedure_of_node]
+    module = db.procedures.module[db.procedure_of_node]
+    size = len(db.modules) + 1
+    without = sum_by(module, cost * nameless, size) / total
+    every = sum_by(module, cost, size) / total
+    notes = []
+    jit = 0.0
+    for row in db.modules:
+        share, name = float(without[row.id]), PurePath(row.path).name
+        if row.kind == ModuleKind.JIT:
+            jit += share
+        elif row.kind == ModuleKind.ELF and share >= _SHARE:
+            notes.append(
+                f"{100 * share:.0f} % is in code of {name} that has no names: install its debug"
+                " package (or set DEBUGINFOD_URLS), or link it without stripping, and merge again"
+            )
+        if row.kind == ModuleKind.ELF and _PYTHON.match(name) and every[row.id] >= _SHARE:
+            notes.append(
+                f"{100 * float(every[row.id]):.0f} % is in Python's interpreter: its C functions"
+                " are shown, not the Python functions they run"
+            )
+    if jit >= _SHARE:
+        notes.append(
+            f"{100 * jit:.0f} % is in code made at run time that nobody named: have the run-time"
+            " compiler write a perf map (docs/jit.md says how for Java, Node.js and others)"
+        )
+    return notes

@@ -1,0 +1,164 @@
+"""What contexts cost on some trace lines, or in some part of the time.
+
+Besides the metrics of a database there are ``time``: the time threads lived, on a CPU, blocked or
+waiting for one, which is what parallel programs lose when ranks wait for each other, however they
+do; and ``work``: CPU time outside of calls that wait for others
+(:mod:`hpcd.analysis.parallel.waiting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.trace.records import Records
+from hpcd.array_types import F64, I64
+from hpcd.errors import UsageError
+
+TIME = "time"
+WORK = "work"
+# As metrics are made of events.
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+# Enough to know the usual value of a record.
+_SAMPLED_LINES, _SAMPLED_RECORDS = 4, 1 << 18
+_PARTS_OF_TIME = ("cpu_time", "blocked_time", "runnable_time")
+
+
+def metric_parts(db: Database, metric: str) -> list[int]:
+    """Numbers of the metrics that add up to ``metric``. Raises :class:`UsageError`.
+
+    For ``work`` that is CPU time; the contexts that wait are the caller's to leave out.
+    """
+    if metric == WORK and WORK not in db.metrics.names:
+        metric = "cpu_time"
+    if metric == TIME and TIME not in db.metrics.names:
+        parts = [db.metrics.number(name) for name in _PARTS_OF_TIME if name in db.metrics.names]
+        if parts:
+            return parts
+        raise UsageError(f"{db.path}: no times were measured; --metric names what was")
+    return [db.metrics.number(metric)]
+
+
+def has_time(db: Database) -> bool:
+    """Whether ``time`` was measured."""
+    return TIME in db.metrics.names or any(name in db.metrics.names for name in _PARTS_OF_TIME)
+
+
+def unit_of(db: Database, metric: str) -> str:
+    """Unit of a metric, ``time`` included. Raises :class:`UsageError`."""
+    return db.metrics.units[metric_parts(db, metric)[0]]
+
+
+def costs_by_node(db: Database, metric: str, lines: Sequence[int] | I64) -> F64:
+    """``float64[nodes]``: exclusive cost of each context on ``lines``. O(their cells)."""
+    nodes = []
+    values = []
+    for number in metric_parts(db, metric):
+        for line in np.asarray(lines).tolist():
+            node, value = db.metrics.by_line(number, line)
+            nodes.append(node)
+            values.append(value)
+    if not nodes:
+        return np.zeros(len(db.cct))
+    return sum_by(np.concatenate(nodes), np.concatenate(values), len(db.cct))
+
+
+@dataclass(frozen=True)
+class EventWeights:
+    """What records stand for in a metric, by event.
+
+    ``weight`` ``float64[events]``: the metric's unit per unit of a record's value, 0 where the
+    event is none of its, NaN where records are counted; ``duration_ns`` ``float64[events]``: the
+    same in ns for intervals, 0 for events that are moments. ``quantum`` is what one sample stands
+    for: costs are uncertain by it.
+    """
+
+    weight: F64
+    duration_ns: F64
+    quantum: float
+
+
+def event_weights(db: Database, metric: str) -> EventWeights:
+    """How records of ``db`` add to ``metric``. Raises :class:`UsageError`."""
+    names = {db.metrics.names[number] for number in metric_parts(db, metric)}
+    rows = (
+        db.sql()
+        .execute("SELECT id, unit, scale, metric, interval, frequency FROM event")
+        .fetchall()
+    )
+    count = max((int(row[0]) for row in rows), default=0) + 1
+    weight, duration = np.zeros(count), np.zeros(count)
+    quantum = 0.0
+    for number, unit, scale, of_metric, interval, frequency in rows:
+        seconds = _SECONDS.get(unit)
+        if interval and seconds is not None:
+            duration[number] = scale * seconds * 1e9
+        if SAMPLES in names:
+            # Counted, not weighed.
+            weight[number] = np.nan
+            quantum = 1.0
+        elif names & {of_metric, f"{of_metric} ({unit if seconds is None else 's'})"}:
+            weight[number] = scale * (1.0 if seconds is None else seconds)
+            # Times that are no intervals and have no rate are sums of what was measured.
+            if not interval and (frequency or seconds is None):
+                quantum = max(quantum, float(weight[number]) * _typical_value(db, number))
+    return EventWeights(weight, duration, quantum)
+
+
+def _typical_value(db: Database, event: int) -> float:
+    """What one sample of an event stands for: the mean of its values, weighted by themselves.
+
+    Where the rate was lowered values are above 1. A part of the busiest lines shows it.
+    """
+    total, squares = 0.0, 0.0
+    for line in np.argsort(-db.lines.records, kind="stable")[:_SAMPLED_LINES].tolist():
+        records = db.records(line)
+        value = records.value[:_SAMPLED_RECORDS][records.event[:_SAMPLED_RECORDS] == event]
+        values = value.astype(np.float64)
+        total += float(values.sum())
+        squares += float((values * values).sum())
+    return squares / total if total > 0 else 1.0
+
+
+def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64, end: I64) -> F64:
+    """``float64[nodes]``: exclusive cost on ``lines[i]`` from ``begin[i]`` to ``end[i]`` (ns).
+
+    Of waits the part inside counts, samples count whole. O(records inside).
+    """
+    total = np.zeros(len(db.cct))
+    for line, low, high in zip(lines.tolist(), begin.tolist(), end.tolist(), strict=True):
+        records = _with_the_one_before(db, line, low, high)
+        first = max(int(np.searchsorted(records.time, low)) - 1, 0)
+        node, event = records.node[first:], records.event[first:]
+        start = records.time[first:]
+        value = records.value[first:].astype(np.float64)
+        length = value * weights.duration_ns[event]
+        inside = np.minimum(start + length, high) - np.maximum(start, low)
+        part = np.divide(inside, length, out=np.ones(len(value)), where=length > 0)
+        part[(length == 0) & (start < low)] = 0
+        weight = weights.weight[event]
+        # Records are counted, not the ends of intervals.
+        counted = (value > 0) | (weights.duration_ns[event] == 0)
+        worth = np.where(np.isnan(weight), counted, value * weight)
+        cost = worth * np.clip(part, 0, 1)
+        total += sum_by(node, cost, len(total))
+    return total
+
+
+def _with_the_one_before(db: Database, line: int, low: int, high: int) -> Records:
+    """Records of ``line`` from ``low`` to ``high``, with the last one before at least.
+
+    Nothing else lies within a wait, so no earlier one can reach inside. Waits are written in pieces
+    of about a second, so it is rarely far to it.
+    """
+    back = 2 * 10**9
+    while True:
+        records = db.records(line, low - back, high)
+        if (len(records) and records.time[0] < low) or low - back < 0:
+            return records
+        back *= 8

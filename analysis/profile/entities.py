@@ -1,0 +1,151 @@
+"""What the nodes of a profile view stand for: procedures, inlined calls, loops, source lines.
+
+A context of the database has an address; its scopes (``docs/structure.md``) say which inlined
+calls, loops and line that is in. :func:`scoped_tree` puts those asked for between a procedure and
+what it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database import Database
+from hpcd.array_types import U8, U32
+from hpcd.model.cct import CCT
+from hpcd.model.scope import Kind
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Numbered things; the first are the database's procedures, with their numbers.
+
+    ``kind`` ``uint8[n]`` (:class:`hpcd.model.scope.Kind`); ``name`` of procedures and inlined ones,
+    and of loops of unknown line where in their procedure they begin; ``procedure`` ``uint32[n]``:
+    the one it is in, or one of them; ``file`` and ``line`` where a procedure or loop begins, of a
+    line; empty and 0 where unknown, and for inlined procedures, which may be called from several.
+    ``of_scope`` ``uint32[scopes]``: what each scope of the database is.
+    """
+
+    kind: U8
+    name: list[str]
+    procedure: U32
+    file: list[str]
+    line: U32
+    of_scope: U32
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def label(self, number: int) -> str:
+        """What it is called in a tree below its procedure."""
+        kind = Kind(int(self.kind[number]))
+        if kind == Kind.PROCEDURE:
+            return self.name[number]
+        if kind == Kind.INLINED:
+            return f"{self.name[number]} [inlined]"
+        name = PurePath(self.file[number]).name
+        where = f"{name}:{int(self.line[number])}" if name else self.name[number] or "unknown line"
+        return f"loop at {where}" if kind == Kind.LOOP else where
+
+    @cached_property
+    def is_procedure(self) -> npt.NDArray[np.bool_]:
+        """``bool[n]``."""
+        listed: npt.NDArray[np.bool_] = self.kind == Kind.PROCEDURE
+        return listed
+
+
+def entities(db: Database, *, merged: bool = False) -> Entities:
+    """All entities of a database.
+
+    ``merged``: an inlined procedure is the same as one of its name in the same module that is
+    called. O(procedures + scopes).
+    """
+    scopes, procedures = db.scopes, db.procedures
+    kinds = [Kind.PROCEDURE] * len(procedures)
+    names = list(db.procedure_names)
+    owner = list(range(len(procedures)))
+    files = list(procedures.file)
+    lines = procedures.line.tolist()
+    number: dict[tuple[object, ...], int] = {}
+    modules = procedures.module.tolist()
+    if merged:
+        for at, (module, name) in enumerate(zip(modules, procedures.name, strict=True)):
+            number.setdefault((Kind.INLINED, module, name), at)
+    of_scope = np.zeros(len(scopes), np.uint32)
+    columns = zip(
+        scopes.kind.tolist(), scopes.procedure.tolist(), scopes.name, scopes.file,
+        scopes.line.tolist(), strict=True,
+    )  # fmt: skip
+    for scope, (code, procedure, name, file, line) in enumerate(columns):
+        if not scope:
+            continue
+        kind = Kind(code)
+        key: tuple[object, ...]
+        if kind == Kind.INLINED:
+            key = (kind, modules[procedure], name)
+            file, line = "", 0
+        elif kind == Kind.STATEMENT and file:
+            key = (kind, file, line)
+        else:
+            # Loops nobody knows the place of are not the same one, unless they begin alike.
+            place = (modules[procedure], file, line) if file else (procedure, name or scope)
+            key = (kind, place)
+        if key not in number:
+            number[key] = len(names)
+            kinds.append(kind)
+            names.append(name)
+            owner.append(procedure)
+            files.append(file)
+            lines.append(line)
+        of_scope[scope] = number[key]
+    return Entities(
+        np.array(kinds, np.uint8),
+        names,
+        np.array(owner, np.uint32),
+        files,
+        np.array(lines, np.uint32),
+        of_scope,
+    )
+
+
+def scoped_tree(db: Database, all_entities: Entities, kinds: Collection[Kind]) -> tuple[CCT, U32]:
+    """The calling contexts with scopes of ``kinds`` between them, outermost first.
+
+    A tree whose frames are entities, and ``uint32[nodes]``: where each context's own cost belongs,
+    its innermost scope. Siblings may be equal. O(its size).
+    """
+    scopes = db.scopes
+    keep = np.isin(scopes.kind, list(kinds))
+    # A line nobody knows the file of says nothing its procedure does not.
+    keep &= ~((scopes.kind == Kind.STATEMENT) & np.array([not file for file in scopes.file]))
+    keep[0] = True
+    # The innermost scope kept at or around each one, 0 if none is.
+    inner = np.where(keep, np.arange(len(scopes)), scopes.parent).astype(np.int64)
+    while bool((inner != inner[inner]).any()):
+        inner = inner[inner]
+    above = inner[scopes.parent]
+    at = inner[db.scope_of_node]
+    length = np.ones(len(at), np.int64)
+    around = at
+    while bool(around.any()):
+        length += around > 0
+        around = above[around]
+    start = np.cumsum(length) - length
+    last = start + length - 1
+    label = np.zeros(int(length.sum()), np.uint64)
+    label[start] = db.procedure_of_node
+    parent = np.maximum(np.arange(len(label)) - 1, 0)
+    parent[start] = last[db.cct.parent]
+    place, around = last, at
+    while len(around):
+        inside = around > 0
+        place, around = place[inside], around[inside]
+        label[place] = all_entities.of_scope[around]
+        place, around = place - 1, above[around]
+    return CCT(parent.astype(np.uint32), label), last.astype(np.uint32)

@@ -1,0 +1,76 @@
+"""Costs of groups as the table that ``hpcd report --by`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.profile.groups import LINE_GROUPS, Groups
+from hpcd.analysis.profile.report import amount, shorten
+
+# What a thread does with its time: beside each other they tell working groups from waiting ones.
+_TIMES = ("cpu_time", "blocked_time", "runnable_time")
+_MIN_NAME = 24
+
+
+class GroupTable:
+    """Groups, costliest first; of the first of ``metrics`` shares are shown, and groups below
+    ``share`` of it left out."""
+
+    def __init__(
+        self, db: Database, groups: Groups, metrics: Sequence[int], share: float = 0.0
+    ) -> None:
+        names = db.metrics.names
+        times = [names.index(name) for name in _TIMES if name in names]
+        # Asked for one metric, or none, the times of threads stand beside it.
+        beside = metrics[1:] or [number for number in times if number != metrics[0]]
+        self._columns = [metrics[0], *beside]
+        self._db = db
+        self._groups = groups
+        cost = groups.cost[:, metrics[0]]
+        self._total = float(cost.sum())
+        order = np.argsort(-cost, kind="stable")
+        self._order = [n for n in order.tolist() if cost[n] >= share * self._total]
+        self._omitted = len(order) - len(self._order)
+
+    def text_lines(self, width: int) -> Iterator[str]:
+        """The heading and a line for each group, ``width`` wide."""
+        names, units = self._db.metrics.names, self._db.metrics.units
+        of_lines = self._groups.by in LINE_GROUPS
+        heading = "  share " + "".join(f"{names[number]:>14} " for number in self._columns)
+        yield heading + ("threads " if of_lines else "") + self._groups.by
+        room = max(width - len(heading) - (8 if of_lines else 0), _MIN_NAME)
+        for group in self._order:
+            cost = self._groups.cost[group]
+            line = f"{100 * cost[self._columns[0]] / (self._total or 1):6.2f}% "
+            line += "".join(f"{amount(cost[n], units[n]):>14} " for n in self._columns)
+            if of_lines:
+                line += f"{self._groups.threads[group]:7,} "
+            yield line + shorten(self._groups.name[group], room)
+        if self._omitted:
+            plural = "s" if self._omitted > 1 else ""
+            yield f"(not shown: {self._omitted:,} group{plural} below the cut-off)"
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as one object; costs are in their units, not rounded."""
+        metrics = self._db.metrics
+        return {
+            "database": str(self._db.path),
+            "by": self._groups.by,
+            "metric": metrics.names[self._columns[0]],
+            "units": dict(zip(metrics.names, metrics.units, strict=True)),
+            "groups": [
+                {
+                    "name": self._groups.name[group],
+                    "threads": int(self._groups.threads[group]),
+                    **self._groups.details[group],
+                    "cost": dict(
+                        zip(metrics.names, self._groups.cost[group].tolist(), strict=True)
+                    ),
+                }
+                for group in self._order
+            ],
+        }

@@ -1,0 +1,128 @@
+"""Costs by who caused them: process, command name, user, rank, thread, job, host, module, file.
+
+Groups of trace lines (:data:`LINE_GROUPS`) add up what threads cost, groups of code
+(:data:`CODE_GROUPS`) what contexts cost themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.database import Database
+from hpcd.analysis.profile.filters import Filter, user_name, users_of_lines
+from hpcd.array_types import F64, I64
+from hpcd.errors import UsageError
+
+LINE_GROUPS = ("process", "comm", "user", "rank", "thread", "job", "host")
+CODE_GROUPS = ("module", "file")
+GROUPINGS = LINE_GROUPS + CODE_GROUPS
+"""What costs can be grouped by."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Costs of groups.
+
+    ``name`` of each group; ``cost`` ``float64[groups, metrics]`` in the order of the database's
+    metrics; ``threads`` ``int64[groups]``, how many trace lines each has (0 for groups of code);
+    ``details`` what else identifies each, for JSON.
+    """
+
+    by: str
+    name: list[str]
+    cost: F64
+    threads: I64
+    details: list[dict[str, Any]]
+
+
+def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
+    """Costs of ``db`` by one of :data:`GROUPINGS`, of what fits ``only``.
+
+    Raises :class:`UsageError` when nothing can fit. O(cells); with windows of time O(records in
+    them + groups · nodes).
+    """
+    only = only or Filter()
+    if by in CODE_GROUPS:
+        return _of_code(db, by, only)
+    group, names, details = _line_groups(db, by)
+    if not names:
+        raise UsageError(f"{db.path}: no process has a {by}")
+    # Lines that are in no group (threads of no rank) and those that the filter leaves out.
+    chosen = only.lines(db) & (group >= 0)
+    of_line = only.costs_of_lines(db, chosen)
+    count = len(names)
+    cost = np.stack([sum_by(group[chosen], row[chosen], count) for row in of_line], axis=1)
+    threads = np.bincount(group[chosen], minlength=count).astype(np.int64)
+    used = np.flatnonzero(threads)
+    return Groups(
+        by, [names[n] for n in used], cost[used], threads[used], [details[n] for n in used]
+    )
+
+
+def _of_code(db: Database, by: str, only: Filter) -> Groups:
+    if by == "module":
+        paths = [module.path for module in db.modules]
+        names = ["[unknown]", *(PurePath(path).name or path for path in paths)]
+        details = [{"module": path} for path in ["", *paths]]
+        group = db.procedures.module[db.procedure_of_node].astype(np.int64)
+    else:
+        inlined = db.scope_of_node > 0
+        files = dict.fromkeys(["", *db.procedures.file, *db.scopes.file])
+        number = {file: n for n, file in enumerate(files)}
+        of_procedure = np.array([number[file] for file in db.procedures.file], np.int64)
+        of_scope = np.array([number[file] for file in db.scopes.file], np.int64)
+        group = np.where(inlined, of_scope[db.scope_of_node], of_procedure[db.procedure_of_node])
+        names = [file or "[no debug information]" for file in files]
+        details = [{"file": file} for file in files]
+    cost = np.stack([sum_by(group, row, len(names)) for row in only.exclusive(db)], axis=1)
+    used = np.flatnonzero(cost.any(axis=1))
+    threads = np.zeros(len(used), np.int64)
+    return Groups(by, [names[n] for n in used], cost[used], threads, [details[n] for n in used])
+
+
+def _line_groups(db: Database, by: str) -> tuple[I64, list[str], list[dict[str, Any]]]:
+    """The group of each line (-1: none), the groups' names, and what else identifies them."""
+    lines = db.lines
+    if by == "process":
+        return _processes(db)
+    if by == "user":
+        users, of_line = users_of_lines(db)
+        return of_line, [user_name(uid) for uid in users], [{"uid": uid} for uid in users]
+    if by == "thread":
+        names = lines.label
+        return (
+            np.arange(len(lines)),
+            names,
+            [{"pid": pid, "tid": tid}
+             for pid, tid in zip(lines.pid.tolist(), lines.tid.tolist(), strict=True)],
+        )  # fmt: skip
+    if by == "comm":
+        words, code = lines.texts("process")
+        return code.astype(np.int64), [word or "[unknown]" for word in words], [{} for _ in words]
+    group, ranks = lines.groups(by)
+    names = [f"rank {name}" if by == "rank" else name or f"[no {by}]" for name in ranks]
+    return group, names, [{} for _ in names]
+
+
+def _processes(db: Database) -> tuple[I64, list[str], list[dict[str, Any]]]:
+    names, details = [], []
+    rows = db.sql().execute(
+        "SELECT pid, parent_pid, name, exe, command, rank FROM process ORDER BY id"
+    )
+    for pid, parent, name, executable, command, rank in rows:
+        words: list[str] = []
+        with contextlib.suppress(ValueError, TypeError):
+            words = [str(word) for word in json.loads(command)]
+        names.append(f"{pid} {' '.join(words) or name or '[unknown]'}")
+        details.append(
+            {"pid": pid, "parent_pid": parent, "comm": name, "executable": executable,
+             "command": words, "rank": rank}
+        )  # fmt: skip
+    return db.lines.process.astype(np.int64), names, details

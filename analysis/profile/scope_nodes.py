@@ -1,0 +1,61 @@
+"""The calling context tree with what stands between a procedure and an address in it.
+
+A node of the canonical tree is an address in a procedure. Inlined calls and loops around that
+address become nodes of their own, below the procedure's, from the outside in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database.scopes import Scopes
+from hpcd.analysis.structure import Kind
+from hpcd.array_types import U32, U64
+from hpcd.model.cct import CCT
+
+
+def becomes_node(scopes: Scopes) -> npt.NDArray[np.bool_]:
+    """``bool[scopes]``: inlined calls and loops; statements are too fine."""
+    kept: npt.NDArray[np.bool_] = (scopes.kind == Kind.INLINED) | (scopes.kind == Kind.LOOP)
+    return kept
+
+
+def insert_scope_nodes(
+    tree: CCT, frames: U64, scopes: Scopes, scope_of: U32, scope_frames: U64
+) -> tuple[CCT, U32]:
+    """``tree`` with its nodes' scopes as nodes, and ``uint32[n]``: where each node went.
+
+    ``frames`` ``uint64[n]`` are those of the nodes as procedures; ``scope_of`` ``uint32[n]`` their
+    innermost scopes, of which inlined calls and loops become nodes with frames of ``scope_frames``
+    ``uint64[scopes]``. O(n · nesting).
+    """
+    kept = becomes_node(scopes)
+    kept[0] = True
+    # The innermost scope at or around each that is kept, and the one around that.
+    nearest = np.where(kept, np.arange(len(scopes)), scopes.parent)
+    while not bool(kept[nearest].all()):
+        nearest = nearest[nearest]
+    around = nearest[scopes.parent].astype(np.uint32)
+    around[~kept] = 0
+    around[0] = 0
+    depth = CCT(around, np.zeros(len(scopes), np.uint64)).depth().astype(np.int64)
+    innermost = nearest[scope_of]
+    innermost[0] = 0
+    length = depth[innermost]
+    last = np.arange(len(tree)) + np.cumsum(length)
+    first = last - length
+    total = len(tree) + int(length.sum())
+    parent = np.arange(total, dtype=np.int64) - 1
+    parent[first] = last[tree.parent]
+    parent[0] = 0
+    unfolded = np.zeros(total, np.uint64)
+    unfolded[first] = frames
+    at, where = innermost.copy(), last.copy()
+    nodes = np.flatnonzero(length > 0)
+    while len(nodes):
+        unfolded[where[nodes]] = scope_frames[at[nodes]]
+        at[nodes] = around[at[nodes]]
+        where[nodes] -= 1
+        nodes = nodes[at[nodes] > 0]
+    return CCT(parent.astype(np.uint32), unfolded), last.astype(np.uint32)

@@ -1,0 +1,105 @@
+"""Some nodes of a tree in the order they are printed: as rows with tree lines or nested JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import F64, U32
+
+
+class Forest:
+    """The shown nodes of a tree, siblings by descending rank.
+
+    ``parent`` ``uint32[n]``, node 0 the root; ``rank`` ``float64[n]``; ``shown`` ``bool[n]``. A
+    node is shown if its parent is, down to ``depth`` levels.
+    """
+
+    def __init__(
+        self, parent: U32, rank: F64, shown: npt.NDArray[np.bool_], *, depth: int | None = None
+    ) -> None:
+        self.omitted = int(len(parent) - shown.sum()) - (0 if bool(shown[0]) else 1)
+        """Nodes left out because they are not ``shown``."""
+        nodes = np.flatnonzero(shown)
+        nodes = nodes[nodes != 0]
+        order = nodes[np.lexsort((nodes, -rank[nodes], parent[nodes]))]
+        owners, starts = np.unique(parent[order], return_index=True)
+        groups = np.split(order, starts[1:])
+        self._children = dict(zip(owners.tolist(), groups, strict=True)) if len(order) else {}
+        self._depth = depth
+
+    def children(self, node: int, level: int) -> list[int]:
+        """The shown children of ``node``, which stands at ``level`` (the root at 0)."""
+        if self._depth is not None and level >= self._depth:
+            return []
+        children = self._children.get(node)
+        return [] if children is None else children.tolist()
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        """(node, tree lines before its name) of each shown node but the root, depth first."""
+        return ((node, before) for node, _, before in self.rows())
+
+    def rows(self) -> Iterator[tuple[int, int, str]]:
+        """The same with each node's level between.
+
+        A node that is all its parent shows continues its parent's column: long chains of calls
+        do not run out of the page.
+        """
+        stack: list[tuple[int, int, str, str]] = []
+        self._push(stack, 0, 0, "")
+        while stack:
+            node, level, before, below = stack.pop()
+            yield node, level, before
+            self._push(stack, node, level, below)
+
+    def _push(
+        self, stack: list[tuple[int, int, str, str]], node: int, level: int, below: str
+    ) -> None:
+        members = self.children(node, level)
+        if len(members) == 1:
+            stack.append((members[0], level + 1, below, below))
+            return
+        for place, member in enumerate(reversed(members)):
+            last = place == 0
+            turn, on = ("└ ", "  ") if last else ("├ ", "│ ")
+            stack.append((member, level + 1, below + turn, below + on))
+
+    def json(self, fields: Callable[[int], dict[str, Any]]) -> Iterator[str]:
+        """The root as one JSON object in parts: see :func:`nested_json`."""
+        return nested_json(self.children, fields)
+
+
+def nested_json(
+    children: Callable[[int, int], Sequence[int]], fields: Callable[[int], dict[str, Any]]
+) -> Iterator[str]:
+    """Node 0 as one JSON object in parts, each node's children (at its level) in ``children``.
+
+    Written without recursion, as call paths are deeper than a Python stack.
+    """
+
+    def opening(node: int) -> str:
+        return json.dumps(fields(node))[:-1] + ', "children": ['
+
+    yield opening(0)
+    open_nodes = [iter(children(0, 0))]
+    first = True
+    while open_nodes:
+        node = next(open_nodes[-1], None)
+        if node is None:
+            open_nodes.pop()
+            yield "]}"
+            first = False
+            continue
+        yield ("" if first else ", ") + opening(node)
+        open_nodes.append(iter(children(node, len(open_nodes))))
+        first = True
+
+
+def fit(lines: str, room: int, name_room: int) -> str:
+    """Tree lines cut on the left: the innermost levels tell neighbours apart."""
+    keep = max(room - name_room, 1)
+    return lines if len(lines) <= keep else "…" + lines[len(lines) - keep + 1 :]

@@ -1,0 +1,149 @@
+"""Named arrays as bytes, with a checksum: what the cache keeps and the worker answers.
+
+A file is the magic, a CRC-32 of all that follows it, the length of a JSON header that lists names,
+types and lengths, and the arrays one after another, each at a multiple of 8 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import Array
+from hpcd.errors import FormatError
+
+Arrays = dict[str, Array]
+T = TypeVar("T")
+
+_MAGIC = b"HPCDST01"
+_HEAD = struct.Struct("<8sII")
+_KINDS = frozenset(("|u1", "<i4", "<u4", "<i8", "<u8", "|b1"))
+
+
+def pack_arrays(arrays: Mapping[str, Array]) -> bytes:
+    """One-dimensional arrays of integers or booleans as bytes."""
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    header = json.dumps(
+        [[name, array.dtype.str, len(array)] for name, array in plain.items()]
+    ).encode()
+    parts = [header, bytes(-(_HEAD.size + len(header)) % 8)]
+    for array in plain.values():
+        parts += [array.tobytes(), bytes(-array.nbytes % 8)]
+    body = b"".join(parts)
+    return _HEAD.pack(_MAGIC, zlib.crc32(body), len(header)) + body
+
+
+def unpack_arrays(data: bytes) -> Arrays:
+    """The arrays :func:`pack_arrays` packed, read-only. Raises :class:`FormatError`."""
+    if len(data) < _HEAD.size:
+        raise FormatError("structure is truncated")
+    magic, check, size = _HEAD.unpack_from(data)
+    if magic != _MAGIC or zlib.crc32(memoryview(data)[_HEAD.size :]) != check:
+        raise FormatError("message of arrays: unknown type, shape or length")
+    arrays = {}
+    at = _HEAD.size + size
+    at += -at % 8
+    for name, kind, count in json.loads(data[_HEAD.size : _HEAD.size + size]):
+        if kind not in _KINDS:
+            raise FormatError("structure has an unknown type")
+        arrays[name] = np.frombuffer(data, kind, count, at)
+        at += arrays[name].nbytes
+        at += -at % 8
+    return arrays
+
+
+def within(values: Array, low: int, high: int) -> bool:
+    """Whether all ``values`` are at least ``low`` and below ``high``."""
+    return not len(values) or (int(values.min()) >= low and int(values.max()) < high)
+
+
+def to_arrays(record: Any) -> Arrays:
+    """The fields of a dataclass of arrays and :class:`Strings`."""
+    arrays: Arrays = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, Strings):
+            arrays[f"{field.name}.data"] = value.data
+            arrays[f"{field.name}.bounds"] = value.bounds
+        else:
+            arrays[field.name] = value
+    return arrays
+
+
+def from_arrays(kind: type[T], arrays: Arrays) -> T:
+    """The dataclass :func:`to_arrays` took apart. Raises :class:`FormatError`."""
+    values: dict[str, Any] = {}
+    try:
+        for field in fields(kind):  # type: ignore[arg-type]
+            if field.type == "Strings":
+                data, bounds = arrays[f"{field.name}.data"], arrays[f"{field.name}.bounds"]
+                values[field.name] = Strings(data, bounds)
+            else:
+                values[field.name] = arrays[field.name]
+    except KeyError as error:
+        raise FormatError(f"structure has no {error}") from None
+    return kind(**values)
+
+
+class Strings(Sequence[str]):
+    """Many texts, each decoded when asked for.
+
+    ``data`` ``uint8[m]`` holds them end to end, ``bounds`` ``int64[n + 1]`` says where each begins.
+    """
+
+    def __init__(self, data: Array, bounds: Array) -> None:
+        if (
+            len(bounds) == 0
+            or int(bounds[0]) != 0
+            or int(bounds[-1]) > len(data)
+            or bool((np.diff(bounds) < 0).any())
+        ):
+            raise FormatError("structure has damaged names")
+        self.data, self.bounds = data, bounds
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> Strings:
+        """``texts`` as such a table."""
+        encoded = [text.encode(errors="surrogateescape") for text in texts]
+        bounds = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(text) for text in encoded], out=bounds[1:])
+        return Strings(np.frombuffer(b"".join(encoded), np.uint8), bounds)
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return [self[index] for index in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        low, high = int(self.bounds[number]), int(self.bounds[number + 1])
+        return self.data[low:high].tobytes().decode(errors="replace")
+
+    def take(self, numbers: npt.NDArray[np.int64]) -> Strings:
+        """The texts of these numbers, in their order."""
+        if len(numbers) == len(self) and bool((numbers == np.arange(len(self))).all()):
+            return self
+        data = self.data.tobytes()
+        low, high = self.bounds[numbers], self.bounds[numbers + 1]
+        bounds = np.zeros(len(numbers) + 1, np.int64)
+        np.cumsum(high - low, out=bounds[1:])
+        parts = [data[a:b] for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+        return Strings(np.frombuffer(b"".join(parts), np.uint8), bounds)
+
+    @staticmethod
+    def joined(parts: Sequence[Strings]) -> Strings:
+        """The texts of all ``parts``."""
+        bounds = [np.zeros(1, np.int64)]
+        total = 0
+        for part in parts:
+            bounds.append(part.bounds[1:] + total)
+            total += int(part.bounds[-1])
+        data = [part.data[: int(part.bounds[-1])] for part in parts]
+        return Strings(np.concatenate([np.zeros(0, np.uint8), *data]), np.concatenate(bounds))

@@ -1,0 +1,70 @@
+"""Where the functions of a module begin and end."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcd.analysis.symbols import symbol_tables
+from hpcd.array_types import U64
+from hpcd.elf.elf_file import ElfFile
+from hpcd.errors import FormatError
+
+
+class Functions(NamedTuple):
+    """Stretches of code: ``start``, ``end`` ``uint64[n]``, ascending, not overlapping."""
+
+    start: U64
+    end: U64
+
+
+def functions_of(elf: ElfFile, debug: Path | None = None) -> Functions:
+    """The functions of a module, by its call frame information and symbols.
+
+    ``debug`` is its separate debug file, whose symbols are asked too. A function ends where the
+    next one begins, at the latest with its section: what pads it is part of it.
+    """
+    starts = [elf.function_starts()]
+    tables = [(elf, ".symtab"), (elf, ".dynsym")]
+    with contextlib.ExitStack() as stack:
+        # One damaged table must not cost the others.
+        with contextlib.suppress(FormatError, OSError):
+            if debug is not None:
+                tables.append((stack.enter_context(ElfFile.open(debug)), ".symtab"))
+        with contextlib.suppress(FormatError, OSError):
+            inner = elf.debug_data()
+            if inner is not None:
+                tables.append((inner, ".symtab"))
+        for file, name in tables:
+            with contextlib.suppress(FormatError, OSError):
+                table = symbol_tables.from_section(file, name, starts[0])
+                if table is not None:
+                    starts.append(table.start)
+    begin = np.unique(np.concatenate(starts))
+    begins: list[U64] = []
+    ends: list[U64] = []
+    for section in elf.sections:
+        if not (section.executable and section.has_data and section.size):
+            continue
+        low, high = section.address, section.address + section.size
+        if high >= 1 << 63:
+            continue
+        inside = begin[
+            np.searchsorted(begin, np.uint64(low)) : np.searchsorted(begin, np.uint64(high))
+        ]
+        # PLT stubs, hand-written code without symbols: one stretch.
+        if not len(inside) or inside[0] != low:
+            inside = np.concatenate([np.array([low], np.uint64), inside])
+        begins.append(inside)
+        ends.append(np.append(inside[1:], np.uint64(high)))
+    if not begins:
+        return Functions(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+    start, end = np.concatenate(begins), np.concatenate(ends)
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    # Sections that overlap are an attack; what would overlap is left out.
+    apart = np.concatenate(([True], start[1:] >= np.maximum.accumulate(end)[:-1]))
+    return Functions(start[apart], end[apart])

@@ -1,0 +1,404 @@
+"""Line number programs, for code that has lines but no procedures in its debug information.
+
+Hand-written assembly has such, and programs whose debug information is in ``.dwo`` files. A program
+is a byte code for a machine with an address and a line (DWARF 5, section 6.2). What each byte would
+do if an operation began there is found for all bytes at once; then only the chain of operations is
+followed one by one, and what they do is summed up in arrays again.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.structure.array_messages import Strings
+from hpcd.analysis.structure.dwarf.address_ranges import AddressRanges
+from hpcd.analysis.structure.dwarf.line_table import SourceLineTable
+from hpcd.array_types import I64, U64
+from hpcd.elf.elf_file import ElfFile
+from hpcd.elf.elf_reader import MAX_NAME, string_at
+from hpcd.elf.leb128 import uleb128
+from hpcd.errors import FormatError
+
+Bytes = npt.NDArray[np.uint8]
+
+_COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
+_CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
+_END_SEQUENCE, _SET_ADDRESS = 1, 2
+_PATH, _DIRECTORY = 1, 2
+# What a program's paths are allowed to number.
+_MAX_FILES = 1 << 18
+
+
+class LineRows(NamedTuple):
+    """Lines by address: from ``start`` ``uint64[n]`` up to ``end`` it is ``line`` of ``file``.
+
+    ``file`` ``int64`` counts in ``files``.
+    """
+
+    start: U64
+    end: U64
+    file: I64
+    line: I64
+    files: list[str]
+
+
+def with_lines(table: SourceLineTable, elf: ElfFile, covered: AddressRanges) -> SourceLineTable:
+    """``table`` with lines for procedures among ``covered`` addresses that it knows by name only.
+
+    Raises :class:`FormatError`.
+    """
+    end = covered.up_to(table.start, np.append(table.start[1:], table.start[-1:]))
+    named = (table.at >= 0) & covered.holds(table.start)
+    bare = named & (table.file[table.at] < 0) & (table.caller[table.at] < 0) & (end > table.start)
+    rows = line_rows(elf, table.start[bare], end[bare])
+    if not len(rows.start):
+        return table
+    # Of several rows at an address the last one counts.
+    last = np.append(rows.start[1:] != rows.start[:-1], True)
+    start, stop, file, line = (row[last] for row in rows[:4])
+    owner = table.at[np.searchsorted(table.start, start, side="right") - 1]
+    first = len(table.caller)
+    # Where a row ends and none begins, what was known before goes on.
+    resumed = np.setdiff1d(stop, np.concatenate([start, table.start]))
+    starts = np.concatenate([resumed, table.start, start])
+    at = np.concatenate(
+        [table.place_of(resumed), table.at, np.arange(first, first + len(start), dtype=np.int32)]
+    )
+    order = np.argsort(starts, kind="stable")
+    order = order[np.append(starts[order][1:] != starts[order][:-1], True)]
+    return SourceLineTable(
+        start=starts[order],
+        at=at[order],
+        caller=np.concatenate([table.caller, np.full(len(start), -1, np.int32)]),
+        function=np.concatenate([table.function, table.function[owner]]),
+        file=np.concatenate([table.file, (file + len(table.files)).astype(np.int32)]),
+        line=np.concatenate([table.line, line.astype(np.uint32)]),
+        entry=table.entry,
+        names=table.names,
+        linkage=table.linkage,
+        files=Strings.joined([table.files, Strings.of(rows.files)]),
+    )
+
+
+def line_rows(elf: ElfFile, low: U64, high: U64) -> LineRows:
+    """The rows of code that begins from one of ``low`` up to the ``high`` of it, both ascending.
+
+    None from compressed sections. Raises :class:`FormatError`.
+    """
+    section = elf.section(".debug_line")
+    nothing = np.zeros(0, np.int64)
+    if section is None or not len(low):
+        return LineRows(low[:0], low[:0], nothing, nothing, [])
+    data = elf.contents(section)
+    texts = {name: _Texts(elf, name) for name in (".debug_line_str", ".debug_str")}
+    wanted = _sequences_in(data, low, high)
+    parts: list[tuple[U64, U64, I64, I64]] = []
+    files: list[str] = []
+    for begin, end in _units(data):
+        if not bool(((wanted >= begin) & (wanted < end)).any()):
+            continue
+        program = _Program(data[begin:end], texts)
+        start, stop, file, line = program.rows()
+        parts.append((start, stop, file + len(files), line))
+        files += program.files
+    if not parts:
+        return LineRows(low[:0], low[:0], nothing, nothing, [])
+    start, stop, file, line = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    at = np.searchsorted(low, start, side="right") - 1
+    inside = (at >= 0) & (start < high[at]) & (file < len(files))
+    order = np.flatnonzero(inside)[np.argsort(start[inside], kind="stable")]
+    return LineRows(start[order], stop[order], file[order], line[order], files)
+
+
+def _sequences_in(data: bytes, low: U64, high: U64) -> I64:
+    """Where in the section an address in the ranges may be set."""
+    places = []
+    at = data.find(b"\0\x09\x02")
+    while at >= 0:
+        places.append(at)
+        at = data.find(b"\0\x09\x02", at + 1)
+    candidates = np.array([at for at in places if at + 11 <= len(data)], np.int64)
+    raw = np.frombuffer(data, np.uint8)[candidates[:, None] + np.arange(3, 11)]
+    address = np.ascontiguousarray(raw).view("<u8").ravel()
+    row = np.searchsorted(low, address, side="right") - 1
+    return candidates[(row >= 0) & (address < high[row])]
+
+
+def _units(data: bytes) -> Iterator[tuple[int, int]]:
+    at = 0
+    while at + 4 <= len(data):
+        size = struct.unpack_from("<I", data, at)[0]
+        head = 4
+        if size == 0xFFFFFFFF:
+            if at + 12 > len(data):
+                return
+            size, head = struct.unpack_from("<Q", data, at + 4)[0], 12
+        if not size or at + head + size > len(data):
+            return
+        yield at, at + head + size
+        at += head + size
+
+
+class _Texts:
+    """Texts of a section by offset; the few a header names are read, of what may be 100 MB."""
+
+    def __init__(self, elf: ElfFile, name: str) -> None:
+        self._elf = elf
+        self._section = elf.section(name)
+
+    def at(self, offset: int) -> str:
+        """The zero-terminated text at ``offset``, empty when that lies outside."""
+        section = self._section
+        if section is None or offset >= section.size:
+            return ""
+        size = min(section.size - offset, MAX_NAME)
+        return string_at(self._elf.read(section.offset + offset, size), 0)
+
+
+class _Program:
+    """One program: its header, and what it says."""
+
+    def __init__(self, data: bytes, texts: dict[str, _Texts]) -> None:
+        self._data = data
+        self._texts = texts
+        self._wide = data[:4] == b"\xff\xff\xff\xff"
+        self._at = 12 if self._wide else 4
+        try:
+            self._read_header()
+        except (IndexError, ValueError, struct.error):
+            raise FormatError("line program is cut off or malformed") from None
+
+    def _read_header(self) -> None:
+        version = self._number(2)
+        if not 2 <= version <= 5:
+            raise FormatError(f"line program of version {version}")
+        if version >= 5:
+            self._at += 2
+        length = self._number(8 if self._wide else 4)
+        self._begin = self._at + length
+        self._step = self._number(1)
+        if version >= 4:
+            self._at += 1
+        self._at += 1
+        self._line_base = struct.unpack_from("<b", self._data, self._at)[0]
+        self._at += 1
+        self._line_range = self._number(1) or 1
+        self._opcode_base = max(self._number(1), 1)
+        lengths = self._data[self._at : self._at + self._opcode_base - 1]
+        self._at += self._opcode_base - 1
+        self._arguments = [0, *lengths]
+        if version >= 5:
+            folders = [path for path, _ in self._entries()]
+            names = self._entries()
+            self._first_file = 0
+        else:
+            folders = [""]
+            while text := self._text():
+                folders.append(text)
+            names = []
+            while text := self._text():
+                names.append((text, self._leb()))
+                self._leb()
+                self._leb()
+            self._first_file = 1
+        self.files = [self._path(folders, name, folder) for name, folder in names]
+
+    def _path(self, folders: list[str], name: str, folder: int) -> str:
+        parts = [folders[0] if folders else ""]
+        if 0 < folder < len(folders):
+            parts.append(folders[folder])
+        return posixpath.normpath(posixpath.join(*parts, name))
+
+    def _entries(self) -> list[tuple[str, int]]:
+        """Path and directory of each entry of a table."""
+        count = self._number(1)
+        formats = [(self._leb(), self._leb()) for _ in range(count)]
+        rows = []
+        total = self._leb()
+        if total > min(_MAX_FILES, len(self._data)):
+            raise FormatError("line program has too many files")
+        for _ in range(total):
+            path, folder = "", 0
+            for content, form in formats:
+                value = self._form(form)
+                if content == _PATH and isinstance(value, str):
+                    path = value
+                elif content == _DIRECTORY and isinstance(value, int):
+                    folder = value
+            rows.append((path, folder))
+        return rows
+
+    def _form(self, form: int) -> str | int:
+        sizes = {0x0B: 1, 0x05: 2, 0x06: 4, 0x07: 8}
+        if form in sizes:
+            return self._number(sizes[form])
+        if form == 0x08:
+            return self._text()
+        if form in (0x1F, 0x0E):
+            texts = self._texts[".debug_line_str" if form == 0x1F else ".debug_str"]
+            return texts.at(self._number(8 if self._wide else 4))
+        if form == 0x0F:
+            return self._leb()
+        if form == 0x1E:
+            self._at += 16
+            return 0
+        if form == 0x09:
+            self._at += self._leb()
+            return 0
+        raise FormatError(f"line program has form {form:#x}")
+
+    def _number(self, size: int) -> int:
+        data = self._data[self._at : self._at + size]
+        if len(data) != size:
+            raise IndexError
+        self._at += size
+        return int.from_bytes(data, "little")
+
+    def _leb(self) -> int:
+        value, self._at = uleb128(self._data, self._at)
+        return value
+
+    def _text(self) -> str:
+        end = self._data.index(b"\0", self._at)
+        text = self._data[self._at : end].decode(errors="replace")
+        self._at = end + 1
+        return text
+
+    def rows(self) -> tuple[U64, U64, I64, I64]:
+        """Start, end, file (from 0) and line of each row."""
+        code = np.frombuffer(self._data, np.uint8)[self._begin :].astype(np.int64)
+        at = self._operations(code)
+        # What is cut off at the end is nothing.
+        code = np.concatenate([code, np.zeros(16, np.int64)])
+        op = code[at]
+        special = op >= self._opcode_base
+        extended = op == 0
+        kind = np.where(extended, code[_after_leb(code, at + 1)], 0)
+        setting = extended & (kind == _SET_ADDRESS)
+        ending = extended & (kind == _END_SEQUENCE)
+        standard = np.where(special | extended, 0, op)
+
+        moved = np.zeros(len(at), np.int64)
+        adjusted = op - self._opcode_base
+        moved[special] = adjusted[special] // self._line_range * self._step
+        moved[standard == _CONST_ADD_PC] = (
+            (255 - self._opcode_base) // self._line_range * self._step
+        )
+        by_number = standard == _ADVANCE_PC
+        moved[by_number] = _leb_at(code, at[by_number] + 1)[0] * self._step
+        fixed = at[standard == _FIXED_ADVANCE_PC]
+        moved[standard == _FIXED_ADVANCE_PC] = code[fixed + 1] | code[fixed + 2] << 8
+
+        turned = np.zeros(len(at), np.int64)
+        turned[special] = self._line_base + adjusted[special] % self._line_range
+        by_line = standard == _ADVANCE_LINE
+        turned[by_line] = _leb_at(code, at[by_line] + 1)[1]
+
+        number = np.arange(len(at))
+        # Each sequence begins anew, at address 0, line 1, file 1.
+        opening = np.concatenate(([True], ending[:-1])) if len(at) else ending
+        place = np.cumsum(moved)
+        base = np.zeros(len(at), np.int64)
+        where = at[setting]
+        base[opening] = -(place[opening] - moved[opening])
+        base[setting] = _words(code, _after_leb(code, where + 1) + 1) - place[setting]
+        address = place + base[_latest(opening | setting, number)]
+        line = np.cumsum(turned)
+        lines_before = 1 - (line - turned)
+        line = line + lines_before[_latest(opening, number)]
+        choosing = standard == _SET_FILE
+        chosen = np.ones(len(at), np.int64)
+        chosen[choosing] = _leb_at(code, at[choosing] + 1)[0]
+        file = chosen[_latest(opening | choosing, number)] - self._first_file
+
+        emitted = np.flatnonzero(special | (standard == _COPY) | ending)
+        start = address[emitted]
+        stop = np.append(start[1:], 0)
+        good = (
+            ~ending[emitted]
+            & (stop > start)
+            & (start > 0)
+            & (line[emitted] >= 0)
+            & (line[emitted] < 1 << 32)
+            & (file[emitted] >= 0)
+            & (file[emitted] < len(self.files))
+        )
+        keep = emitted[good]
+        return start[good].astype(np.uint64), stop[good].astype(np.uint64), file[keep], line[keep]
+
+    def _operations(self, code: I64) -> I64:
+        """Where operations begin."""
+        count = len(code)
+        if not count:
+            return code
+        padded = np.concatenate([code, np.zeros(16, np.int64)])
+        everywhere = np.arange(count)
+        following = everywhere + 1
+        for op in range(1, self._opcode_base):
+            at = np.flatnonzero(code == op)
+            if op == _FIXED_ADVANCE_PC:
+                following[at] = at + 3
+                continue
+            after = at + 1
+            for _ in range(self._arguments[op] if op < len(self._arguments) else 0):
+                after = np.minimum(_after_leb(padded, after), count)
+            following[at] = after
+        at = np.flatnonzero(code == 0)
+        length = _leb_at(padded, at + 1)[0]
+        following[at] = np.minimum(_after_leb(padded, at + 1) + np.minimum(length, count), count)
+        chain = following.tolist()
+        names = []
+        place = 0
+        while place < count:
+            names.append(place)
+            place = chain[place]
+        return np.array(names, np.int64)
+
+
+def _after_leb(code: I64, at: I64) -> I64:
+    """Where what follows the number at ``at`` begins; at most ten bytes on."""
+    after = at.copy()
+    last = len(code) - 1
+    open_ = np.ones(len(at), bool)
+    for _ in range(10):
+        byte = code[np.minimum(after, last)]
+        after += open_
+        open_ &= byte >= 0x80
+    return np.minimum(after, last)
+
+
+def _leb_at(code: I64, at: I64) -> tuple[I64, I64]:
+    """The numbers at ``at``, read as unsigned and as signed ones, of at most 62 bits."""
+    value = np.zeros(len(at), np.int64)
+    width = np.zeros(len(at), np.int64)
+    last = len(code) - 1
+    open_ = np.ones(len(at), bool)
+    sign = np.zeros(len(at), bool)
+    for number in range(8):
+        byte = code[np.minimum(at + number, last)]
+        value += np.where(open_, (byte & 0x7F) << (7 * number), 0)
+        width += np.where(open_, 7, 0)
+        sign = np.where(open_, byte & 0x40 != 0, sign)
+        open_ = open_ & (byte >= 0x80)
+    return value, np.where(sign, value - (np.int64(1) << width), value)
+
+
+def _words(code: I64, at: I64) -> I64:
+    """The 64-bit numbers at ``at``."""
+    last = len(code) - 1
+    value = np.zeros(len(at), np.int64)
+    for number in range(8):
+        value |= code[np.minimum(at + number, last)] << (8 * number)
+    return value
+
+
+def _latest(mark: npt.NDArray[np.bool_], number: I64) -> I64:
+    """The last marked one up to each."""
+    latest: I64 = np.maximum.accumulate(np.where(mark, number, 0))
+    return latest

@@ -1,0 +1,64 @@
+"""Load modules read in another process.
+
+Binaries and their debug information are hostile input: a file that makes the reader crash, hang or
+ask for too much memory costs that module its lines or loops, never the caller its life.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
+from hpcd.analysis.structure.reader_messages import REQUEST
+from hpcd.sandbox.worker_process import WorkerProcess
+
+# The biggest modules there are (2 GB of debug information) take a minute.
+_TIMEOUT_SECONDS = 300.0
+_MAX_REPLY = 1 << 31
+_PROGRAM = "from hpcd.analysis.structure.reader_worker import main; main()"
+
+
+class Reader:
+    """A worker process, started when first asked. Use from one thread at a time, and close."""
+
+    def __init__(self, timeout: float = _TIMEOUT_SECONDS) -> None:
+        self._worker = WorkerProcess("reader", ["-c", _PROGRAM], timeout)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the worker and do not wait for it. Raises :class:`OSError`."""
+        self._worker.channel()
+
+    def arrays(self, fd: int, name: str, **request: Any) -> Arrays:
+        """What the worker makes of the file open at ``fd``; ``name`` stands in errors.
+
+        Raises :class:`FormatError`.
+        """
+        self.ask(fd, name, **request)
+        return self.result(name)
+
+    def ask(self, fd: int, name: str, arrays: Arrays | None = None, **request: Any) -> None:
+        """Begin a request; :meth:`result` waits for it. Raises :class:`FormatError`."""
+        message = json.dumps({"name": name, **request}).encode()
+        packed = pack_arrays(arrays) if arrays else b""
+        self._worker.ask(fd, name, REQUEST.pack(len(message), len(packed)), message + packed)
+
+    def result(self, name: str) -> Arrays:
+        """The answer to the request begun. Raises :class:`FormatError`."""
+        return unpack_arrays(self._worker.reply(name, _MAX_REPLY))
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None:
+        """The worker, once it has been started."""
+        return self._worker.process

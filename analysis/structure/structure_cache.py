@@ -1,0 +1,58 @@
+"""Structure kept on disk by build id."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
+from hpcd.errors import FormatError
+from hpcd.sandbox.file_cache import FileStore, writers_of
+
+# libLLVM with debug information takes 100 MB, what it runs beside ten of them.
+_LIMIT_BYTES = 2 << 30
+# Changes whenever what is kept does.
+_VERSION = "v4"
+
+
+def cache_directory() -> Path:
+    """``hpcd`` in the user's cache directory; ``HPCD_CACHE`` overrides."""
+    override = os.environ.get("HPCD_CACHE")
+    if override:
+        return Path(override)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpcd"
+
+
+class StructureCache:
+    """Arrays by module and kind. ``damaged`` counts files that had to be made again."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.damaged = 0
+        folder: Path | None = None
+        with contextlib.suppress(RuntimeError):  # a user without a home
+            folder = (directory or cache_directory()) / "structure" / _VERSION
+        self._files = FileStore(folder, _LIMIT_BYTES)
+
+    def has(self, path: Path, build_id: str) -> bool:
+        """Whether anything is kept of the code of a module; it may be less than is asked for."""
+        try:
+            return self._files.has(writers_of(path), build_id, "loops")
+        except (OSError, ValueError):  # a measurement may say anything of a path
+            return False
+
+    def load(self, writers: str, build_id: str, kind: str) -> Arrays | None:
+        """What was kept of a module that ``writers`` may have written (see
+        :func:`~hpcd.sandbox.file_cache.writers_of`), None when it is not there or not sound."""
+        data = self._files.load(writers, build_id, kind)
+        if data is None:
+            return None
+        try:
+            return unpack_arrays(data)
+        except (FormatError, ValueError):
+            self.damaged += 1
+            return None
+
+    def store(self, writers: str, build_id: str, kind: str, arrays: Arrays) -> None:
+        """Keep arrays; a full disk or the like only means they are not kept."""
+        self._files.store(writers, build_id, kind, pack_arrays(arrays))

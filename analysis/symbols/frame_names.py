@@ -1,0 +1,32 @@
+"""Names of frames that are no addresses of code: why a call path ends, what is left out of one,
+addresses in no mapping."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.model.unwind_status import UnwindStatus
+
+RAW_NAME = "[address in no mapping]"
+
+
+def marker_name(code: int) -> str:
+    """What stands above a path that could not be unwound to its thread's start."""
+    try:
+        return f"[truncated: {UnwindStatus(code).label}]"
+    except ValueError:
+        return f"[truncated: reason {code}]"
+
+
+def omitted_name(count: int) -> str:
+    """What stands in the place of ``count`` frames (rounded) in the middle of a deep recursion."""
+    return f"[{count:,} frames left out]" if count < 100 else f"[some {count:,} frames left out]"
+
+
+def round_count(count: npt.NDArray[np.uint64] | int) -> npt.NDArray[np.uint64]:
+    """Two digits of each count: more would give each depth of a recursion a name of its own."""
+    counts = np.asarray(count, np.uint64)
+    digits = np.floor(np.log10(np.maximum(counts, 1))).astype(np.int64)
+    unit = (10 ** np.maximum(digits - 1, 0)).astype(np.uint64)
+    return counts // unit * unit

@@ -1,0 +1,261 @@
+"""Procedure names for addresses of load modules.
+
+One task per module, run in a worker: all its addresses at once in, procedures out. The sources, in
+the order they are asked: ``.symtab`` of the file, of its separate debug file and of
+``.gnu_debugdata``, ``.dynsym``, PLT stubs, and for what remains the function starts of
+``.eh_frame_hdr``, so that even a stripped function is one procedure: ``[libfoo.so+0x1234]``.
+
+A file whose build id is not the recorded one is not the file that ran: its names would be wrong, so
+none are given. Nothing here raises for a bad file: it costs that module its names, and the note
+says why.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.symbols import symbol_tables
+from hpcd.analysis.symbols.changed_file import FileChangedError, check_build_id
+from hpcd.analysis.symbols.demangle import demangle
+from hpcd.analysis.symbols.symbol_tables import Symbol, SymbolTable
+from hpcd.analysis.trace.part_contents import load_symbols
+from hpcd.array_types import I64, U64
+from hpcd.elf.elf_file import ElfFile
+from hpcd.errors import FormatError
+from hpcd.model.frame import OFFSET_MASK
+from hpcd.model.identity import ModuleKind
+
+DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A procedure of a load module.
+
+    ``name`` is demangled, ``linkage_name`` the linker's where it differs. ``address`` and
+    ``size`` are ELF virtual addresses; ``module`` is 0 for names outside any.
+    """
+
+    name: str
+    module: int = 0
+    address: int = 0
+    size: int = 0
+    linkage_name: str = ""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolTask:
+    """Addresses of one module to be named: ``offsets`` ``uint64[n]``, distinct, ascending.
+
+    ``table`` is where symbols are that the measurement brought along: its part, and the module's
+    number in it. Those of a file (the functions that were sampled) are asked when the file at its
+    path has another build id or cannot be read.
+    """
+
+    kind: ModuleKind
+    path: str
+    build_id: str
+    table: tuple[Path, int] | None
+    offsets: U64
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolAnswer:
+    """``index`` ``int64[n]``: the procedure of each offset.
+
+    ``note`` says where the names came from, or why there are none (``warning``).
+    """
+
+    procedures: list[Procedure]
+    index: I64
+    note: str
+    warning: bool = False
+    recorded: bool = False
+    """The names are the measurement's: the file that ran cannot be read."""
+
+
+def symbolize(task: SymbolTask) -> SymbolAnswer:
+    """Name the addresses of ``task``. O(symbols · log symbols + addresses · log symbols)."""
+    try:
+        tables, note = _tables(task)
+    except (FormatError, FileChangedError, OSError) as error:
+        if task.table is None or task.kind is not ModuleKind.ELF:
+            return _nameless(task, error)
+        try:
+            rows = load_symbols(*task.table)
+        except FormatError as damage:
+            return _nameless(task, damage)
+        tables = [symbol_tables.from_rows(rows)]
+        note = f"{len(rows)} symbols from the measurement, as its file is another or gone"
+        return replace(_answer(task, tables, note), recorded=True)
+    return _answer(task, tables, note)
+
+
+def _nameless(task: SymbolTask, error: Exception) -> SymbolAnswer:
+    """Addresses in the place of names, and why."""
+    if isinstance(error, FileChangedError):
+        note = f"{error.reason}; its functions are shown by address"
+        return _answer(task, [], note, warning=_expected(task))
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return _answer(task, [], f"no names: {reason or error}", warning=_expected(task))
+
+
+class Namer:
+    """Names addresses of one module again and again, reading its symbols once."""
+
+    def __init__(
+        self, kind: ModuleKind, path: str, build_id: str, rows: list[tuple[int, int, str]]
+    ) -> None:
+        """``rows`` (start, size, name) are the symbols the measurement brought along, if any."""
+        self._task = SymbolTask(kind, path, build_id, None, np.zeros(1, np.uint64))
+        recorded = [symbol_tables.from_rows(rows)] if rows else []
+        if rows and kind is not ModuleKind.ELF:
+            self._tables = recorded
+            return
+        try:
+            self._tables = _tables(self._task)[0]
+        except (FormatError, FileChangedError, OSError):
+            self._tables = recorded
+
+    def names(self, offsets: U64) -> list[str]:
+        """The procedure of each of ``offsets`` (``uint64[n]``), demangled."""
+        answer = _answer(replace(self._task, offsets=offsets), self._tables, "")
+        return [answer.procedures[number].name for number in answer.index.tolist()]
+
+
+def _expected(task: SymbolTask) -> bool:
+    """Whether a module without names is worth a line to the user."""
+    return task.kind is ModuleKind.ELF and len(task.offsets) > 0
+
+
+def _tables(task: SymbolTask) -> tuple[list[SymbolTable], str]:
+    if task.table is not None and task.kind is not ModuleKind.ELF:
+        rows = load_symbols(*task.table)
+        return [symbol_tables.from_rows(rows)], f"{len(rows)} symbols from the measurement"
+    if not len(task.offsets):
+        return [], "no addresses"
+    if task.kind is ModuleKind.VDSO:
+        elf = _own_vdso()
+    elif task.kind is ModuleKind.ELF:
+        elf = ElfFile.open(task.path)
+    else:
+        raise FormatError("the measurement has no symbols of it")
+    with elf:
+        check_build_id(elf, task.path, task.build_id)
+        return _file_tables(elf, task.build_id, Path(task.path).name)
+
+
+def _file_tables(elf: ElfFile, build_id: str, name: str) -> tuple[list[SymbolTable], str]:
+    """All tables of a file, in the order they are asked, and what they are."""
+    sources: list[str] = []
+    tables: list[SymbolTable] = []
+    starts = elf.function_starts()
+
+    def take(label: str, read: Callable[[], SymbolTable | None]) -> None:
+        # One damaged table must not cost the module the others.
+        try:
+            table = read()
+        except (FormatError, OSError) as error:
+            sources.append(f"({label}: {error})")
+            return
+        if table is not None and len(table):
+            tables.append(table)
+            sources.append(label)
+
+    take(".symtab", lambda: symbol_tables.from_section(elf, ".symtab", starts))
+    take("debug file", lambda: _debug_file(build_id, starts))
+    take(".gnu_debugdata", lambda: _debug_data(elf, starts))
+    take(".dynsym", lambda: symbol_tables.from_section(elf, ".dynsym", starts))
+    take("plt", lambda: symbol_tables.from_plt(elf))
+    take(
+        "function starts",
+        lambda: symbol_tables.from_starts(starts, lambda at: f"[{name}+0x{at:x}]"),
+    )
+    return tables, ", ".join(sources) or "no symbols"
+
+
+def _debug_file(build_id: str, starts: U64) -> SymbolTable | None:
+    """Symbols of the separate debug file distributions put under the build id."""
+    if not build_id.isalnum() or len(build_id) < 8:
+        return None
+    path = DEBUG_ROOT / build_id[:2] / f"{build_id[2:]}.debug"
+    if not path.is_file():
+        return None
+    with ElfFile.open(path) as elf:
+        if elf.build_id() != build_id:
+            raise FormatError(f"{path}: has another build id")
+        return symbol_tables.from_section(elf, ".symtab", starts)
+
+
+def _debug_data(elf: ElfFile, starts: U64) -> SymbolTable | None:
+    inner = elf.debug_data()
+    return None if inner is None else symbol_tables.from_section(inner, ".symtab", starts)
+
+
+def _own_vdso() -> ElfFile:
+    """The kernel's shared object as mapped into this very process."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith("[vdso]"):
+            low, high = (int(part, 16) for part in line.split(maxsplit=1)[0].split("-"))
+            return ElfFile(io.BytesIO(ctypes.string_at(low, high - low)), "[vdso]")
+    raise FormatError("this process has no vdso to look into")
+
+
+def _answer(
+    task: SymbolTask, tables: list[SymbolTable], note: str, *, warning: bool = False
+) -> SymbolAnswer:
+    """Ask the tables one after another; procedures come in order of address, then name."""
+    count = len(task.offsets)
+    symbols: dict[Symbol, int] = {}
+    of_offset = np.full(count, -1, np.int64)
+    open_ = np.arange(count)
+    for table in tables:
+        if not len(open_):
+            break
+        entries = table.find(task.offsets[open_])
+        for entry, members in _groups(entries):
+            symbol = table.symbol(entry)
+            if symbol.name:
+                of_offset[open_[members]] = symbols.setdefault(symbol, len(symbols))
+        open_ = np.flatnonzero(of_offset < 0)
+    if len(open_):
+        unnamed = Symbol(0, 0, _module_name(task))
+        of_offset[open_] = symbols.setdefault(unnamed, len(symbols))
+    order = sorted(symbols)
+    new = np.zeros(max(len(order), 1), np.int64)
+    for number, symbol in enumerate(order):
+        new[symbols[symbol]] = number
+    return SymbolAnswer([_procedure(index) for index in order], new[of_offset], note, warning)
+
+
+def _groups(entries: I64) -> Iterator[tuple[int, I64]]:
+    """(entry, positions) of each distinct entry that is not -1."""
+    order = np.argsort(entries, kind="stable")
+    ranked = entries[order]
+    starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1])))
+    for begin, members in zip(starts.tolist(), np.split(order, starts[1:]), strict=True):
+        if ranked[begin] >= 0:
+            yield int(ranked[begin]), members
+
+
+def _procedure(symbol: Symbol) -> Procedure:
+    name = demangle(symbol.name)
+    return Procedure(
+        name=name,
+        address=symbol.start & OFFSET_MASK,
+        size=symbol.size & OFFSET_MASK,
+        linkage_name="" if name == symbol.name else symbol.name,
+    )
+
+
+def _module_name(task: SymbolTask) -> str:
+    """What addresses without a symbol are called: the module, in brackets."""
+    return f"[{task.path.strip('[]').rpartition('/')[2] or task.kind}]"

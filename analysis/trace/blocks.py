@@ -1,0 +1,213 @@
+"""Blocks: how trace records are stored in a database, up to 1,024 of one line together.
+
+A block is one zstd frame of byte planes, a byte of each record together: first of the times since
+the record before (in ticks, less the block's least step), then of the nodes; as many planes of each
+as its greatest number needs. Blocks of the same widths are decoded in one go, however many. Where a
+measurement has several events or values other than 1, a second frame holds them: two planes of the
+event and eight of the value.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from hpcd.array_types import I64, U8, U16, U32, U64
+from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes
+
+# Long enough that a frame's fixed cost is little (2,048: 1 % fewer bytes), short enough that a deep
+# zoom, which decodes at least one per line, stays fast (2,048: half as long again).
+BLOCK_RECORDS = 1024
+# Steps within a block are 32-bit; a wait of over 71 minutes begins a new one.
+MAX_STEP = (1 << 32) - 1
+
+_BYTE_LIMITS = np.array([1 << 8, 1 << 16, 1 << 24], np.uint32)
+_WEIGHT_PLANES = 10
+_FEW_FRAMES = 8
+# As many as a picture's share of a small machine may be.
+_THREADS = min(len(os.sched_getaffinity(0)), 4)
+# Levels above 1 save 1 % and cost half as much again.
+_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Encoded blocks: ``data`` their frames in order, ``place`` and ``weight`` ``uint32[n]``: the
+    bytes of each block's first frame (times, nodes) and second one (events, values; or 0);
+    ``least`` ``uint32[n]`` their least step in ticks; ``width`` ``uint16[n]`` the planes of times
+    (bits 0 to 3) and of nodes (bits 4 to 7).
+    """
+
+    data: list[bytes]
+    place: U32
+    weight: U32
+    least: U32
+    width: U16
+
+
+def cut(start: I64, time: I64) -> I64:
+    """``int64[n + 1]``: where blocks begin in records that lie line by line, and their end.
+
+    ``start`` ``int64[k + 1]`` is where lines begin, none of them empty; ``time`` ``int64[records]``
+    in ticks ascends within each.
+    """
+    count = np.diff(start)
+    blocks = -(-count // BLOCK_RECORDS)
+    first = np.repeat(start[:-1], blocks)
+    number = np.arange(len(first)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    cuts = first + number * BLOCK_RECORDS
+    # Unsigned, so that a step back is a long one: a line out of order is put in order later.
+    far = np.flatnonzero(np.diff(time).view(np.uint64) > MAX_STEP) + 1
+    if len(far):
+        cuts = np.union1d(cuts, far)
+    return np.append(cuts, start[-1])
+
+
+def encode(cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None) -> Frames:
+    """Blocks of the records between ``cuts``; ``event`` and ``value`` both or neither.
+
+    A block's first time is not in it: the part's table has it.
+    """
+    step = np.empty(len(time), np.uint32)
+    np.subtract(time[1:], time[:-1], out=step[1:], casting="unsafe")
+    # A block's first time is in the table; regular sampling leaves a byte of the other steps.
+    step[cuts[:-1]] = MAX_STEP
+    least = np.minimum.reduceat(step, cuts[:-1]) if len(cuts) > 1 else np.zeros(0, np.uint32)
+    step[cuts[:-1]] = least
+    bounds = cuts.tolist()
+    pairs = list(pairwise(bounds))
+    for (a, b), smallest in zip(pairs, least, strict=True):
+        step[a:b] -= smallest
+    pack = zstandard.ZstdCompressor(level=_LEVEL).compress
+    times, nodes = _width(step, cuts), _width(node, cuts)
+    step_planes, node_planes = _planes(step, 4), _planes(node, 4)
+    place = [
+        pack(b"".join([plane[a:b] for plane in step_planes[:t] + node_planes[:n]]))
+        for (a, b), t, n in zip(pairs, times.tolist(), nodes.tolist(), strict=True)
+    ]
+    sizes = np.array([len(frame) for frame in place], np.uint32)
+    width = times | nodes << np.uint16(4)
+    if event is None or value is None:
+        return Frames(place, sizes, np.zeros(len(place), np.uint32), least, width)
+    planes = _planes(event, 2) + _planes(value, 8)
+    weight = [pack(b"".join([plane[a:b] for plane in planes])) for a, b in pairs]
+    both = [frame for pair in zip(place, weight, strict=True) for frame in pair]
+    weights = np.array([len(frame) for frame in weight], np.uint32)
+    return Frames(both, sizes, weights, least, width)
+
+
+def decode_places(
+    frames: Sequence[memoryview], width: U16, least: U32, count: I64
+) -> tuple[npt.NDArray[np.unsignedinteger], U32]:
+    """Ticks since each block's first record and nodes (``uint32``), both ``[n, 1024]``.
+
+    ``width`` and ``least`` are those of :class:`Frames`, ``count`` the blocks' records. Ticks are
+    ``uint32`` where they all fit, else ``uint64``. A block that is not full repeats its last
+    record. Raises :class:`FormatError`.
+    """
+    shape = (len(frames), BLOCK_RECORDS)
+    step, node = np.empty(shape, np.uint32), np.empty(shape, np.uint32)
+    for kind in np.unique(width).tolist():
+        mine = np.flatnonzero(width == kind)
+        times, nodes = kind & 15, kind >> 4
+        if not (1 <= times <= 4 and 1 <= nodes <= 4):
+            raise FormatError("a block has planes of no number")
+        chosen = frames if len(mine) == len(frames) else [frames[n] for n in mine.tolist()]
+        planes = _decompress(chosen, count[mine], times + nodes)
+        every = slice(None) if len(mine) == len(frames) else mine
+        step[every] = from_planes(planes[:, :times], np.uint32)
+        node[every] = from_planes(planes[:, times:], np.uint32)
+    step += least[:, None]
+    step[:, 0] = 0
+    for number in np.flatnonzero(count < BLOCK_RECORDS).tolist():
+        step[number, count[number] :] = 0
+    # Sums of half the size where no block can be longer than they hold.
+    highest = int(step.max(initial=0)) if len(frames) else 0
+    ticks: type[np.uint32] | type[np.uint64]
+    ticks = np.uint32 if highest * BLOCK_RECORDS <= MAX_STEP else np.uint64
+    return np.cumsum(step, axis=1, dtype=ticks), node
+
+
+def decode_weights(frames: Sequence[memoryview], count: I64) -> tuple[U16, U64]:
+    """Events ``uint16[n, 1024]`` and values ``uint64[n, 1024]`` of ``n`` blocks.
+
+    An empty frame stands for a block of event 0 whose values are all 1.
+    """
+    event = np.zeros((len(frames), BLOCK_RECORDS), np.uint16)
+    value = np.ones((len(frames), BLOCK_RECORDS), np.uint64)
+    given = [number for number, frame in enumerate(frames) if len(frame)]
+    if given:
+        planes = _decompress([frames[number] for number in given], count[given], _WEIGHT_PLANES)
+        event[given] = from_planes(planes[:, :2], np.uint16)
+        value[given] = from_planes(planes[:, 2:], np.uint64)
+    return event, value
+
+
+def _width(values: U32, cuts: I64) -> U16:
+    """Bytes that the greatest of the values between ``cuts`` needs, at least 1."""
+    if len(cuts) < 2:
+        return np.zeros(0, np.uint16)
+    top = np.maximum.reduceat(values, cuts[:-1])
+    return np.searchsorted(_BYTE_LIMITS, top, side="right").astype(np.uint16) + np.uint16(1)
+
+
+def _planes(values: npt.NDArray[np.unsignedinteger], width: int) -> list[memoryview]:
+    """``width`` byte planes of ``values``, the lowest first."""
+    top = int(values.max(initial=0))
+    zeros: U8 | None = None
+    planes = []
+    for number in range(width):
+        if top >> (8 * number):
+            shifted = values >> values.dtype.type(8 * number) if number else values
+            planes.append(shifted.astype(np.uint8).data)
+            continue
+        zeros = np.zeros(len(values), np.uint8) if zeros is None else zeros
+        planes.append(zeros.data)
+    return planes
+
+
+def _decompress(frames: Sequence[memoryview], count: I64, width: int) -> U8:
+    """Planes ``uint8[n, width, 1024]``; a short block's last record fills it up."""
+    size_of = zstandard.frame_content_size
+    wanted = count * width
+    try:
+        for frame, size in zip(frames, wanted.tolist(), strict=True):
+            # A frame may claim any size and would get the memory for it.
+            if size_of(frame) != size:
+                raise FormatError("a block has another length than its table says")
+        parts = _unpack(frames, wanted)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"a block does not decompress: {error}") from None
+    for number in np.flatnonzero(count < BLOCK_RECORDS).tolist():
+        parts[number] = _fill(parts[number], width)
+    return np.frombuffer(b"".join(parts), np.uint8).reshape(len(parts), width, BLOCK_RECORDS)
+
+
+def _unpack(frames: Sequence[memoryview], sizes: I64) -> list[Any]:
+    """The contents of ``frames``, as objects with the buffer protocol."""
+    decompressor = zstandard.ZstdDecompressor()
+    if len(frames) < _FEW_FRAMES or not hasattr(decompressor, "multi_decompress_to_buffer"):
+        return [decompressor.decompress(frame) for frame in frames]
+    # Many at once, on several cores: half of what drawing a picture record by record takes.
+    # zstandard calls this experimental; without it all is as above.
+    contents = decompressor.multi_decompress_to_buffer(
+        list(frames), decompressed_sizes=sizes.astype("<u8").tobytes(), threads=_THREADS
+    )
+    return [contents[number] for number in range(len(contents))]
+
+
+def _fill(data: Any, width: int) -> bytes:
+    """A short block filled up with its last record."""
+    planes = np.frombuffer(data, np.uint8).reshape(width, -1)
+    full = np.empty((width, BLOCK_RECORDS), np.uint8)
+    full[:, : planes.shape[1]] = planes
+    full[:, planes.shape[1] :] = planes[:, -1:]
+    return full.tobytes()

@@ -1,0 +1,188 @@
+"""What is in a measurement besides its records, and how a part keeps it.
+
+Identities travel from the worker that read them to the merge; the tree, the sums and the symbols,
+which may be big, stay in the part and only its place travels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.arrays.archive import unpack_array, unpack_bytes
+from hpcd.analysis.arrays.sparse_sums import Cells
+from hpcd.analysis.trace.part import Part
+from hpcd.array_types import I64, U32, Array
+from hpcd.errors import FormatError
+from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.measurement.reader import read_row
+from hpcd.model.cct import CCT
+from hpcd.model.identity import Event, Host, Module, Process, Thread
+
+SymbolRow = tuple[int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartContents:
+    """A measurement's identities and the extent of its records.
+
+    ``lines`` ``uint32[k]`` ascending are the measurement's trace lines, with or without records;
+    ``counts``, ``first_ns``, ``last_ns`` ``int64[k]`` their entries in the trace and those'
+    monotonic times (0 without). ``size`` is how many bytes the measurement had: one still being
+    written may have more later. ``part`` is where the rest of it is.
+    """
+
+    path: Path
+    part: Path
+    size: int
+    id: int
+    host: Host
+    options: dict[str, Any]
+    events: dict[int, Event]
+    processes: dict[int, Process]
+    threads: dict[int, Thread]
+    modules: dict[int, Module]
+    symbols: frozenset[int]
+    clock_pairs: I64
+    summary: dict[str, Any] | None
+    closed: bool
+    damage: tuple[str, ...]
+    nodes: int
+    lines: U32
+    counts: I64
+    first_ns: I64
+    last_ns: I64
+    events_used: frozenset[int]
+
+    @property
+    def records(self) -> int:
+        """Entries in the trace of all lines."""
+        return int(self.counts.sum())
+
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """Monotonic times between which the measurement watched."""
+        seen = self.counts > 0
+        moments = [self.clock_pairs[:, 0], self.first_ns[seen], self.last_ns[seen]]
+        times = np.concatenate(moments)
+        return (int(times.min()), int(times.max())) if len(times) else (0, 0)
+
+
+def pack_contents(
+    contents: PartContents, tree: CCT, cells: Cells, symbols: Mapping[int, list[SymbolRow]]
+) -> dict[str, Array | bytes]:
+    """What a part's archive holds of a measurement. ``cells`` are by row, not by line."""
+    identity = {
+        "path": contents.path.name,
+        "size": contents.size,
+        "id": contents.id,
+        "node": asdict(contents.host),
+        "options": contents.options,
+        "events": [asdict(row) for row in contents.events.values()],
+        "processes": [asdict(row) for row in contents.processes.values()],
+        "threads": [asdict(row) for row in contents.threads.values()],
+        "modules": [asdict(row) for row in contents.modules.values()],
+        "summary": contents.summary,
+        "closed": contents.closed,
+        "damage": contents.damage,
+        "events_used": sorted(contents.events_used),
+    }
+    archive: dict[str, Array | bytes] = {
+        "identity": json.dumps(identity).encode(),
+        "clock": contents.clock_pairs.astype("<i8").ravel(),
+        "parent": tree.parent.astype("<u4"),
+        "frame": tree.frame.astype("<u8"),
+        "cell_row": cells.line.astype("<u4"),
+        "cell_node": cells.node.astype("<u4"),
+        "cell_event": cells.event.astype("<u2"),
+        "cell_records": cells.records.astype("<u8"),
+        "cell_value": cells.value.astype("<u8"),
+    }
+    for module, rows in symbols.items():
+        # Hostile sizes are cut to what an address can be.
+        bounds = [[min(max(part, 0), (1 << 63) - 1) for part in row[:2]] for row in rows]
+        names = [row[2].replace("\0", "") for row in rows]
+        archive[f"symbols-{module}"] = json.dumps([bounds, names]).encode()
+    return archive
+
+
+def read_contents(part: Part) -> PartContents:
+    """What the part was made of. Raises :class:`FormatError`."""
+    archive = part.archive()
+    try:
+        identity = json.loads(unpack_bytes(archive["identity"]))
+        clock = unpack_array(archive["clock"], np.int64).reshape(-1, 2)
+        nodes = len(unpack_array(archive["parent"], np.uint32))
+        return PartContents(
+            path=Path(identity["path"]),
+            part=part.path,
+            size=int(identity["size"]),
+            id=int(identity["id"]),
+            host=read_row(Host, identity["node"]),
+            options=dict(identity["options"]),
+            events={row["id"]: read_row(Event, row) for row in identity["events"]},
+            processes={row["id"]: read_row(Process, row) for row in identity["processes"]},
+            threads={row["line"]: read_row(Thread, row) for row in identity["threads"]},
+            modules={row["id"]: read_row(Module, row) for row in identity["modules"]},
+            symbols=frozenset(
+                int(name.removeprefix("symbols-")) for name in archive if name.startswith("symb")
+            ),
+            clock_pairs=clock,
+            summary=identity["summary"],
+            closed=bool(identity["closed"]),
+            damage=tuple(identity["damage"]),
+            nodes=nodes,
+            lines=part.lines.source.astype(np.uint32),
+            counts=part.lines.records.astype(np.int64),
+            first_ns=part.lines.first * TIME_UNIT_NS,
+            last_ns=part.lines.last * TIME_UNIT_NS,
+            events_used=frozenset(identity["events_used"]),
+        )
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise FormatError(f"{part.path}: damaged (identities in its archive)") from None
+
+
+def load_tree(part: Path) -> CCT:
+    """The measurement's calling context tree, from its part. Raises :class:`FormatError`."""
+    archive = Part(part).archive()
+    try:
+        tree = CCT(
+            unpack_array(archive["parent"], np.uint32), unpack_array(archive["frame"], np.uint64)
+        )
+    except KeyError:
+        raise FormatError(f"{part}: damaged (no calling context tree in its archive)") from None
+    tree.validate(str(part))
+    return tree
+
+
+def load_cells(part: Path) -> Cells:
+    """The sums of a part: ``line`` is the row in it. Raises :class:`FormatError`."""
+    archive = Part(part).archive()
+    try:
+        cells = Cells(
+            unpack_array(archive["cell_row"], np.uint32),
+            unpack_array(archive["cell_node"], np.uint32),
+            unpack_array(archive["cell_event"], np.uint16),
+            unpack_array(archive["cell_records"], np.uint64),
+            unpack_array(archive["cell_value"], np.uint64),
+        )
+    except KeyError:
+        raise FormatError(f"{part}: damaged (no sums in its archive)") from None
+    columns = (cells.line, cells.node, cells.event, cells.records, cells.value)
+    if len({len(column) for column in columns}) != 1:
+        raise FormatError(f"{part}: damaged (columns of sums differ in length)")
+    return cells
+
+
+def load_symbols(part: Path, module: int) -> list[SymbolRow]:
+    """The symbols (start, size, name) a measurement brought along for ``module``."""
+    try:
+        bounds, names = json.loads(unpack_bytes(Part(part).archive()[f"symbols-{module}"]))
+        return [(int(a), int(b), str(name)) for (a, b), name in zip(bounds, names, strict=True)]
+    except (KeyError, ValueError, TypeError, RecursionError):
+        raise FormatError(f"{part}: damaged (symbols of module {module})") from None

@@ -1,0 +1,224 @@
+"""Trace records of a database: reading them by line and time, and drawing them.
+
+The records of a measurement's lines are in its part (:mod:`hpcd.analysis.trace.part`), in the
+measurement's own clock and with its own nodes and events; the columns here say which line is where,
+and what its numbers mean in the database.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.arrays.column_files import open_bounds, open_column, save_column
+from hpcd.analysis.trace.blocks import BLOCK_RECORDS
+from hpcd.analysis.trace.line_sampler import Row, Sampler
+from hpcd.analysis.trace.part import Part, expect
+from hpcd.array_types import I64, U16, U32, U64
+from hpcd.errors import FormatError
+from hpcd.measurement.codec import TIME_UNIT_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one line in time order: ``time`` ``int64[n]`` (ns since the origin), ``node``
+    ``uint32[n]``, ``event`` ``uint16[n]``, ``value`` ``uint64[n]``.
+    """
+
+    time: I64
+    node: U32
+    event: U16
+    value: U64
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMap:
+    """What the numbers in ``m`` parts mean in the database.
+
+    Nodes of part ``p`` are ``node[node_start[p]:node_start[p + 1]]`` (``uint32``), its events
+    likewise ``event`` (``uint16``); ``shift`` ``int64[m]`` turns its times into database times, in
+    ns. Trace line ``i`` is row ``row[i]`` of part ``part[i]`` (``uint32[lines]`` both).
+    """
+
+    node: U32
+    node_start: I64
+    event: U16
+    event_start: I64
+    shift: I64
+    part: U32
+    row: U32
+
+    def save(self, folder: Path) -> None:
+        """Write one column file each. Raises :class:`StorageError`."""
+        for name in TraceMap.__slots__:
+            save_column(folder / f"{name}.npy", getattr(self, name))
+
+    @staticmethod
+    def load(folder: Path, parts: int, lines: int, nodes: int) -> TraceMap:
+        """Map what :meth:`save` wrote. Raises :class:`FormatError`."""
+        node = open_column(folder / "node.npy", np.uint32)
+        event = open_column(folder / "event.npy", np.uint16)
+        mapping = TraceMap(
+            node=node,
+            node_start=open_bounds(folder / "node_start.npy", parts, len(node)),
+            event=event,
+            event_start=open_bounds(folder / "event_start.npy", parts, len(event)),
+            shift=open_column(folder / "shift.npy", np.int64, parts),
+            part=open_column(folder / "part.npy", np.uint32, lines),
+            row=open_column(folder / "row.npy", np.uint32, lines),
+        )
+        if int(mapping.part.max(initial=0)) >= max(parts, 1) or int(node.max(initial=0)) >= nodes:
+            raise FormatError(f"{folder}: damaged (parts or nodes that do not exist)")
+        return mapping
+
+
+# Pages of files that a process may hold; more make it look as large as all it ever drew.
+_MOST_MAPPED = 256 << 20
+
+
+def _mapped() -> int:
+    """Bytes of files in this process's memory (proc_pid_statm(5)); 0 where nobody tells."""
+    try:
+        shared = int(Path("/proc/self/statm").read_bytes().split()[2])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return shared * mmap.PAGESIZE
+
+
+class Trace:
+    """The trace records of a database. Parts are mapped when first asked for."""
+
+    def __init__(self, folder: Path, names: Sequence[str], mapping: TraceMap, first: I64) -> None:
+        """``names`` are the parts' files; ``first`` ``int64[lines + 1]`` where records begin."""
+        self._folder = folder
+        self._names = names
+        self._map = mapping
+        self._first = first
+        self._parts: dict[int, Part] = {}
+
+    def __len__(self) -> int:
+        return int(self._first[-1]) if len(self._first) else 0
+
+    @property
+    def part_paths(self) -> list[Path]:
+        """The files of the parts: one for each measurement."""
+        return [self._folder / name for name in self._names]
+
+    def measurements(self, lines: Sequence[int]) -> list[int]:
+        """The measurement each of ``lines`` is from."""
+        numbers: list[int] = self._map.part[list(lines)].tolist()
+        return numbers
+
+    def part(self, number: int) -> Part:
+        """Part ``number``. Raises :class:`FormatError` when it is damaged."""
+        if number not in self._parts:
+            part = Part(self._folder / self._names[number])
+            mine, rows = self.part_lines(number)
+            if int(rows.max(initial=0)) >= max(len(part), 1) or bool(
+                (part.lines.records[rows] != np.diff(self._first)[mine]).any()
+            ):
+                raise FormatError(f"{part.path}: does not belong to this database")
+            self._parts[number] = part
+        return self._parts[number]
+
+    def part_lines(self, number: int) -> tuple[I64, U32]:
+        """The trace lines of part ``number``, ``int64[n]``, and their rows in it, ``uint32[n]``."""
+        lines = self._lines_by_part[self._bounds[number] : self._bounds[number + 1]]
+        return lines, self._map.row[lines]
+
+    def part_mapping(self, number: int) -> tuple[U32, U16, int]:
+        """What part ``number``'s nodes and events are in the database, and what is added to its
+        times, in ns."""
+        low, high = self._map.event_start[number : number + 2].tolist()
+        return self._part_nodes(number), self._map.event[low:high], int(self._map.shift[number])
+
+    @cached_property
+    def _lines_by_part(self) -> I64:
+        return np.argsort(self._map.part, kind="stable")
+
+    @cached_property
+    def _bounds(self) -> I64:
+        parts = self._map.part[self._lines_by_part]
+        return np.searchsorted(parts, np.arange(len(self._names) + 1))
+
+    def records(self, line: int, t0: int | None = None, t1: int | None = None) -> Records:
+        """Records of ``line`` with ``t0 <= time < t1``. O(records of the blocks they are in)."""
+        number = int(self._map.part[line])
+        part, row, shift = self.part(number), int(self._map.row[line]), int(self._map.shift[number])
+        low, high = part.lines.block[row : row + 2].tolist()
+        base = part.blocks.base[low:high]
+        if t1 is not None:
+            high = low + int(np.searchsorted(base, -((shift - t1) // TIME_UNIT_NS)))
+        if t0 is not None:
+            low += max(int(np.searchsorted(base, (t0 - shift) // TIME_UNIT_NS)) - 1, 0)
+        chosen = slice(low, max(high, low))
+        full = np.arange(BLOCK_RECORDS) < part.blocks.records[chosen][:, None]
+        since, local = part.places(chosen)
+        ticks = since.astype(np.int64) + part.blocks.base[chosen][:, None]
+        time = ticks[full] * TIME_UNIT_NS + shift
+        node = self._canonical(number, local[full])
+        events, values = part.weights(chosen)
+        event, value = self._event(number, events[full]), values[full]
+        begin = 0 if t0 is None else int(np.searchsorted(time, t0))
+        end = len(time) if t1 is None else int(np.searchsorted(time, t1))
+        span = slice(begin, max(begin, end))
+        return Records(time[span], node[span], event[span], value[span])
+
+    def sample(self, lines: I64, times: I64, spacing: float, begin: I64, end: I64) -> U32:
+        """Nodes ``uint32[len(lines), len(times)]`` at ``times`` (ns, ascending, evenly spaced).
+
+        Row ``i`` is drawn from column ``begin[i]`` to ``end[i]``, NO_NODE elsewhere and on lines
+        without records. Each pixel shows the record closest to its time, the earlier of two; where
+        it covers several records, the one closest to a moment less than half a pixel (``spacing``
+        ns) away, if that saves decoding them. O(h · w) and, below that, O(h · records shown).
+        """
+        sampler = Sampler(times, spacing, len(lines))
+        drawings: list[Row] = []
+        parts = self._map.part[lines]
+        drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
+        order = drawn[np.argsort(parts[drawn], kind="stable")]
+        cuts = np.flatnonzero(np.diff(parts[order])) + 1
+        fresh = set(np.unique(parts[order]).tolist()) - self._parts.keys()
+        expect(self._folder / self._names[number] for number in sorted(fresh))
+        for rows in np.split(order, cuts) if len(order) else []:
+            number = int(parts[rows[0]])
+            part, table = self.part(number), self._part_nodes(number)
+            shift = int(self._map.shift[number])
+            drawings += [
+                Row(row, part, table, shift, local, a, z)
+                for row, local, a, z in zip(
+                    rows.tolist(), self._map.row[lines[rows]].tolist(), begin[rows].tolist(),
+                    end[rows].tolist(), strict=True,
+                )
+            ]  # fmt: skip
+        sampler.draw(drawings)
+        if _mapped() > _MOST_MAPPED:
+            for part in list(self._parts.values()):  # another thread may be opening one
+                part.release()
+        return sampler.nodes
+
+    def _part_nodes(self, number: int) -> U32:
+        low, high = self._map.node_start[number : number + 2].tolist()
+        return self._map.node[low:high]
+
+    def _canonical(self, number: int, local: U32) -> U32:
+        table = self._part_nodes(number)
+        if int(local.max(initial=0)) >= max(len(table), 1):
+            raise FormatError(f"{self.part(number).path}: records of nodes that do not exist")
+        nodes: U32 = table[local] if len(local) else local
+        return nodes
+
+    def _event(self, number: int, local: U16) -> U16:
+        low, high = self._map.event_start[number : number + 2].tolist()
+        if int(local.max(initial=0)) >= max(high - low, 1):
+            raise FormatError(f"{self.part(number).path}: records of events that do not exist")
+        events: U16 = self._map.event[low:high][local] if len(local) else local
+        return events

@@ -1,0 +1,221 @@
+"""Trace lines of a database: their order, their columns, their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.column_files import open_bounds, open_column, save_column
+from hpcd.analysis.trace.line_names import LineNames, QueryRows
+from hpcd.errors import UsageError
+
+NO_RANK = -1
+# Lines whose names are read together by who goes through all.
+_BATCH = 4096
+
+
+class Line(NamedTuple):
+    """One trace line. Times are nanoseconds since the database's origin."""
+
+    number: int
+    label: str
+    job: str
+    rank: int | None
+    host: str
+    pid: int
+    tid: int
+    process: str
+    thread: str
+    start: int
+    end: int
+    records: int
+
+
+@dataclass(frozen=True)
+class LineColumns:
+    """The numbers of all lines, one array entry each.
+
+    ``start``, ``end`` ``int64``: ns since the origin between which the line existed and was
+    watched; ``first`` ``int64[n + 1]``: its first record, the next one's is its end; ``rank``
+    ``int32``, -1 where there is none; ``process`` ``uint32``: row of the process table; ``pid``,
+    ``tid`` ``int64``.
+    """
+
+    start: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    rank: npt.NDArray[np.int32]
+    process: npt.NDArray[np.uint32]
+    pid: npt.NDArray[np.int64]
+    tid: npt.NDArray[np.int64]
+
+    def save(self, folder: Path) -> None:
+        """Write one column file each."""
+        for field in fields(LineColumns):
+            save_column(folder / f"{field.name}.npy", getattr(self, field.name))
+
+    @staticmethod
+    def load(folder: Path, lines: int, records: int) -> LineColumns:
+        """Map what :meth:`save` wrote. Raises :class:`FormatError`."""
+
+        def column(name: str, kind: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+            return open_column(folder / f"{name}.npy", kind, lines)
+
+        return LineColumns(
+            start=column("start"),
+            end=column("end"),
+            first=open_bounds(folder / "first.npy", lines, records),
+            rank=column("rank", np.int32),
+            process=column("process", np.uint32),
+            pid=column("pid"),
+            tid=column("tid"),
+        )
+
+
+class Lines:
+    """The trace lines of a database, in display order.
+
+    Arrays: ``start``, ``end``, ``rank``, ``pid``, ``tid``, ``process``, ``records`` (see
+    :class:`LineColumns`). What needs names reads them when first asked for: drawing a million lines
+    needs none. Indexing and iterating give :class:`Line` rows.
+    """
+
+    def __init__(self, columns: LineColumns, rows: QueryRows) -> None:
+        """``rows`` answers SQL queries to the database's tables."""
+        processes = int(columns.process.max()) + 1 if len(columns.process) else 0
+        self._names = LineNames(rows, processes, len(columns.process))
+        self.start, self.end, self.rank = columns.start, columns.end, columns.rank
+        self.pid, self.tid, self.process = columns.pid, columns.tid, columns.process
+        self.records: npt.NDArray[np.int64] = np.diff(columns.first)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __iter__(self) -> Iterator[Line]:
+        for first in range(0, len(self), _BATCH):
+            yield from self.rows(range(first, min(first + _BATCH, len(self))))
+
+    def __getitem__(self, number: int) -> Line:
+        return self.rows([range(len(self))[number]])[0]
+
+    def rows(self, lines: Sequence[int]) -> list[Line]:
+        """Everything about ``lines``."""
+        chosen = np.asarray(lines, np.int64)
+        names = self._names.processes(self.process[chosen].tolist())
+        columns = (self.rank, self.pid, self.tid, self.start, self.end, self.records)
+        return [
+            Line(
+                number=number,
+                label=label,
+                job=name.job,
+                rank=None if rank == NO_RANK else rank,
+                host=name.host,
+                pid=pid,
+                tid=tid,
+                process=name.process,
+                thread=thread,
+                start=start,
+                end=end,
+                records=records,
+            )
+            for number, label, name, thread, rank, pid, tid, start, end, records in zip(
+                chosen.tolist(),
+                self.labels(lines),
+                names,
+                self._names.threads(chosen.tolist()),
+                *(column[chosen].tolist() for column in columns),
+                strict=True,
+            )
+        ]
+
+    def texts(self, field: str) -> tuple[list[str], npt.NDArray[np.uint32]]:
+        """Different values of ``field`` (process, thread, job, host), and each line's, by number.
+
+        Few of a million lines differ: what is made of these costs little.
+        """
+        column = self._names.column(field)
+        return column.word, column.code if field == "thread" else column.code[self.process]
+
+    @cached_property
+    def job(self) -> list[str]:
+        """Job of each line, empty where there is none."""
+        return self._of_lines("job")
+
+    @cached_property
+    def host(self) -> list[str]:
+        """Host name of each line."""
+        return self._of_lines("host")
+
+    def _of_lines(self, field: str) -> list[str]:
+        words, codes = self.texts(field)
+        return [words[code] for code in codes.tolist()]
+
+    def groups(self, by: str) -> tuple[npt.NDArray[np.int64], Sequence[str]]:
+        """The ``rank``, ``job`` or ``host`` of each line: ``int64[n]`` into the names, -1 without.
+
+        Ranks are told apart by job, and named "job rank". Raises :class:`UsageError`.
+        """
+        if by == "node":
+            by = "host"  # the former word, which means a CCT node elsewhere
+        if by not in ("rank", "job", "host"):
+            raise UsageError(f"lines are grouped by rank, job or host, not by {by}")
+        column = self._names.column("host" if by == "host" else "job")
+        order = sorted(range(len(column.word)), key=column.word.__getitem__)
+        place = np.zeros(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        key = place[column.code][self.process]
+        words = [column.word[code] for code in order]
+        if by != "rank":
+            used, index = np.unique(key, return_inverse=True)
+            return index, [words[code] for code in used.tolist()]
+        ranked = np.flatnonzero(self.rank != NO_RANK)
+        spread = int(self.rank.max(initial=0)) + 1
+        used, place_of_rank = np.unique(
+            key[ranked] * spread + self.rank[ranked], return_inverse=True
+        )
+        index = np.full(len(self), -1, np.int64)
+        index[ranked] = place_of_rank
+        names = [
+            f"{words[job]} {rank}".strip()
+            for job, rank in zip((used // spread).tolist(), (used % spread).tolist(), strict=True)
+        ]
+        return index, names
+
+    @cached_property
+    def label(self) -> list[str]:
+        """:meth:`labels` of all lines."""
+        return self.labels(range(len(self)))
+
+    def labels(self, lines: Sequence[int]) -> list[str]:
+        """What an axis shows: the rank, or process and pid; then the thread, unless the first.
+
+        Job and host are in it only where there are several of them.
+        """
+        chosen = np.asarray(lines, np.int64)
+        names = self._names.processes(self.process[chosen].tolist())
+        others = chosen[self.tid[chosen] != self.pid[chosen]].tolist()
+        threads = dict(zip(others, self._names.threads(others), strict=True))
+        labels = []
+        for line, rank, pid, tid, (process, job, host) in zip(
+            chosen.tolist(),
+            self.rank[chosen].tolist(),
+            self.pid[chosen].tolist(),
+            self.tid[chosen].tolist(),
+            names,
+            strict=True,
+        ):
+            label = f"{process} {pid}" if rank == NO_RANK else f"rank {rank}"
+            if rank == NO_RANK and self._names.several_hosts:
+                label = f"{host} {label}"
+            if job and self._names.several_jobs:
+                label = f"{job} {label}"
+            if line in threads:
+                label += f" · {threads[line]} {tid}"
+            labels.append(label)
+        return labels

@@ -1,0 +1,271 @@
+"""What the BPF programs and user space exchange, as numpy dtypes and numbers.
+
+The same stands in ``programs`` as C: ``records.h`` (the rings), ``values.h`` (the maps) and
+``stack/*.h`` (tables and walks). ``tests/unit/test_layouts.py`` holds each of these against what
+compilers for both processors say.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcd.errors import PlatformError
+
+_CODES = {"<u2": "H", "<u4": "I", "<u8": "Q"}
+
+
+def _struct_of(dtype: np.dtype[np.void]) -> struct.Struct:
+    """``dtype`` for one value at a time; its padding takes no argument."""
+    codes = []
+    for name in dtype.names or ():
+        field = dtype[name]
+        plain = f"{field.itemsize}s" if field.kind == "S" else _CODES[field.str]
+        codes.append(f"{field.itemsize}x" if name == "pad" else plain)
+    return struct.Struct("<" + "".join(codes))
+
+
+SAMPLE = np.dtype(
+    [
+        ("time", "<u8"),
+        ("value", "<u8"),
+        ("thread", "<u4"),
+        ("stack", "<u4"),
+        ("cache", "<u2"),
+        ("event", "<u2"),
+        ("pad", "<u4"),
+    ]
+)
+"""One firing of an event, or one switch of a thread (:class:`Switch`), 32 bytes."""
+
+
+class Switch(IntEnum):
+    """Numbers in a sample's ``event`` that are no event's: a thread left a CPU, or came to one."""
+
+    IN = 16
+    RUNNABLE = 17
+    SLEEPING = 18
+    IO = 19
+    UNINTERRUPTIBLE = 20
+    FAULT = 21
+    STOPPED = 22
+
+
+MAX_EVENTS = 8
+"""Perf events one sampler can have."""
+
+EVENT_HEADER = np.dtype([("time", "<u8"), ("kind", "<u4"), ("tgid", "<u4")])
+
+STACK_EVENT = np.dtype(
+    [
+        ("time", "<u8"),
+        ("kind", "<u4"),
+        ("tgid", "<u4"),
+        ("stack", "<u4"),
+        ("thread", "<u4"),
+        ("kernel_frames", "<u2"),
+        ("user_frames", "<u2"),
+        ("ending", "<u2"),
+        ("cache", "<u2"),
+    ]
+)
+"""Header of a new stack. Its ``kernel_frames`` follow, 8 bytes each, then its ``user_frames``, but
+no more than :data:`MAX_USER_FRAMES` (``daemon/capture/deep_stacks.py``)."""
+
+THREAD_EVENT_DTYPE = np.dtype(
+    [
+        ("time", "<u8"),
+        ("kind", "<u4"),
+        ("tgid", "<u4"),
+        ("tid", "<u4"),
+        ("thread", "<u4"),
+        ("start", "<u8"),
+        ("runtime", "<u8"),
+        ("other", "<u4"),
+        ("image", "<u4"),
+        ("comm", "S16"),
+    ]
+)
+THREAD_EVENT = _struct_of(THREAD_EVENT_DTYPE)
+
+
+class ThreadEvent(NamedTuple):
+    """``struct thread_event``, as :data:`THREAD_EVENT` unpacks it: there are as many as threads, so
+    each is unpacked in one step."""
+
+    time: int
+    kind: int
+    tgid: int
+    tid: int
+    thread: int
+    start: int
+    runtime: int
+    other: int
+    image: int
+    comm: bytes
+
+
+class EventKind(IntEnum):
+    """Kinds of the event ring's records."""
+
+    STACK = 1
+    THREAD = 2
+    EXIT = 3
+    FORK = 4
+    EXEC = 5
+    REFRESH = 6
+    MOVED = 7
+    COPIED = 8
+    FREE = 9
+
+
+DROPS = ("sample ring full", "event ring full", "thread table full", "thread exiting")
+"""Names of ``struct counters.dropped``, by index."""
+
+COUNTERS = np.dtype(
+    [
+        ("taken", "<u8"),
+        ("recorded", "<u8"),
+        ("kernel_mode", "<u8"),
+        ("switches", "<u8"),
+        ("thinned", "<u8"),
+        ("copied", "<u8"),
+        ("not_copied", "<u8"),
+        ("fired", "<u8"),
+        ("dropped", "<u8", 8),
+        ("ending", "<u8", 16),
+    ]
+)
+
+
+# --- what the maps hold ---
+
+CACHE_SET_BITS = 13
+GENERATION_BITS = 14
+SLOT_BITS = CACHE_SET_BITS + 1
+"""A sample's ``stack`` is ``generation << SLOT_BITS | slot`` of its stack cache."""
+
+CACHE_SET_BYTES = 16
+
+THREAD_CPU_BITS = 10
+"""A thread's number is ``counter << THREAD_CPU_BITS | CPU``."""
+THREADS_PER_CPU = (1 << (32 - THREAD_CPU_BITS)) - 1
+"""Threads that have one; those that come later are counted as dropped."""
+
+MAX_RULES = 1 << 16
+"""Unwind rules of a recording, and of a module: rows name them by 16 bits."""
+RULE_BYTES = 16
+
+PROCESS_DTYPE = np.dtype(
+    [
+        ("address", "<u4"),
+        ("count", "<u4"),
+        ("refresh", "<u4"),
+        ("excluded", "<u4"),
+        ("image", "<u4"),
+        ("credit", "<u4"),
+    ]
+)
+PROCESS = _struct_of(PROCESS_DTYPE)
+"""``struct process``: word address and number of its mappings, whether they are being read again,
+whether it is never recorded, which program the mappings are of, and for how many addresses
+in none of them the stack is copied."""
+
+MAX_USER_FRAMES, OUTERMOST_FRAMES = 1024, 256
+"""Frames the walker keeps of a stack, and how many of them are the outermost of a deeper one."""
+
+THREAD_DTYPE = np.dtype(
+    [
+        ("number", "<u4"),
+        ("hidden", "<u4"),
+        ("woken", "<u8"),
+        ("left", "<u8"),
+    ]
+)
+THREAD = _struct_of(THREAD_DTYPE)
+
+SETTINGS_DTYPE = np.dtype([("period", "<u8"), ("walk_one_in", "<u4"), ("passed_over", "<u4")])
+SETTINGS = _struct_of(SETTINGS_DTYPE)
+
+REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
+"""Size of ``struct registers`` by processor."""
+
+COPY_BYTES = 65_536
+"""What of a stack is copied at most."""
+
+COPIED = 1 << 31
+"""In a sample's ``stack``: not a slot of the stack cache, but the number of a copied stack."""
+
+STACK_COPY = np.dtype(
+    [
+        ("time", "<u8"),
+        ("start", "<u8"),
+        ("tgid", "<u4"),
+        ("stack", "<u4"),
+        ("size", "<u4"),
+        ("cache", "<u2"),
+        ("pad", "<u2"),
+    ]
+)
+"""``struct stack_copy``; the registers follow, and ``size`` bytes from address ``start`` on."""
+
+SAVED = np.dtype(
+    [
+        ("start", "<u8"),
+        ("size", "<u4"),
+        ("begin", "<u4"),
+        ("address", "<u4"),
+        ("count", "<u4"),
+        ("done", "<u4"),
+        ("ending", "<u4"),
+        ("frames", "<u4"),
+        ("depth", "<u4"),
+    ]
+)
+"""``struct saved``; the registers follow, the copied bytes and ``struct walk``, which ends in its
+frames."""
+
+MAX_FRAMES = 127 + 1024
+STACK_WORDS = 64
+
+COPIER_BYTES = 24
+
+WALK_BYTES = {"x86_64": 10_112, "aarch64": 10_232}
+"""Size of ``struct walk`` by processor: the saved registers differ."""
+
+
+def walk_bytes() -> int:
+    """Size of ``struct walk`` here. Raises :class:`PlatformError` on another processor."""
+    return _of_this_processor(WALK_BYTES)
+
+
+def registers_bytes() -> int:
+    """Size of ``struct registers`` here, as :func:`walk_bytes`."""
+    return _of_this_processor(REGISTERS_BYTES)
+
+
+def copier_bytes() -> int:
+    """Size of ``struct copier`` here, as :func:`walk_bytes`."""
+    return COPIER_BYTES + STACK_COPY.itemsize + registers_bytes() + COPY_BYTES
+
+
+def saved_bytes() -> int:
+    """Size of ``struct saved`` here, as :func:`walk_bytes`."""
+    return (
+        SAVED.itemsize
+        + registers_bytes()
+        + COPY_BYTES
+        + 8 * STACK_WORDS
+        + _of_this_processor(WALK_BYTES)
+    )
+
+
+def _of_this_processor(sizes: dict[str, int]) -> int:
+    try:
+        return sizes[platform.machine()]
+    except KeyError:
+        raise PlatformError(f"processor {platform.machine()} is not supported") from None

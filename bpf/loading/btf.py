@@ -1,0 +1,152 @@
+"""Offsets in kernel structures, from the running kernel's own type information (BTF).
+
+Headers may be those of another kernel; the offsets of ``task_struct`` differ between any two. The
+look-up is libbpf's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from functools import cache
+
+from hpcd.bpf.libbpf import library
+from hpcd.errors import PlatformError
+
+_STRUCT, _UNION, _TYPEDEF = 4, 5, 8
+
+
+class _Type(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_uint32), ("info", ctypes.c_uint32), ("size", ctypes.c_uint32))
+
+
+class _Member(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_uint32), ("type", ctypes.c_uint32), ("offset", ctypes.c_uint32))
+
+
+class KernelTypes:
+    """The running kernel's structures. Raises :class:`PlatformError` when it has no BTF."""
+
+    def __init__(self) -> None:
+        lib = library()
+        # Its own messages on standard error would be a second line.
+        printing = lib.libbpf_set_print(None)
+        handle = lib.btf__load_vmlinux_btf()
+        lib.libbpf_set_print(printing)
+        if not handle:
+            raise PlatformError(
+                "this kernel has no BTF (/sys/kernel/btf/vmlinux); it needs CONFIG_DEBUG_INFO_BTF"
+            )
+        self._lib = lib
+        self._btf = ctypes.c_void_p(handle)
+
+    def close(self) -> None:
+        """Free the type information (several MB)."""
+        self._lib.btf__free(self._btf)
+
+    def offset(self, struct: str, *path: str) -> int:
+        """Byte offset of member ``path`` of ``struct``, through nested structures."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
+        total = 0
+        for name in path:
+            member = self._member(type_id, name) if type_id > 0 else None
+            if member is None:
+                raise PlatformError(f"this kernel's {struct} has no member {'.'.join(path)}")
+            type_id, offset = member
+            total += offset
+        return total
+
+    def bit(self, struct: str, member: str) -> tuple[int, int]:
+        """(byte, bit within it) of a bit field's lowest bit."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
+        field = self._bits(type_id, member) if type_id > 0 else None
+        if field is None:
+            raise PlatformError(f"this kernel's {struct} has no member {member}")
+        return field[1] // 8, field[1] % 8
+
+    def tracepoint_arguments(self, name: str) -> int:
+        """How many arguments raw tracepoint ``name`` has."""
+        typedef = self._lib.btf__find_by_name_kind(
+            self._btf, f"btf_trace_{name}".encode(), _TYPEDEF
+        )
+        if typedef <= 0:
+            raise PlatformError(f"this kernel has no tracepoint {name}")
+        # typedef -> pointer -> function prototype; `size` is `type` in all three
+        pointer = _Type.from_address(self._lib.btf__type_by_id(self._btf, typedef)).size
+        prototype = _Type.from_address(self._lib.btf__type_by_id(self._btf, pointer)).size
+        info = _Type.from_address(self._lib.btf__type_by_id(self._btf, prototype)).info
+        return int(info & 0xFFFF) - 1  # the first is the tracepoint's own data
+
+    def _member(self, type_id: int, name: str) -> tuple[int, int] | None:
+        field = self._bits(type_id, name)
+        return (field[0], field[1] // 8) if field else None
+
+    def _bits(self, type_id: int, name: str) -> tuple[int, int] | None:
+        address = self._lib.btf__type_by_id(self._btf, type_id)
+        kind = _Type.from_address(address)
+        if kind.info >> 24 & 31 not in (_STRUCT, _UNION):
+            return None
+        members = (_Member * (kind.info & 0xFFFF)).from_address(address + ctypes.sizeof(_Type))
+        for member in members:
+            # With bit fields (kind_flag) the upper byte is the width.
+            bits = member.offset & 0xFFFFFF if kind.info >> 31 else member.offset
+            label = self._lib.btf__name_by_offset(self._btf, member.name)
+            if label == name.encode():
+                return member.type, bits
+            if not label:  # an anonymous structure: its members count as the outer one's
+                inner = self._bits(member.type, name)
+                if inner:
+                    return inner[0], inner[1] + bits
+        return None
+
+
+@cache
+def task_offsets() -> dict[str, int]:
+    """The compile-time constants the programs read ``task_struct`` with."""
+    types = KernelTypes()
+    try:
+        waiting = types.bit("task_struct", "in_iowait")
+        try:
+            executing = types.bit("task_struct", "in_execve")
+        except PlatformError:
+            executing = 0, 8  # no bit of a byte
+        return {
+            "OFFSET_TASK_STATE": types.offset("task_struct", "__state"),
+            "OFFSET_TASK_IN_IOWAIT": waiting[0],
+            "BIT_TASK_IN_IOWAIT": waiting[1],
+            "SWITCH_HAS_STATE": int(types.tracepoint_arguments("sched_switch") >= 4),
+            "OFFSET_TASK_PID": types.offset("task_struct", "pid"),
+            "OFFSET_TASK_TGID": types.offset("task_struct", "tgid"),
+            "OFFSET_TASK_FLAGS": types.offset("task_struct", "flags"),
+            "OFFSET_TASK_COMM": types.offset("task_struct", "comm"),
+            "OFFSET_TASK_START_TIME": types.offset("task_struct", "start_time"),
+            "OFFSET_TASK_RUNTIME": types.offset("task_struct", "se", "sum_exec_runtime"),
+            "OFFSET_TASK_CRED": types.offset("task_struct", "cred"),
+            "OFFSET_CRED_IDS": _ids(types),
+            "OFFSET_TASK_SIGNAL": types.offset("task_struct", "signal"),
+            "OFFSET_SIGNAL_LIVE": types.offset("signal_struct", "live"),
+            "OFFSET_CRED_PERMITTED": types.offset("cred", "cap_permitted"),
+            "OFFSET_CRED_NAMESPACE": types.offset("cred", "user_ns"),
+            "OFFSET_NAMESPACE_OWNER": types.offset("user_namespace", "owner"),
+            "OFFSET_TASK_MM": types.offset("task_struct", "mm"),
+            "OFFSET_MM_FLAGS": types.offset("mm_struct", "flags"),
+            # Of use on x86-64 alone, where Go keeps its goroutine there.
+            "OFFSET_TASK_THREAD_POINTER": types.offset("task_struct", "thread", "fsbase")
+            if platform.machine() == "x86_64"
+            else 0,
+            "OFFSET_TASK_EXECS": types.offset("task_struct", "self_exec_id"),
+            "OFFSET_TASK_IN_EXECVE": executing[0],
+            "BIT_TASK_IN_EXECVE": executing[1],
+            "OFFSET_MM_START_STACK": types.offset("mm_struct", "start_stack"),
+        }
+    finally:
+        types.close()
+
+
+def _ids(types: KernelTypes) -> int:
+    """Where ``cred`` has the six ids that the programs read at once."""
+    names = ("uid", "gid", "suid", "sgid", "euid", "egid")
+    offsets = [types.offset("cred", name) for name in names]
+    if offsets != [offsets[0] + 4 * number for number in range(len(names))]:
+        raise PlatformError(f"this kernel's cred has {', '.join(names)} in another order")
+    return offsets[0]

@@ -1,0 +1,283 @@
+"""What this machine can do for hpcd, determined by trying each thing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import re
+import resource
+import struct
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcd.bpf import libbpf, maps, syscalls
+from hpcd.bpf.loading.btf import KernelTypes, task_offsets
+from hpcd.bpf.loading.kernel_headers import cache_directory, kernel_headers
+from hpcd.bpf.loading.loader import chosen_loader
+from hpcd.bpf.loading.object_loader import object_path
+from hpcd.bpf.ring import Ring
+from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
+
+# Capabilities (include/uapi/linux/capability.h) and what they are needed for.
+_CAPABILITIES = {
+    "CAP_SYS_PTRACE": (19, "read other users' mappings and environments"),
+    "CAP_DAC_READ_SEARCH": (2, "open other users' binaries"),
+    "CAP_SYSLOG": (34, "see kernel addresses"),
+    "CAP_PERFMON": (38, "sample other users' processes"),
+    "CAP_BPF": (39, "load BPF programs"),
+}
+_HW_CYCLES = 0
+_PROG_TYPE_PERF_EVENT = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One facility a machine has or lacks.
+
+    ``needed`` ones are required to record at all; ``remedy`` says what to do about a lack.
+    """
+
+    name: str
+    available: bool
+    detail: str
+    remedy: str = ""
+    needed: bool = False
+
+
+def probe() -> list[Feature]:
+    """All features, the necessary ones first. Takes a tenth of a second."""
+    compiling = _compiles()
+    return [
+        _privilege(),
+        _capabilities(),
+        _kernel(),
+        _attempt("BTF", _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF", needed=True),
+        _lockdown(),
+        _python(),
+        _object(),
+        _bcc(needed=compiling),
+        _attempt("kernel headers", _headers, _headers_remedy(), needed=compiling),
+        _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
+        _attempt("BPF programs", _bpf_program, _privileges(), needed=True),
+        _attempt("locked memory", _locked_memory, "ulimit -l unlimited", needed=True),
+        _attempt("cpu-clock sampling", _cpu_clock, _privileges(), needed=True),
+        _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),
+        _paranoid(),
+        _attempt("BPF run time statistics", _stats, _privileges()),
+        _kernel_symbols(),
+        _attempt("cache", _cache, "set HPCD_CACHE to a directory of your own"),
+        _exists("tracepoints through tracefs", "/sys/kernel/tracing/events",
+                "mount -t tracefs tracefs /sys/kernel/tracing"),
+        _exists("uprobes", "/sys/bus/event_source/devices/uprobe",
+                "a kernel built with CONFIG_UPROBE_EVENTS"),
+        _exists("kprobes", "/sys/bus/event_source/devices/kprobe",
+                "a kernel built with CONFIG_KPROBE_EVENTS; hpcd does not need it"),
+        _exists("cgroup v2", "/sys/fs/cgroup/cgroup.controllers",
+                "boot with systemd.unified_cgroup_hierarchy=1"),
+        _exists("systemd", "/run/systemd/system", "only hpcd's service needs it"),
+    ]  # fmt: skip
+
+
+def _attempt(name: str, try_it: Callable[[], str], remedy: str, *, needed: bool = False) -> Feature:
+    try:
+        return Feature(name, True, try_it(), needed=needed)
+    except PrivilegeError as error:
+        return Feature(name, False, str(error), _privileges(), needed)
+    except (StorageError, PermissionError) as error:
+        remedy = "set HPCD_CACHE to a directory of your own with room in it"
+        return Feature(name, False, str(error), remedy, needed)
+    except (HpcdError, OSError) as error:
+        return Feature(name, False, str(error), remedy, needed)
+
+
+def _privileges() -> str:
+    if os.geteuid() == 0:
+        return f"give this container the capabilities {', '.join(_CAPABILITIES)}"
+    return "run as root: sudo hpcd doctor"
+
+
+def _exists(name: str, path: str, remedy: str) -> Feature:
+    # An unmounted tracefs is an empty directory, not a missing one.
+    if Path(path).exists():
+        return Feature(name, True, path)
+    return Feature(name, False, f"{path} does not exist", remedy)
+
+
+def _privilege() -> Feature:
+    if os.geteuid() == 0:
+        return Feature("root", True, "running as root", needed=True)
+    return Feature("root", False, f"running as uid {os.geteuid()}", _privileges(), True)
+
+
+def _capabilities() -> Feature:
+    status = Path("/proc/self/status").read_text()
+    mask = int(next(line for line in status.splitlines() if line.startswith("CapEff:"))[7:], 16)
+    missing = [
+        f"{name} ({why})"
+        for name, (bit, why) in _CAPABILITIES.items()
+        # CAP_SYS_ADMIN (21) stands for both newer ones.
+        if not mask >> bit & 1 and not (bit in (38, 39) and mask >> 21 & 1)
+    ]
+    if missing:
+        return Feature("capabilities", False, f"lacks {', '.join(missing)}", _privileges(), True)
+    return Feature("capabilities", True, ", ".join(_CAPABILITIES), needed=True)
+
+
+def _release() -> tuple[int, ...]:
+    """The running kernel's first two numbers."""
+    return tuple(int(number) for number in re.findall(r"\d+", platform.release())[:2])
+
+
+def _kernel() -> Feature:
+    release = platform.release()
+    # bpf_task_pt_regs came with 5.15.
+    ok = _release() >= (5, 15) and platform.machine() in ("x86_64", "aarch64")
+    detail = f"{release} on {platform.machine()}"
+    return Feature("kernel", ok, detail, "Linux 5.15 or later on x86-64 or aarch64", True)
+
+
+def _lockdown() -> Feature:
+    name = "no kernel lockdown"
+    try:
+        modes = Path("/sys/kernel/security/lockdown").read_text()
+    except OSError:
+        return Feature(name, True, "the kernel has none, or hides it", needed=True)
+    mode = (re.findall(r"\[(\w+)\]", modes) or ["unknown"])[0]
+    # The milder mode, integrity, leaves reading to BPF programs.
+    if mode == "confidentiality":
+        remedy = "boot without lockdown=confidentiality"
+        return Feature(name, False, "BPF may not read memory (confidentiality)", remedy, True)
+    return Feature(name, True, f"mode {mode}", needed=True)
+
+
+def _python() -> Feature:
+    version = platform.python_version()
+    if sys.base_prefix == "/usr":
+        return Feature("Python", True, f"{sys.executable}, Debian's {version}")
+    detail = f"{sys.executable} {version}, built apart from Debian's bcc ({sys.base_prefix})"
+    return Feature("Python", False, detail, "make setup, then .venv/bin/hpcd")
+
+
+def _btf() -> str:
+    KernelTypes().close()
+    return f"/sys/kernel/btf/vmlinux; {len(task_offsets())} offsets read"
+
+
+def _compiles() -> bool:
+    """Whether hpcd would compile its programs here: bcc and kernel headers are needed then."""
+    try:
+        return chosen_loader() == "bcc"
+    except PlatformError:
+        return False
+
+
+def _object() -> Feature:
+    name = "BPF object"
+    try:
+        chosen = chosen_loader()
+    except PlatformError as error:  # demanded by HPCD_LOADER
+        return Feature(name, False, str(error), "make bpf-object", True)
+    if object_path().is_file():
+        unused = "" if chosen == "object" else "; not used, as HPCD_LOADER says"
+        return Feature(name, True, f"{object_path()}{unused}")
+    return Feature(name, False, "hpcd compiles its programs with bcc", "make bpf-object")
+
+
+def _bcc(*, needed: bool) -> Feature:
+    remedy = "apt-get install python3-bpfcc (it serves /usr/bin/python3 only)"
+    try:
+        import bcc
+    except ImportError:
+        return Feature("bcc", False, f"{sys.executable} cannot import it", remedy, needed)
+    if not hasattr(bcc, "BPF"):
+        return Feature("bcc", False, "an unrelated package of that name", remedy, needed)
+    version = getattr(bcc, "__version__", "unknown")
+    return Feature("bcc", True, f"version {version}", needed=needed)
+
+
+def _headers() -> str:
+    return str(kernel_headers())
+
+
+def _headers_remedy() -> str:
+    flavour = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
+    return f"apt-get install linux-headers-{flavour} (they need not match the running kernel)"
+
+
+def _bpf_maps() -> str:
+    maps.Map("probe", maps.ARRAY, 4, 8, 1).close()
+    Ring("probe", 4096).close()
+    return "array map and ring buffer created"
+
+
+def _bpf_program() -> str:
+    code = struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)  # r0 = 0; exit
+    descriptor = libbpf.library().bpf_prog_load(
+        _PROG_TYPE_PERF_EVENT, b"probe", b"GPL", code, len(code) // 8, None
+    )
+    os.close(libbpf.checked(descriptor, "loading a BPF program"))
+    return "a perf event program was loaded"
+
+
+def _locked_memory() -> str:
+    if _release() >= (5, 11):
+        return "not limited for BPF since Linux 5.11"
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if limit != resource.RLIM_INFINITY:
+        raise PlatformError(f"limited to {limit >> 10} kB, and BPF maps count")
+    return "unlimited"
+
+
+def _paranoid() -> Feature:
+    name = "perf_event_paranoid"
+    try:
+        value = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+    except (OSError, ValueError):
+        return Feature(name, False, "cannot be read", "only sampling without root would need it")
+    if value <= 1 or os.geteuid() == 0:
+        return Feature(name, True, f"{value}{'; does not bind root' if value > 1 else ''}")
+    return Feature(name, False, f"{value} keeps users from kernel frames", _privileges())
+
+
+def _cache() -> str:
+    directory = cache_directory()
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory):
+        return str(directory)
+
+
+def _open_event(kind: int, config: int) -> None:
+    event = syscalls.PerfEvent(kind, config, frequency=99, flags=syscalls.DISABLED)
+    os.close(syscalls.perf_event_open(event, 0, -1))
+
+
+def _cpu_clock() -> str:
+    _open_event(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK)
+    return "perf_event_open works"
+
+
+def _cycles() -> str:
+    _open_event(syscalls.PERF_TYPE_HARDWARE, _HW_CYCLES)
+    return "cycles can be counted"
+
+
+def _stats() -> str:
+    os.close(libbpf.enable_stats())
+    return "the cost of hpcd's programs is measured"
+
+
+def _kernel_symbols() -> Feature:
+    name = "kernel symbols"
+    try:
+        with Path("/proc/kallsyms").open() as file:
+            first = file.readline().split()
+    except OSError as error:
+        return Feature(name, False, os.strerror(error.errno or errno.EIO), "run as root")
+    if first and int(first[0], 16) == 0 and "_text" not in first:
+        remedy = "sysctl kernel.kptr_restrict=0, or run as root"
+        return Feature(name, False, "addresses are hidden (kptr_restrict)", remedy)
+    return Feature(name, True, "/proc/kallsyms")

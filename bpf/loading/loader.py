@@ -1,0 +1,112 @@
+"""Loading the BPF programs: compiled here and now by bcc, or ahead as an object."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
+from hpcd.bpf.loading.object_loader import SOURCES, ObjectPrograms, object_path
+from hpcd.errors import PlatformError
+
+_ARCHITECTURES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
+
+
+class Programs:
+    """Programs compiled from one source file. They unload when the object goes."""
+
+    def __init__(
+        self,
+        source: str,
+        constants: Mapping[str, int],
+        perf: list[str],
+        raw: list[str],
+        tracepoints: list[str],
+    ) -> None:
+        """Compile ``source`` with ``constants`` as macros, and load the named functions.
+
+        ``perf`` are perf event programs, ``raw`` raw tracepoint ones, ``tracepoints`` those of perf
+        events that are tracepoints, for which the kernel has a type of its own. Takes 1 to 2.5 s,
+        nearly all of it in the compiler.
+
+        Raises :class:`PlatformError` in one line when bcc or kernel headers are missing, or when
+        the kernel refuses a program (with the verifier's last words).
+        """
+        bcc = _import_bcc()
+        # Only now: the object does not need it, nor the memory of what it imports.
+        from hpcd.bpf.loading.kernel_headers import kernel_headers
+
+        # bcc finds headers of other kernels only through this variable.
+        os.environ["BCC_KERNEL_SOURCE"] = str(kernel_headers())
+        flags = [f"-D{name}={value}" for name, value in constants.items()]
+        flags += [f"-I{SOURCES}", f"-D{_ARCHITECTURES[platform.machine()]}", "-Wno-everything"]
+        self.fds: dict[str, int] = {}
+        self._bpf: Any = None
+        with Stderr() as stderr:
+            try:
+                # debug=0 also keeps bcc from printing; it writes errors straight to descriptor 2.
+                self._bpf = bcc.BPF(src_file=str(SOURCES / source), cflags=flags, debug=0)
+                for names, kind in (
+                    (perf, bcc.BPF.PERF_EVENT),
+                    (raw, bcc.BPF.RAW_TRACEPOINT),
+                    (tracepoints, bcc.BPF.TRACEPOINT),
+                ):
+                    for name in names:
+                        self.fds[name] = self._bpf.load_func(name, kind).fd
+            except Exception as error:  # bcc raises bare Exception
+                if self._bpf:
+                    self._bpf.cleanup()
+                reason = first_error_line(stderr.text()) or error
+                raise PlatformError(f"{source}: {reason}") from error
+
+    def close(self) -> None:
+        """Unload the programs."""
+        self._bpf.cleanup()
+
+
+def _import_bcc() -> Any:
+    try:
+        import bcc
+    except ImportError:
+        raise PlatformError(
+            "bcc is missing; apt-get install python3-bpfcc (it serves /usr/bin/python3 only)"
+        ) from None
+    if not hasattr(bcc, "BPF"):
+        raise PlatformError(
+            "the bcc found is not the BPF Compiler Collection; apt-get install python3-bpfcc"
+        )
+    return bcc
+
+
+LOADERS = ("auto", "bcc", "object")
+
+
+def load_sampler(
+    constants: Mapping[str, int],
+    perf: list[str],
+    raw: list[str],
+    tracepoints: list[str],
+    loader: str = "auto",
+) -> Programs | ObjectPrograms:
+    """The sampler's programs: from the object where there is one, which is ten times as fast and
+    needs neither compiler nor headers, or compiled. ``loader`` (or $HPCD_LOADER) forces either.
+
+    Raises :class:`PlatformError` in one line.
+    """
+    if chosen_loader(loader) == "object":
+        return ObjectPrograms(constants, [*perf, *raw, *tracepoints])
+    return Programs("sampler.bpf.c", constants, perf, raw, tracepoints)
+
+
+def chosen_loader(loader: str = "auto") -> str:
+    """``object`` or ``bcc``: what ``loader``, $HPCD_LOADER or the object's presence decides.
+
+    Raises :class:`PlatformError` when the object is demanded and not there.
+    """
+    loader = os.environ.get("HPCD_LOADER", loader) if loader == "auto" else loader
+    present = object_path().is_file()
+    if loader == "object" and not present:
+        raise PlatformError(f"no BPF object for these sources ({object_path()}); make bpf-object")
+    return "object" if loader == "object" or (loader == "auto" and present) else "bcc"

@@ -1,0 +1,148 @@
+"""Loading the programs compiled ahead, through libbpf: no compiler, no kernel headers.
+
+``make bpf-object`` compiles ``sampler.bpf.c`` once for all kernels. What differs from kernel to
+kernel, the places of members in its structures, is looked up in its BTF and filled in as constants;
+the maps are those :mod:`hpcd.bpf.maps` has made. The file's name holds a digest of the sources it
+was made from, so that an object and a source that differ never meet.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import re
+import struct
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from hpcd.bpf.libbpf import library
+from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
+from hpcd.errors import PlatformError, PrivilegeError
+
+# include/uapi/linux/bpf.h; bpf_loop() came with 5.17.
+_PROGRAM_TYPE_PERF_EVENT = 7
+_HELPER_LOOP = 181
+SOURCES = Path(__file__).parent.parent / "programs"
+"""The C sources of the BPF programs."""
+CONSTANTS = (
+    "FOLLOW_CHILDREN",
+    "EVERYTHING",
+    "SELECTING",
+    "WAITING",
+    "ONLY_USER",
+    "OFFSET_TASK_STATE",
+    "OFFSET_TASK_IN_IOWAIT",
+    "BIT_TASK_IN_IOWAIT",
+    "SWITCH_HAS_STATE",
+    "OFFSET_TASK_PID",
+    "OFFSET_TASK_TGID",
+    "OFFSET_TASK_FLAGS",
+    "OFFSET_TASK_COMM",
+    "OFFSET_TASK_START_TIME",
+    "OFFSET_TASK_RUNTIME",
+    "OFFSET_TASK_CRED",
+    "OFFSET_CRED_IDS",
+    "OFFSET_TASK_SIGNAL",
+    "OFFSET_SIGNAL_LIVE",
+    "OFFSET_CRED_PERMITTED",
+    "OFFSET_CRED_NAMESPACE",
+    "OFFSET_NAMESPACE_OWNER",
+    "OFFSET_TASK_MM",
+    "OFFSET_MM_FLAGS",
+    "OFFSET_TASK_THREAD_POINTER",
+    "OFFSET_TASK_EXECS",
+    "OFFSET_MM_START_STACK",
+    "SAVED_STACK",
+    "OFFSET_TASK_IN_EXECVE",
+    "BIT_TASK_IN_EXECVE",
+)
+"""The constants of ``object.h``, in their order."""
+
+
+@cache
+def object_path() -> Path:
+    """Where the object made from the present sources lies, if it was made."""
+    digest = 0  # tells an old object from a new one; it is no protection
+    for path in sorted([*SOURCES.glob("*.[ch]"), *SOURCES.glob("stack/*.h")]):
+        digest = zlib.crc32(path.name.encode() + b"\0" + path.read_bytes(), digest)
+    return SOURCES.parent / "objects" / f"sampler-{platform.machine()}-{digest:08x}.o"
+
+
+class ObjectPrograms:
+    """Programs from the object. They unload when it is closed.
+
+    ``constants`` are those :class:`hpcd.bpf.loading.loader.Programs` gets; ``FD_NAME`` are maps.
+    Loading takes as long as the kernel's verifier, 0.1 to 0.3 s.
+
+    Raises :class:`PrivilegeError` where the kernel permits no BPF, else :class:`PlatformError`.
+    """
+
+    def __init__(self, constants: Mapping[str, int], names: list[str]) -> None:
+        self._library = library()
+        path = object_path()
+        with Stderr() as stderr:
+            self._object = self._library.bpf_object__open_file(str(path).encode(), None)
+            if not self._object:
+                reason = first_error_line(stderr.text()) or "libbpf cannot open it"
+                raise PlatformError(f"{path}: {reason}")
+            try:
+                self._load(constants, names, stderr)
+            except BaseException:
+                self.close()
+                raise
+        self.fds = {
+            name: self._library.bpf_program__fd(
+                self._library.bpf_object__find_program_by_name(self._object, variant.encode())
+            )
+            for name, variant in self._variants(names).items()
+        }
+
+    def _load(self, constants: Mapping[str, int], names: list[str], stderr: Stderr) -> None:
+        """Fill in maps and constants, and load the programs called ``names``."""
+        for name, fd in constants.items():
+            if name.startswith("FD_"):
+                self._check(
+                    self._library.bpf_map__reuse_fd(self._map(f"map_{name[3:]}"), fd), stderr
+                )
+        values = struct.pack(f"<{len(CONSTANTS)}I", *(constants[name] for name in CONSTANTS))
+        rodata = self._map(".rodata")
+        self._check(self._library.bpf_map__set_initial_value(rodata, values, len(values)), stderr)
+        variants = self._variants(names).values()
+        program = None
+        while program := self._library.bpf_object__next_program(self._object, program):
+            wanted = self._library.bpf_program__name(program).decode() in variants
+            self._library.bpf_program__set_autoload(program, wanted)
+        self._check(self._library.bpf_object__load(self._object), stderr)
+
+    def _variants(self, names: list[str]) -> dict[str, str]:
+        """Which program of the object is loaded for each of ``names``."""
+        if self._library.libbpf_probe_bpf_helper(_PROGRAM_TYPE_PERF_EVENT, _HELPER_LOOP, None) != 1:
+            return {name: name for name in names}
+        return {name: re.sub("^walk_(?!saved)", "loop_", name) for name in names}
+
+    def _map(self, name: str) -> int:
+        handle: int | None = self._library.bpf_object__find_map_by_name(self._object, name.encode())
+        if not handle:
+            raise PlatformError(f"{object_path()} has no map {name}; run make bpf-object")
+        return handle
+
+    @staticmethod
+    def _check(result: int, stderr: Stderr) -> None:
+        """Raise what ``result``, a negative errno of libbpf's, means; 0 is success."""
+        if not result:
+            return
+        if result == -errno.EPERM:
+            raise PrivilegeError(
+                "loading the BPF object: not permitted; run hpcd as root (sudo hpcd ...)"
+            )
+        reason = first_error_line(stderr.text()) or os.strerror(-result)
+        raise PlatformError(f"loading the BPF object: {reason}")
+
+    def close(self) -> None:
+        """Unload the programs."""
+        if self._object:
+            self._library.bpf_object__close(self._object)
+            self._object = None

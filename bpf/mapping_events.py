@@ -1,0 +1,178 @@
+"""What processes do to their code, as they do it, on the whole node: perf's records of mappings,
+forks and execs.
+
+A dummy software event per CPU with ``attr.mmap2`` costs nothing until something is mapped
+executable. (Samples alone would not do: another library may be loaded where one was unloaded, and
+the old rows would then be used for the new code.) A second one reports forks and execs, which wake
+nobody. Records: ``include/uapi/linux/perf_event.h``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+import time
+
+from hpcd.bpf import syscalls
+from hpcd.bpf.libbpf import KernelRefusedError
+from hpcd.bpf.mapping_history import MappingHistory
+from hpcd.model.region import Region
+
+_LOST, _COMM, _FORK, _MMAP2 = 2, 3, 7, 10
+_MISC_EXEC = 1 << 13
+_MMAP, _WITH_COMM, _TASK, _WATERMARK = 1 << 8, 1 << 9, 1 << 13, 1 << 14
+_SAMPLE_ID_ALL, _WITH_MMAP2, _COMM_EXEC, _USE_CLOCK = 1 << 18, 1 << 23, 1 << 24, 1 << 25
+_SAMPLE_TIME = 1 << 2
+_PAGES = 64  # 256 KiB: 2000 mappings of 130 bytes, 5000 forks
+_HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_event_mmap_page
+# How long ago what is asked for may have happened.
+_REMEMBERED_NS = 30_000_000_000
+# A record has its time before it is there to be taken.
+_LATE_NS = 10_000_000
+
+
+class MmapEvents:
+    """Reads which processes have mapped code, and keeps what they had mapped when
+    (:class:`~hpcd.bpf.mapping_history.MappingHistory`): a process may have ended, or the code have
+    been unmapped, before /proc is read.
+
+    Raises :class:`hpcd.errors.PrivilegeError` or :class:`hpcd.errors.PlatformError`.
+    """
+
+    def __init__(self, cpus: int) -> None:
+        timed = _WATERMARK | _SAMPLE_ID_ALL | _USE_CLOCK
+        mapping = self._event(timed | _MMAP | _WITH_MMAP2)
+        lifecycle = self._event(timed | _TASK | _WITH_COMM | _COMM_EXEC)
+        self.history = MappingHistory()
+        self.taken_until = 0
+        """All that happened before this time (ns) is in the history."""
+        self.lost = 0
+        """Times that the kernel had more to report than its memory for it held."""
+        self._forgotten_at = 0
+        self._rings: list[tuple[int, mmap.mmap]] = []
+        self._quiet: list[tuple[int, mmap.mmap]] = []
+        try:
+            for cpu in range(cpus):
+                self._listen(mapping, cpu, self._rings)
+                self._listen(lifecycle, cpu, self._quiet)
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def _event(flags: int) -> syscalls.PerfEvent:
+        return syscalls.PerfEvent(
+            syscalls.PERF_TYPE_SOFTWARE,
+            syscalls.SW_DUMMY,
+            period=1,
+            flags=flags,
+            wakeup_events=1,
+            sample_type=_SAMPLE_TIME,
+            clock=time.CLOCK_MONOTONIC,
+        )
+
+    @staticmethod
+    def _listen(event: syscalls.PerfEvent, cpu: int, rings: list[tuple[int, mmap.mmap]]) -> None:
+        try:
+            fd = syscalls.perf_event_open(event, -1, cpu)
+        except KernelRefusedError:
+            return  # possible but offline
+        try:
+            ring = mmap.mmap(fd, (1 + _PAGES) * mmap.PAGESIZE)
+        except BaseException:
+            os.close(fd)
+            raise
+        rings.append((fd, ring))
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Readable when code was mapped."""
+        return [fd for fd, _ in self._rings]
+
+    def take(self) -> set[int]:
+        """Take the records waiting; the pids of the processes that mapped code."""
+        now = time.monotonic_ns()
+        pids: set[int] = set()
+        lost = self.lost
+        for _, ring in (*self._quiet, *self._rings):
+            self._take_ring(ring, pids)
+        self.taken_until = now
+        self.history.settle(now - _LATE_NS)
+        if self.lost > lost:
+            self.history.clear(now)
+        elif now - self._forgotten_at > _REMEMBERED_NS:
+            self._forgotten_at = now
+            self.history.forget_before(now - _REMEMBERED_NS)
+        return pids
+
+    def _take_ring(self, ring: mmap.mmap, pids: set[int]) -> None:
+        head = struct.unpack_from("<Q", ring, _HEAD)[0]
+        tail = struct.unpack_from("<Q", ring, _TAIL)[0]
+        size = _PAGES * mmap.PAGESIZE
+        while tail < head:
+            # Records are whole multiples of 8 bytes; the header never wraps.
+            at = mmap.PAGESIZE + tail % size
+            kind, misc, length = _HEADER.unpack_from(ring, at)
+            if length < _HEADER.size:
+                tail = head
+                break
+            if kind == _MMAP2:
+                pids.add(self._on_map(_piece(ring, tail % size, length, size)))
+            elif kind == _FORK:
+                pid, parent, _, _, _, when = _TASK_FIELDS.unpack_from(
+                    _piece(ring, tail % size, length, size), _HEADER.size
+                )
+                if pid != parent:
+                    self.history.on_fork(parent, pid, when)
+            elif kind == _COMM and misc & _MISC_EXEC:
+                record = _piece(ring, tail % size, length, size)
+                (pid,) = struct.unpack_from("<I", record, _HEADER.size)
+                self.history.on_exec(pid, _time_of(record))
+            elif kind == _LOST:
+                self.lost += 1
+            tail += length
+        struct.pack_into("<Q", ring, _TAIL, head)
+
+    def lookup(self, pid: int, address: int, when: int) -> Region | None:
+        """The mapping of ``pid`` that held ``address`` at ``when`` (ns)."""
+        return self.history.lookup(pid, address, when)
+
+    def _on_map(self, record: bytes) -> int:
+        """Keep a PERF_RECORD_MMAP2; returns its pid."""
+        (pid, _, start, length, offset, major, minor, inode) = _FIELDS.unpack_from(record, 8)
+        # Most map the same few files: one string each.
+        path = sys.intern(record[_PATH:-8].split(b"\0", 1)[0].decode(errors="replace"))
+        device = sys.intern(f"{major:02x}:{minor:02x}")
+        mapped = Region(start, start + length, offset, device, inode, path)
+        self.history.on_map(pid, _time_of(record), mapped)
+        return int(pid)
+
+    def close(self) -> None:
+        """Stop listening."""
+        for fd, ring in (*self._rings, *self._quiet):
+            ring.close()
+            os.close(fd)
+        self._rings.clear()
+        self._quiet.clear()
+
+
+_HEADER = struct.Struct("<IHH")
+# struct perf_record_mmap2 after its header: pid, tid, addr, len, pgoff, maj, min, ino.
+_FIELDS = struct.Struct("<IIQQQIIQ")
+_PATH = 8 + _FIELDS.size + 8 + 8  # then the inode's generation, protection and flags
+# Of PERF_RECORD_FORK: pid, ppid, tid, ptid, time by the kernel's own clock, time by ours.
+_TASK_FIELDS = struct.Struct("<IIIIQQ")
+
+
+def _time_of(record: bytes) -> int:
+    """The record's time, which is its end."""
+    return int.from_bytes(record[-8:], "little")
+
+
+def _piece(ring: mmap.mmap, at: int, length: int, size: int) -> bytes:
+    """``length`` bytes from ``at`` on, around the ring's end."""
+    base = mmap.PAGESIZE
+    first = ring[base + at : base + min(at + length, size)]
+    return first + ring[base : base + max(at + length - size, 0)]

@@ -1,0 +1,34 @@
+/* What the programs need of the compiler: bcc, or clang ahead of time.
+ *
+ * The maps are made by hpcd.bpf.maps before the programs are compiled; the loader passes their
+ * descriptors as FD_NAME. So maps' types and sizes are stated in Python alone, and the compiler's own
+ * map syntax (bcc's macros) is not needed.
+ */
+#ifndef HPCD_HELPERS_H
+#define HPCD_HELPERS_H
+
+#ifdef HPCD_OBJECT
+#include "object.h"
+#else
+#define MAP(name) bpf_pseudo_fd(1, FD_##name) /* BPF_PSEUDO_MAP_FD */
+#define SECTION(name)
+#endif
+
+/* Numbers of include/uapi/linux/bpf.h, which never change. Typed for a map given as a number. */
+static void *(*map_lookup)(unsigned long map, const void *key) = (void *)1;
+static long (*map_update)(unsigned long map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*map_delete)(unsigned long map, const void *key) = (void *)3;
+static long (*tail_call)(void *ctx, unsigned long map, u32 index) = (void *)12;
+static long (*ring_output)(unsigned long map, void *data, u64 size, u64 flags) = (void *)130;
+static u64 (*this_task)(void) = (void *)35;
+static u64 (*this_task_btf)(void) = (void *)158;
+static u64 (*task_registers)(u64 task) = (void *)175;
+static long (*read_user)(void *dst, u32 size, u64 src) = (void *)112;
+static long (*read_kernel)(void *dst, u32 size, u64 src) = (void *)113;
+static long (*get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *)67;
+
+/* The reader polls on a timer: a wake-up per record would cost more than the record. */
+#define NO_WAKEUP 1
+#define FORCE_WAKEUP 2
+
+#endif

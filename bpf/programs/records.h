@@ -1,0 +1,79 @@
+/* What the programs send to user space; bpf/layouts.py has the same as numpy dtypes, and
+ * tests/unit/test_layouts.py compares the two.
+ *
+ * Two rings. Samples have one size, so that a reader takes thousands with one numpy view. Whatever
+ * a sample refers to (its stack, its thread) is announced in the other ring before the sample is
+ * submitted: a reader that empties the sample ring first and then the event ring always finds the
+ * announcement.
+ */
+#ifndef HPCD_RECORDS_H
+#define HPCD_RECORDS_H
+
+struct sample {
+	u64 time;   /* CLOCK_MONOTONIC ns */
+	u64 value;  /* of an event: how much it stands for; of SWITCHED_IN: when woken, or 0 */
+	u32 thread; /* number given to the thread when first seen, never reused */
+	u32 stack;  /* slot of the stack cache and its generation */
+	u16 cache;  /* which stack cache: CPU << 1 | 1 for the scheduler's tracepoints */
+	u16 event;  /* number of a perf event, or enum switch_event */
+	u32 pad;
+};
+
+/* A thread leaves its CPU, for a reason, or comes back to one. */
+enum switch_event {
+	SWITCHED_IN = 16,
+	OUT_RUNNABLE = 17, /* it had to make room for another */
+	OUT_SLEEPING = 18, /* of its own will: in a system call */
+	OUT_IO = 19,
+	OUT_UNINTERRUPTIBLE = 20,
+	OUT_FAULT = 21,    /* uninterruptible, in a page fault */
+	OUT_STOPPED = 22,  /* by a signal or a debugger */
+};
+
+enum event_kind {
+	EVENT_STACK = 1,   /* struct walk from .time on: frames innermost first, kernel then user */
+	EVENT_THREAD = 2,
+	EVENT_EXIT = 3,
+	EVENT_FORK = 4,
+	EVENT_EXEC = 5,
+	EVENT_REFRESH = 6, /* a sampled address lies in no known mapping */
+	EVENT_MOVED = 7,   /* a process that is no target entered a control group */
+	EVENT_COPIED = 8,  /* as EVENT_STACK, what was found of a path whose stack was copied: the
+			    * copy was sent in a ring of its own, before this */
+	EVENT_FREE = 9,    /* a thread's CPU time is final; .time is when it last ran */
+};
+
+struct thread_event {
+	u64 time;
+	u32 kind, tgid;
+	u32 tid, thread;
+	u64 start;   /* task's start_time, monotonic ns */
+	u64 runtime; /* se.sum_exec_runtime, ns: as of the last tick or switch */
+	u32 other;   /* fork: the parent's tgid; thread: 1 when just born; exit: 1 when the
+		      * whole process is gone */
+	u32 image;   /* see image_of() */
+	char comm[16];
+};
+
+enum drop {
+	DROP_SAMPLE_RING = 0, /* sample ring full */
+	DROP_EVENT_RING = 1,  /* event ring full: the stack or thread could not be announced */
+	DROP_THREAD_TABLE = 2,
+	DROP_EXITING = 3,     /* fired in a thread that was not registered when it began to end */
+	DROPS = 8,
+};
+
+struct counters {
+	u64 taken;
+	u64 recorded;
+	u64 kernel_mode;
+	u64 switches; /* a thread left its CPU or came back */
+	u64 thinned;  /* firings in targets passed over to keep the rate */
+	u64 copied;   /* stacks copied, to be walked later */
+	u64 not_copied; /* that might have been: too many */
+	u64 fired;    /* firings of the first event, in whatever ran */
+	u64 dropped[DROPS];
+	u64 ending[16];
+};
+
+#endif

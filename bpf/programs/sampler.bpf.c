@@ -1,0 +1,1012 @@
+/* The sampler: a perf event fires on a target's thread; record its call path.
+ *
+ * sample_N() looks up the thread, takes the kernel's part of the path and hands over to loop(), which
+ * unwinds the user's, or where the kernel is older than 5.17 to walk(): that unwinds WALK_FRAMES
+ * frames a call and calls itself again until the path ends or the kernel's limit of 33 tail calls
+ * is reached.
+ *
+ * Each CPU has one event of its own that fires whatever runs there. So when it fires does not depend
+ * on when threads are born, and a thread, however short it lives, is sampled in proportion to its CPU
+ * time. What a firing in a thread that is no target costs is two look-ups.
+ */
+#ifndef HPCD_OBJECT
+#include <uapi/linux/ptrace.h>
+#include <uapi/linux/bpf_perf_event.h>
+#endif
+
+#include "helpers.h"
+
+#define BLOCK_AT(address) block_at(address)
+#define RULE_AT(index) rule_at(index)
+/* The programs are loaded twice: to walk stacks where they are, and to walk copies of them. Which of
+ * the two is a constant when the kernel verifies them, and what is not meant is taken out. */
+#define READ_USER(dst, size, src) \
+	(SAVED_STACK ? read_saved(dst, size, src) : read_user(dst, size, src))
+#define THREAD_POINTER(dst) thread_pointer(dst)
+
+#include "stack/table.h"
+#include "stack/rules.h"
+
+static __always_inline struct block *block_at(u32 address)
+{
+	u32 segment = address >> SEGMENT_SHIFT;
+	unsigned long inner = (unsigned long)map_lookup(MAP(MEMORY), &segment);
+	if (!inner)
+		return 0;
+	u32 block = (address >> BLOCK_SHIFT) & (SEGMENT_BLOCKS - 1);
+	return map_lookup(inner, &block);
+}
+
+static __always_inline struct rule *rule_at(u32 index)
+{
+	return map_lookup(MAP(RULES), &index);
+}
+
+/* Of the current thread, which is not the one whose stack was copied. A program that sets it by an
+ * instruction of its own has it here from its next switch on. */
+static __always_inline int thread_pointer(u64 *value)
+{
+	if (SAVED_STACK || !OFFSET_TASK_THREAD_POINTER)
+		return -1;
+	return read_kernel(value, 8, this_task() + OFFSET_TASK_THREAD_POINTER);
+}
+
+static __always_inline long read_saved(void *dst, u32 size, u64 src);
+
+#include "stack/unwind.h"
+#include "records.h"
+#include "values.h"
+
+static __always_inline long read_saved(void *dst, u32 size, u64 src)
+{
+	u32 zero = 0;
+	struct saved *saved = map_lookup(MAP(SAVED), &zero);
+
+	if (!saved || saved->size < size)
+		return -14;
+	u64 offset = src - saved->start;
+	if (offset > saved->size - size)
+		return -14;
+	offset &= COPY_BYTES - 1;
+	return read_kernel(dst, size, (u64)(saved->bytes + offset));
+}
+
+/* 33 tail calls of 32 frames are 1,056; 32 frames verify in about 0.15 M of the 1 M instructions the
+ * verifier allows. */
+#ifndef WALK_FRAMES
+#define WALK_FRAMES 32
+#endif
+/* Of copied stacks: few are walked, so that they are loaded fast counts for more. */
+#define SAVED_WALK_FRAMES 4
+
+/* include/linux/sched.h; the numbers have not changed since 2.6 (flags) and 4.14 (states). */
+#define PF_EXITING 4
+#define PF_KTHREAD 0x00200000
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+#define TASK_STOPPED_OR_TRACED 0x0c
+#define NO_USER 0xffffffffu
+/* include/linux/sched/coredump.h, since 2.6.23. */
+#define MMF_DUMPABLE_MASK 3
+#define SUID_DUMP_USER 1
+
+/* A perf event may interrupt the scheduler's tracepoint: each has memory of its own. */
+#define CONTEXT_SAMPLE 0
+#define CONTEXT_SWITCH 1
+
+static __always_inline struct counters *counters(void)
+{
+	u32 zero = 0;
+	return map_lookup(MAP(COUNTERS), &zero);
+}
+
+/* The program a task runs, as a number that its next exec changes and that its children begin with:
+ * the kernel's count of execs in the line of its ancestors. Never 0. */
+static __always_inline u32 image_of(u64 task)
+{
+	u32 execs = 0;
+
+	read_kernel(&execs, 4, task + OFFSET_TASK_EXECS);
+	return execs + 1 ? execs + 1 : 1;
+}
+
+static __always_inline void fill_thread_event(struct thread_event *event, u32 kind, u64 task)
+{
+	__builtin_memset(event, 0, sizeof *event);
+	event->time = bpf_ktime_get_ns();
+	event->kind = kind;
+	read_kernel(&event->tgid, 4, task + OFFSET_TASK_TGID);
+	read_kernel(&event->tid, 4, task + OFFSET_TASK_PID);
+	read_kernel(&event->start, 8, task + OFFSET_TASK_START_TIME);
+	read_kernel(&event->runtime, 8, task + OFFSET_TASK_RUNTIME);
+	read_kernel(&event->comm, 16, task + OFFSET_TASK_COMM);
+	event->image = image_of(task);
+}
+
+/* A number no other thread of this recording has: this CPU's counter beside the CPU's number. 0 when
+ * there is none left: one that is given again would mix two threads, which may be two users'. */
+static __always_inline u32 new_thread_number(u32 cpu)
+{
+	u32 zero = 0;
+	u32 *next = map_lookup(MAP(NEXT_THREAD), &zero);
+	if (!next || *next >= THREADS_PER_CPU)
+		return 0;
+	*next += 1;
+	return *next << THREAD_CPU_BITS | (cpu & THREAD_CPU_MASK);
+}
+
+/* Whether a recording made for one user must stop recording a task because it now holds what that user
+ * must not see, by the rules of ptrace(2), which are perf's too: another user or group by any id (one
+ * of its own that a set-group-ID program took is no exception), memory that may not be dumped (the
+ * kernel says so of set-ID programs, those with capabilities, and those their user cannot read), or
+ * capabilities in a namespace that is not the user's, which fs.suid_dumpable does not excuse. The
+ * kernel decides all that at exec, before this tracepoint. What cannot be read counts as changed. */
+static __always_inline int owner_changed(u64 task)
+{
+	u32 id[6] = {}; /* of struct cred: uid, gid, suid, sgid, euid, egid */
+	u64 cred = 0, mm = 0, flags = 0, permitted = 0, namespace = 0;
+	u32 owner = NO_USER;
+
+	if (ONLY_USER == NO_USER)
+		return 0;
+	if (read_kernel(&cred, 8, task + OFFSET_TASK_CRED) ||
+	    read_kernel(id, sizeof id, cred + OFFSET_CRED_IDS) ||
+	    read_kernel(&permitted, 8, cred + OFFSET_CRED_PERMITTED) ||
+	    read_kernel(&mm, 8, task + OFFSET_TASK_MM) || read_kernel(&flags, 8, mm + OFFSET_MM_FLAGS))
+		return 1;
+	if (id[0] != ONLY_USER || id[2] != ONLY_USER || id[4] != ONLY_USER || id[1] != id[3] || id[1] != id[5])
+		return 1;
+	if ((flags & MMF_DUMPABLE_MASK) != SUID_DUMP_USER)
+		return 1;
+	if (!permitted)
+		return 0;
+	read_kernel(&namespace, 8, cred + OFFSET_CRED_NAMESPACE);
+	return read_kernel(&owner, 4, namespace + OFFSET_NAMESPACE_OWNER) || owner != ONLY_USER;
+}
+
+/* Gives a thread that was not seen before its number and announces it; 0: neither was possible. */
+static __always_inline struct thread *register_thread(u64 task, u32 tid, u32 born, struct counters *count)
+{
+	struct thread fresh;
+	/* Also of a process that was let go of at its exec: user space, which may not know yet, can
+	 * have put it among those recorded again. */
+	if (owner_changed(task))
+		return 0;
+	__builtin_memset(&fresh, 0, sizeof fresh);
+	fresh.number = new_thread_number(bpf_get_smp_processor_id());
+	if (!fresh.number || map_update(MAP(THREADS), &tid, &fresh, 0)) {
+		count->dropped[DROP_THREAD_TABLE]++;
+		return 0;
+	}
+	struct thread_event event;
+	fill_thread_event(&event, EVENT_THREAD, task);
+	event.thread = fresh.number;
+	event.other = born;
+	/* Recording everything, a process may be new to user space: its code cannot be followed yet. */
+	u64 urgency = NO_WAKEUP;
+	if (EVERYTHING && !born && !map_lookup(MAP(PROCESSES), &event.tgid))
+		urgency = FORCE_WAKEUP;
+	if (ring_output(MAP(EVENTS), &event, sizeof event, urgency)) {
+		map_delete(MAP(THREADS), &tid);
+		count->dropped[DROP_EVENT_RING]++;
+		return 0;
+	}
+	return map_lookup(MAP(THREADS), &tid);
+}
+
+static __always_inline struct thread *register_current_thread(u32 tid, struct counters *count)
+{
+	return register_thread(this_task(), tid, 0, count);
+}
+
+/* The stack's number in this CPU's cache; announces it when it is not there. 0: impossible. */
+static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
+{
+	u64 hash = hash_mix(w->hash, w->ending);
+	u32 set = (u32)hash & ((1 << CACHE_SET_BITS) - 1);
+	u32 index = (u32)w->cache << CACHE_SET_BITS | set;
+	u64 tag = hash & ~(u64)GENERATION_MASK;
+	struct cache_set *cache = map_lookup(MAP(STACK_CACHE), &index);
+
+	if (!cache)
+		return 0;
+	u64 first = cache->way[0], second = cache->way[1];
+	if (first && (first & ~(u64)GENERATION_MASK) == tag)
+		return (first & GENERATION_MASK) << (CACHE_SET_BITS + 1) | set << 1;
+	if (second && (second & ~(u64)GENERATION_MASK) == tag)
+		return (second & GENERATION_MASK) << (CACHE_SET_BITS + 1) | set << 1 | 1;
+
+	u32 way = first == 0 ? 0 : second == 0 ? 1 : (hash >> 40) & 1;
+	u32 generation = (u32)((way ? second : first) + 1) & GENERATION_MASK;
+	if (!generation)
+		generation = 1;
+	u32 stack = generation << (CACHE_SET_BITS + 1) | set << 1 | way;
+	u32 frames = w->frames;
+
+	w->kind = EVENT_STACK;
+	w->stack = stack;
+	w->end_reason = w->ending;
+	w->user_frames = frames - w->kernel_frames;
+	if (w->depth > MAX_USER_FRAMES) /* those left out are counted */
+		w->user_frames += w->depth - MAX_USER_FRAMES;
+	if (frames > MAX_FRAMES)
+		frames = MAX_FRAMES;
+	u64 size = 32 + 8 * (u64)frames;
+	if (ring_output(MAP(EVENTS), &w->time, size, NO_WAKEUP)) {
+		count->dropped[DROP_EVENT_RING]++;
+		return 0;
+	}
+	if (way)
+		cache->way[1] = tag | generation;
+	else
+		cache->way[0] = tag | generation;
+	return stack;
+}
+
+static __always_inline void send(struct sample *sample, struct counters *count)
+{
+	if (ring_output(MAP(SAMPLES), sample, sizeof *sample, NO_WAKEUP))
+		count->dropped[DROP_SAMPLE_RING]++;
+	else
+		count->recorded++;
+}
+
+/* Whether the walk met a process or code that user space is not ready for. */
+static __always_inline int ended_early(struct walk *w)
+{
+	return w->ending == END_NO_MAPPING || w->ending == END_NO_PROCESS ||
+	       w->ending == END_NO_TABLE;
+}
+
+static __always_inline void ask_for_mappings(struct walk *w)
+{
+	struct process *process = map_lookup(MAP(PROCESSES), &w->tgid);
+
+	if (process && !process->refresh) {
+		struct thread_event event;
+		process->refresh = 1;
+		__builtin_memset(&event, 0, sizeof event);
+		event.time = w->time;
+		event.kind = EVENT_REFRESH;
+		event.tgid = w->tgid;
+		if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
+			process->refresh = 0;
+	}
+}
+
+static __always_inline void finish_as(struct walk *w, u32 stack, struct counters *count)
+{
+	struct sample sample;
+
+	sample.stack = stack;
+	sample.time = w->time;
+	sample.value = w->value;
+	sample.thread = w->thread;
+	sample.cache = w->cache;
+	sample.event = w->event;
+	sample.pad = 0;
+	send(&sample, count);
+}
+
+static __always_inline void finish(struct walk *w)
+{
+	struct counters *count = counters();
+
+	if (!count)
+		return;
+	count->ending[w->ending & 15]++;
+	if (ended_early(w))
+		ask_for_mappings(w);
+	u32 stack = intern_stack(w, count);
+	if (stack)
+		finish_as(w, stack, count);
+}
+
+/* How much of the stack is in use, as far as is known: a process' first thread has the end of its
+ * stack in its address space. */
+static __always_inline u64 stack_size(u64 start)
+{
+	u64 mm = 0, top = 0;
+
+	read_kernel(&mm, 8, this_task() + OFFSET_TASK_MM);
+	read_kernel(&top, 8, mm + OFFSET_MM_START_STACK);
+	top += 64; /* the arguments' number and the first of them, which the first frame may read */
+	return top > start && top - start < COPY_BYTES ? top - start : COPY_BYTES;
+}
+
+/* Sends a copy of the stack of a walk that ended early; returns its number, 0: it cannot be. */
+static __always_inline u32 copy_stack(struct walk *w)
+{
+	u32 index = w->cache, size = 0;
+	struct copier *copier = map_lookup(MAP(COPIERS), &index);
+
+	if (!copier)
+		return 0;
+	u64 elapsed = w->time - copier->refilled;
+	copier->refilled = w->time;
+	copier->room += elapsed >> COPY_RATE_SHIFT;
+	if (copier->room > COPY_BURST)
+		copier->room = COPY_BURST;
+	struct stack_copy *copy = &copier->copy;
+	u64 start = (w->regs.sp - COPY_BELOW) & ~7ULL, word;
+	/* Pages at the end may never have been used: the first use of one may be what the thread is at. */
+	NOUNROLL
+	for (int i = 0; i < 8 && read_user(&word, 8, start); i++)
+		start = (start + 4096) & ~4095ULL;
+	u64 used = stack_size(start);
+	if (copier->room < COPY_BYTES + COPY_OVERHEAD)
+		return 0;
+	NOUNROLL
+	for (u32 i = 0; i < COPY_BYTES / 4096; i++) {
+		u64 from = start + 4096 * i;
+		if (4096 * i >= used)
+			break;
+		if (!read_user(copy->bytes + 4096 * i, 4096, from)) {
+			size += 4096;
+			continue;
+		}
+		u32 rest = -from & 4095; /* to the end of the page */
+		if (rest && !read_user(copy->bytes + 4096 * i, rest, from))
+			size += rest;
+		break;
+	}
+	if (size > used)
+		size = used;
+	if (size > COPY_BYTES)
+		size = COPY_BYTES;
+	copier->room -= size + COPY_OVERHEAD;
+	copy->time = w->time;
+	copy->start = start;
+	copy->tgid = w->tgid;
+	copy->stack = COPIED | ++copier->copies;
+	copy->size = size;
+	copy->cache = w->cache;
+	copy->regs = w->regs;
+	if (ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + (u64)size, NO_WAKEUP))
+		return 0;
+	return copy->stack;
+}
+
+/* Ends a walk that met what user space is not ready for: its stack is sent along, and user space
+ * finishes the walk when it is. What has been found so far is sent too, in case it never is. */
+static __always_inline int defer(u32 context)
+{
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct counters *count = counters();
+
+	if (!w || !count)
+		return 0;
+	struct process *process = map_lookup(MAP(PROCESSES), &w->tgid);
+	u32 stack = 0;
+	if (w->ending != END_NO_MAPPING || !process || process->credit) {
+		if (process && w->ending == END_NO_MAPPING)
+			process->credit--;
+		stack = copy_stack(w);
+	}
+	if (!stack) {
+		count->not_copied++;
+		finish(w);
+		return 0;
+	}
+	count->ending[w->ending & 15]++;
+	count->copied++;
+	ask_for_mappings(w);
+	u32 frames = w->frames;
+	w->kind = EVENT_COPIED;
+	w->stack = stack;
+	w->end_reason = w->ending;
+	w->user_frames = frames - w->kernel_frames;
+	if (frames > MAX_FRAMES)
+		frames = MAX_FRAMES;
+	/* Copies fill their ring fast: user space comes for them before it is full. */
+	u64 urgency = stack & 31 ? NO_WAKEUP : FORCE_WAKEUP;
+	if (ring_output(MAP(EVENTS), &w->time, 32 + 8 * (u64)frames, urgency)) {
+		count->dropped[DROP_EVENT_RING]++;
+		return 0;
+	}
+	finish_as(w, stack, count);
+	return 0;
+}
+
+SECTION("perf_event")
+int defer_sample(struct bpf_perf_event_data *ctx)
+{
+	return defer(CONTEXT_SAMPLE);
+}
+
+SECTION("raw_tp/")
+int defer_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	return defer(CONTEXT_SWITCH);
+}
+
+SECTION("tp/")
+int defer_hit(void *ctx)
+{
+	return defer(CONTEXT_SWITCH);
+}
+
+/* The path of what is not ready is deferred: programs[1] copies the stack instead. */
+static __always_inline void end_walk(void *ctx, struct walk *w, unsigned long programs)
+{
+	if (ended_early(w))
+		tail_call(ctx, programs, 1);
+	finish(w);
+}
+
+static __always_inline int walk(void *ctx, u32 context, unsigned long programs)
+{
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	u32 done = 0;
+
+	if (!w)
+		return 0;
+	NOUNROLL
+	for (int i = 0; i < WALK_FRAMES; i++) {
+		done = unwind_step(w);
+		if (done)
+			break;
+	}
+	if (!done) {
+		tail_call(ctx, programs, 0);
+		w->ending = END_DEPTH_LIMIT;
+	}
+	end_walk(ctx, w, programs);
+	return 0;
+}
+
+#ifdef HPCD_OBJECT
+/* bpf_loop() runs one step as often as is needed and has it verified once: bcc's programs cannot, as
+ * each is compiled without the functions it calls. */
+struct steps {
+	struct walk *walk;
+};
+
+static __attribute__((noinline)) long step(u32 number, struct steps *steps)
+{
+	return unwind_step(steps->walk);
+}
+
+static __always_inline int loop(void *ctx, u32 context, unsigned long programs)
+{
+	struct steps steps = {map_lookup(MAP(SCRATCH), &context)};
+
+	if (!steps.walk)
+		return 0;
+	steps.walk->ending = END_DEPTH_LIMIT;
+	run_loop(MAX_DEPTH + 1, step, &steps, 0);
+	end_walk(ctx, steps.walk, programs);
+	return 0;
+}
+
+SECTION("perf_event")
+int loop_sample(struct bpf_perf_event_data *ctx)
+{
+	return loop(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));
+}
+
+SECTION("raw_tp/")
+int loop_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	return loop(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
+}
+
+SECTION("tp/")
+int loop_hit(void *ctx)
+{
+	return loop(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));
+}
+#endif
+
+SECTION("perf_event")
+int walk_sample(struct bpf_perf_event_data *ctx)
+{
+	return walk(ctx, CONTEXT_SAMPLE, MAP(PROGRAMS));
+}
+
+SECTION("raw_tp/")
+int walk_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	return walk(ctx, CONTEXT_SWITCH, MAP(SWITCH_PROGRAMS));
+}
+
+/* Puts the walk where the thread's user registers stand. */
+static __always_inline void begin_walk(struct walk *w)
+{
+	w->depth = 0;
+	w->bx_at = 0;
+	w->interrupted = 0;
+	w->words_at = NO_STACK;
+	w->mapping.pages = 0;
+	w->other.pages = 0;
+	/* In a system call ip stands behind its instruction, which may be a function's last. */
+	w->caller = IN_SYSTEM_CALL(&w->regs);
+	w->ip = w->regs.ip;
+	w->sp = w->regs.sp;
+	w->bp = REGISTER_FP(&w->regs);
+#ifdef HPCD_AARCH64
+	w->link = w->regs.x[30];
+#else
+	w->link = 0;
+#endif
+}
+
+/* Walks the copied stack in SAVED. User space runs it (BPF_PROG_TEST_RUN), again until it is done. */
+SECTION("raw_tp/")
+int walk_saved(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 zero = 0;
+	struct saved *saved = map_lookup(MAP(SAVED), &zero);
+
+	if (!saved)
+		return 0;
+	struct walk *w = &saved->walk;
+	if (saved->begin) {
+		saved->begin = 0;
+		saved->done = 0;
+		w->regs = saved->regs;
+		w->space = saved->space;
+		w->frames = 0;
+		w->kernel_frames = 0;
+		w->hash = 0;
+		begin_walk(w);
+	}
+	NOUNROLL
+	for (int i = 0; i < SAVED_WALK_FRAMES; i++) {
+		if (unwind_step(w)) {
+			saved->ending = w->ending;
+			saved->frames = w->frames;
+			saved->depth = w->depth;
+			saved->done = 1;
+			return 0;
+		}
+	}
+	tail_call(ctx, MAP(SAVED_PROGRAMS), 0);
+	return 0;
+}
+
+/* Whether the thread is in an exec that has let go of the old memory, while the registers are
+ * still those the old program called it with. */
+static __always_inline int has_lost_stack(struct walk *w, struct process *process, u32 image)
+{
+	u8 bits = 0;
+	u64 word;
+
+	read_kernel(&bits, 1, this_task() + OFFSET_TASK_IN_EXECVE);
+	if (!(bits & 1 << BIT_TASK_IN_EXECVE))
+		return 0;
+	return (process && process->image && process->image != image) ||
+	       read_user(&word, 8, w->regs.sp);
+}
+
+/* Takes the current thread's path: the kernel's part here, the user's by tail calls of walk(). */
+static __always_inline void take_path(void *ctx, struct walk *w, struct thread *thread, u32 tgid,
+				      u32 flags, int in_user_mode, unsigned long programs)
+{
+	w->time = bpf_ktime_get_ns();
+	w->thread = thread->number;
+	w->tgid = tgid;
+	w->cache = bpf_get_smp_processor_id() << 1 | w->context;
+	w->hash = 0;
+	w->frames = 0;
+	w->kernel_frames = 0;
+
+	if (!in_user_mode) {
+		long size = get_stack(ctx, w->frame, 8 * MAX_KERNEL_FRAMES, 0);
+		u32 frames = size > 0 ? (u32)size / 8 : 0;
+		if (frames > MAX_KERNEL_FRAMES)
+			frames = MAX_KERNEL_FRAMES;
+		NOUNROLL
+		for (u32 i = 0; i < MAX_KERNEL_FRAMES; i++) {
+			if (i >= frames)
+				break;
+			w->hash = hash_mix(w->hash, w->frame[i]);
+		}
+		w->frames = frames;
+		w->kernel_frames = frames;
+	}
+	/* The user registers as saved on entry to the kernel, whatever way it was entered. */
+	if (flags & (PF_EXITING | PF_KTHREAD) ||
+	    read_kernel(&w->regs, sizeof w->regs, task_registers(this_task_btf())) ||
+	    !IN_USER_MODE(&w->regs)) {
+		w->ending = END_KERNEL_ONLY;
+		finish(w);
+		return;
+	}
+	begin_walk(w);
+	if (w->event == OUT_UNINTERRUPTIBLE && !w->caller)
+		w->event = OUT_FAULT;
+	struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+	u32 image = image_of(this_task());
+	if (!in_user_mode && has_lost_stack(w, process, image)) {
+		w->ending = END_KERNEL_ONLY;
+		finish(w);
+		return;
+	}
+	/* Mappings that were read before an exec, and written after it, are another program's. */
+	if (!process || !process->space.count ||
+	    (process->image && process->image != image)) {
+		u32 n = w->frames;
+		u64 frame = FRAME_RAW | (w->ip & FRAME_RAW_MASK);
+		if (n < MAX_FRAMES) {
+			w->frame[n] = frame;
+			w->frames = n + 1;
+			w->hash = hash_mix(w->hash, frame);
+		}
+		w->ending = END_NO_PROCESS;
+		tail_call(ctx, programs, 1);
+		finish(w);
+		return;
+	}
+	w->space = process->space;
+	tail_call(ctx, programs, 0);
+	w->ending = END_WALKER_FAILED;
+	finish(w);
+}
+
+static __always_inline u32 task_flags(u64 task)
+{
+	u32 flags = 0;
+
+	read_kernel(&flags, 4, task + OFFSET_TASK_FLAGS);
+	return flags;
+}
+
+static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number)
+{
+	u32 context = CONTEXT_SAMPLE, zero = 0;
+	u64 id = bpf_get_current_pid_tgid(), value = ctx->sample_period;
+	u32 tgid = id >> 32, tid = (u32)id;
+	struct counters *count = counters();
+	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
+
+	if (!count || !settings)
+		return 0;
+	if (number == 0)
+		count->fired++;
+	if (!tid) /* a CPU's idle task */
+		return 0;
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (!thread) {
+		struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+		if (process ? process->excluded : !EVERYTHING)
+			return 0;
+	}
+	if (thread && thread->hidden)
+		return 0;
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	if (!w)
+		return 0;
+	u32 flags = task_flags(this_task());
+	if (number == 0 && settings->period) {
+		/* A lower rate than the clock's: firings are passed over at random, since any rule
+		 * could fall into step with the target. */
+		if (settings->passed_over && bpf_get_prandom_u32() < settings->passed_over) {
+			count->thinned++;
+			return 0;
+		}
+		value = settings->period; /* the clock is made of slower events */
+	}
+	count->taken++;
+	if (!thread && flags & PF_EXITING) {
+		/* Nothing would report the end of its process. */
+		count->dropped[DROP_EXITING]++;
+		return 0;
+	}
+	if (!thread)
+		thread = register_current_thread(tid, count);
+	if (!thread)
+		return 0;
+	int in_user_mode = IN_USER_MODE(&ctx->regs);
+	if (!in_user_mode)
+		count->kernel_mode++;
+	w->context = CONTEXT_SAMPLE;
+	w->event = number;
+	w->value = value;
+	take_path(ctx, w, thread, tgid, flags, in_user_mode, MAP(PROGRAMS));
+	return 0;
+}
+
+/* One program for each event: perf passes a program nothing that identifies the event. */
+#define SAMPLE(number)                                          \
+	SECTION("perf_event")                                   \
+	int sample_##number(struct bpf_perf_event_data *ctx)    \
+	{                                                       \
+		return on_sample(ctx, number);                  \
+	}
+SAMPLE(0)
+SAMPLE(1)
+SAMPLE(2)
+SAMPLE(3)
+SAMPLE(4)
+SAMPLE(5)
+SAMPLE(6)
+SAMPLE(7)
+
+/* Tracepoints as events: the kernel runs their programs for every task, so a hit in a task that is no
+ * target costs one look-up. Like the scheduler's, they never interrupt each other on a CPU. */
+SECTION("tp/")
+int walk_hit(void *ctx)
+{
+	return walk(ctx, CONTEXT_SWITCH, MAP(HIT_PROGRAMS));
+}
+
+static __always_inline int on_hit(void *ctx, u32 number)
+{
+	u32 context = CONTEXT_SWITCH;
+	u64 id = bpf_get_current_pid_tgid();
+	u32 tid = (u32)id;
+	struct counters *count = counters();
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+
+	if (!count || !w || !thread || thread->hidden)
+		return 0;
+	count->taken++;
+	count->kernel_mode++;
+	w->context = CONTEXT_SWITCH;
+	w->event = number;
+	w->value = 1;
+	take_path(ctx, w, thread, id >> 32, task_flags(this_task()), 0, MAP(HIT_PROGRAMS));
+	return 0;
+}
+
+#define HIT(number)                           \
+	SECTION("tp/")                        \
+	int hit_##number(void *ctx)           \
+	{                                     \
+		return on_hit(ctx, number);   \
+	}
+HIT(0)
+HIT(1)
+HIT(2)
+HIT(3)
+HIT(4)
+HIT(5)
+HIT(6)
+HIT(7)
+
+/* Waiting, by the scheduler's raw tracepoints: a target's thread leaves its CPU (its path is taken
+ * there and then: a sleeping thread's cannot be) and comes back to one. What happens to threads
+ * that are not registered costs one look-up a switch. */
+
+static __always_inline u32 reason_out(u64 task, u64 state)
+{
+	if (state & TASK_STOPPED_OR_TRACED)
+		return OUT_STOPPED;
+	if (state & TASK_INTERRUPTIBLE)
+		return OUT_SLEEPING;
+	if (state & TASK_UNINTERRUPTIBLE) {
+		u8 bits = 0;
+		read_kernel(&bits, 1, task + OFFSET_TASK_IN_IOWAIT);
+		return bits & (1 << BIT_TASK_IN_IOWAIT) ? OUT_IO : OUT_UNINTERRUPTIBLE;
+	}
+	return OUT_RUNNABLE;
+}
+
+SECTION("raw_tp/")
+int on_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 context = CONTEXT_SWITCH, zero = 0, tid = 0;
+	u64 previous = ctx->args[1], next = ctx->args[2], state = 0;
+	struct counters *count = counters();
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct settings *settings = map_lookup(MAP(SETTINGS), &zero);
+
+	if (!count || !w || !settings)
+		return 0;
+	read_kernel(&tid, 4, next + OFFSET_TASK_PID);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (thread && !thread->hidden) {
+		struct sample in;
+		in.time = bpf_ktime_get_ns();
+		in.value = thread->woken;
+		in.thread = thread->number;
+		in.stack = 0;
+		in.cache = 0;
+		in.event = SWITCHED_IN;
+		in.pad = 0;
+		thread->woken = 0;
+		send(&in, count);
+		count->switches++;
+	}
+	u64 id = bpf_get_current_pid_tgid();
+	tid = id;
+	thread = map_lookup(MAP(THREADS), &tid);
+	if (thread && thread->hidden)
+		return 0;
+	u32 flags = task_flags(previous);
+	if (!thread) {
+		u32 tgid = id >> 32;
+		if (!EVERYTHING || !tid || flags & PF_EXITING)
+			return 0;
+		struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+		if (process && process->excluded)
+			return 0;
+		thread = register_current_thread(tid, count);
+		if (!thread)
+			return 0;
+	}
+	if (flags & PF_EXITING) {
+		thread->left = bpf_ktime_get_ns(); /* the last time is its end */
+		return 0;
+	}
+	if (SWITCH_HAS_STATE) /* since 5.18; the task's own may have changed by now */
+		state = ctx->args[3];
+	else
+		read_kernel(&state, 4, previous + OFFSET_TASK_STATE);
+	w->context = CONTEXT_SWITCH;
+	w->value = 0;
+	w->event = ctx->args[0] ? OUT_RUNNABLE : reason_out(previous, state);
+	thread->woken = 0;
+	count->switches++;
+	if (settings->walk_one_in > 1 && bpf_get_prandom_u32() % settings->walk_one_in) {
+		w->time = bpf_ktime_get_ns();
+		w->thread = thread->number;
+		w->tgid = id >> 32;
+		w->cache = bpf_get_smp_processor_id() << 1 | CONTEXT_SWITCH;
+		w->hash = 0;
+		w->frames = 0;
+		w->depth = 0;
+		w->kernel_frames = 0;
+		w->ending = END_OVER_BUDGET;
+		finish(w);
+		return 0;
+	}
+	take_path(ctx, w, thread, id >> 32, flags, 0, MAP(SWITCH_PROGRAMS));
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_wakeup(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 tid = 0;
+
+	read_kernel(&tid, 4, ctx->args[0] + OFFSET_TASK_PID);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (thread && !thread->woken)
+		thread->woken = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* Lifecycle of targets, by the scheduler's raw tracepoints. A process is a target while it has an
+ * entry in PROCESSES. */
+
+SECTION("raw_tp/")
+int on_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct thread_event event;
+	struct counters *count = counters();
+	u32 parent = 0;
+
+	if (!count)
+		return 0;
+	read_kernel(&parent, 4, ctx->args[0] + OFFSET_TASK_TGID);
+	struct process *process = map_lookup(MAP(PROCESSES), &parent);
+	if (!process && !EVERYTHING)
+		return 0;
+	fill_thread_event(&event, EVENT_FORK, ctx->args[1]);
+	if (event.tgid != parent) {
+		if (!FOLLOW_CHILDREN)
+			return 0;
+		if (process) {
+			/* The child has the parent's memory: it can be unwound from its first
+			 * instruction. */
+			struct process copy = *process;
+			copy.refresh = 0;
+			copy.image = event.image;
+			map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
+			if (process->excluded)
+				return 0;
+		}
+		event.other = parent;
+		if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
+			count->dropped[DROP_EVENT_RING]++;
+	} else if (process && process->excluded)
+		return 0;
+	/* Registered from its birth, so that its first wait for a CPU counts too. */
+	register_thread(ctx->args[1], event.tid, 1, count);
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct thread_event event;
+	u32 old = (u32)ctx->args[1];
+	u64 urgency = NO_WAKEUP;
+
+	fill_thread_event(&event, EVENT_EXEC, ctx->args[0]);
+	struct process *process = map_lookup(MAP(PROCESSES), &event.tgid);
+	if (process) {
+		if (process->excluded)
+			return 0;
+		process->space.count = 0;
+		process->image = event.image;
+		process->refresh = 1;
+		struct thread *hidden = map_lookup(MAP(THREADS), &event.tid);
+		if (hidden)
+			hidden->hidden = 0;
+		/* A thread that execs takes over its leader's tid. */
+		if (old != event.tid)
+			map_delete(MAP(THREADS), &old);
+		if (owner_changed(ctx->args[0])) {
+			struct thread *thread = map_lookup(MAP(THREADS), &event.tid);
+			if (thread)
+				event.thread = thread->number;
+			map_delete(MAP(THREADS), &event.tid);
+			process->excluded = 1;
+			event.kind = EVENT_EXIT;
+			event.other = 1;
+			__builtin_memset(event.comm, 0, sizeof event.comm); /* the new program's */
+			ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+			event.kind = EVENT_FREE;
+		}
+	} else if (SELECTING)
+		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */
+	else if (!EVERYTHING)
+		return 0;
+	ring_output(MAP(EVENTS), &event, sizeof event, urgency);
+	return 0;
+}
+
+/* A process enters a control group: it may become a target by that. */
+SECTION("raw_tp/")
+int on_cgroup(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct thread_event event;
+
+	fill_thread_event(&event, EVENT_MOVED, ctx->args[2]);
+	if (!map_lookup(MAP(PROCESSES), &event.tgid))
+		ring_output(MAP(EVENTS), &event, sizeof event, FORCE_WAKEUP);
+	return 0;
+}
+
+/* A thread begins to end. It still runs: what it frees, it frees in its own CPU time, and its samples
+ * count until on_free(). */
+SECTION("raw_tp/")
+int on_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct thread_event event;
+	u64 task = ctx->args[0], signal = 0;
+	u32 live = 1;
+
+	fill_thread_event(&event, EVENT_EXIT, task);
+	struct thread *thread = map_lookup(MAP(THREADS), &event.tid);
+	if (thread) {
+		event.thread = thread->number;
+		thread->left = event.time;
+	}
+	if (!map_lookup(MAP(PROCESSES), &event.tgid) && !event.thread)
+		return 0;
+	/* do_exit() counts signal->live down before this tracepoint. */
+	read_kernel(&signal, 8, task + OFFSET_TASK_SIGNAL);
+	read_kernel(&live, 4, signal + OFFSET_SIGNAL_LIVE);
+	if (live == 0) {
+		event.other = 1;
+		map_delete(MAP(PROCESSES), &event.tgid);
+	}
+	ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+	return 0;
+}
+
+/* The kernel drops a task that runs no more: only now is its CPU time final. At on_exit() it stands
+ * where the scheduler's last tick left it, which of a program of 1 ms is nowhere. */
+SECTION("raw_tp/")
+int on_free(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct thread_event event;
+	u32 tid = 0;
+
+	read_kernel(&tid, 4, ctx->args[0] + OFFSET_TASK_PID);
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	if (!thread)
+		return 0;
+	fill_thread_event(&event, EVENT_FREE, ctx->args[0]);
+	event.thread = thread->number;
+	if (thread->left)
+		event.time = thread->left;
+	map_delete(MAP(THREADS), &tid);
+	ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
+	return 0;
+}

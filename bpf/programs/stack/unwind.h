@@ -1,0 +1,546 @@
+/* The unwind step: from one frame to its caller.
+ *
+ * The same code runs in the kernel and in user space. The includer defines
+ *   BLOCK_AT(address)          struct block * of the block that holds a word address, or 0
+ *   RULE_AT(index)             struct rule *, or 0
+ *   READ_USER(dst, size, src)  0 on success
+ *   THREAD_POINTER(dst)        0 on success; where it is not defined nothing is known of it
+ * and the integer types u8..u64, s16..s64.
+ *
+ * Cost: one comparison when the caller lies in the same module as the callee, else a binary search
+ * of the process' mappings; then a directory word, a group of about 16 rows, a rule, and one or
+ * two reads of the stack.
+ */
+#ifndef HPCD_STACK_UNWIND_H
+#define HPCD_STACK_UNWIND_H
+
+#include "stack/rules.h"
+#include "stack/table.h"
+
+#ifndef THREAD_POINTER
+#define THREAD_POINTER(dst) (-1)
+#endif
+
+/* hpcd.model.unwind_status.UnwindStatus, which has more: of threads that were not walked. */
+enum ending {
+	END_COMPLETE = 0,
+	END_KERNEL_ONLY = 1,
+	END_NO_MAPPING = 2,
+	END_NO_TABLE = 3,
+	END_NO_ROWS = 4,
+	END_UNSUPPORTED_RULE = 5,
+	END_READ_FAULT = 6,
+	END_DEPTH_LIMIT = 7,
+	END_BAD_ADDRESS = 8,
+	END_NO_PROGRESS = 9,
+	END_TABLE_DAMAGED = 10,
+	END_REGISTER_LOST = 11,
+	END_NO_PROCESS = 12,
+	END_BROKEN_CHAIN = 13,
+	END_WALKER_FAILED = 14,
+	END_OVER_BUDGET = 15,
+};
+
+/* hpcd.model.frame */
+#define FRAME_MODULE_SHIFT 40
+#define FRAME_OFFSET_MASK ((1ULL << FRAME_MODULE_SHIFT) - 1)
+#define FRAME_RAW (1ULL << 62)
+#define FRAME_RAW_MASK ((1ULL << 57) - 1)
+
+#define MAX_KERNEL_FRAMES 127 /* kernel.perf_event_max_stack's default, the limit of bpf_get_stack */
+#define MAX_USER_FRAMES 1024
+/* Of a deeper stack the outermost frames are kept in a ring behind the innermost ones:
+ * stack_resolver.py puts them in order and says how many are left out between. */
+#define OUTERMOST_FRAMES 256
+#define INNERMOST_FRAMES (MAX_USER_FRAMES - OUTERMOST_FRAMES)
+#define MAX_DEPTH 16384
+#define MAX_FRAMES (MAX_KERNEL_FRAMES + MAX_USER_FRAMES)
+
+/* User addresses of 4- and 5-level paging lie below this. */
+#define USER_END (1ULL << 56)
+
+/* A signal handler's return address points at the kernel's trampoline, behind no call. */
+#define SIGNAL_NO (0)
+
+#define NOUNROLL _Pragma("clang loop unroll(disable)")
+
+#ifdef HPCD_AARCH64 /* written after the kernel's headers, tested on saved stacks only */
+struct registers { /* struct pt_regs up to syscallno */
+	u64 x[31];
+	u64 sp, ip, pstate, orig_x0;
+	s32 syscall_number, pad;
+};
+#define REGISTER_FP(regs) ((regs)->x[29])
+#define IN_USER_MODE(regs) (((regs)->pstate & 15) == 0)
+#define IN_SYSTEM_CALL(regs) ((regs)->syscall_number >= 0)
+/* Pointer authentication codes fill the bits above the address. */
+#define CODE_ADDRESS(word) ((word) & ((1ULL << 48) - 1))
+#else
+struct registers { /* x86-64 struct pt_regs */
+	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	u64 orig_ax, ip, cs, flags, sp, ss;
+};
+#define REGISTER_FP(regs) ((regs)->bp)
+#define IN_USER_MODE(regs) (((regs)->cs & 3) == 3)
+/* A call that a signal interrupts returns to the signal's handler (arch/x86/kernel/signal_64.c):
+ * the handler's first instruction stands behind no call. */
+#define BEGINS_HANDLER(regs)                                          \
+	((regs)->ax == 0 && (regs)->dx == (regs)->sp + 8 &&           \
+	 (regs)->si == (regs)->sp + 8 + SIGFRAME_UCONTEXT_SIZE)
+/* An exec returns to the new program's first instruction, with all registers cleared; a system call
+ * leaves the flags in r11, which are never 0. */
+#define BEGINS_PROGRAM(regs) ((regs)->r11 == 0 && (regs)->cx == 0 && (regs)->bx == 0)
+/* orig_ax is the call's number; after a fault or an interrupt it is negative. */
+#define IN_SYSTEM_CALL(regs) \
+	((s64)(regs)->orig_ax >= 0 && !BEGINS_HANDLER(regs) && !BEGINS_PROGRAM(regs))
+#define CODE_ADDRESS(word) (word)
+#endif
+
+/* A read of user memory costs as much as everything else a frame takes, and little more for many
+ * words than for one: so many are read at once, which are several frames'. */
+#define STACK_WORDS 64
+#define NO_STACK 1ULL /* stack words are aligned: none lies in a window that is not */
+
+struct walk {
+	u64 ip, sp, bp;
+	u64 link;        /* the link register (aarch64) where it is known; 0: it is not */
+	u64 spill;
+	u64 bx_at;       /* where the caller's rbx was saved; 0: still regs.bx */
+	u64 signal_at;   /* the signal frame that has the registers of the frame at depth interrupted */
+	u64 hash;
+	u32 frames;      /* used of frame[] */
+	u32 caller;      /* 1: ip is a return address, 0: ip is where execution stands */
+	u32 depth;       /* user frames so far */
+	u32 interrupted;
+	u32 ending;
+	struct space space;
+	struct mapping mapping; /* of the previous frame */
+	struct mapping other;   /* the one before that: calls go back and forth */
+	struct registers regs;
+	u64 words_at;    /* address of words[]; NO_STACK: nothing is held */
+	u64 words[STACK_WORDS];
+	u64 value;       /* what the sample will say besides the path */
+	u32 event;
+	u32 context;     /* which of the CPU's scratch areas and stack caches this walk uses */
+	/* From here on the walk is also the event sent to user space: STACK_EVENT of bpf/layouts.py. */
+	u64 time;
+	u32 kind, tgid;
+	u32 stack, thread;
+	u16 kernel_frames, user_frames, end_reason, cache;
+	u64 frame[MAX_FRAMES + 1];
+};
+
+/* The verifier follows every number it can bound, so each turn of a search would be a state of its
+ * own: 131,000 instructions verified for one frame. It knows nothing of a number that has been in
+ * a map, and paths that differ only in such numbers are one: docs/design/001-unwind-tables.md. */
+#define FORGET(w, value)                                  \
+	({                                                \
+		*(volatile u64 *)&(w)->spill = (value);   \
+		*(volatile u64 *)&(w)->spill;             \
+	})
+
+/* step when a < b, else 0: as arithmetic, because the processor cannot guess which way a search
+ * goes, and the verifier would follow both. Without KEEP the compiler makes it a branch again. */
+#define KEEP(value) __asm__ volatile("" : "+r"(value))
+static __always_inline u32 step_if_less(u64 a, u64 b, u32 step)
+{
+	s64 difference = (s64)(a - b);
+
+	KEEP(difference);
+	return step & (u32)(difference >> 63);
+}
+
+static __always_inline u64 hash_mix(u64 hash, u64 value)
+{
+	hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL; /* 2^64 / golden ratio */
+	return hash ^ (hash >> 29);
+}
+
+static __always_inline u32 stop(struct walk *w, u32 ending)
+{
+	w->ending = ending;
+	return 1;
+}
+
+static __always_inline int lies_in(const struct mapping *mapping, u64 address)
+{
+	return address - mapping->start < (u64)mapping->pages << 12;
+}
+
+/* Finds the mapping that holds address; 0 when there is none. */
+static __always_inline int find_mapping(struct walk *w, u64 address)
+{
+	u32 low = 0, high = (w->space.count + MAPPINGS_PER_BLOCK - 1) / MAPPINGS_PER_BLOCK;
+	struct mapping_block *block;
+
+	if (high > MAX_SPACE_BLOCKS || high == 0)
+		return 0;
+	NOUNROLL
+	for (int i = 0; i < 6; i++) { /* log2(MAX_SPACE_BLOCKS) + 1 */
+		low = FORGET(w, low);
+		high = FORGET(w, high);
+		if (low + 1 >= high)
+			break;
+		u32 middle = (low + high) >> 1;
+		block = (struct mapping_block *)BLOCK_AT(w->space.address + (middle << BLOCK_SHIFT));
+		if (!block)
+			return 0;
+		if (block->mapping[0].start <= address)
+			low = middle;
+		else
+			high = middle;
+	}
+	low = FORGET(w, low);
+	block = (struct mapping_block *)BLOCK_AT(w->space.address + (low << BLOCK_SHIFT));
+	if (!block)
+		return 0;
+	u32 count = w->space.count - low * MAPPINGS_PER_BLOCK;
+	if (count > MAPPINGS_PER_BLOCK)
+		count = MAPPINGS_PER_BLOCK;
+	low = 0;
+	NOUNROLL
+	for (int i = 0; i < 8; i++) { /* log2(MAPPINGS_PER_BLOCK) + 1 */
+		if (count <= 1)
+			break;
+		u32 half = count >> 1;
+		low += step_if_less(block->mapping[(low + half) & (MAPPINGS_PER_BLOCK - 1)].start,
+				    address + 1, half);
+		count -= half;
+	}
+	low = FORGET(w, low);
+	w->mapping = block->mapping[low & (MAPPINGS_PER_BLOCK - 1)];
+	return lies_in(&w->mapping, address);
+}
+
+/* Index of the rule for ELF virtual address vaddr of the current mapping; -1: damaged. */
+static __always_inline int find_rule(struct walk *w, u64 vaddr)
+{
+	u64 pc = vaddr - ((u64)w->mapping.base << 12);
+	u32 entry = w->mapping.dir + (u32)(pc >> PAGE_BITS);
+	u32 within = pc & ((1 << PAGE_BITS) - 1);
+	struct block *block = BLOCK_AT(entry);
+
+	if (!block)
+		return -1;
+	u32 group = block->word[entry & (BLOCK_WORDS - 1)];
+	block = BLOCK_AT(group);
+	if (!block)
+		return -1;
+	group &= BLOCK_WORDS - 1;
+	u32 first = block->word[group];
+	u32 low = 0, count = first & 0xffff;
+	NOUNROLL
+	for (int i = 0; i < 11; i++) { /* log2(BLOCK_WORDS) + 1 */
+		if (count <= 1)
+			break;
+		u32 half = count >> 1;
+		u32 row = block->word[(group + low + half) & (BLOCK_WORDS - 1)];
+		low += step_if_less(row & 0xffff, within + 1, half);
+		count -= half;
+	}
+	low = FORGET(w, low);
+	return block->word[(group + low) & (BLOCK_WORDS - 1)] >> 16;
+}
+
+/* A word of the stack; callers' lie above. */
+static __always_inline int read_word(struct walk *w, u64 *word, u64 address)
+{
+	u64 within = address - w->words_at;
+
+	if (within > 8 * (STACK_WORDS - 1) || within & 7) {
+		w->words_at = address;
+		if (READ_USER(w->words, sizeof w->words, address)) {
+			/* It ends sooner. */
+			w->words_at = NO_STACK;
+			if (READ_USER(w->words, 8, address))
+				return -1;
+		}
+		within = 0;
+	}
+	*word = w->words[within >> 3 & (STACK_WORDS - 1)];
+	return 0;
+}
+
+/* The DWARF number of the register that system calls return in. */
+#define SYSTEM_CALL_RESULT 0
+
+/* In place of the address of a register that is lost: no user address. */
+#define BX_UNAVAILABLE (~0ULL)
+
+#ifdef HPCD_AARCH64
+/* struct rt_sigframe (arch/arm64/kernel/signal.c): siginfo of 128 bytes, ucontext whose mcontext
+ * begins at 176 with the fault address; then x0..x30, sp, pc. */
+#define SIGFRAME_X0 312
+#define SIGFRAME_BP 544
+#define SIGFRAME_SP 560
+#else
+/* x86-64 struct rt_sigframe as the restorer sees it: sp points at its ucontext, whose gregs begin
+ * at 40 (arch/x86/include/uapi/asm/sigcontext.h: r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip). */
+#define SIGFRAME_UCONTEXT_SIZE 304
+#define SIGFRAME_R8 40
+#define SIGFRAME_BP 120
+#define SIGFRAME_BX 128
+#define SIGFRAME_SP 160
+#endif
+
+/* The value of a DWARF register for CFA_REG. All are known where execution stands and where a
+ * signal has interrupted it; in other frames only rbx. */
+static __always_inline int register_value(struct walk *w, u32 dwarf, u64 *value)
+{
+#ifdef HPCD_AARCH64
+	if (dwarf > 30)
+		return -1;
+	if (w->depth == w->interrupted)
+		return READ_USER(value, 8, w->signal_at + SIGFRAME_X0 + 8 * dwarf);
+	if (w->depth != 1)
+		return -1;
+	*value = w->regs.x[dwarf];
+	return 0;
+#else
+	if (dwarf == 3 && w->bx_at)
+		return READ_USER(value, 8, w->bx_at);
+	if (dwarf == 3) {
+		*value = w->regs.bx;
+		return 0;
+	}
+	if (w->depth == w->interrupted) {
+		if (dwarf > 15)
+			return -1;
+		if (dwarf > 7)
+			return READ_USER(value, 8, w->signal_at + SIGFRAME_R8 + 8 * (dwarf - 8));
+		/* rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp: their places, as bytes of one number */
+		u64 places = 0xa078687080988890ULL >> 8 * dwarf;
+		return READ_USER(value, 8, w->signal_at + (places & 0xff));
+	}
+	if (w->depth != 1)
+		return -1;
+	switch (dwarf) {
+	case 0: *value = w->regs.ax; return 0;
+	case 1: *value = w->regs.dx; return 0;
+	case 2: *value = w->regs.cx; return 0;
+	case 4: *value = w->regs.si; return 0;
+	case 5: *value = w->regs.di; return 0;
+	case 8: *value = w->regs.r8; return 0;
+	case 9: *value = w->regs.r9; return 0;
+	case 10: *value = w->regs.r10; return 0;
+	case 11: *value = w->regs.r11; return 0;
+	case 12: *value = w->regs.r12; return 0;
+	case 13: *value = w->regs.r13; return 0;
+	case 14: *value = w->regs.r14; return 0;
+	case 15: *value = w->regs.r15; return 0;
+	}
+	return -1;
+#endif
+}
+
+/* Where the goroutine that called Go's system stack goes on, by the words that lead there; 0: the
+ * thread has none, as it looks for another. Its stack may lie below this one. */
+static __always_inline int goroutine_stack(const struct rule *rule, u64 *cfa)
+{
+	u64 at = 0;
+
+	*cfa = 0;
+	if (THREAD_POINTER(&at) || READ_USER(&at, 8, at + rule->cfa_off) ||
+	    READ_USER(&at, 8, at + rule->fp_off) || READ_USER(&at, 8, at + rule->bx_off))
+		return -1;
+	if (!at)
+		return 0;
+	if (READ_USER(&at, 8, at + rule->ra_off))
+		return -1;
+	*cfa = at + rule->cfa_reg;
+	return 0;
+}
+
+/* One step. Records the current frame; returns 0 with the caller's registers in place, or 1 with
+ * w->ending set. */
+static __always_inline u32 unwind_step(struct walk *w)
+{
+	u64 address = w->ip - w->caller;
+	u64 pair[2];
+	u64 cfa, frame;
+	/* 64 bits: what is checked is what indexes, or the verifier takes them for two values. */
+	u64 n = w->depth;
+
+	if (n >= MAX_DEPTH)
+		return stop(w, END_DEPTH_LIMIT);
+	w->depth = n + 1;
+	if (n >= INNERMOST_FRAMES)
+		n = INNERMOST_FRAMES + ((n - INNERMOST_FRAMES) & (OUTERMOST_FRAMES - 1));
+	n += w->kernel_frames;
+	if (n >= MAX_FRAMES)
+		return stop(w, END_DEPTH_LIMIT);
+	if (n >= w->frames)
+		w->frames = n + 1;
+	if (!lies_in(&w->mapping, address)) {
+		struct mapping previous = w->mapping;
+		w->mapping = w->other;
+		w->other = previous;
+	}
+	if (!lies_in(&w->mapping, address) && !find_mapping(w, address)) {
+		w->mapping.pages = 0;
+		frame = FRAME_RAW | (address & FRAME_RAW_MASK);
+		w->frame[n] = frame;
+		w->hash = hash_mix(w->hash, frame);
+		return stop(w, END_NO_MAPPING);
+	}
+	if (!(w->mapping.module & MODULE_MASK)) { /* mapped, but not analysed yet */
+		frame = FRAME_RAW | (address & FRAME_RAW_MASK);
+		w->frame[n] = frame;
+		w->hash = hash_mix(w->hash, frame);
+		return stop(w, END_NO_TABLE);
+	}
+	u64 vaddr = address - w->mapping.bias;
+	frame = (u64)(w->mapping.module & MODULE_MASK) << FRAME_MODULE_SHIFT |
+		(vaddr & FRAME_OFFSET_MASK);
+	w->frame[n] = frame;
+	w->hash = hash_mix(w->hash, frame);
+
+	if (w->mapping.module & MAPPING_FRAME_POINTER) {
+		if (w->bp == 0)
+			return stop(w, END_COMPLETE);
+		if (w->bp < w->sp)
+			return stop(w, END_BROKEN_CHAIN);
+		if (read_word(w, &pair[0], w->bp) || read_word(w, &pair[1], w->bp + 8))
+			return stop(w, END_READ_FAULT);
+		w->sp = w->bp + 16;
+		w->bp = pair[0];
+		w->ip = pair[1];
+		goto check;
+	}
+	if (!w->mapping.dir)
+		return stop(w, END_NO_TABLE);
+	int index = find_rule(w, vaddr);
+	if (index < 0)
+		return stop(w, END_TABLE_DAMAGED);
+	struct rule *rule = RULE_AT(index);
+	if (!rule)
+		return stop(w, END_TABLE_DAMAGED);
+	s64 off = rule->cfa_off;
+
+	switch (rule->cfa_kind) {
+	case CFA_SP:
+		cfa = w->sp + off;
+		break;
+	case CFA_FP:
+		cfa = w->bp + off;
+		break;
+	case CFA_END:
+		return stop(w, END_COMPLETE);
+	case CFA_PLT:
+		cfa = w->sp + 8 + ((w->ip & 15) >= (u64)off ? 8 : 0);
+		break;
+	case CFA_SIGNAL:
+		if (READ_USER(pair, 16, w->sp + SIGFRAME_BP))
+			return stop(w, END_READ_FAULT);
+		w->bp = pair[0];
+		w->signal_at = w->sp;
+		w->interrupted = w->depth + 1;
+#ifdef HPCD_AARCH64
+		w->link = pair[1];
+#else
+		w->bx_at = w->sp + SIGFRAME_BX;
+#endif
+		if (READ_USER(pair, 16, w->sp + SIGFRAME_SP))
+			return stop(w, END_READ_FAULT);
+		w->sp = pair[0];
+		w->ip = pair[1];
+		w->caller = 0;
+		if (w->ip >= USER_END)
+			return stop(w, END_BAD_ADDRESS);
+		return 0;
+	case CFA_FP_DEREF:
+		if (read_word(w, &cfa, w->bp + off))
+			return stop(w, END_READ_FAULT);
+		cfa += rule->cfa_reg;
+		break;
+	case CFA_SP_DEREF:
+		if (read_word(w, &cfa, w->sp + off))
+			return stop(w, END_READ_FAULT);
+		cfa += rule->cfa_reg;
+		break;
+	case CFA_REG:
+		if (register_value(w, rule->cfa_reg, &cfa))
+			return stop(w, END_REGISTER_LOST);
+		cfa += off;
+		break;
+	case CFA_FRAME_POINTER:
+		cfa = w->bp + 16;
+		break;
+	case CFA_CLONE:
+		if (register_value(w, SYSTEM_CALL_RESULT, &cfa))
+			return stop(w, END_REGISTER_LOST);
+		if (!cfa)
+			return stop(w, END_COMPLETE);
+		cfa = w->sp + off;
+		break;
+	case CFA_GOROUTINE:
+		if (goroutine_stack(rule, &cfa))
+			return stop(w, END_READ_FAULT);
+		if (!cfa)
+			return stop(w, END_COMPLETE);
+		if (read_word(w, &pair[1], cfa - 8))
+			return stop(w, END_READ_FAULT);
+		w->bx_at = BX_UNAVAILABLE;
+		w->ip = pair[1];
+		w->sp = cfa;
+		goto check;
+	case CFA_NONE:
+		return stop(w, END_NO_ROWS);
+	default:
+		return stop(w, END_UNSUPPORTED_RULE);
+	}
+	cfa = FORGET(w, cfa);
+	/* A function that has not touched its stack yet has the CFA in sp where calls push nothing. */
+	if (cfa < w->sp || (cfa == w->sp && rule->ra_kind == RA_AT_CFA))
+		return stop(w, END_NO_PROGRESS);
+	if (rule->bx_kind == BX_LOST)
+		w->bx_at = BX_UNAVAILABLE;
+	else if (rule->bx_kind == BX_AT_FP)
+		w->bx_at = w->bp + rule->bx_off;
+	else if (rule->bx_off)
+		w->bx_at = cfa + rule->bx_off;
+
+	if (rule->ra_kind == RA_IN_LINK) {
+		if (!w->link)
+			return stop(w, END_REGISTER_LOST);
+		w->ip = CODE_ADDRESS(w->link);
+		w->link = 0;
+		if (rule->fp_kind == FP_AT_CFA) {
+			if (read_word(w, &pair[0], cfa + rule->fp_off))
+				return stop(w, END_READ_FAULT);
+			w->bp = pair[0];
+		}
+		w->sp = cfa;
+		goto check;
+	}
+	w->link = 0;
+	pair[0] = w->bp;
+	if (rule->fp_kind == FP_AT_CFA) {
+		if (read_word(w, &pair[0], cfa + rule->fp_off))
+			return stop(w, END_READ_FAULT);
+	} else if (rule->fp_kind == FP_AT_FP) {
+		if (read_word(w, &pair[0], w->bp + rule->fp_off))
+			return stop(w, END_READ_FAULT);
+	} else if (rule->fp_kind == FP_UNDEFINED) {
+		pair[0] = 0; /* a rule that needs it will end as "no progress" */
+	}
+	if (rule->ra_kind == RA_IN_REGISTER) {
+		if (register_value(w, rule->cfa_reg, &pair[1]))
+			return stop(w, END_REGISTER_LOST);
+	} else if (read_word(w, &pair[1], cfa + rule->ra_off)) {
+		return stop(w, END_READ_FAULT);
+	}
+	w->bp = pair[0];
+	w->ip = pair[1];
+	w->sp = cfa;
+check:
+	w->ip = CODE_ADDRESS(w->ip);
+	w->caller = 1;
+	if (w->ip == 0) /* what begins a stack has pushed it: a context, a fiber, a thread of its own */
+		return stop(w, END_COMPLETE);
+	if (w->ip >= USER_END || w->ip < 4096)
+		return stop(w, END_BAD_ADDRESS);
+	return 0;
+}
+
+#endif

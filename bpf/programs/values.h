@@ -1,0 +1,93 @@
+/* What the maps hold that user space reads or writes; bpf/layouts.py has the same as numpy
+ * dtypes, and tests/unit/test_layouts.py compares the two.
+ */
+#ifndef HPCD_VALUES_H
+#define HPCD_VALUES_H
+
+#include "stack/unwind.h"
+
+/* Stack cache: per CPU, 2^13 sets of two. An entry is hash tag << 14 | generation; 0 is empty. A
+ * CPU's cache is written by that CPU alone, so it needs no atomics. */
+#define CACHE_SET_BITS 13
+#define GENERATION_BITS 14
+#define GENERATION_MASK ((1 << GENERATION_BITS) - 1)
+
+struct cache_set {
+	u64 way[2];
+};
+
+/* A thread number is a counter << THREAD_CPU_BITS | the CPU whose counter it is. User space numbers
+ * threads too, as the last of these CPUs. */
+#define THREAD_CPU_BITS 10
+#define THREAD_CPU_MASK ((1 << THREAD_CPU_BITS) - 1)
+#define THREADS_PER_CPU ((1U << (32 - THREAD_CPU_BITS)) - 1)
+
+struct process {
+	struct space space;
+	u32 refresh; /* user space was asked to read the mappings again */
+	u32 excluded; /* hpcd's own: never recorded */
+	u32 image;    /* what the process ran when user space read its mappings; 0: not known */
+	u32 credit;   /* stacks to copy for addresses in no mapping: there may be nothing to find */
+};
+
+struct thread {
+	u32 number;
+	u32 hidden; /* 1: not recorded before its exec: what runs until then is hpcd's */
+	u64 woken;  /* when it became runnable, while it waits for a CPU; 0: it does not */
+	u64 left;   /* once it is exiting: when it was last seen on a CPU */
+};
+
+/* A stack that could not be walked there and then, as user space gets it: the mappings or a table
+ * were still missing. */
+#define COPY_BYTES 65536
+/* What may lie below the stack pointer (the red zone of x86-64). */
+#define COPY_BELOW 128
+
+struct stack_copy {
+	u64 time;
+	u64 start;  /* address of bytes[] */
+	u32 tgid;
+	u32 stack;  /* as in struct sample: COPIED | a number of this cache's */
+	u32 size;   /* of bytes[] */
+	u16 cache;
+	u16 pad;
+	struct registers regs;
+	u8 bytes[COPY_BYTES];
+};
+#define COPIED (1u << 31)
+
+/* What copies cost is bounded for each cache of each CPU: 4096 bytes copied take 0.2 us or so. */
+#define COPY_BURST (16 << 20)
+#define COPY_RATE_SHIFT 4  /* a byte in 16 ns: 62 MB/s */
+#define COPY_OVERHEAD 1024 /* what a copy costs besides its bytes, in bytes */
+
+struct copier {
+	u64 refilled;
+	u64 room;
+	u32 copies;
+	u32 pad;
+	struct stack_copy copy;
+};
+
+/* A copied stack that is walked now, at user space's request. */
+struct saved {
+	u64 start;
+	u32 size;
+	u32 begin;  /* 1: the walk has not begun */
+	struct space space;
+	u32 done;
+	u32 ending;
+	u32 frames;
+	u32 depth; /* user frames, those not kept among them */
+	struct registers regs;
+	u8 bytes[COPY_BYTES + 8 * STACK_WORDS];
+	struct walk walk;
+};
+
+struct settings {
+	u64 period;      /* what a sample of the first event stands for, ns, if that is the CPU clock */
+	u32 walk_one_in; /* threads that leave the CPU, one in so many with its path; 0 and 1: all */
+	u32 passed_over; /* of 2^32 firings in targets */
+};
+
+#endif

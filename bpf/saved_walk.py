@@ -1,0 +1,93 @@
+"""Walking copied stacks by the programs' own walker, which user space runs for that.
+
+The walker is a program like the others, loaded a second time with ``SAVED_STACK`` set: what reads
+the stack of the thread it runs on then reads a copy (``struct saved``), which lies in a map that
+both sides see as memory. So a path that is walked late is the path that would have been walked.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+
+import numpy as np
+
+from hpcd.array_types import U64
+from hpcd.bpf import libbpf, maps
+from hpcd.bpf.layouts import (
+    COPY_BYTES,
+    MAX_FRAMES,
+    SAVED,
+    STACK_COPY,
+    registers_bytes,
+    saved_bytes,
+)
+from hpcd.bpf.loading.loader import Programs, load_sampler
+from hpcd.bpf.loading.object_loader import ObjectPrograms
+from hpcd.bpf.table_memory import Space
+
+# 33 tail calls of SAVED_WALK_FRAMES frames each run; a path has 1,151 at most.
+_MAX_RUNS = 32
+
+
+class SavedWalker:
+    """Walks copied stacks. ``constants`` are those the sampler's programs were loaded with.
+
+    Raises :class:`hpcd.errors.PlatformError` where the kernel cannot (before 5.10), and
+    :class:`hpcd.errors.PrivilegeError`.
+    """
+
+    def __init__(self, constants: dict[str, int], saved: maps.Map, programs: maps.Map) -> None:
+        self._registers = registers_bytes()
+        self._bytes_at = SAVED.itemsize + self._registers
+        size = -(-saved_bytes() // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._memory = mmap.mmap(saved.fd, size)
+        try:
+            self._programs: Programs | ObjectPrograms = load_sampler(
+                {**constants, "SAVED_STACK": 1}, [], ["walk_saved"], [], "auto"
+            )
+        except BaseException:
+            self._memory.close()
+            raise
+        self._fd = self._programs.fds["walk_saved"]
+        try:
+            programs.update(struct.pack("<I", 0), struct.pack("<I", self._fd))
+            libbpf.run_program(self._fd)  # with nothing to do: whether the kernel can
+        except BaseException:
+            self.close()
+            raise
+        self._head = np.frombuffer(self._memory, SAVED, 1)
+        self._frames = np.frombuffer(
+            self._memory, np.uint64, MAX_FRAMES + 1, saved_bytes() - 8 * (MAX_FRAMES + 1)
+        )
+
+    def walk(self, copy: bytes, space: Space) -> tuple[int, int, U64]:
+        """The ending, the number of user frames and those kept, innermost first, of ``copy``
+        (:data:`STACK_COPY`) in an address space."""
+        _, start, _, _, size, _, _ = _COPY.unpack_from(copy)
+        first = STACK_COPY.itemsize + self._registers
+        size = min(size, COPY_BYTES, len(copy) - first)
+        memory = self._memory
+        memory[SAVED.itemsize : self._bytes_at + size] = copy[STACK_COPY.itemsize : first + size]
+        _SAVED.pack_into(memory, 0, start, size, 1, space.address, space.count, 0, 0, 0, 0)
+        for _ in range(_MAX_RUNS):
+            libbpf.run_program(self._fd)
+            if self._head["done"][0]:
+                break
+        head = self._head[0]
+        kept = min(int(head["frames"]), MAX_FRAMES)
+        return int(head["ending"]), max(int(head["depth"]), kept), self._frames[:kept].copy()
+
+    def close(self) -> None:
+        """Unload the program."""
+        self._programs.close()
+        # Arrays that look into the memory keep it mapped.
+        for name in ("_head", "_frames"):
+            self.__dict__.pop(name, None)
+        self._memory.close()
+
+
+_COPY = struct.Struct("<QQIIIHH")
+_SAVED = struct.Struct("<QIIIIIIII")
+assert _COPY.size == STACK_COPY.itemsize
+assert _SAVED.size == SAVED.itemsize

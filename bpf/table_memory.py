@@ -1,0 +1,257 @@
+"""Table memory: packing unwind rows and address spaces into what the walker reads.
+
+``stack/table.h`` describes the layout. The memory lives in the kernel (:class:`KernelMemory`) or,
+for replaying saved stacks, in a plain array (:class:`ArrayMemory`).
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import ExitStack
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import U32
+from hpcd.bpf.maps import ARRAY, ARRAY_OF_MAPS, Map
+from hpcd.errors import PlatformError
+
+BLOCK_WORDS = 1024
+BLOCK_BYTES = 4 * BLOCK_WORDS
+SEGMENT_BLOCKS = 1024
+MAX_SEGMENTS = 1024
+PAGE_BITS = 10
+MAPPINGS_PER_BLOCK = 128
+MAX_MAPPINGS = 32 * MAPPINGS_PER_BLOCK
+FRAME_POINTER = 1 << 31
+_ROWS = 1 << 15  # packed at a time: what it takes on the way is more than the rows themselves
+
+MAPPING = np.dtype(
+    [
+        ("start", "<u8"),
+        ("bias", "<u8"),
+        ("pages", "<u4"),
+        ("base", "<u4"),
+        ("dir", "<u4"),
+        ("module", "<u4"),
+    ]
+)
+"""``struct mapping``: one executable mapping of a process."""
+
+
+class Memory(Protocol):
+    """Where blocks are kept."""
+
+    def write(self, block: int, words: U32) -> None:
+        """Store whole blocks (``words`` is a multiple of 1024) from block number ``block``."""
+
+
+class ArrayMemory:
+    """Table memory in this process, for replaying saved stacks."""
+
+    def __init__(self) -> None:
+        self.words: U32 = np.zeros(BLOCK_WORDS, dtype=np.uint32)
+
+    def write(self, block: int, words: U32) -> None:
+        """Store whole blocks, growing the array as needed."""
+        end = block * BLOCK_WORDS + len(words)
+        if end > len(self.words):
+            self.words = np.concatenate(
+                [self.words, np.zeros(end - len(self.words), dtype=np.uint32)]
+            )
+        self.words[block * BLOCK_WORDS : end] = words
+
+
+class KernelMemory:
+    """Table memory in the kernel: an array of maps; inner ones are made as they are needed."""
+
+    def __init__(self) -> None:
+        with ExitStack() as resources:
+            first = self._segment(0)
+            resources.callback(first.close)
+            self.map = Map("memory", ARRAY_OF_MAPS, 4, 4, MAX_SEGMENTS, inner=first.fd)
+            resources.callback(self.map.close)
+            self._segments: list[Map] = [first]
+            self._publish(0)
+            resources.pop_all()
+
+    @staticmethod
+    def _segment(number: int) -> Map:
+        return Map(f"segment{number}", ARRAY, 4, BLOCK_BYTES, SEGMENT_BLOCKS)
+
+    def _publish(self, number: int) -> None:
+        self.map.update(struct.pack("<I", number), struct.pack("<I", self._segments[number].fd))
+
+    def write(self, block: int, words: U32) -> None:
+        """Store whole blocks, making segments as needed."""
+        count = len(words) // BLOCK_WORDS
+        done = 0
+        while done < count:
+            segment, first = divmod(block + done, SEGMENT_BLOCKS)
+            while segment >= len(self._segments):
+                if segment >= MAX_SEGMENTS:
+                    raise PlatformError("unwind tables exceed 4 GiB")
+                self._segments.append(self._segment(len(self._segments)))
+                self._publish(len(self._segments) - 1)
+            part = min(count - done, SEGMENT_BLOCKS - first)
+            self._segments[segment].update_range(
+                first, words[done * BLOCK_WORDS : (done + part) * BLOCK_WORDS]
+            )
+            done += part
+
+    def close(self) -> None:
+        """Drop the maps."""
+        for segment in self._segments:
+            segment.close()
+        self.map.close()
+
+
+class Blocks:
+    """Hands out runs of blocks, first fit. Block 0 is never given: address 0 means "none"."""
+
+    def __init__(self) -> None:
+        self._free: list[tuple[int, int]] = []
+        self._end = 1
+
+    def take(self, count: int) -> int:
+        """The first block of a run of ``count``. O(free runs)."""
+        for index, (start, length) in enumerate(self._free):
+            if length >= count:
+                if length == count:
+                    del self._free[index]
+                else:
+                    self._free[index] = (start + count, length - count)
+                return start
+        start = self._end
+        self._end += count
+        return start
+
+    def give(self, start: int, count: int) -> None:
+        """Return a run; neighbours are joined."""
+        self._free.append((start, count))
+        self._free.sort()
+        joined: list[tuple[int, int]] = []
+        for run in self._free:
+            if joined and joined[-1][0] + joined[-1][1] == run[0]:
+                joined[-1] = (joined[-1][0], joined[-1][1] + run[1])
+            else:
+                joined.append(run)
+        if joined and sum(joined[-1]) == self._end:
+            self._end = joined.pop()[0]
+        self._free = joined
+
+
+def pack_rows(pc: U32, rule: npt.NDArray[np.uint16], pages: int) -> tuple[U32, U32]:
+    """Rows of one module → (group words, page → word index of its group).
+
+    ``pc`` is strictly increasing, relative to the module's base; a rule holds to the next pc, rule
+    0 before the first. ``pages`` KiB pages are covered. No group straddles a block; pages that one
+    rule covers wholly share a group. O(rows + pages), all in numpy but for one step per block.
+    """
+    covered = np.searchsorted(pc, pages << PAGE_BITS)
+    pc, rule = pc[:covered], rule[:covered]
+    starts = np.arange(pages, dtype=np.int64) << PAGE_BITS
+    first = np.searchsorted(pc, starts, "right")
+    end = np.searchsorted(pc, starts + (1 << PAGE_BITS), "left")
+    padded = np.concatenate([np.zeros(1, np.uint32), rule.astype(np.uint32)])
+    opening = padded[first]  # the row in force where the page begins
+    count = 1 + (end - first)
+
+    plain = count == 1
+    shared, share_of = np.unique(opening[plain], return_inverse=True)
+    mixed = np.flatnonzero(~plain)
+    sizes = np.concatenate([np.ones(len(shared), np.int64), count[mixed]])
+    places = _place(sizes)
+
+    group = np.empty(pages, dtype=np.uint32)
+    group[plain] = places[: len(shared)][share_of]
+    group[mixed] = places[len(shared) :]
+    total = int(places[-1] + sizes[-1]) if len(places) else 0
+    words = np.zeros(total, dtype=np.uint32)
+    words[group] = opening << 16 | count.astype(np.uint32)
+    # A row lies as far behind its page's opening row as it does in pc.
+    behind = group + 1 - first
+    for low in range(0, len(pc), _ROWS):
+        some = pc[low : low + _ROWS]
+        within = some & np.uint32((1 << PAGE_BITS) - 1)
+        inner = np.flatnonzero(within)  # other rows open their page
+        at = behind[some[inner] >> PAGE_BITS] + low + inner
+        words[at] = rule[low + inner].astype(np.uint32) << 16 | within[inner]
+    return words, group
+
+
+def _place(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Positions for groups of ``sizes`` words, in order, none across a block boundary."""
+    ends = np.cumsum(sizes)
+    places = ends - sizes
+    shift = 0
+    index = 0
+    while index < len(sizes):
+        block_end = ((int(places[index]) + shift) // BLOCK_WORDS + 1) * BLOCK_WORDS
+        over = int(np.searchsorted(ends, block_end - shift, "right"))
+        places[index:over] += shift
+        if over < len(sizes):
+            shift = block_end - int(ends[over] - sizes[over])
+        index = over
+    return places
+
+
+def space_blocks(mappings: int) -> int:
+    """Blocks that a process with so many mappings takes."""
+    return max(1, -(-min(mappings, MAX_MAPPINGS) // MAPPINGS_PER_BLOCK))
+
+
+class Tables:
+    """The tables of all modules and processes, in one table memory."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.blocks = Blocks()
+
+    def add_module(self, pc: U32, rule: npt.NDArray[np.uint16], pages: int) -> ModuleTables:
+        """Store a module's rows (see :func:`pack_rows`)."""
+        words, group = pack_rows(pc, rule, pages)
+        count = -(-(len(words) + pages) // BLOCK_WORDS)
+        start = self.blocks.take(count)
+        image = np.zeros(count * BLOCK_WORDS, dtype=np.uint32)
+        image[: len(words)] = words
+        image[len(words) : len(words) + pages] = group + np.uint32(start * BLOCK_WORDS)
+        self._memory.write(start, image)
+        return ModuleTables(start, count, start * BLOCK_WORDS + len(words))
+
+    def add_space(self, mappings: npt.NDArray[np.void]) -> Space:
+        """Store a process' executable mappings: :data:`MAPPING` rows sorted by start.
+
+        Beyond :data:`MAX_MAPPINGS` the rest is left out (those addresses end as "no mapping").
+        """
+        mappings = mappings[:MAX_MAPPINGS]
+        count = space_blocks(len(mappings))
+        start = self.blocks.take(count)
+        image = np.zeros(count * MAPPINGS_PER_BLOCK, dtype=MAPPING)
+        image[: len(mappings)] = mappings
+        self._memory.write(start, image.view(np.uint32))
+        return Space(start, count, len(mappings))
+
+
+class ModuleTables:
+    """Where a module's rows are: blocks taken, and the address of its page directory."""
+
+    def __init__(self, start: int, count: int, directory: int) -> None:
+        self.start = start
+        self.count = count
+        self.directory = directory
+
+
+class Space:
+    """Where a process' mappings are."""
+
+    def __init__(self, start: int, blocks: int, count: int) -> None:
+        self.start = start
+        self.blocks = blocks
+        self.count = count
+
+    @property
+    def address(self) -> int:
+        """Word address of its first block."""
+        return self.start * BLOCK_WORDS

@@ -1,0 +1,309 @@
+"""The collector: from what the kernel sends to what the measurement holds.
+
+Each round empties the sample ring in one numpy view, then the event ring, so that whatever a sample
+refers to is known. Work per sample is a handful of gathers over the whole batch; Python runs once
+per new stack, thread or process. Who does what:
+
+- :class:`~hpcd.daemon.capture.thread_lifecycle.ThreadLifecycle` knows each thread's trace line;
+- :class:`~hpcd.daemon.capture.stack_resolver.StackResolver` turns stacks into CCT nodes;
+- :class:`~hpcd.daemon.capture.thread_times.ThreadTimes` makes records of waits;
+- :class:`~hpcd.daemon.naming.jit_naming.JitNaming` names code made at run time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import I64, U32, U64, Mask
+from hpcd.bpf.layouts import MAX_EVENTS, THREAD_EVENT, EventKind, Switch, ThreadEvent
+from hpcd.bpf.sampler import Sampler
+from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
+from hpcd.daemon.capture.thread_times import Records, ThreadTimes, joined
+from hpcd.daemon.naming.jit_naming import JitNaming
+from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
+
+
+class Collector:
+    """Moves samples from the rings into a measurement.
+
+    A sample stands for what the programs say its event counted, in periods: ``periods[event]`` of
+    what it counts. With ``thread_times`` what threads do between samples is recorded too.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        threads: ThreadLifecycle,
+        stacks: StackResolver,
+        jit: JitNaming,
+        writer: MeasurementWriter,
+        periods: Sequence[int],
+        thread_times: ThreadTimes | None = None,
+        deferred: DeferredPaths | None = None,
+    ) -> None:
+        self._sampler = sampler
+        self._deferred = deferred
+        # Records of paths that are not finished, and all later ones of their lines: the records of
+        # a line are written in order of time.
+        self._held: list[Records] = []
+        self._held_lines = np.zeros(0, np.uint32)
+        self._late_sums: list[Records] = []
+        self._last_time = np.zeros(64, np.uint64)  # written, by line
+        self._threads = threads
+        self._stacks = stacks
+        self._jit = jit
+        self._writer = writer
+        self._periods = _PeriodCounter(periods)
+        self._thread_times = thread_times
+        self._written_nodes = 1
+        self._round_began = 0
+        self.recorded = 0
+        """Samples recorded."""
+        self.recorded_periods = 0
+        """Periods of the first event that its recorded samples stand for."""
+        self.switches = 0
+        """Context switches accounted for."""
+        self.dropped: Counter[str] = Counter()
+        """Samples left out, by reason."""
+
+    def drain(self) -> int:
+        """One round; returns the samples taken."""
+        began = time.monotonic_ns()
+        samples = self._sampler.take_samples()
+        stacks: list[bytes] = []
+        copied: list[bytes] = []
+        for raw in self._sampler.take_events():
+            kind = raw[8]  # EVENT_HEADER.kind, little endian
+            if kind == EventKind.STACK:
+                stacks.append(raw)
+            elif kind == EventKind.COPIED:
+                copied.append(raw)
+            else:
+                self._threads.on_event(ThreadEvent(*THREAD_EVENT.unpack(raw)))
+        # First of all what threads that run new code are waiting for.
+        self._threads.refresh_mappings()
+        if self._deferred:
+            stand_ins = self._deferred.add(copied, list(self._sampler.take_copies()))
+            self._stacks.add(stacks, copied, stand_ins)
+        else:
+            self._stacks.add(stacks)
+        if len(samples):
+            self._record(samples)
+        self._stacks.end_round()
+        self._end_threads()
+        self.finish_paths(began)
+        self._round_began = began
+        return len(samples)
+
+    def finish_paths(self, now: int, *, last: bool = False) -> None:
+        """Finish the paths that can be by ``now`` (ns), and write their records."""
+        deferred = self._deferred
+        if not deferred:
+            return
+        deferred.finish_paths(now, last=last)
+        self._count_finished()
+        self._write_held()
+        if self._thread_times and deferred.any_known:
+            self._thread_times.rename_nodes(lambda node: deferred.translate(node)[0])
+            self._late_sums = [
+                replace(part, node=deferred.translate(part.node)[0]) for part in self._late_sums
+            ]
+        deferred.end_round()
+
+    def _count_finished(self) -> None:
+        if self._deferred:
+            node, samples = self._deferred.drain_counted()
+            self._stacks.cct.count_samples(np.repeat(node, samples))
+
+    def settle_waits(self) -> None:
+        """Write what is known of waits that go on, and the sums of short ones.
+
+        Once a flush: what is in the measurement is then at most a second behind.
+        """
+        if self._thread_times:
+            self._write(self._thread_times.split_open_waits(self._round_began))
+            self._write_short_waits(self._thread_times.drain_short_waits())
+
+    def _write_short_waits(self, records: Records) -> None:
+        """Write sums of short waits, those of paths that are not finished when these are.
+
+        A sum has the time of one of its waits: not before what its line has written, nor after
+        what is held of it.
+        """
+        if not self._deferred:
+            self._write(records)
+            return
+        records = joined([records, *self._late_sums])
+        node, late = self._deferred.translate(records.node)
+        self._reserve_lines(records.line)
+        written = self._last_time[records.line]
+        held = np.isin(records.line, self._held_lines)
+        late |= held & (written == 0)
+        time = np.where(held, written, np.maximum(records.time, written))
+        records = replace(records, node=node, time=time)
+        self._late_sums = [_select(records, late)] if late.any() else []
+        self._write_finished(_select(records, ~late))
+
+    def name_jit_frames(self, *, last: bool = False) -> None:
+        """Name frames in code made at run time as far as their runtimes tell by now."""
+        cct = self._stacks.cct
+        self._jit.name_frames(cct.frame[: cct.count], last=last)
+
+    def finish(self, now: int) -> None:
+        """The recording ends at ``now``, and with it all lines."""
+        self.drain()
+        self._threads.finish()
+        self._end_threads()
+        self._end_threads()
+        self.finish_paths(now, last=True)
+        if self._thread_times:
+            open_lines = self._thread_times.open_lines()
+            self._write(self._thread_times.end(dict.fromkeys(open_lines, now)))
+            self._write_short_waits(self._thread_times.drain_short_waits())
+        self.name_jit_frames(last=True)
+        self._jit.close()
+
+    def _end_threads(self) -> None:
+        ends = self._threads.end_round()
+        if ends and self._thread_times:
+            self._write(self._thread_times.end(ends))
+
+    def _record(self, samples: npt.NDArray[np.void]) -> None:
+        has_path = samples["event"] != Switch.IN
+        node, resolved = self._stacks.nodes_of(samples["cache"], samples["stack"], has_path)
+        numbers, index = np.unique(samples["thread"], return_inverse=True)
+        line = self._threads.lines_of(numbers.tolist())[index]
+        # Neither can happen; if it does it is counted, not attributed to another.
+        strange = resolved & (line == NO_LINE)
+        if not resolved.all() or strange.any():
+            for reason, missing in ("stack forgotten", ~resolved), ("thread unknown", strange):
+                if missing.any():
+                    self.dropped[reason] += int(missing.sum())
+            kept = resolved & ~strange
+            samples, node, line = samples[kept], node[kept], line[kept]
+        self._count_samples(node[samples["event"] != Switch.IN])
+        taken = int((samples["event"] < MAX_EVENTS).sum())
+        self.recorded += taken
+        self.switches += len(samples) - taken
+        self._write_samples(samples, node, line)
+
+    def _count_samples(self, node: U32) -> None:
+        if self._deferred:
+            node, unfinished = self._deferred.translate(node)
+            if unfinished.any():
+                self._deferred.count_samples(node[unfinished])
+                node = node[~unfinished]
+        self._stacks.cct.count_samples(node)
+
+    def _write_samples(
+        self,
+        samples: npt.NDArray[np.void],
+        node: npt.NDArray[np.uint32],
+        line: npt.NDArray[np.uint32],
+    ) -> None:
+        taken = samples["event"] < MAX_EVENTS
+        if self._thread_times:
+            order = by_line_and_time(line, samples["time"])
+            samples, node, line, taken = samples[order], node[order], line[order], taken[order]
+            self._write(
+                self._thread_times.advance(
+                    line, samples["time"], samples["event"], samples["value"], node
+                )
+            )
+        samples, node, line = samples[taken], node[taken], line[taken]
+        event = samples["event"]
+        value = self._periods.count(event, samples["value"])
+        self.recorded_periods += int(value[event == 0].sum())
+        self._write(Records(line, samples["time"], node, event, value))
+
+    def _write(self, records: Records) -> None:
+        if self._deferred:
+            node, unfinished = self._deferred.translate(records.node)
+            records = replace(records, node=node)
+            waiting = np.union1d(self._held_lines, records.line[unfinished]).astype(np.uint32)
+            if len(waiting):
+                held = np.isin(records.line, waiting)
+                self._held.append(_select(records, held))
+                self._held_lines = waiting
+                records = _select(records, ~held)
+        self._write_finished(records)
+
+    def _write_held(self) -> None:
+        """Write what is held of each line up to the first path that is still not finished."""
+        if not self._held or not self._deferred:
+            return
+        records = joined(self._held)
+        records = _select(records, by_line_and_time(records.line, records.time))
+        node, unfinished = self._deferred.translate(records.node)
+        records = replace(records, node=node)
+        place = np.arange(len(node))
+        first = np.append(True, records.line[1:] != records.line[:-1])[: len(node)]
+        begin = np.maximum.accumulate(np.where(first, place, 0))
+        held = np.maximum.accumulate(np.where(unfinished, place, -1)) >= begin
+        self._held = [_select(records, held)] if held.any() else []
+        self._held_lines = np.unique(records.line[held])
+        self._write_finished(_select(records, ~held))
+
+    def _write_finished(self, records: Records) -> None:
+        cct = self._stacks.cct
+        if cct.count > self._written_nodes:
+            fresh = slice(self._written_nodes, cct.count)
+            self._writer.add_nodes(cct.parent[fresh], cct.frame[fresh])
+            self._written_nodes = cct.count
+        if len(records.line):
+            self._writer.add_records(
+                records.line, records.time, records.node, records.event, records.value
+            )
+            if self._deferred and self._thread_times:
+                self._reserve_lines(records.line)
+                last = np.flatnonzero(np.append(records.line[1:] != records.line[:-1], True))
+                np.maximum.at(self._last_time, records.line[last], records.time[last])
+
+    def _reserve_lines(self, line: U32) -> None:
+        """Make room for the times of these lines."""
+        size = int(line.max(initial=0)) + 1
+        if size > len(self._last_time):
+            grown = np.zeros(2 * size, np.uint64)
+            grown[: len(self._last_time)] = self._last_time
+            self._last_time = grown
+
+
+def _select(records: Records, which: Mask | I64) -> Records:
+    return Records(
+        records.line[which],
+        records.time[which],
+        records.node[which],
+        records.event[which],
+        records.value[which],
+    )
+
+
+class _PeriodCounter:
+    """Whole periods of each event in what its samples counted.
+
+    The remainder counts for the event's next sample, so that the sum is right at any rate.
+    """
+
+    def __init__(self, periods: Sequence[int]) -> None:
+        self._periods = np.array(periods, dtype=np.uint64)
+        self._remainder = np.zeros_like(self._periods)
+
+    def count(self, event: npt.NDArray[np.uint16], value: U64) -> U64:
+        """How many periods of its event (u64[n]) each sample stands for."""
+        one_period = value == self._periods[event]
+        result: U64 = one_period.astype(np.uint64)
+        for number in np.unique(event[~one_period]).tolist():
+            at = np.flatnonzero(~one_period & (event == number))
+            total = np.cumsum(value[at], dtype=np.uint64) + self._remainder[number]
+            level = total // self._periods[number]
+            result[at] = np.diff(level, prepend=np.uint64(0))
+            self._remainder[number] = total[-1] % self._periods[number]
+        return result

@@ -1,0 +1,306 @@
+"""Call paths that are finished late: the process or the code was new when the sample was taken.
+
+The programs have sent a copy of the stack (:data:`~hpcd.bpf.layouts.STACK_COPY`). It waits here
+until what was mapped at that moment is known and analysed, and is then walked by the programs' own
+walker (:class:`hpcd.bpf.saved_walk.SavedWalker`). Until then the path's CCT node is a stand-in,
+which the records refer to that wait with it.
+
+A path that waits for too long, or for which there is no room, stays as far as it was found.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.array_types import I64, U32, Mask
+from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
+from hpcd.bpf.mapping_events import MmapEvents
+from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.table_memory import Space, Tables
+from hpcd.daemon.naming.load_modules import Modules
+from hpcd.model.frame import RAW_MASK
+from hpcd.model.region import Region
+from hpcd.model.unwind_status import UnwindStatus
+
+STAND_IN = 1 << 31
+"""CCT nodes from here on stand for paths that are not finished."""
+# Some 10,000 stacks: what two ranks' samples take while a table of their libraries is made.
+# Address spaces held at once: 50 kB each of a program with many libraries.
+_MAX_SPACES = 64
+_MAX_BYTES = 96 << 20
+# A table takes 20 s at most, but others come before it.
+_MAX_WAIT_NS = 300_000_000_000
+# How long until the kernel's report of a mapping is in the history, or it is read from /proc.
+_MAPPING_WAIT_NS = 1_000_000_000
+_EARLY = (UnwindStatus.NO_MAPPING, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
+
+
+@dataclass(slots=True)
+class _Deferred:
+    index: int
+    tgid: int
+    time: int
+    event: bytes
+    copy: bytes
+    waits_for_table: bool = False
+    module: tuple[str, int] | None = None
+    """Device and inode of the file whose table it waits for."""
+
+
+@dataclass(slots=True)
+class DeferredCounts:
+    """What became of the stacks that were copied."""
+
+    walked: int = 0
+    """Walked late."""
+    gave_up: int = 0
+    """Whose mappings or tables did not come."""
+    no_room: int = 0
+    """That were too many to keep."""
+
+
+class DeferredPaths:
+    """Owns the copied stacks that wait, and the nodes that stand in for their paths.
+
+    ``insert`` turns stack events into CCT nodes; ``process_of`` gives the number of a process by
+    its pid, 0 when it is not known.
+    """
+
+    def __init__(
+        self,
+        load_walker: Callable[[], SavedWalker | None],
+        mmaps: MmapEvents,
+        modules: Modules,
+        tables: Tables,
+        process_of: Callable[[int], int],
+        insert: Callable[[list[bytes]], U32],
+    ) -> None:
+        self._load_walker = load_walker
+        self._walker: SavedWalker | None = None
+        self._loaded = False
+        self._mmaps = mmaps
+        self._modules = modules
+        self._tables = tables
+        self._process_of = process_of
+        self._insert = insert
+        self._waiting: OrderedDict[int, _Deferred] = OrderedDict()
+        self._unnamed: dict[bytes, bytes] = {}
+        self._bytes = 0
+        self._first = 0
+        # Of each stand-in from _first on: its node, 0 while there is none; samples until then.
+        self._node: U32 = np.zeros(1024, np.uint32)
+        self._samples: I64 = np.zeros(1024, np.int64)
+        self._count = 0
+        self._round_ends = [0, 0, 0]
+        self._tables_came = False
+        self.counts = DeferredCounts()
+
+    @property
+    def waiting(self) -> int:
+        """Paths not finished."""
+        return len(self._waiting)
+
+    @property
+    def any_known(self) -> bool:
+        """Whether a stand-in may still be in use."""
+        return self._count > self._first
+
+    @property
+    def waiting_for_tables(self) -> bool:
+        """Whether a path is to be finished when an unwind table arrives."""
+        return any(deferred.waits_for_table for deferred in self._waiting.values())
+
+    def add(self, events: Sequence[bytes], copies: Sequence[bytes]) -> U32:
+        """Take stacks copied in this round; their stand-ins, in the order of ``events``."""
+        # A copy is sent before the event that names it, which may be taken in the next round.
+        by_number = self._unnamed
+        self._unnamed = {copy[20:24] + copy[28:30]: copy for copy in copies}
+        by_number.update(self._unnamed)
+        first = self._count
+        self._reserve(len(events))
+        self._count += len(events)
+        for index, event in enumerate(events, first):
+            number = event[16:20] + event[30:32]
+            copy = by_number.get(number)
+            self._unnamed.pop(number, None)
+            if copy is None or self._bytes + len(copy) > _MAX_BYTES:
+                self.counts.no_room += 1
+                self._finish([index], [event])
+                continue
+            head = np.frombuffer(copy, STACK_COPY, 1)[0]
+            self._bytes += len(copy)
+            self._waiting[index] = _Deferred(
+                index, int(head["tgid"]), int(head["time"]), event, copy
+            )
+        return np.arange(first, first + len(events), dtype=np.uint32) | np.uint32(STAND_IN)
+
+    def tables_came(self) -> None:
+        """Unwind tables have arrived: walk those that wait for one again."""
+        self._tables_came = True
+
+    def finish_paths(self, now: int, *, last: bool = False) -> bool:
+        """Finish the paths that can be by now, and give up on others; True when there were any.
+
+        When it is the ``last`` time nothing is waited for.
+        """
+        if not self._waiting:
+            return False
+        if not self._loaded:
+            self._loaded = True
+            self._walker = self._load_walker()
+        done: list[int] = []
+        events: list[bytes] = []
+        spaces = _Spaces(self._tables, self._modules, self._process_of)
+        try:
+            for deferred in self._waiting.values():
+                event = self._finished(deferred, spaces, now, last)
+                if event is not None:
+                    done.append(deferred.index)
+                    events.append(event)
+        finally:
+            spaces.close()
+        self._tables_came = False
+        for index in done:
+            self._bytes -= len(self._waiting.pop(index).copy)
+        self._finish(done, events)
+        return bool(done)
+
+    def _finished(self, deferred: _Deferred, spaces: _Spaces, now: int, last: bool) -> bytes | None:
+        """The stack event of a path that waits no longer."""
+        if self._walker is None:
+            self.counts.gave_up += 1
+            return deferred.event
+        last = last or now - deferred.time > _MAX_WAIT_NS
+        if not last and (
+            deferred.time >= self._mmaps.taken_until
+            or (deferred.waits_for_table and not self._tables_came)
+            or (deferred.module and not self._modules.is_analysed(*deferred.module))
+        ):
+            return None
+        regions = self._mmaps.history.at(deferred.tgid, deferred.time)
+        ending, depth, frames = UnwindStatus.NO_PROCESS, 0, np.zeros(0, np.uint64)
+        if regions:
+            written = spaces.hold(deferred.tgid, regions)
+            number, depth, frames = self._walker.walk(deferred.copy, written)
+            ending = UnwindStatus(number)
+        late = last or now - deferred.time > _MAPPING_WAIT_NS
+        if ending is UnwindStatus.NO_TABLE and not last:
+            deferred.waits_for_table = True
+            deferred.module = _file_at(regions or [], int(frames[-1]) & RAW_MASK)
+            return None
+        if ending in _EARLY and not late:
+            return None
+        head = np.frombuffer(deferred.event, STACK_EVENT, 1).copy()
+        if ending is UnwindStatus.READ_FAULT:
+            # The path leaves what was copied of the stack: the reason is why it was copied.
+            ending = UnwindStatus(int(head["ending"][0]))
+        if ending is UnwindStatus.NO_PROCESS:
+            self.counts.gave_up += 1
+            return deferred.event
+        if ending in _EARLY:
+            self.counts.gave_up += 1
+        else:
+            self.counts.walked += 1
+        kernel = STACK_EVENT.itemsize + 8 * int(head["kernel_frames"][0])
+        head["kind"], head["ending"], head["user_frames"] = EventKind.STACK, ending, depth
+        return head.tobytes() + deferred.event[STACK_EVENT.itemsize : kernel] + frames.tobytes()
+
+    def _finish(self, indices: list[int], events: list[bytes]) -> None:
+        if indices:
+            self._node[np.array(indices) - self._first] = self._insert(events)
+
+    # --- stand-ins ---
+
+    def translate(self, node: U32) -> tuple[U32, Mask]:
+        """``node`` with stand-ins replaced where their paths are finished; which are not."""
+        stand_in = node >= STAND_IN
+        if not stand_in.any():
+            return node, stand_in
+        result = node.copy()
+        at = np.flatnonzero(stand_in)
+        real = self._node[(node[at] & np.uint32(STAND_IN - 1)).astype(np.int64) - self._first]
+        result[at] = np.where(real > 0, real, node[at])
+        return result, result >= STAND_IN
+
+    def count_samples(self, stand_in: U32) -> None:
+        """Count samples of paths that are not finished."""
+        at = (stand_in & np.uint32(STAND_IN - 1)).astype(np.int64) - self._first
+        np.add.at(self._samples, at, 1)
+
+    def drain_counted(self) -> tuple[U32, I64]:
+        """The nodes of paths finished since the last call, and the samples counted for each."""
+        used = self._count - self._first
+        at = np.flatnonzero((self._node[:used] > 0) & (self._samples[:used] > 0))
+        result = self._node[at].copy(), self._samples[at].copy()
+        self._samples[at] = 0
+        return result
+
+    def end_round(self) -> None:
+        """Stand-ins that nothing refers to any more are forgotten: the caller has translated all it
+        has, and samples name those of this round and the last only."""
+        self._round_ends = [*self._round_ends[1:], self._count]
+        oldest = min(self._round_ends[0], next(iter(self._waiting), self._count))
+        drop = oldest - self._first
+        if drop and (oldest == self._count or drop > len(self._node) // 2):
+            self._node, self._samples = self._node[drop:].copy(), self._samples[drop:].copy()
+            self._first = oldest
+
+    def _reserve(self, extra: int) -> None:
+        need = self._count - self._first + extra
+        if need > len(self._node):
+            size = max(need, 2 * len(self._node))
+            for name in ("_node", "_samples"):
+                column = getattr(self, name)
+                grown = np.zeros(size, column.dtype)
+                grown[: len(column)] = column
+                setattr(self, name, grown)
+
+    def close(self) -> None:
+        """Unload the walker."""
+        if self._walker:
+            self._walker.close()
+
+
+def _file_at(regions: list[Region], address: int) -> tuple[str, int] | None:
+    for region in regions:
+        if region.start <= address < region.end and region.file_backed:
+            return region.device, region.inode
+    return None
+
+
+class _Spaces:
+    """Address spaces of processes at some moments, in table memory while they are walked in.
+
+    Only :meth:`DeferredPaths.finish_paths` walks here, and copies come from a few processes that
+    take turns: each one's is written once.
+    """
+
+    def __init__(self, tables: Tables, modules: Modules, process_of: Callable[[int], int]) -> None:
+        self._tables = tables
+        self._modules = modules
+        self._process_of = process_of
+        self._held: OrderedDict[tuple[int, tuple[Region, ...]], Space] = OrderedDict()
+
+    def hold(self, pid: int, regions: list[Region]) -> Space:
+        """The space of ``pid`` with these mappings."""
+        key = pid, tuple(regions)
+        space = self._held.get(key)
+        if space is None:
+            if len(self._held) >= _MAX_SPACES:
+                self._give(self._held.popitem(last=False)[1])
+            rows = self._modules.mappings_of(pid, self._process_of(pid), regions)
+            space = self._held[key] = self._tables.add_space(rows)
+        return space
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for space in self._held.values():
+            self._give(space)
+        self._held.clear()
+
+    def _give(self, space: Space) -> None:
+        self._tables.blocks.give(space.start, space.blocks)

@@ -1,0 +1,489 @@
+"""A recording while it runs: the loop that empties the rings, and its progress and summary."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from hpcd.bpf.layouts import DROPS
+from hpcd.bpf.mapping_events import MmapEvents
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.table_memory import Tables
+from hpcd.daemon.capture import heap
+from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
+from hpcd.daemon.capture.collector import Collector
+from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.descriptors import readable
+from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
+from hpcd.daemon.capture.thread_times import ThreadTimes
+from hpcd.daemon.capture.token_bucket import TokenBucket
+from hpcd.daemon.naming.file_naming import name_frames
+from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.targets import processes
+from hpcd.daemon.targets.attachment import Attachment
+from hpcd.daemon.targets.process_table import Targets
+from hpcd.daemon.targets.selector import Selector
+from hpcd.errors import TargetError
+from hpcd.measurement.writer import MeasurementWriter
+
+# The rings are looked at this often; they are emptied when they fill, every _DRAIN_SECONDS, or when
+# a wake-up calls for it: until the mappings of a new process have been read its code is unknown.
+_POLL_SECONDS = 0.1
+_DRAIN_SECONDS = 0.5
+# A recorder that is killed loses no more than the last second, the way to the disk included.
+_FLUSH_SECONDS = 0.7
+# CPU share that immediate wake-ups may use (token bucket), of selected processes and of a whole
+# node, where programs come and go all the time. Beyond it they wait, at most _MAX_WAKEUP_DELAY_S
+# for selected processes and as long as it takes for a node.
+_WAKEUP_BUDGET, _WAKEUP_BUDGET_NODE = 1 / 20, 1 / 50
+_WAKEUP_SAVED_SECONDS = 0.2
+_MAX_WAKEUP_DELAY_S = 0.02
+# How long, after the end, for each table that sampled code still needs; the decoder gives up on
+# one after 20 s.
+_LAST_TABLE_SECONDS = 25.0
+# The first seconds cost what it takes to begin: nothing to slow down for.
+_SETTLE_SECONDS = 3.0
+# CPU time the recorder may have saved up where it is limited: what it takes to begin, and a rush.
+_OWN_BURST_SECONDS = 2.0
+# Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
+# machine that does not run for a time the first is late, and the CPU time was another's.
+_ERRORS, _LATE = 4, 0.03
+# What is freed in a minute is a tenth of a recorder's memory; to trim the heap takes 1 ms.
+_TRIM_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a progress line shows."""
+
+    seconds: float
+    samples: int
+    rate: float
+    dropped: int
+    truncated: int
+    threads: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a recording consists of while it runs."""
+
+    sampler: Sampler
+    targets: Targets
+    modules: Modules
+    tables: Tables
+    collector: Collector
+    threads: ThreadLifecycle
+    stacks: StackResolver
+    deferred: DeferredPaths
+    writer: MeasurementWriter
+    mmaps: MmapEvents
+    attachment: Attachment
+    thread_times: ThreadTimes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Settings of a session."""
+
+    selector: Selector
+    before_exec: bool
+    duration: float | None
+    output: str
+    cpu_start: float
+    """CPU seconds this process had used when the recording was asked for."""
+    period_ns: int
+    """CPU time that a sample of the first event stands for at first; 0 when it samples none."""
+    alone: bool
+    """Whether no other event is sampled: then the number of samples can be predicted."""
+    budget: Budget | None
+    own_budget: Budget | None
+    """Keeps this process' own CPU time within ``max_cpu``, where the rate can be changed."""
+    max_cpu: float | None
+    """Share of one CPU this process may take; None: any."""
+    max_memory: int
+    """Bytes this process may take; 0: any."""
+    first_rate: RateChange | None
+    """Rate at which CPU time is sampled to begin with; None when it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateChange:
+    """From ``time_ns`` (monotonic) on sampling went at ``rate``."""
+
+    time_ns: int
+    rate: SamplingRate
+
+    @staticmethod
+    def now(rate: SamplingRate) -> RateChange:
+        """A change at this moment."""
+        return RateChange(time.monotonic_ns(), rate)
+
+    def as_dict(self) -> dict[str, int]:
+        """As summaries hold it."""
+        return {"time_ns": self.time_ns, **asdict(self.rate)}
+
+
+class Session:
+    """Runs one recording from attach to the last drain. Owns the loop's clocks and the summary.
+
+    Making one attaches to the targets and begins to count the duration; raises
+    :class:`TargetError` when the only target is gone.
+    """
+
+    def __init__(self, terms: Terms, parts: Parts, stop: threading.Event) -> None:
+        self._terms = terms
+        self._parts = parts
+        self._stop = stop
+        self.summary: dict[str, object] = {}
+        """What was recorded so far, about a second old."""
+        self._rates = [terms.first_rate] if terms.first_rate else []
+        # Samples expected of the targets' CPU time until the last change of rate, and that time.
+        self._expected = 0.0
+        self._expected_of = 0.0
+        self._attach()
+        self._start = self._flushed = self._drained = self._trimmed = time.monotonic()
+        self._reported = (self._start, 0)
+        """When progress was reported last, and the samples recorded by then."""
+        if terms.selector.everything:
+            share, max_delay = _WAKEUP_BUDGET_NODE, math.inf
+        else:
+            share, max_delay = _WAKEUP_BUDGET, _MAX_WAKEUP_DELAY_S
+        self._wakeups = TokenBucket(share, _WAKEUP_SAVED_SECONDS, max_delay, self._start)
+        self._limit_reached = ""
+        self._own_cpu = time.process_time()
+        self._own = None
+        if terms.max_cpu:
+            saved = _OWN_BURST_SECONDS / terms.max_cpu
+            self._own = TokenBucket(terms.max_cpu, saved, math.inf, self._start)
+
+    def _attach(self) -> None:
+        selector, sampler = self._terms.selector, self._parts.sampler
+        for pid in (os.getpid(), *processes.descendants(os.getpid())):
+            if pid not in selector.pids:
+                sampler.exclude_process(pid)
+        sampler.attach()
+        if not selector.everything:
+            self._parts.attachment.attach(before_exec=self._terms.before_exec)
+            self._register_attached()
+            if not self._parts.targets.alive and not selector.open_ended:
+                raise TargetError(
+                    f"process {selector.pids[0]} ended before hpcd could attach to it"
+                )
+
+    def run(self, progress: Callable[[Progress], None] | None) -> None:
+        """Collect until the targets or the duration end or the stop event is set."""
+        heap.trim_heap()
+        self._parts.writer.add_clock_pair(*_clock_pair())
+        while (seconds_left := self._seconds_left()) > 0:
+            readable = self._wait(min(_POLL_SECONDS, seconds_left))
+            if self._install_tables(readable):
+                readable.remove(self._parts.modules.tables_ready)
+            self._drain_when_due(readable)
+            if time.monotonic() - self._flushed >= _FLUSH_SECONDS:
+                self._flush(progress)
+            self._keep_to_limits()
+
+    def finish(self) -> dict[str, object]:
+        """Stop sampling and write what is left; returns the summary."""
+        # Before: of threads that end from now on the programs still tell.
+        self._parts.threads.read_cpu_times()
+        self._parts.sampler.stop()
+        self._parts.mmaps.take()
+        self._drain()
+        self._wait_for_tables()
+        self._parts.collector.finish(time.monotonic_ns())
+        cct = self._parts.stacks.cct
+        late = name_frames(self._parts.modules, self._parts.writer, cct.frame[: cct.count])
+        summary = self._summarize(final=True)
+        return summary | {"files_not_named": late} if late else summary
+
+    def _wait_for_tables(self) -> None:
+        """The last paths may lead through code that is still being analysed."""
+        parts = self._parts
+        while parts.deferred.waiting_for_tables and parts.modules.install_next(
+            _LAST_TABLE_SECONDS, parts.tables, parts.sampler.set_rules
+        ):
+            parts.deferred.tables_came()
+            parts.collector.finish_paths(time.monotonic_ns())
+
+    # --- the loop ---
+
+    def _seconds_left(self) -> float:
+        """Until the recording is over; 0 or less when it is."""
+        if self._stop.is_set():
+            return 0.0
+        if not (self._terms.selector.open_ended or self._parts.targets.alive):
+            return 0.0
+        if self._terms.duration is None:
+            return math.inf
+        return self._start + self._terms.duration - time.monotonic()
+
+    def _wait(self, seconds: float) -> list[int]:
+        """Wait for something to do; returns the descriptors that are readable.
+
+        New code wakes the loop at once, and so do its unwind table (until then, stacks that lead
+        through it end there) and processes that may be targets. While the budget of wake-ups is
+        used up only tables do.
+        """
+        parts = self._parts
+        delay = self._wakeups.delay(time.monotonic())
+        if delay > 0:
+            return readable([parts.modules.tables_ready], min(seconds, delay))
+        sources = (parts.modules.tables_ready, parts.sampler.urgent_descriptor)
+        return readable([*parts.mmaps.descriptors, *sources], seconds)
+
+    def _install_tables(self, woken: list[int]) -> bool:
+        """Hand unwind tables that have arrived to the programs; False when there are none."""
+        parts = self._parts
+        if parts.modules.tables_ready not in woken or not parts.modules.install(
+            parts.tables, parts.sampler.set_rules
+        ):
+            return False
+        parts.targets.refresh_incomplete()
+        parts.stacks.resolve_pending_stacks()
+        parts.deferred.tables_came()
+        parts.collector.finish_paths(time.monotonic_ns())
+        heap.trim_heap()
+        return True
+
+    def _drain_when_due(self, readable: list[int]) -> None:
+        parts = self._parts
+        now, cpu = time.monotonic(), time.thread_time()
+        due = now - self._drained >= _DRAIN_SECONDS or now - self._flushed >= _FLUSH_SECONDS
+        mapped = parts.mmaps.take() if due or readable else set()
+        parts.threads.request_refresh(mapped)
+        urgent = parts.sampler.urgent_descriptor in readable or self._includes_target(mapped)
+        if urgent or due or parts.sampler.filling:
+            self._drained = now
+            self._drain()
+        self._wakeups.spend(time.monotonic(), time.thread_time() - cpu)
+
+    def _drain(self) -> None:
+        """Empty the rings and attach to new targets."""
+        self._parts.collector.drain()
+        for pid in self._parts.threads.drain_candidates():
+            self._parts.attachment.on_exec(pid)
+        self._register_attached()
+
+    def _register_attached(self) -> None:
+        for thread in self._parts.attachment.drain_attached():
+            if self._terms.before_exec:
+                # It waits for hpcd; where in the kernel, only the kernel's symbols would tell.
+                thread = replace(thread, state=replace(thread.state, kernel_stack=()))
+            self._parts.threads.register_existing_thread(thread)
+
+    def _flush(self, progress: Callable[[Progress], None] | None) -> None:
+        collector, writer = self._parts.collector, self._parts.writer
+        now = self._flushed = time.monotonic()
+        writer.add_clock_pair(*_clock_pair())
+        collector.name_jit_frames()
+        collector.settle_waits()
+        self._keep_budget(now)
+        self.summary = self._summarize()
+        writer.flush(self.summary)
+        if now - self._trimmed >= _TRIM_SECONDS:
+            self._trimmed = now
+            heap.trim_heap()
+        if progress:
+            progress(self._progress(now))
+        self._reported = (now, collector.recorded)
+
+    def _includes_target(self, pids: set[int]) -> bool:
+        """Whether a process is among these that is recorded, or has just been started by one."""
+        everything, sampler = self._terms.selector.everything, self._parts.sampler
+        return bool(pids) and (everything or any(map(sampler.records, pids)))
+
+    # --- limits ---
+
+    def _keep_to_limits(self) -> None:
+        """Pause when this process has taken more CPU time than it may: what the rings cannot hold
+        meanwhile is lost, and counted. End when it has taken more memory than it may."""
+        if self._own:
+            now, cpu = time.monotonic(), time.process_time()
+            self._own.spend(now, cpu - self._own_cpu)
+            self._own_cpu = cpu
+            delay = self._own.delay(now)
+            if delay > 0:
+                self._stop.wait(min(delay, _FLUSH_SECONDS))
+        most = self._terms.max_memory
+        if most and not self._limit_reached and heap.resident_bytes() > most:
+            self._limit_reached = f"ended: the recorder takes more than {most / 1e6:,.0f} MB"
+            self._stop.set()
+
+    # --- sampling rate ---
+
+    def _keep_budget(self, now: float) -> None:
+        budgets = [budget for budget in (self._terms.budget, self._terms.own_budget) if budget]
+        if not budgets or now - self._start < _SETTLE_SECONDS:
+            return
+        changed = False
+        targets = self._cpu_seconds(final=False)
+        if self._terms.budget:
+            overhead = self._parts.sampler.overhead()
+            cost = Cost(
+                overhead.seconds - overhead.switches, overhead.switches, own_cpu_seconds(), targets
+            )
+            changed |= self._terms.budget.step(now, cost) is not None
+        if self._terms.own_budget:
+            own = Cost(0.0, 0.0, time.process_time(), 0.0)
+            changed |= self._terms.own_budget.step(now, own) is not None
+        if changed:
+            rate = SamplingRate(
+                min(budget.rate.frequency for budget in budgets),
+                max(budget.rate.walk_one_in for budget in budgets),
+            )
+            self._expected = self._expected_samples(targets)
+            self._expected_of = targets
+            self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
+            self._rates.append(RateChange.now(rate))
+
+    # --- accounting ---
+
+    def _progress(self, now: float) -> Progress:
+        parts = self._parts
+        reported, samples = self._reported
+        counters = parts.sampler.counters()[0]
+        return Progress(
+            seconds=now - self._start,
+            samples=parts.collector.recorded,
+            rate=(parts.collector.recorded - samples) / max(now - reported, 1e-9),
+            dropped=int(counters["dropped"].sum()) + sum(parts.collector.dropped.values()),
+            truncated=sum(
+                sum(modules.values())
+                for ending, modules in parts.stacks.cct.endings().items()
+                if not ending.whole
+            ),
+            threads=parts.threads.line_count,
+            bytes=sum(parts.writer.bytes_written.values()),
+        )
+
+    def _summarize(self, *, final: bool = False) -> dict[str, object]:
+        parts = self._parts
+        counters = parts.sampler.counters()[0]
+        times = parts.thread_times.totals(time.monotonic_ns()) if parts.thread_times else None
+        used = self._cpu_seconds(final=final)
+        taken = int(counters["taken"])
+        expected = round(self._expected_samples(used)) if self._terms.alone else 0
+        sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
+        overhead = parts.sampler.overhead()
+        return {
+            "samples": {
+                "expected": expected,
+                "taken": taken,
+                "unexplained": _unexplained(taken, expected),
+                "recorded": parts.collector.recorded,
+                "dropped": self._dropped(counters),
+            },
+            "cpu": {
+                "counted_s": round(used, 6),
+                "sampled_s": round(sampled, 6),
+            },
+            "switches": {
+                "taken": int(counters["switches"]),
+                "recorded": parts.collector.switches,
+            },
+            "time": asdict(times) if times else {},
+            "jobs": parts.thread_times.jobs() if parts.thread_times else {},
+            "unwind": self._unwind_summary(counters),
+            **({"limit": self._limit_reached} if self._limit_reached else {}),
+            "rates": [change.as_dict() for change in self._rates],
+            "threads": parts.threads.line_count,
+            "measurement": self._terms.output,
+            "duration_s": round(time.monotonic() - self._start, 3),
+            "overhead": {
+                "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
+                "bpf_s": round(overhead.seconds, 4),
+                "bpf_switches_s": round(overhead.switches, 4),
+            },
+        }
+
+    def _dropped(self, counters: np.void) -> dict[str, int]:
+        """Samples that were lost, by reason."""
+        parts = self._parts
+        dropped = {
+            name: int(number)
+            for name, number in zip(DROPS, counters["dropped"], strict=False)
+            if number
+        }
+        for name, number in parts.collector.dropped.items():
+            dropped[name] = dropped.get(name, 0) + number
+        if parts.writer.dropped_storage:
+            dropped["storage"] = parts.writer.dropped_storage
+        return dropped
+
+    def _unwind_summary(self, counters: np.void) -> dict[str, object]:
+        modules, cct = self._parts.modules, self._parts.stacks.cct
+        endings = cct.endings()
+        incomplete = {ending: counts for ending, counts in endings.items() if not ending.whole}
+        return {
+            "paths": int(cct.samples.sum()),
+            "complete": sum(
+                sum(counts.values()) for ending, counts in endings.items() if ending.whole
+            ),
+            "truncated": {
+                ending.label: sum(counts.values()) for ending, counts in incomplete.items()
+            },
+            "modules": {
+                ending.label: {modules.name(number): count for number, count in counts.items()}
+                for ending, counts in incomplete.items()
+            },
+            "failures": modules.failures,
+            "deferred": {
+                "copied": int(counters["copied"]),
+                "not_copied": int(counters["not_copied"]),
+                **asdict(self._parts.deferred.counts),
+            },
+        }
+
+    def _cpu_seconds(self, *, final: bool) -> float:
+        """CPU seconds the targets' threads used while they were recorded.
+
+        At the end from the scheduler's own accounts of each thread, which costs a file a thread;
+        until then from the switches seen.
+        """
+        thread_times = self._parts.thread_times
+        if thread_times and not final:
+            return thread_times.totals(time.monotonic_ns()).cpu
+        if not final:
+            self._parts.threads.read_cpu_times()
+        return self._parts.threads.cpu_seconds()
+
+    def _expected_samples(self, used: float) -> float:
+        """Samples of the CPU clock to be expected when the targets have used ``used`` seconds."""
+        frequency = self._rates[-1].rate.frequency if self._rates else 0
+        return self._expected + (used - self._expected_of) * frequency
+
+
+def _unexplained(taken: int, expected: int) -> int:
+    """How many more samples (fewer: below 0) there are than chance and late interrupts account for.
+
+    Samples that were dropped are among those taken, and the rates to keep a budget are expected.
+    """
+    difference = taken - expected
+    if not expected or abs(difference) <= _LATE * expected + _ERRORS * expected**0.5:
+        return 0
+    return difference
+
+
+def own_cpu_seconds() -> float:
+    """CPU seconds of this process and of the child processes it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _clock_pair() -> tuple[int, int]:
+    """Monotonic and real time of one moment: the real time lies between two readings."""
+    before = time.monotonic_ns()
+    real = time.time_ns()
+    after = time.monotonic_ns()
+    return (before + after) // 2, real

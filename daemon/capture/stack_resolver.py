@@ -1,0 +1,307 @@
+"""Call paths: from the stacks the BPF programs announce to nodes of the CCT.
+
+A stack is sent once, with the slot of the stack cache it took; samples then name the slot. The
+resolver turns its addresses into module frames, outermost first, and remembers which CCT node each
+slot stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.layouts import (
+    CACHE_SET_BITS,
+    EVENT_HEADER,
+    MAX_USER_FRAMES,
+    SLOT_BITS,
+    STACK_EVENT,
+)
+from hpcd.daemon.capture.cct_builder import CCTBuilder
+from hpcd.daemon.capture.deep_stacks import unfold
+from hpcd.daemon.naming.kernel_naming import KernelNaming
+from hpcd.daemon.naming.load_modules import Modules
+from hpcd.model import frame as frames
+from hpcd.model.region import Region
+from hpcd.model.unwind_status import UnwindStatus
+
+I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+# Stacks in code that is still being analysed: beyond this many they keep their raw addresses.
+_MAX_PENDING = 4096
+_SLOTS = 1 << SLOT_BITS
+_SLOT_MASK = np.uint32(_SLOTS - 1)
+_WHOLE = (UnwindStatus.COMPLETE, UnwindStatus.KERNEL_ONLY)
+
+assert SLOT_BITS == CACHE_SET_BITS + 1
+assert EVENT_HEADER.itemsize == 16
+
+
+class StackResolver:
+    """Owns the CCT and what each slot of the ``caches`` stack caches holds.
+
+    ``find_mapping(pid, address, time)`` tells what a process had mapped at an address then, also
+    when the process has ended since.
+
+    Samples are looked up among the stacks announced in this round and in the last one, and among
+    what the caches held at the end of the last round. A sample's stack is among them: it was in the
+    cache when the sample was taken, which is after the samples of the last round.
+    """
+
+    def __init__(
+        self,
+        modules: Modules,
+        kernel: KernelNaming,
+        find_mapping: Callable[[int, int, int], Region | None],
+        caches: int,
+    ) -> None:
+        self.cct = CCTBuilder()
+        self._modules = modules
+        self._kernel = kernel
+        self._find_mapping = find_mapping
+        self._node = np.zeros((caches, _SLOTS), dtype=np.uint32)
+        self._generation = np.zeros((caches, _SLOTS), dtype=np.uint16)
+        self._last_round = _Announced()
+        self._this_round = _Announced()
+        self._deferred_last_round = _Announced()
+        self._deferred_this_round = _Announced()
+        self._pending: list[bytes] = []
+        self._before_attach: dict[tuple[str, ...], int] = {}
+        marker = np.array([frames.marker_frame(UnwindStatus.NEVER_SAMPLED)], np.uint64)
+        self.never_sampled = int(self.cct.insert(marker, np.ones(1, np.int64))[0])
+        """CCT node of threads that have not been sampled."""
+
+    # Not before they are needed: they are read while the first samples are taken.
+
+    @cached_property
+    def _scheduler(self) -> tuple[np.uint64, np.uint64]:
+        return self._kernel.symbols.range_of("__schedule")
+
+    @cached_property
+    def _signal_ranges(self) -> list[tuple[np.uint64, np.uint64]]:
+        return self._kernel.symbols.signal_ranges()
+
+    @cached_property
+    def _kernel_entry(self) -> tuple[np.uint64, np.uint64]:
+        return self._kernel.symbols.entry_text()
+
+    # --- a round ---
+
+    def add(
+        self, stacks: list[bytes], deferred: Sequence[bytes] = (), stand_ins: U32 | None = None
+    ) -> None:
+        """Take the stacks announced in this round, as the event ring holds them, and those whose
+        paths are ``deferred``, with the nodes that stand in for these."""
+        if stacks:
+            self._this_round = self._insert(stacks)
+        if deferred and stand_ins is not None:
+            size = STACK_EVENT.itemsize
+            head = np.frombuffer(b"".join(event[:size] for event in deferred), STACK_EVENT)
+            self._deferred_this_round = _Announced(head["cache"], head["stack"], stand_ins)
+
+    def insert(self, stacks: list[bytes]) -> U32:
+        """CCT nodes of stacks that take no slot."""
+        return self._insert(stacks).node
+
+    def nodes_of(
+        self, cache: npt.NDArray[np.uint16], stack: U32, has_path: Mask
+    ) -> tuple[U32, Mask]:
+        """CCT nodes u32[n] of samples' stacks, and which are known (bool[n]).
+
+        Samples without a path (``has_path`` is False) need none: any node, known.
+        """
+        slot = stack & _SLOT_MASK
+        node = self._node[cache, slot]
+        known = self._generation[cache, slot] == stack >> np.uint32(SLOT_BITS)
+        known |= ~has_path
+        rest = np.flatnonzero(~known)
+        for announced in (
+            self._this_round,
+            self._last_round,
+            self._deferred_this_round,
+            self._deferred_last_round,
+        ):
+            if not len(rest):
+                break
+            found, at = announced.find(cache[rest], stack[rest])
+            node[rest[found]] = announced.node[at[found]]
+            known[rest[found]] = True
+            rest = rest[~found]
+        return node, known
+
+    def end_round(self) -> None:
+        """The samples of this round have been looked up: its stacks replace older ones."""
+        announced = self._this_round
+        self._node[announced.cache, announced.slot] = announced.node
+        self._generation[announced.cache, announced.slot] = announced.generation
+        self._last_round, self._this_round = announced, _Announced()
+        self._deferred_last_round = self._deferred_this_round
+        self._deferred_this_round = _Announced()
+
+    def resolve_pending_stacks(self) -> None:
+        """Unwind tables have arrived: resolve the frames that waited for the module they are in."""
+        if self._pending:
+            waiting, self._pending = self._pending, []
+            resolved = self._insert(waiting)
+            same = self._generation[resolved.cache, resolved.slot] == resolved.generation
+            self._node[resolved.cache[same], resolved.slot[same]] = resolved.node[same]
+
+    def node_before_attach(self, kernel_stack: tuple[str, ...]) -> int:
+        """CCT node of a thread that slept when it was attached to, of which only its kernel
+        functions are known (innermost first)."""
+        node = self._before_attach.get(kernel_stack)
+        if node is None:
+            address = np.zeros(0, np.uint64)
+            if kernel_stack:
+                address = self._kernel.symbols.addresses(kernel_stack[::-1])
+            body = self._kernel.to_module_frames(address, np.zeros(len(address), np.int64))
+            path = np.append(np.uint64(frames.marker_frame(UnwindStatus.BEFORE_ATTACH)), body)
+            node = int(self.cct.insert(path, np.array([len(path)]))[0])
+            self._before_attach[kernel_stack] = node
+        return node
+
+    # --- from ring to path ---
+
+    def _insert(self, raw: list[bytes]) -> _Announced:
+        size = STACK_EVENT.itemsize
+        head = np.frombuffer(b"".join(event[:size] for event in raw), STACK_EVENT)
+        deep = np.flatnonzero(head["user_frames"] > MAX_USER_FRAMES)
+        announced = raw
+        if len(deep):
+            raw = list(raw)
+            for index in deep.tolist():
+                raw[index] = unfold(raw[index])
+            head = np.frombuffer(b"".join(event[:size] for event in raw), STACK_EVENT)
+        body = np.frombuffer(b"".join(event[size:] for event in raw), np.uint64)
+        count = head["kernel_frames"].astype(np.int64) + head["user_frames"]
+        ends = np.cumsum(count)
+        starts = ends - count
+
+        # In the ring the innermost frame comes first; a path begins with the outermost.
+        depth = np.arange(len(body)) - np.repeat(starts, count)
+        owner = np.repeat(np.arange(len(head)), count)
+        inner = self._tracepoint_frames(head, body, depth, owner)
+        changing = self._registers_changing(body, depth, owner, len(head))
+        outer = np.where(changing, head["kernel_frames"], count)
+        if inner.any() or changing.any():
+            body = body[(depth >= np.repeat(inner, count)) & (depth < np.repeat(outer, count))]
+            count = outer - inner
+            ends = np.cumsum(count)
+            starts = ends - count
+            depth = np.arange(len(body)) - np.repeat(starts, count)
+        reverse = np.repeat(ends, count) - 1 - depth
+        module_frames, incomplete = self._resolve_raw_addresses(
+            self._kernel.to_module_frames(body, depth), head["tgid"], head["time"], count
+        )
+        room = _MAX_PENDING - len(self._pending)
+        self._pending += [announced[index] for index in incomplete[:room].tolist()]
+
+        ending = np.where(changing, np.uint64(UnwindStatus.REGISTERS_CHANGING), head["ending"])
+        return _Announced(
+            head["cache"],
+            head["stack"],
+            self.cct.insert(*_with_markers(module_frames[reverse], count, depth, ending)),
+        )
+
+    def _tracepoint_frames(
+        self, head: npt.NDArray[np.void], body: U64, depth: I64, owner: I64
+    ) -> I64:
+        """How many of each stack's innermost frames are the tracepoint's, inside ``__schedule``."""
+        inner = np.zeros(len(head), np.int64)
+        leaving = (head["cache"] & 1).astype(bool)[owner]
+        at = np.flatnonzero(leaving & _lies_in(body, self._scheduler))
+        inner[owner[at[::-1]]] = depth[at[::-1]]  # of several the innermost
+        return inner
+
+    def _registers_changing(self, body: U64, depth: I64, owner: I64, stacks: int) -> Mask:
+        """Which stacks were taken while the kernel wrote the thread's user registers.
+
+        Their user part was unwound from registers of two different places and is no call path.
+        """
+        interrupted = (depth == 0) | np.roll(_lies_in(body, self._kernel_entry), 1)
+        changing = np.zeros(stacks, np.bool_)
+        for signal_range in self._signal_ranges:
+            changing[owner[interrupted & _lies_in(body, signal_range)]] = True
+        return changing
+
+    def _resolve_raw_addresses(
+        self, body: U64, pids: U32, times: U64, count: I64
+    ) -> tuple[U64, npt.NDArray[np.int64]]:
+        """Turn addresses in code that the walker had no mapping of into module frames.
+
+        Processes that have ended since and modules unloaded since are found by what the kernel
+        reported when it mapped them. Python runs once for each such frame of a new stack.
+
+        Returns the frames u64[n], and the indices of stacks whose module is still being analysed.
+        """
+        raw = np.flatnonzero(~frames.is_module(body) & ~frames.is_marker(body))
+        if not len(raw):
+            return body, raw
+        result = body.copy()
+        stack = np.repeat(np.arange(len(count)), count)
+        incomplete = []
+        for at in raw.tolist():
+            address = int(body[at]) & frames.RAW_MASK
+            pid = int(pids[stack[at]])
+            mapping = self._find_mapping(pid, address, int(times[stack[at]]))
+            frame = self._modules.frame_in(pid, mapping, address) if mapping else None
+            if frame is not None:
+                result[at] = frame
+            elif mapping and mapping.inode:
+                incomplete.append(int(stack[at]))
+        return result, np.unique(np.array(incomplete, np.int64))
+
+
+class _Announced:
+    """Stacks announced in one round: which cache slot each took, and the CCT node it is."""
+
+    def __init__(
+        self,
+        cache: npt.NDArray[np.uint16] | None = None,
+        stack: U32 | None = None,
+        node: U32 | None = None,
+    ) -> None:
+        empty = np.zeros(0, np.uint32)
+        self.cache = empty if cache is None else cache
+        stack = empty if stack is None else stack
+        self.node = empty if node is None else node
+        self.slot = stack & _SLOT_MASK
+        self.generation = stack >> np.uint32(SLOT_BITS)
+        keys = _key(self.cache, stack)
+        self._order = np.argsort(keys)
+        self._keys = keys[self._order]
+
+    def find(self, cache: npt.NDArray[np.uint16], stack: U32) -> tuple[Mask, I64]:
+        """(whether each of these was announced, where)."""
+        if not len(self._keys):
+            return np.zeros(len(cache), bool), np.zeros(len(cache), np.int64)
+        keys = _key(cache, stack)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return self._keys[at] == keys, self._order[at]
+
+
+def _with_markers(path: U64, count: I64, depth: I64, ending: U64) -> tuple[U64, I64]:
+    """Paths one after another, each that is not whole below a marker of its ending; and lengths."""
+    whole = np.isin(ending, _WHOLE)
+    marked = (~whole).astype(np.int64)
+    lengths = count + marked
+    starts = np.cumsum(lengths) - lengths
+    result = np.empty(int(lengths.sum()), dtype=np.uint64)
+    result[np.repeat(starts + marked, count) + depth] = path
+    result[starts[~whole]] = np.uint64(frames.MARKER) | ending[~whole]
+    return result, lengths
+
+
+def _lies_in(address: U64, span: tuple[np.uint64, np.uint64]) -> Mask:
+    inside: Mask = (address >= span[0]) & (address < span[1])
+    return inside
+
+
+def _key(cache: npt.NDArray[np.unsignedinteger], stack: npt.NDArray[np.unsignedinteger]) -> U64:
+    return cache.astype(np.uint64) << np.uint64(32) | stack

@@ -1,0 +1,190 @@
+"""Threads and processes that come and go: their trace lines, names and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.layouts import EventKind, Switch, ThreadEvent
+from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.thread_times import BORN, ThreadTimes
+from hpcd.daemon.targets.cpu_account import CpuAccount
+from hpcd.daemon.targets.lifecycle import AttachedThread
+from hpcd.daemon.targets.process_table import Targets
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.identity import Thread
+
+NO_LINE = 0xFFFFFFFF
+"""In place of a trace line: the thread is unknown."""
+
+
+class ThreadLifecycle:
+    """Owns which trace line each thread has, and which processes' mappings are out of date.
+
+    Threads are numbered by the BPF programs; a number is not used again while samples of its thread
+    may come in. ``thread_times`` is None when waits are not recorded.
+    """
+
+    def __init__(
+        self,
+        targets: Targets,
+        writer: MeasurementWriter,
+        stacks: StackResolver,
+        thread_times: ThreadTimes | None,
+    ) -> None:
+        self._targets = targets
+        self._writer = writer
+        self._stacks = stacks
+        self._thread_times = thread_times
+        self._line: dict[int, int] = {}
+        self._threads: dict[int, Thread] = {}
+        self._lines = 0
+        # Threads (and when they ended) whose end was reported in this round and in the last:
+        # samples taken before it may come in one round late.
+        self._ended: dict[int, int] = {}
+        self._ended_last_round: dict[int, int] = {}
+        self._out_of_date: set[int] = set()
+        self._candidates: list[int] = []
+        self._cpu = CpuAccount()
+        # Threads that have begun to end, and when they were last known to run.
+        self._exiting: dict[int, int] = {}
+
+    @property
+    def line_count(self) -> int:
+        """Trace lines so far."""
+        return self._lines
+
+    def lines_of(self, numbers: list[int]) -> npt.NDArray[np.uint32]:
+        """Trace lines u32[n] of threads by number, :data:`NO_LINE` for those unknown."""
+        return np.array([self._line.get(number, NO_LINE) for number in numbers], dtype=np.uint32)
+
+    # --- what happens ---
+
+    def on_event(self, event: ThreadEvent) -> None:
+        """Handle an event of the ring that is about a thread or a process."""
+        pid = event.tgid
+        match event.kind:
+            case EventKind.THREAD:
+                self._on_start(event)
+            case EventKind.EXIT:
+                self._on_exit(event)
+            case EventKind.FREE:
+                self._on_end(event)
+            case EventKind.FORK:
+                inherited = self._targets.on_fork(event.other, pid, event.time, event.image)
+                if not inherited or event.other in self._out_of_date:
+                    self._out_of_date.add(pid)
+            case EventKind.EXEC if pid in self._targets:
+                self._targets.on_exec(pid, event.image)
+                self._out_of_date.add(pid)
+            case EventKind.EXEC | EventKind.MOVED:
+                self._candidates.append(pid)
+            case EventKind.REFRESH:
+                self._out_of_date.add(pid)
+
+    def register_existing_thread(self, thread: AttachedThread) -> None:
+        """Give a line to a thread that ran before it was attached to."""
+        state = thread.state
+        line = self._new_line(thread.number, thread.pid, state.tid, state.name, state.start_ns)
+        self._cpu.begin(thread.number, thread.pid, state.tid, thread.cpu_ns)
+        if self._thread_times:
+            if state.running:
+                node = self._stacks.never_sampled
+            else:
+                node = self._stacks.node_before_attach(state.kernel_stack)
+            job = self._targets.target(thread.pid).process.job
+            self._thread_times.begin(line, thread.time_ns, state.switch, node, job)
+
+    def _on_start(self, event: ThreadEvent) -> None:
+        pid = event.tgid
+        line = self._new_line(event.thread, pid, event.tid, _text(event.comm), event.start)
+        self._cpu.begin(event.thread, pid, event.tid, 0 if event.other else event.runtime)
+        if self._thread_times:
+            # A thread that is new to the system waits for its first CPU.
+            state = BORN if event.other else Switch.IN
+            job = self._targets.target(pid).process.job
+            self._thread_times.begin(line, event.time, state, self._stacks.never_sampled, job)
+
+    def _on_exit(self, event: ThreadEvent) -> None:
+        """The thread begins to end; what it does yet is recorded until :meth:`_on_end`."""
+        if event.thread in self._threads:
+            self._exiting[event.thread] = event.time
+            self._cpu.update(event.thread, event.runtime)
+        if event.other:
+            self._targets.on_exit(event.tgid)
+
+    def _on_end(self, event: ThreadEvent) -> None:
+        number = event.thread
+        thread = self._threads.pop(number, None)
+        self._exiting.pop(number, None)
+        used_ns = self._cpu.end(number, event.runtime)
+        if thread:
+            # No name is sent when it ended for hpcd alone: it belongs to another user now.
+            name = _text(event.comm) or thread.name
+            self._writer.add_thread(replace(thread, name=name, end_ns=event.time, cpu_ns=used_ns))
+            self._ended[number] = event.time
+
+    def _new_line(self, number: int, pid: int, tid: int, name: str, start_ns: int) -> int:
+        if pid not in self._targets:
+            self._out_of_date.add(pid)  # recording everything, this is the first of it
+        process = self._targets.target(pid).process
+        line = self._lines
+        self._lines += 1
+        thread = Thread(line, process.id, tid, name, start_ns)
+        self._line[number] = line
+        self._threads[number] = thread
+        self._writer.add_thread(thread)
+        return line
+
+    # --- what follows from it ---
+
+    def request_refresh(self, pids: Iterable[int]) -> None:
+        """Have the mappings of these processes read again in the next round."""
+        self._out_of_date.update(pids)
+
+    def refresh_mappings(self) -> None:
+        """Read the mappings that are out of date."""
+        for pid in self._out_of_date | self._targets.withheld:
+            self._targets.refresh(pid)
+        self._out_of_date.clear()
+
+    def end_round(self) -> dict[int, int]:
+        """Ends (ns) by trace line of the threads of which no sample can come any more."""
+        ends = {self._line.pop(number): time for number, time in self._ended_last_round.items()}
+        self._ended_last_round, self._ended = self._ended, {}
+        self._targets.refresh_postponed()
+        self._targets.free_retired()
+        return ends
+
+    def drain_candidates(self) -> list[int]:
+        """Pids of processes that may have become targets since the last call, in order."""
+        candidates, self._candidates = self._candidates, []
+        return candidates
+
+    # --- CPU time, as the scheduler counts it ---
+
+    def read_cpu_times(self) -> None:
+        """Bring the CPU times of living threads up to date. Reads a /proc file for each."""
+        self._cpu.read()
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all threads while they were recorded, as far as is known."""
+        return self._cpu.total()
+
+    def finish(self) -> None:
+        """The recording ends, and with it all threads that go on. :meth:`end_round` has the ends of
+        those that were about to end."""
+        for number, thread in self._threads.items():
+            end_ns = self._exiting.get(number)
+            used_ns = self._cpu.end(number, 0)
+            self._writer.add_thread(replace(thread, end_ns=end_ns, cpu_ns=used_ns))
+        self._threads.clear()
+        self._ended |= self._exiting
+        self._exiting.clear()
+
+
+def _text(value: bytes) -> str:
+    return value.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,321 @@
+"""Names for code made at run time: /tmp/perf-PID.map and jitdump files.
+
+Both are written by the target's own runtime, so they are bounded text of an untrusted user, read
+only when they belong to the user who runs the process, or to root and all may read them, and a part
+at a time: what a user has written costs that user's names. Formats: jit-interface.txt and
+jitdump-specification.txt in the kernel's tools/perf/Documentation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import stat
+import struct
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.daemon.targets import patience
+from hpcd.daemon.targets.patience import WithheldError
+from hpcd.daemon.targets.processes import executable_regions
+from hpcd.daemon.targets.target_files import open_file, open_folder
+
+Symbols = list[tuple[int, int, str]]
+"""(address, size, name), any order; of two at one address the later one holds."""
+
+U64 = npt.NDArray[np.uint64]
+
+_MAX_BYTES = 64 << 20
+# Read at a time, of all files of a user: a fifth of a second when its lines are as short as can be.
+ROUND_BYTES = 1 << 20
+# A line of a map that lies across the border of two parts is in both.
+_OVERLAP = 2048
+_MAX_NAME = 512
+_MAX_HELD = 128
+_MAX_DUMPS = 4
+# Symbols of jitdump files that are kept, of all processes of a user.
+_MAX_SYMBOLS = 200_000
+_JITDUMP = re.compile(r"/jit-\d+\.dump$")
+_MAGIC = 0x4A695444  # "JiTD"
+_CODE_LOAD, _CODE_MOVE = 0, 1
+# The head of a record and a name.
+_MAX_RECORD = 64 + _MAX_NAME
+
+
+class JitFiles:
+    """The files in which runtimes name their code. They are kept open, because a Java machine
+    writes its map when it ends, and the process can no longer be found then.
+
+    Files of at most :data:`_MAX_HELD` processes, the least recently read ones are closed.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, _Held] = {}
+        self._allowances: dict[int, _Allowance] = {}
+        self._limit = ROUND_BYTES
+
+    def new_round(self, limit: int = ROUND_BYTES) -> None:
+        """Allow each user's files ``limit`` bytes until the next round."""
+        for allowance in self._allowances.values():
+            allowance.left = limit
+        self._limit = limit
+
+    def symbols(self, number: int, pid: int, uid: int, addresses: U64) -> Symbols:
+        """Symbols that hold any of ``addresses`` (u64[n]), as far as the runtime of a process has
+        written them and they have been read.
+
+        ``number`` is the process's in the recording, which unlike ``pid`` is never reused; ``uid``
+        is its user.
+        """
+        allowance = self._allowances.get(uid)
+        if allowance is None:
+            allowance = self._allowances[uid] = _Allowance(self._limit)
+        held = self._held.pop(number, None) or _Held(pid, uid, allowance)
+        self._held[number] = held
+        while len(self._held) > _MAX_HELD:
+            self._held.pop(next(iter(self._held))).close()
+        with contextlib.suppress(WithheldError):
+            held.renew(patience.ask(pid, held.look))
+        return held.symbols(addresses)
+
+    def close(self) -> None:
+        """Close all files."""
+        for held in self._held.values():
+            held.close()
+        self._held.clear()
+
+
+class _Allowance:
+    """What is left of a round for the files of a user."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.symbols = 0
+
+    def take(self, wanted: int) -> int:
+        """Bytes that may be read, of those wanted."""
+        size = max(min(wanted, self.left), 0)
+        self.left -= size
+        return size
+
+
+class _Held:
+    """One process's folder of maps and its jitdump files."""
+
+    def __init__(self, pid: int, uid: int, allowance: _Allowance) -> None:
+        self._name = f"perf-{_inner_pid(pid)}.map"
+        self._pid, self._uid, self._allowance = pid, uid, allowance
+        self._folder: int | None = None
+        self._map: _PerfMap | None = None
+        self._dumps: dict[tuple[str, int], _JitDump] = {}
+
+    def look(self) -> list[tuple[tuple[str, int] | None, io.FileIO]]:
+        """The files there are now: the map, under None, and jitdump files that are new."""
+        found: list[tuple[tuple[str, int] | None, io.FileIO]] = []
+        if self._folder is None:
+            self._folder = _folder(self._pid)
+        if self._folder >= 0 and (
+            file := _open(self._name, self._pid, self._uid, folder=self._folder, follow=False)
+        ):
+            found.append((None, file))
+        for region in executable_regions(self._pid):
+            key = (region.device, region.inode)
+            if _JITDUMP.search(region.path) and key not in self._dumps:
+                path = f"/proc/{self._pid}/map_files/{region.start:x}-{region.end:x}"
+                known = len(self._dumps) + len(found)
+                if known <= _MAX_DUMPS and (file := _open(path, self._pid, self._uid)):
+                    found.append((key, file))
+        return found
+
+    def renew(self, files: list[tuple[tuple[str, int] | None, io.FileIO]]) -> None:
+        """Go on with what :meth:`look` found."""
+        for key, file in files:
+            if key is not None:
+                self._dumps.setdefault(key, _JitDump(file, self._allowance))
+            elif self._map is None or not self._map.is_same(file):
+                self._map = _PerfMap(file, self._allowance)
+
+    def symbols(self, addresses: U64) -> Symbols:
+        symbols = self._map.symbols(addresses) if self._map else []
+        for dump in self._dumps.values():
+            symbols += named(dump.symbols(), addresses)
+        return named(symbols, addresses)
+
+    def close(self) -> None:
+        if self._folder is not None and self._folder >= 0:
+            os.close(self._folder)
+        self._map = None
+        self._dumps.clear()
+
+
+class _PerfMap:
+    """A map that a runtime writes. None of it is kept: it is read backwards, as what is latest
+    holds, and again when there is more of it or other addresses are asked for."""
+
+    def __init__(self, file: io.FileIO, allowance: _Allowance) -> None:
+        self._file, self._allowance = file, allowance
+        self._end = 0
+        """What lies before is still to be read."""
+        self._asked_for: tuple[tuple[int, int], U64] = ((0, 0), np.zeros(0, np.uint64))
+
+    def is_same(self, file: io.FileIO) -> bool:
+        return os.path.samestat(os.fstat(file.fileno()), os.fstat(self._file.fileno()))
+
+    def symbols(self, addresses: U64) -> Symbols:
+        status = os.fstat(self._file.fileno())
+        state = (status.st_size, status.st_mtime_ns)
+        before, old = self._asked_for
+        if not self._end and (state != before or not np.isin(addresses, old).all()):
+            self._end, self._asked_for = min(status.st_size, _MAX_BYTES), (state, addresses)
+        symbols: Symbols = []
+        while self._end and (part := self._allowance.take(min(self._end, ROUND_BYTES))):
+            self._end -= part
+            at = max(self._end - _OVERLAP, 0)
+            data = os.pread(self._file.fileno(), self._end + part - at, at)
+            if at:
+                data = data[data.find(b"\n") + 1 :]
+            later = {start for start, _, _ in symbols}
+            symbols += [
+                each for each in named(parse_perf_map(data), addresses) if each[0] not in later
+            ]
+        return symbols
+
+
+class _JitDump:
+    """A jitdump file. Its symbols are kept: records refer to earlier ones."""
+
+    def __init__(self, file: io.FileIO, allowance: _Allowance) -> None:
+        self._file, self._allowance = file, allowance
+        self._at = 0
+        self._size = 0
+        """Of the file, when there was nothing more in it that could be read."""
+        self._by_index: dict[int, tuple[int, int, str]] = {}
+
+    def symbols(self) -> Symbols:
+        size = min(os.fstat(self._file.fileno()).st_size, _MAX_BYTES)
+        room = _MAX_SYMBOLS - self._allowance.symbols if size != self._size else 0
+        while room > 0 and (part := self._allowance.take(min(size - self._at, ROUND_BYTES))):
+            data = os.pread(self._file.fileno(), part, self._at)
+            if not self._at:
+                self._at = start = _header_size(data)
+                if not start:
+                    self._size = size
+                    break
+                data = data[start:]
+            before = len(self._by_index)
+            done = read_records(data, self._by_index)
+            self._allowance.symbols += len(self._by_index) - before
+            room -= len(self._by_index) - before
+            self._at += done
+            if not done:
+                self._size = size  # cut off, or makes no sense
+                break
+        return list(self._by_index.values())
+
+
+def parse_perf_map(data: bytes) -> Symbols:
+    """Lines of ``start size name``, hexadecimal; other lines are left out."""
+    symbols: Symbols = []
+    for line in data.split(b"\n"):
+        parts = line.split(None, 2)
+        if len(parts) < 3:
+            continue
+        try:
+            start, size = int(parts[0], 16), int(parts[1], 16)
+        except ValueError:
+            continue
+        if 0 <= start < 1 << 56 and 0 < size < 1 << 32:
+            symbols.append((start, size, parts[2][:_MAX_NAME].decode(errors="replace").strip()))
+    return symbols
+
+
+def parse_jitdump(data: bytes) -> Symbols:
+    """Code loads of a jitdump file, moves applied; ends at the first record that makes no sense."""
+    by_index: dict[int, tuple[int, int, str]] = {}
+    if start := _header_size(data):
+        read_records(data[start:], by_index)
+    return list(by_index.values())
+
+
+def _header_size(data: bytes) -> int:
+    """Where records begin; 0 when this is no jitdump file."""
+    if len(data) < 16:
+        return 0
+    magic, _, size = struct.unpack_from("<III", data)
+    return size if magic == _MAGIC and size >= 40 else 0
+
+
+def read_records(data: bytes, by_index: dict[int, tuple[int, int, str]]) -> int:
+    """Put the code that whole records of a jitdump file tell of into ``by_index``, by the number
+    the runtime gave it; how many bytes these were."""
+    at = 0
+    while at + 16 <= len(data):
+        kind, size, _ = struct.unpack_from("<IIQ", data, at)
+        # Of a long one, what is told stands at its beginning.
+        if size < 16 or at + min(size, _MAX_RECORD) > len(data):
+            break
+        if kind == _CODE_LOAD and size >= 57:
+            _, _, _, address, length, index = struct.unpack_from("<IIQQQQ", data, at + 16)
+            end = data.find(b"\0", at + 56, min(at + size, at + 56 + _MAX_NAME))
+            if end > 0 and address < 1 << 56 and 0 < length < 1 << 32:
+                name = data[at + 56 : end].decode(errors="replace")
+                by_index[index] = (address, length, name)
+        elif kind == _CODE_MOVE and size >= 64:
+            _, _, _, _, address, length, index = struct.unpack_from("<IIQQQQQ", data, at + 16)
+            if index in by_index and address < 1 << 56 and 0 < length < 1 << 32:
+                by_index[index] = (address, length, by_index[index][2])
+        at += size
+    return at
+
+
+def named(symbols: Symbols, addresses: npt.NDArray[np.uint64]) -> Symbols:
+    """The symbols that hold any of ``addresses``, each once. O((n + m) log n)."""
+    if not symbols or not len(addresses):
+        return []
+    latest = {start: (start, size, name) for start, size, name in symbols}
+    ordered = [latest[start] for start in sorted(latest)]
+    starts = np.array([start for start, _, _ in ordered], np.uint64)
+    at = np.searchsorted(starts, addresses, "right").astype(np.int64) - 1
+    found = []
+    for index, address in zip(at.tolist(), addresses.tolist(), strict=True):
+        if index >= 0 and address < ordered[index][0] + ordered[index][1]:
+            found.append(index)
+    return [ordered[index] for index in sorted(set(found))]
+
+
+def _inner_pid(pid: int) -> int:
+    """The pid the process knows itself by, which names its files."""
+    try:
+        with open(f"/proc/{pid}/status") as file:  # noqa: PTH123
+            for line in file:
+                if line.startswith("NSpid:"):
+                    return int(line.split()[-1])
+    except (OSError, ValueError):
+        pass
+    return pid
+
+
+def _folder(pid: int) -> int:
+    try:
+        return open_folder(pid, "tmp")
+    except OSError:
+        return -1
+
+
+def _open(
+    path: str, pid: int, uid: int, *, folder: int | None = None, follow: bool = True
+) -> io.FileIO | None:
+    """A regular file of ``uid``'s, or one of root's that all may read; None when it is anything
+    else: who writes symbols must not learn by them what else is in a folder."""
+    try:
+        file = open_file(path, pid, folder=folder, follow=follow)
+    except OSError:
+        return None
+    status = os.fstat(file.fileno())
+    if status.st_uid == uid or (status.st_uid == 0 and status.st_mode & stat.S_IROTH):
+        return file
+    file.close()
+    return None

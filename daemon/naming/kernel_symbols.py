@@ -1,0 +1,188 @@
+"""The running kernel's own symbols, from /proc/kallsyms.
+
+A measurement must not hold raw kernel addresses: they change with every boot. They become frames of
+load modules (the kernel, each kernel module) relative to where those begin, with the names kept in
+the measurement because nobody else has them.
+"""
+
+from __future__ import annotations
+
+import platform
+import stat
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+
+KERNEL_NAME = "[kernel]"
+_TEXT = (b"t", b"T", b"w", b"W")
+_USUAL = Path("/proc/kallsyms")
+# The service's copy, made before it gave up the right to see addresses there.
+_COPY = Path("/run/hpcd/kallsyms")
+
+# Of each the innermost first.
+_SIGNAL_FUNCTIONS = {
+    "x86_64": (
+        ("restore_sigcontext", "__do_sys_rt_sigreturn"),
+        ("x64_setup_rt_frame", "__setup_rt_frame", "arch_do_signal_or_restart"),  # first since 6.2
+    ),
+    "aarch64": (
+        ("restore_sigframe", "__do_sys_rt_sigreturn"),
+        ("setup_return", "setup_rt_frame", "do_signal"),
+    ),
+}
+
+
+class KernelSymbols:
+    """Text symbols by address. About 0.3 s and 5 MB to read.
+
+    ``modules`` are the names modules are known by (:data:`KERNEL_NAME` first); ``available`` is
+    False where the kernel hides its addresses (``kptr_restrict``): then everything is one module.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        path = path or (_COPY if _hidden(_USUAL) and _ours(_COPY) else _USUAL)
+        addresses, owners, starts = array("Q"), array("I"), array("I")
+        names = bytearray()
+        index = {KERNEL_NAME.encode(): 0}
+        text = None
+        try:
+            # A line at a time: read whole, it would stay with the process as 20 MB of small pieces.
+            with path.open("rb") as file:
+                for line in file:
+                    parts = line.split()
+                    if len(parts) < 3 or parts[1] not in _TEXT:
+                        continue
+                    owner = parts[3] if len(parts) > 3 else KERNEL_NAME.encode()
+                    if parts[2] == b"_text" and text is None:
+                        text = int(parts[0], 16)
+                    addresses.append(int(parts[0], 16))
+                    owners.append(index.setdefault(owner, len(index)))
+                    starts.append(len(names))
+                    names += parts[2] + b"\0"
+        except OSError:
+            pass
+        self._address: U64 = np.array(addresses, dtype=np.uint64)
+        order = np.argsort(self._address, kind="stable")
+        self._address = self._address[order]
+        self._owner = np.array(owners, dtype=np.uint32)[order]
+        self._start = np.array(starts, dtype=np.uint32)[order]
+        self._names = bytes(names)
+        self.modules = [name.decode(errors="replace") for name in index]
+        self.available = bool(len(self._address)) and bool(self._address[-1])
+        # The kernel starts at _text; a module at its lowest symbol.
+        self.base: U64 = np.zeros(len(self.modules), dtype=np.uint64)
+        if self.available:
+            self.base[:] = np.iinfo(np.uint64).max
+            np.minimum.at(self.base, self._owner, self._address)
+            if text is not None:
+                self.base[0] = text
+        else:
+            self.base[0] = np.uint64(0xFFFFFFFF80000000)
+
+    def _name(self, at: int) -> str:
+        start = int(self._start[at])
+        return self._names[start : self._names.index(b"\0", start)].decode(errors="replace")
+
+    def locate(self, address: U64) -> tuple[npt.NDArray[np.uint32], U64]:
+        """Which module each address lies in (index into ``modules``) and the offset there."""
+        if not self.available:
+            return np.zeros(len(address), np.uint32), address - self.base[0]
+        at = np.searchsorted(self._address, address, "right").astype(np.int64) - 1
+        owner = np.where(at >= 0, self._owner[np.maximum(at, 0)], np.uint32(0)).astype(np.uint32)
+        return owner, address - self.base[owner]
+
+    def range_of(self, name: str) -> tuple[np.uint64, np.uint64]:
+        """Where the kernel function ``name`` begins and ends; nowhere (0, 0) when unknown."""
+        wanted = f"\0{name}\0".encode()
+        start_in_names = 0 if self._names.startswith(wanted[1:]) else self._names.find(wanted) + 1
+        if not self.available or (not start_in_names and not self._names.startswith(wanted[1:])):
+            return np.uint64(0), np.uint64(0)
+        start = self._address[int(np.flatnonzero(self._start == start_in_names)[0])]
+        after = int(np.searchsorted(self._address, start, "right"))
+        return start, self._address[min(after, len(self._address) - 1)]
+
+    def signal_ranges(self) -> list[tuple[np.uint64, np.uint64]]:
+        """The functions that give a thread a signal handler's user registers, or its own again.
+
+        They write them one by one: a clock that fires in between finds those of two places. Where a
+        compiler has put such a function into its caller, that is taken. From
+        arch/x86/kernel/signal*.c and arch/arm64/kernel/signal.c.
+        """
+        innermost = []
+        for names in _SIGNAL_FUNCTIONS.get(platform.machine(), ()):
+            ranges = [self.range_of(name) for name in names]
+            innermost += [(start, end) for start, end in ranges if start < end][:1]
+        return innermost
+
+    def entry_text(self) -> tuple[np.uint64, np.uint64]:
+        """Where interrupts and system calls enter the kernel; nowhere (0, 0) when unknown."""
+        start, end = (self.range_of(f"__entry_text_{edge}")[0] for edge in ("start", "end"))
+        return start, end
+
+    def addresses(self, places: Sequence[str]) -> U64:
+        """Addresses of places such as ``futex_wait+0x68``; those of unknown functions are left out.
+
+        Of functions with one name (static ones) the first is taken.
+        """
+        addresses = []
+        for location in places:
+            name, _, offset = location.partition("+")
+            start, end = self.range_of(name)
+            if start < end:
+                addresses.append(int(start) + int(offset, 16))
+        return np.array(addresses, np.uint64)
+
+    def symbol(self, module: int, offset: int) -> tuple[int, int, str] | None:
+        """(start offset, size, name) of the function that holds ``offset`` of ``module``."""
+        if not self.available:
+            return None
+        address = np.uint64(int(self.base[module]) + offset)
+        at = int(np.searchsorted(self._address, address, "right")) - 1
+        if at < 0 or int(self._owner[at]) != module:
+            return None
+        start = int(self._address[at])
+        after = int(np.searchsorted(self._address, np.uint64(start), "right"))
+        end = int(self._address[after]) if after < len(self._address) else start + 4096
+        return start - int(self.base[module]), end - start, self._name(at)
+
+
+def _hidden(path: Path) -> bool:
+    """Whether the kernel shows this process zeros for addresses."""
+    try:
+        with path.open() as file:
+            return not any(int(file.readline().split()[0], 16) for _ in range(64))
+    except (OSError, IndexError, ValueError):
+        return True
+
+
+def _ours(path: Path) -> bool:
+    """Whether root alone can have written ``path``."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == 0 and not status.st_mode & 0o022
+
+
+def kernel_build_id(notes: Path = Path("/sys/kernel/notes")) -> str:
+    """Build-id of the running kernel, or "" when it has none (an ELF note of type 3, "GNU")."""
+    try:
+        data = notes.read_bytes()
+    except OSError:
+        return ""
+    offset = 0
+    while offset + 12 <= len(data):
+        name_size, size, kind = (
+            int.from_bytes(data[offset + i : offset + i + 4], "little") for i in (0, 4, 8)
+        )
+        name = data[offset + 12 : offset + 12 + name_size]
+        body = offset + 12 + (name_size + 3 & ~3)
+        if kind == 3 and name.rstrip(b"\0") == b"GNU":
+            return data[body : body + size].hex()
+        offset = body + (size + 3 & ~3)
+    return ""

@@ -1,0 +1,499 @@
+"""Load modules: what is mapped executable, identified once and shared by all processes.
+
+A module's unwind table is made outside this process (:mod:`hpcd.daemon.unwind.decoder_process`)
+and put into the kernel's table memory once, however many processes map it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.layouts import MAX_RULES
+from hpcd.bpf.table_memory import (
+    BLOCK_WORDS,
+    FRAME_POINTER,
+    MAPPING,
+    PAGE_BITS,
+    ModuleTables,
+    Tables,
+)
+from hpcd.daemon.targets import patience
+from hpcd.daemon.targets.patience import WithheldError, real_user
+from hpcd.daemon.targets.processes import executable_regions
+from hpcd.daemon.targets.target_files import (
+    FileStatus,
+    MappedFile,
+    files_by_path,
+    mapped_files,
+    open_file,
+    open_folder,
+    status_of,
+)
+from hpcd.daemon.targets.user_accounts import UserAccounts
+from hpcd.daemon.unwind.decode_queue import DecodeQueue
+from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE, CfaKind
+from hpcd.daemon.unwind.unwind_table import ModuleTable
+from hpcd.errors import HpcdError
+from hpcd.model.frame import MODULE_MAX, MODULE_SHIFT, module_frame
+from hpcd.model.identity import Module, ModuleKind
+from hpcd.model.region import Region
+
+_PAGE = 4096
+_NOBODY = 65534
+# How long it is relied on that a file at a path is what it was. A file that is written to meanwhile
+# has another identity only after this.
+_BY_PATH_SECONDS = 0.5
+_JIT_SPAN = 1 << MODULE_SHIFT
+# Files kept open for their names; of more than that the path must do.
+_MAX_IMAGES = 1024
+_STOP_SECONDS = 0.5
+
+
+@dataclass
+class KnownModule:
+    """A module and how far its unwind table has come."""
+
+    module: Module
+    table: ModuleTable | None = None
+    placed: ModuleTables | None = None
+    failure: str = ""
+    user: int = 0
+    """Whose process mapped it first."""
+    future: Future[ModuleTable] | None = field(default=None, repr=False)
+
+
+class Rules:
+    """Unwind rules interned over all modules; the kernel's rows hold 16-bit indices of them."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros(2, dtype=RULE_DTYPE)
+        self._rows["cfa_kind"] = CfaKind.NONE, CfaKind.UNSUPPORTED
+        self._index = {row.tobytes(): i for i, row in enumerate(self._rows)}
+        self._stored = 0
+
+    def intern(self, rules: npt.NDArray[np.void]) -> npt.NDArray[np.uint16]:
+        """The index of each of ``rules``. Beyond 65,536 distinct ones, that of "unsupported"."""
+        fresh: list[bytes] = []
+        result = np.ones(len(rules), dtype=np.uint16)
+        for position, row in enumerate(rules):
+            key = row.tobytes()
+            index = self._index.get(key)
+            if index is None and len(self._index) < MAX_RULES:
+                index = self._index[key] = len(self._index)
+                fresh.append(key)
+            if index is not None:
+                result[position] = index
+        if fresh:
+            added = np.frombuffer(b"".join(fresh), dtype=RULE_DTYPE)
+            self._rows = np.concatenate([self._rows, added])
+        return result
+
+    def store(self, write: Callable[[int, npt.NDArray[np.void]], None]) -> None:
+        """Write the rules not yet written."""
+        if self._stored < len(self._rows):
+            write(self._stored, self._rows[self._stored :])
+            self._stored = len(self._rows)
+
+
+class Modules:
+    """All load modules of a recording. Ids are given in order of appearance and never reused."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        announce: Callable[[Module], None],
+        accounts: UserAccounts | None = None,
+    ) -> None:
+        self._decoder = decoder
+        self._accounts = accounts or UserAccounts()
+        self._announce = announce
+        self._queue = DecodeQueue(decoder.table, start=decoder.start)
+        self.tables_ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        """Event descriptor, readable when a table has arrived that :meth:`install` has not
+        taken yet."""
+        self._by_key: dict[object, KnownModule] = {}
+        self._by_id: dict[int, KnownModule] = {}
+        # By device and inode as /proc and the kernel's events write them, which need not be those
+        # stat() tells of the file.
+        self._by_inode: dict[tuple[str, int], KnownModule | None] = {}
+        # What files at these paths were last time, of device and inode: many paths through new code
+        # come from few processes.
+        self._by_path: dict[tuple[str, int, str], KnownModule | None] = {}
+        self._by_path_until = 0.0
+        self._pending: list[KnownModule] = []
+        self._rules = Rules()
+        self._images: dict[int, int] = {}
+        """Descriptors of modules' files, by id: nobody else may be able to open them again."""
+
+    # --- identity ---
+
+    def kernel(self, name: str, build_id: str) -> int:
+        """Id of the kernel or of a kernel module."""
+        kind = ModuleKind.KERNEL if name == "[kernel]" else ModuleKind.KERNEL_MODULE
+        entry = self._by_key.get(("kernel", name)) or self._add(
+            ("kernel", name), kind, name, build_id=build_id
+        )
+        self._announce_entry(entry)
+        return entry.module.id
+
+    def name(self, number: int) -> str:
+        """A module's path, for people."""
+        entry = self._by_id.get(number)
+        return entry.module.path if entry else "unknown"
+
+    def get(self, number: int) -> Module | None:
+        """The module of this id."""
+        entry = self._by_id.get(number)
+        return entry.module if entry else None
+
+    def find(self, pid: int, process: int, mapped: MappedFile) -> KnownModule | None:
+        """The module mapped by ``pid``, number ``process``; None when it cannot be identified.
+
+        A module seen for the first time is handed to the decoder.
+        """
+        region = mapped.region
+        if region.path == "[vdso]":
+            return self._by_key.get("vdso") or self._decode("vdso", 0, _vdso_file(), "[vdso]")
+        if not region.file_backed:
+            base = region.start & ~(_JIT_SPAN - 1)
+            key = ("jit", process, base)
+            entry = self._by_key.get(key)
+            if entry is None and self._accounts.take_module(_user(pid)):
+                entry = self._jit(key, "[jit]", base, process)
+            return entry
+        return None if mapped.status is None else self._of_file(pid, mapped, mapped.status)
+
+    def _of_file(self, pid: int, mapped: MappedFile, status: FileStatus) -> KnownModule | None:
+        region, key = mapped.region, _key_of(status)
+        entry = self._by_key.get(key)
+        if entry is None:
+            path = region.path.removesuffix(" (deleted)")
+            user = _user(pid)
+            if not (mapped.file or mapped.refused) or not self._accounts.take_module(user):
+                return None
+            if mapped.file is not None:
+                with mapped.file as file:
+                    entry = self._decode(key, user, os.dup(file.fileno()), path)
+            else:
+                entry = self._add(key, ModuleKind.ELF, path)
+                entry.failure = f"{path}: {mapped.refused}"
+                self._announce_entry(entry)
+        self._by_inode[region.device, region.inode] = entry
+        return entry
+
+    def mappings_of(
+        self, pid: int, process: int, regions: Sequence[Region]
+    ) -> npt.NDArray[np.void]:
+        """The rows of regions that ``pid``, number ``process``, had at some time; it may have
+        ended, and is 0 then."""
+        now = time.monotonic()
+        if now >= self._by_path_until:
+            self._by_path.clear()
+            self._by_path_until = now + _BY_PATH_SECONDS
+        unknown = [
+            region
+            for region in regions
+            if region.file_backed
+            and region.path != "[vdso]"
+            and (region.device, region.inode, region.path) not in self._by_path
+        ]
+        if unknown:
+            self._find_past(pid, unknown)
+        rows = []
+        for region in regions:
+            if region.file_backed and region.path != "[vdso]":
+                entry = self._by_path[region.device, region.inode, region.path]
+            elif process or region.path == "[vdso]":
+                entry = self.find(pid, process, MappedFile(region))
+            else:
+                continue
+            if entry:
+                rows += _rows(region, entry)
+        return np.array(rows, dtype=MAPPING)
+
+    def _find_past(self, pid: int, regions: Sequence[Region]) -> None:
+        """Look up the modules that ``pid`` had mapped at ``regions``, by their paths."""
+        try:
+            files = patience.ask(pid, partial(files_by_path, pid, regions, self._knows))
+        except WithheldError:
+            files = [MappedFile(region) for region in regions]
+        for mapped in files:
+            region = mapped.region
+            # One that lies elsewhere by now, or is gone, was seen if a process still had it.
+            entry = self._by_inode.get((region.device, region.inode))
+            if mapped.status is not None:
+                entry = self._of_file(pid, mapped, mapped.status)
+            self._by_path[region.device, region.inode, region.path] = entry
+
+    def is_analysed(self, device: str, inode: int) -> bool:
+        """Whether nothing is to be waited for: the file's table is there, will not be, or it is not
+        known."""
+        entry = self._by_inode.get((device, inode))
+        return entry is None or entry.table is not None or bool(entry.failure)
+
+    def frame_in(self, pid: int, region: Region, address: int) -> int | None:
+        """The module frame of ``address`` in a mapping of ``pid``, both of which may be gone by
+        now; None while its file is not known.
+
+        A file that was never seen mapped is opened by its path, if that still is the file.
+        """
+        if region.path == "[vdso]":
+            entry = self._by_key.get("vdso")
+        else:
+            key = (region.device, region.inode)
+            if key not in self._by_inode and region.file_backed:
+                self._by_inode[key] = self._find_by_path(pid, region)
+            entry = self._by_inode.get(key)
+        if entry is None or entry.table is None:
+            return None
+        for start, bias, pages, *_ in _rows(region, entry):
+            if start <= address < start + pages * _PAGE:
+                return module_frame(entry.module.id, address - bias)
+        return None
+
+    def _find_by_path(self, pid: int, region: Region) -> KnownModule | None:
+        for root in (pid, os.getpid()):
+            try:
+                mapped = patience.ask(root, partial(_file_by_path, root, region))
+            except (OSError, ValueError, WithheldError):
+                continue
+            assert mapped.status is not None
+            device = f"{os.major(mapped.status.st_dev):02x}:{os.minor(mapped.status.st_dev):02x}"
+            if (device, mapped.status.st_ino) == (region.device, region.inode):
+                return self._of_file(pid, mapped, mapped.status)
+        return None
+
+    def _add(
+        self, key: object, kind: ModuleKind, path: str, *, build_id: str = "", base: int = 0,
+        process: int = 0,
+    ) -> KnownModule:  # fmt: skip
+        number = len(self._by_id) + 1
+        if number > MODULE_MAX:
+            raise HpcdError("more than 4 million load modules in one recording")
+        entry = KnownModule(Module(number, kind, path, build_id, base, process))
+        self._by_key[key] = self._by_id[number] = entry
+        return entry
+
+    def _announce_entry(self, entry: KnownModule) -> None:
+        self._announce(entry.module)
+
+    def _jit(self, key: object, path: str, base: int, process: int) -> KnownModule:
+        entry = self._add(key, ModuleKind.JIT, path, base=base, process=process)
+        self._announce_entry(entry)
+        return entry
+
+    def _decode(self, key: object, user: int, fd: int, path: str) -> KnownModule:
+        """A new module, of the file open at ``fd`` that a process of ``user`` maps."""
+        kind = ModuleKind.VDSO if key == "vdso" else ModuleKind.ELF
+        entry = self._add(key, kind, path)
+        entry.user = user
+        if kind is ModuleKind.ELF and len(self._images) < _MAX_IMAGES:
+            with contextlib.suppress(OSError):
+                self._images[entry.module.id] = os.dup(fd)
+        entry.future = self._queue.submit(user, fd, path)
+        entry.future.add_done_callback(lambda _: self._signal_table())
+        self._pending.append(entry)
+        return entry
+
+    def _signal_table(self) -> None:
+        if self.tables_ready >= 0:
+            os.eventfd_write(self.tables_ready, 1)
+
+    # --- tables ---
+
+    def install_within(
+        self,
+        seconds: float,
+        tables: Tables,
+        write_rules: Callable[[int, npt.NDArray[np.void]], None],
+    ) -> None:
+        """Put tables into table memory as the decoder finishes them, for up to ``seconds``."""
+        end = time.monotonic() + seconds
+        while self._pending and (left := end - time.monotonic()) > 0:
+            wait([entry.future for entry in self._pending if entry.future], left, FIRST_COMPLETED)
+            self.install(tables, write_rules)
+
+    def install_next(
+        self,
+        seconds: float,
+        tables: Tables,
+        write_rules: Callable[[int, npt.NDArray[np.void]], None],
+    ) -> bool:
+        """Wait up to ``seconds`` for the next table; False when none is made, or none came."""
+        pending = [entry.future for entry in self._pending if entry.future]
+        if not pending:
+            return False
+        wait(pending, seconds, FIRST_COMPLETED)
+        return self.install(tables, write_rules)
+
+    def install(
+        self, tables: Tables, write_rules: Callable[[int, npt.NDArray[np.void]], None]
+    ) -> bool:
+        """Put finished tables into table memory; True when there were any."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.tables_ready)
+        done = [entry for entry in self._pending if entry.future and entry.future.done()]
+        for entry in done:
+            self._pending.remove(entry)
+            assert entry.future is not None
+            try:
+                table = entry.future.result()
+            except HpcdError as error:
+                entry.failure = str(error)
+                self._announce_entry(entry)
+                continue
+            finally:
+                entry.future = None
+            module = entry.module
+            entry.module = Module(
+                module.id, module.kind, module.path, table.build_id, module.base, module.process
+            )
+            self._by_id[module.id] = entry
+            self._announce_entry(entry)
+            words = len(table.pc) + 2 * _pages(table)  # at most
+            if not self._accounts.take_blocks(entry.user, -(-words // BLOCK_WORDS), "tables"):
+                entry.failure = self._accounts.why(entry.user)
+                continue
+            entry.table = table.without_rows()
+            rule = self._rules.intern(table.rules)[table.rule]
+            self._rules.store(write_rules)
+            entry.placed = tables.add_module(table.pc, rule, _pages(table))
+        return bool(done)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """What could not be analysed, or has to wait for that, and why: modules by their paths,
+        and processes."""
+        failed = (entry for entry in self._by_id.values() if entry.failure)
+        return (
+            self._accounts.refused
+            | {entry.module.path: entry.failure for entry in failed}
+            | self._queue.postponed()
+            | {f"process {pid}": "does not let what it maps be read" for pid in patience.withheld()}
+        )
+
+    def mappings(self, pid: int, process: int) -> tuple[list[Region], npt.NDArray[np.void]]:
+        """The executable mappings of ``pid``, and as the walker reads them (:data:`MAPPING` rows).
+
+        Raises :class:`WithheldError`.
+        """
+        rows = []
+        files = patience.ask(pid, partial(mapped_files, pid, self._knows))
+        for mapped in files:
+            entry = self.find(pid, process, mapped)
+            if entry:
+                rows += _rows(mapped.region, entry)
+        return [mapped.region for mapped in files], np.array(rows, dtype=MAPPING)
+
+    def _knows(self, status: FileStatus) -> bool:
+        return _key_of(status) in self._by_key
+
+    # --- names ---
+
+    def has_image(self, number: int) -> bool:
+        """Whether the file of this module is open, and a table could be made of it."""
+        return number in self._images and not self._by_id[number].failure
+
+    def symbols(self, number: int, offsets: npt.NDArray[np.uint64]) -> list[tuple[int, int, str]]:
+        """(start, size, name) of the functions of a module that hold ``offsets``. No table is made
+        any more. Raises :class:`HpcdError`."""
+        if not self._queue.stop(_STOP_SECONDS):
+            raise HpcdError("the decoder is busy")
+        return self._decoder.symbols(self._images[number], self.name(number), offsets)
+
+    def close(self) -> None:
+        """Stop the decoder."""
+        for image in self._images.values():
+            os.close(image)
+        self._images.clear()
+        self._queue.close()
+        self._decoder.close()
+        tables_ready, self.tables_ready = self.tables_ready, -1
+        os.close(tables_ready)
+
+
+def _pages(table: ModuleTable) -> int:
+    end = max(
+        (segment.vaddr + segment.filesz for segment in table.segments if segment.executable),
+        default=table.base,
+    )
+    return ((end - table.base) >> PAGE_BITS) + 1
+
+
+def _rows(region: Region, entry: KnownModule) -> list[tuple[int, int, int, int, int, int]]:
+    """``region`` as (start, bias, pages, base, directory, module), clipped to what tables cover."""
+    pages = (region.end - region.start) // _PAGE
+    module = entry.module
+    if module.kind is ModuleKind.JIT:
+        return [(region.start, module.base, pages, 0, 0, module.id | FRAME_POINTER)]
+    if entry.failure:
+        # Not an ELF file: code a JIT compiler keeps in one, which has frame pointers if anything.
+        return [
+            (region.start, region.start - region.offset, pages, 0, 0, module.id | FRAME_POINTER)
+        ]
+    if entry.table is None or entry.placed is None:
+        return [(region.start, region.start, pages, 0, 0, 0)]
+    rows = []
+    for segment in entry.table.segments:
+        # The kernel maps whole pages, so a segment's mapping begins on the page it begins in.
+        file_start = segment.offset & ~(_PAGE - 1)
+        file_end = (segment.offset + segment.filesz + _PAGE - 1) & ~(_PAGE - 1)
+        low = max(region.offset, file_start)
+        high = min(region.offset + region.end - region.start, file_end)
+        if not segment.executable or low >= high:
+            continue
+        start = region.start + low - region.offset
+        bias = start - low + segment.offset - segment.vaddr
+        rows.append(
+            (
+                start,
+                bias & 0xFFFFFFFFFFFFFFFF,
+                (high - low) // _PAGE,
+                entry.table.base >> 12,
+                entry.placed.directory,
+                module.id,
+            )
+        )
+    return rows
+
+
+def _file_by_path(pid: int, region: Region) -> MappedFile:
+    """The file at the path of ``region`` as process ``pid`` sees it. Raises :class:`OSError`."""
+    path, _, name = region.path.rpartition("/")
+    folder = open_folder(pid, path)
+    try:
+        file = open_file(name, pid, folder=folder, follow=False)
+    finally:
+        os.close(folder)
+    return MappedFile(region, status_of("", file.fileno()), file)
+
+
+def _user(pid: int) -> int:
+    """Whose files those of ``pid`` count as; nobody's when it is gone."""
+    user = real_user(pid)
+    return _NOBODY if user < 0 else user
+
+
+def _key_of(status: FileStatus) -> tuple[int, ...]:
+    """Identity of a file and of its contents: changes when it is written to."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _vdso_file() -> int:
+    """A descriptor of the kernel's shared object, which every 64-bit process maps alike."""
+    fd = os.memfd_create("vdso", os.MFD_CLOEXEC)
+    for region in executable_regions(os.getpid()):
+        if region.path == "[vdso]":
+            os.write(fd, ctypes.string_at(region.start, region.end - region.start))
+    return fd

@@ -1,0 +1,137 @@
+"""One recording in a process of its own: what it costs or breaks ends with it.
+
+Started by :class:`hpcd.daemon.service.recordings.Recordings` with a specification (JSON) on its
+standard input. It tells how it goes in lines of JSON on its standard output: ``{"state":
+"attached"}``, ``{"state": "recording", "progress": ..., "summary": ...}`` about once a second, and
+at the end ``{"state": "ended", "summary": ...}`` or ``{"state": "failed", "error": ...}``. SIGTERM
+ends it properly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hpcd.daemon.capture.recording import Options, Recording
+from hpcd.daemon.targets.selector import Selector
+from hpcd.errors import HpcdError
+
+# Names of a kind in a summary, and characters of a name or a cause.
+_NAMES = 100
+_LONGEST = 500
+
+
+def main() -> int:
+    """Record what standard input specifies."""
+    try:
+        options = options_of(json.load(sys.stdin))
+        if options.max_memory:
+            _end_first_without_memory()
+        recording = Recording(options)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: recording.request_stop())
+        summary = recording.run(
+            lambda progress: _tell(
+                {
+                    "state": "recording",
+                    "progress": asdict(progress),
+                    "summary": bounded(recording.summary),
+                }
+            ),
+            lambda: _tell({"state": "attached"}),
+        )
+    except HpcdError as error:
+        _tell({"state": "failed", "error": str(error), "code": error.exit_code})
+        return error.exit_code
+    except Exception as error:
+        _tell({"state": "failed", "error": f"internal error: {error!r}", "code": 70})
+        raise
+    _tell({"state": "ended", "summary": bounded(summary)})
+    return 0
+
+
+def _end_first_without_memory() -> None:
+    """When all of the service's memory is used up, the kernel ends a recorder of a user's, the one
+    that has most, and not the service."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def options_of(specification: dict[str, Any]) -> Options:
+    """The :class:`Options` a specification stands for; tuples come as lists."""
+    known = dict(specification)
+    selector: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in known.pop("selector").items()
+    }
+    owner = known.pop("owner", None)
+    groups = known.pop("only_groups", ())
+    return Options(
+        selector=Selector(**selector),
+        output=Path(known.pop("output")),
+        owner=tuple(owner) if owner else None,
+        only_groups=tuple(groups),
+        **known,
+    )
+
+
+def bounded(summary: dict[str, Any]) -> dict[str, Any]:
+    """``summary`` with no more names than are worth reading, of modules and of jobs: a target may
+    map any number of odd files, and say it is of any job, and the service keeps what it is told.
+
+    ``failures_left_out`` in its ``unwind`` is how many more modules were not decoded,
+    ``jobs_left_out`` how many more jobs there are; those that took most are told. Modules of less
+    than the shown ones are left out without a number: it is that of their truncated paths.
+    """
+    bound = dict(summary)
+    jobs = summary.get("jobs")
+    if isinstance(jobs, dict) and len(jobs) > _NAMES:
+        most = sorted(jobs, key=lambda job: -sum(jobs[job].values()))[:_NAMES]
+        bound["jobs"] = {_short(job): jobs[job] for job in most}
+        bound["jobs_left_out"] = len(jobs) - _NAMES
+    unwind = summary.get("unwind")
+    if not isinstance(unwind, dict):
+        return bound
+    bound["unwind"] = unwind = dict(unwind)
+    failures = unwind.get("failures")
+    if isinstance(failures, dict):
+        unwind["failures"] = {
+            _short(str(module)): _short(str(why))
+            for module, why in islice(failures.items(), _NAMES)
+        }
+        if len(failures) > _NAMES:
+            unwind["failures_left_out"] = len(failures) - _NAMES
+    modules = unwind.get("modules")
+    if isinstance(modules, dict):
+        unwind["modules"] = {
+            reason: {
+                _short(str(name)): counts[name]
+                for name in sorted(counts, key=lambda name: -counts[name])[:_NAMES]
+            }
+            for reason, counts in modules.items()
+        }
+    return bound
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _tell(message: dict[str, Any]) -> None:
+    try:
+        print(json.dumps(message, separators=(",", ":")), flush=True)
+    except BrokenPipeError:
+        # The service is gone: end as if told to, and do not fail again when Python flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Makes selected processes known to the BPF programs, which ignore all others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from hpcd.bpf.sampler import Sampler
+from hpcd.daemon.targets import processes
+from hpcd.daemon.targets.lifecycle import AttachedThread
+from hpcd.daemon.targets.process_table import Targets
+from hpcd.daemon.targets.selector import Selector
+
+
+class Attachment:
+    """Finds the processes that are to be recorded, and registers them and their threads.
+
+    The programs sample every CPU: from the moment a process is registered its threads are, and
+    those it starts from then on are registered by the programs, at their birth.
+    """
+
+    def __init__(
+        self,
+        selector: Selector,
+        sampler: Sampler,
+        targets: Targets,
+        *,
+        children: bool,
+        only_user: int | None = None,
+        only_groups: Collection[int] = (),
+    ) -> None:
+        self._selector = selector
+        self._sampler = sampler
+        self._targets = targets
+        self._children = children
+        self._only_user = only_user
+        self._only_groups = only_groups
+        self._attached: list[AttachedThread] = []
+
+    def attach(self, *, before_exec: bool = False) -> None:
+        """Register every selected process, again and again until no new one turns up.
+
+        With ``before_exec`` the targets' current mappings are ignored: they are about to exec.
+        """
+        while any([self._attach_process(pid, before_exec=before_exec) for pid in self._selected()]):
+            pass
+
+    def _selected(self) -> list[int]:
+        pids = dict.fromkeys(self._selector.scan())
+        if self._children:
+            for pid in list(pids):
+                pids.update(dict.fromkeys(processes.descendants(pid)))
+        return list(pids)
+
+    def on_exec(self, pid: int) -> None:
+        """Register ``pid``, which runs another program now, if that makes it a target."""
+        if self._selector.matches(pid):
+            self._attach_process(pid)
+
+    def drain_attached(self) -> list[AttachedThread]:
+        """Threads registered since the last call, for which the programs have sent no event."""
+        attached, self._attached = self._attached, []
+        return attached
+
+    def _attach_process(self, pid: int, *, before_exec: bool = False) -> bool:
+        """Register ``pid`` and its threads; False when there is nothing to be done.
+
+        A process that the programs have registered, as the child of one, is announced by them.
+        """
+        if pid in self._targets or self._sampler.records(pid) or not self._allowed(pid):
+            return False
+        self._targets.target(pid)
+        self._targets.register(pid, before_exec=before_exec)
+        # From here on the programs number the threads it starts; those it has are numbered here.
+        attached = [
+            thread
+            for tid in processes.thread_ids(pid)
+            if (thread := self._attach_thread(pid, tid, before_exec)) is not None
+        ]
+        if not self._allowed(pid):  # another process has this pid now, or it has run sudo
+            self._sampler.exclude_process(pid)
+            for thread in attached:
+                self._sampler.forget_thread(thread.state.tid)
+            return False
+        if not attached and not _runs(pid):  # gone: no event will say so
+            self._sampler.forget_process(pid)
+            self._targets.on_exit(pid)
+            return False
+        self._attached += attached
+        return True
+
+    def _attach_thread(self, pid: int, tid: int, before_exec: bool) -> AttachedThread | None:
+        """Number a thread; None when it is gone or the programs have numbered it."""
+        now = time.monotonic_ns()
+        number = self._sampler.add_thread(tid, before_exec=before_exec)
+        if number is None:
+            return None
+        state = processes.thread_state(pid, tid)
+        used = processes.cpu_ns(pid, tid)
+        if state is None or used is None:
+            self._sampler.forget_thread(tid)
+            return None
+        return AttachedThread(number, pid, state, now, used)
+
+    def _allowed(self, pid: int) -> bool:
+        return self._only_user is None or processes.is_open_to(
+            pid, self._only_user, self._only_groups
+        )
+
+
+def _runs(pid: int) -> bool:
+    """Whether ``pid`` has a thread that has not ended."""
+    return any(processes.thread_state(pid, tid) for tid in processes.thread_ids(pid))

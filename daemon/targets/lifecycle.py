@@ -1,0 +1,22 @@
+"""What the stages of a recording tell each other of threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcd.daemon.targets.processes import ThreadState
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedThread:
+    """A thread that ran before it was registered, at ``time_ns`` (monotonic).
+
+    ``number`` is what the BPF programs know it by, ``state`` what it was doing at that time,
+    ``cpu_ns`` the CPU time it had used.
+    """
+
+    number: int
+    pid: int
+    state: ThreadState
+    time_ns: int
+    cpu_ns: int

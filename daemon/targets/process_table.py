@@ -1,0 +1,244 @@
+"""The processes being recorded: who they are, where their code lies, and when they are gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.mapping_history import MappingHistory
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.table_memory import Space, Tables, space_blocks
+from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.targets.patience import WithheldError
+from hpcd.daemon.targets.processes import identify
+from hpcd.daemon.targets.user_accounts import UserAccounts
+from hpcd.model.identity import Process
+
+# A thousand times what a walk takes; whoever runs the machine may hold its CPU up for some.
+_RETIREMENT_SECONDS = 0.05
+
+
+@dataclass
+class _SharedSpace:
+    """An address space in table memory; a forked child uses its parent's until it changes."""
+
+    space: Space
+    owner: int
+    """Who pays for it."""
+    users: int = 1
+
+
+@dataclass
+class Target:
+    """One process being recorded."""
+
+    process: Process
+    shared: _SharedSpace | None = None
+    mappings: npt.NDArray[np.void] | None = None
+    complete: bool = False
+    """Whether all its mappings had been analysed when its space was last written."""
+    image: int = 0
+    """The program it runs, by the kernel's count; 0 while no event has said."""
+    added: bool = False
+    """Whether the programs know it as a target."""
+    read_ns: int = 0
+    """When the mappings had been read from /proc."""
+
+
+class Targets:
+    """Keeps the address spaces the BPF programs walk in up to date, one for each target."""
+
+    def __init__(
+        self,
+        modules: Modules,
+        tables: Tables,
+        sampler: Sampler,
+        history: MappingHistory,
+        announce: Callable[[Process], None],
+        accounts: UserAccounts | None = None,
+    ) -> None:
+        self._accounts = accounts or UserAccounts()
+        self._modules = modules
+        self._history = history
+        self._tables = tables
+        self._sampler = sampler
+        self._announce = announce
+        self._by_pid: dict[int, Target] = {}
+        self._count = 0
+        # Spaces no process points at any more. A walk that began before the pointer moved may
+        # still read them, so they live on for _RETIREMENT_SECONDS at least.
+        self._freed_at = time.monotonic()
+        self._retired: list[_SharedSpace] = []
+        self._retiring: list[_SharedSpace] = []
+        # Processes whose mappings are out of date and whose user has had enough read for now.
+        self._postponed: set[int] = set()
+        self.withheld: set[int] = set()
+        """Targets that did not let their mappings be read, and are to be asked again."""
+
+    def __contains__(self, pid: int) -> bool:
+        return pid in self._by_pid
+
+    @property
+    def alive(self) -> list[int]:
+        """Pids of targets still running."""
+        return list(self._by_pid)
+
+    def by_number(self, number: int) -> Process | None:
+        """The living process with this number in the measurement."""
+        return next((t.process for t in self._by_pid.values() if t.process.id == number), None)
+
+    def number_of(self, pid: int) -> int:
+        """The number of the process with this pid; 0 when it is no target or has ended."""
+        target = self._by_pid.get(pid)
+        return target.process.id if target else 0
+
+    def target(self, pid: int) -> Target:
+        """The target with this pid, made now when it is new."""
+        target = self._by_pid.get(pid)
+        if target is None:
+            self._count += 1
+            target = self._by_pid[pid] = Target(identify(pid, self._count))
+            self._announce(target.process)
+        return target
+
+    def register(self, pid: int, *, before_exec: bool = False) -> None:
+        """Make ``pid`` visible to the BPF programs.
+
+        With ``before_exec`` its current mappings are ignored: it is about to exec.
+        """
+        if before_exec:
+            self._sampler.add_process(pid, None)
+            self._by_pid[pid].added = True
+        else:
+            self.refresh(pid)
+
+    def on_fork(self, parent: int, child: int, time_ns: int, image: int) -> bool:
+        """``child`` came from ``parent`` at ``time_ns``; False when its mappings must be read.
+
+        The programs have given it the space its parent had; that may since have been replaced,
+        and freed, for a newer one, which the child is pointed at.
+        """
+        origin = self._by_pid.get(parent)
+        if origin is None:
+            return True
+        self._drop(child)
+        self._count += 1
+        process = replace(
+            origin.process, id=self._count, pid=child, parent_pid=parent, rank=None, size=None
+        )
+        target = self._by_pid[child] = Target(process, image=image, added=origin.added)
+        self._announce(process)
+        if not origin.shared or origin.read_ns > time_ns or origin.image not in (0, image):
+            return False  # what is known of the parent is from before an exec, or from after this
+        target.shared, target.mappings = origin.shared, origin.mappings
+        target.complete, target.read_ns = origin.complete, origin.read_ns
+        target.shared.users += 1
+        self._sampler.set_space(child, target.shared.space, image)
+        return True
+
+    def on_exec(self, pid: int, image: int) -> None:
+        """Handle an exec event: identify the new program. The caller has its mappings re-read."""
+        target = self.target(pid)
+        target.image = image
+        # Those known may be the old program's.
+        self._release(target.shared)
+        target.shared = target.mappings = None
+        target.process = identify(pid, target.process.id)
+        self._announce(target.process)
+
+    def on_exit(self, pid: int) -> None:
+        """``pid`` has ended with all its threads."""
+        self._drop(pid)
+
+    def refresh(self, pid: int) -> None:
+        """Read the mappings of ``pid`` again and write its space when they changed; a later round
+        does when its user has had enough read for now."""
+        target = self._by_pid.get(pid)
+        if target is None:
+            return
+        user = target.process.uid
+        if not self._accounts.may_read(user):
+            self._postponed.add(pid)
+            return
+        self.withheld.discard(pid)
+        cpu = time.thread_time()
+        try:
+            self._read(pid, target, user)
+        except WithheldError:
+            self.withheld.add(pid)
+        self._accounts.spend(user, time.thread_time() - cpu)
+
+    def _read(self, pid: int, target: Target, user: int) -> None:
+        """Read a target's mappings. Raises :class:`WithheldError`."""
+        began = time.monotonic_ns()
+        regions, mappings = self._modules.mappings(pid, target.process.id)
+        if not regions:
+            return  # it has just ended; its exit event is on its way
+        target.read_ns = time.monotonic_ns()
+        self._history.on_read(pid, began, target.read_ns, tuple(regions))
+        target.complete = bool((mappings["module"] != 0).all())
+        if (
+            target.shared
+            and target.mappings is not None
+            and np.array_equal(target.mappings, mappings)
+        ):
+            self._store(pid, target, target.shared.space, changed=False)
+            return
+        if not self._accounts.take_blocks(user, space_blocks(len(mappings)), "mappings"):
+            self._store(pid, target, None)
+            self._release(target.shared)
+            target.shared = target.mappings = None
+            return
+        space = self._tables.add_space(mappings)
+        self._store(pid, target, space)
+        self._release(target.shared)
+        target.shared = _SharedSpace(space, user)
+        target.mappings = mappings
+
+    def _store(
+        self, pid: int, target: Target, space: Space | None, *, changed: bool = True
+    ) -> None:
+        if target.added:
+            self._sampler.set_space(pid, space, target.image, changed=changed)
+        else:
+            self._sampler.add_process(pid, space, target.image)
+            target.added = True
+
+    def refresh_incomplete(self) -> None:
+        """Write the spaces that wait for a table, now that one has arrived."""
+        for pid, target in list(self._by_pid.items()):
+            if not target.complete:
+                self.refresh(pid)
+
+    def refresh_postponed(self) -> None:
+        """Read the mappings that had to wait, as far as their users may have that now."""
+        postponed, self._postponed = self._postponed, set()
+        for pid in postponed:
+            self.refresh(pid)
+
+    def free_retired(self) -> None:
+        """Free the address spaces that no walk can be reading any more. Called once a round."""
+        now = time.monotonic()
+        if now - self._freed_at < _RETIREMENT_SECONDS:
+            return
+        self._freed_at = now
+        for shared in self._retiring:
+            self._tables.blocks.give(shared.space.start, shared.space.blocks)
+            self._accounts.give_blocks(shared.owner, shared.space.blocks)
+        self._retiring, self._retired = self._retired, []
+
+    def _drop(self, pid: int) -> None:
+        self.withheld.discard(pid)
+        target = self._by_pid.pop(pid, None)
+        if target:
+            self._release(target.shared)
+
+    def _release(self, shared: _SharedSpace | None) -> None:
+        if shared:
+            shared.users -= 1
+            if not shared.users:
+                self._retired.append(shared)

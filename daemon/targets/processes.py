@@ -1,0 +1,331 @@
+"""Reads what /proc shows of processes: text under their own control, so its size is bounded."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcd.bpf.layouts import Switch
+from hpcd.daemon.targets import jobs, patience
+from hpcd.daemon.targets.jobs import Place
+from hpcd.daemon.targets.patience import WithheldError
+from hpcd.errors import TargetError
+from hpcd.model.identity import Process
+from hpcd.model.region import Region
+
+_MAX_TEXT = 1 << 20  # the kernel's own limit on an argument list is 128 KiB a string
+_MAX_COMMAND = 64
+_MAX_ARGUMENT = 1024
+_PF_KTHREAD = 0x00200000
+_NS_GET_OWNER_UID = 0xB704  # ioctl_ns(2)
+# A rank is a few wrapper scripts below its launcher's proxy, seldom more.
+_MAX_ANCESTORS = 8
+
+
+def _read(path: str) -> bytes:
+    """Bounded contents of a /proc file, empty when the process is gone or hides it."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(_MAX_TEXT)
+    except OSError:
+        return b""
+
+
+def stat_fields(pid: int, tid: int | None = None) -> list[str]:
+    """/proc/PID/stat from the state on (field 3); empty when it is gone.
+
+    The name before it may hold anything, parentheses and newlines included.
+    """
+    path = f"/proc/{pid}/stat" if tid is None else f"/proc/{pid}/task/{tid}/stat"
+    text = _read(path).decode(errors="replace")
+    return text[text.rfind(")") + 2 :].split()
+
+
+def require_target(pid: int) -> None:
+    """Raise :class:`TargetError` in one line unless ``pid`` is a process that can be recorded."""
+    fields = stat_fields(pid) if pid > 0 else []
+    if len(fields) < 20:
+        raise TargetError(f"no process {pid}")
+    if fields[0] in "ZX":
+        raise TargetError(f"process {pid} is a zombie: it has ended and only awaits its parent")
+    if int(fields[6]) & _PF_KTHREAD:
+        raise TargetError(f"process {pid} is a kernel thread; it has no program to record")
+    if pid == os.getpid():
+        raise TargetError("hpcd cannot record itself")
+    if not (Path("/proc") / str(pid) / "task" / str(pid)).exists():
+        raise TargetError(f"no process {pid}")
+
+
+def name_of(pid: int) -> str:
+    """The name of process ``pid`` (at most 15 bytes: what the kernel keeps), "" when it is gone."""
+    return _read(f"/proc/{pid}/comm").decode(errors="replace").rstrip("\n")
+
+
+def user_of(pid: int) -> int | None:
+    """The user whose rights ``pid`` has, None when it is gone."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def is_open_to(pid: int, uid: int, groups: Collection[int]) -> bool:
+    """Whether ``pid`` is a process of ``uid``'s, who has the rights of ``groups``, that may look
+    into its memory, as ptrace(2) has it.
+
+    Not so of programs that are set-user-ID or set-group-ID, have file capabilities, or cannot be
+    read by their user, nor of those that asked not to be looked into (PR_SET_DUMPABLE): these hold
+    what their user must not see. The kernel says of each whether its memory may be dumped, and
+    gives its files in /proc to root where it may not. At an exec the BPF programs decide the same
+    (``owner_changed``).
+    """
+    try:
+        # Of a file, not of the directory: that always belongs to the effective user.
+        owner = os.stat(f"/proc/{pid}/environ").st_uid  # noqa: PTH116
+    except OSError:
+        return False
+    fields: dict[str, list[str]] = {}
+    for line in _read(f"/proc/{pid}/status").decode(errors="replace").splitlines():
+        name, _, values = line.partition(":")
+        if name in ("State", "Uid", "Gid", "CapPrm"):
+            fields[name] = values.split()[:3]  # ids: real, effective, saved
+    # What has ended has no memory any more, and its files are root's.
+    ended = fields.get("State", [""])[0] in ("Z", "X")
+    ids = set(fields.get("Gid", []))
+    return (
+        (owner == uid or ended)
+        and fields.get("Uid") == [str(uid)] * 3
+        and len(ids) == 1
+        and int(ids.pop()) in groups
+        # Capabilities in a namespace of the user's own are none that the user lacks.
+        and (int(fields.get("CapPrm", ["0"])[0], 16) == 0 or _namespace_owner(pid) == uid)
+    )
+
+
+def _namespace_owner(pid: int) -> int | None:
+    """Who made the user namespace of ``pid``."""
+    owner = bytearray(4)
+    try:
+        fd = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.ioctl(fd, _NS_GET_OWNER_UID, owner)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return int.from_bytes(owner, sys.byteorder)
+
+
+def control_group_of(pid: int) -> str:
+    """Path of the control group ``pid`` is in, of the unified hierarchy where there is one.
+
+    "" when it is gone or in none. Where version 1 is used, that of Slurm's or the containers'
+    hierarchies is the longest.
+    """
+    lines = _read(f"/proc/{pid}/cgroup").decode(errors="replace").splitlines()
+    paths = [line.split(":", 2)[2] for line in lines if line.count(":") >= 2]
+    return max(paths, key=len, default="")
+
+
+def online_cpus() -> list[int]:
+    """Numbers of the CPUs that run."""
+    cpus: list[int] = []
+    for part in _read("/sys/devices/system/cpu/online").decode().strip().split(","):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return cpus
+
+
+def is_kernel_thread(pid: int) -> bool:
+    """Whether ``pid`` is one of the kernel's own threads."""
+    fields = stat_fields(pid)
+    return len(fields) > 6 and bool(int(fields[6]) & _PF_KTHREAD)
+
+
+def thread_ids(pid: int) -> list[int]:
+    """Threads of ``pid``, none when it is gone."""
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def pids() -> list[int]:
+    """All processes at this moment, in order."""
+    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes that come from ``pid`` at this moment, itself left out."""
+    children: dict[int, list[int]] = {}
+    for other in pids():
+        try:
+            status = Path(f"/proc/{other}/stat").read_bytes()
+        except OSError:
+            continue
+        # The name before may hold anything; behind it are the state and the parent.
+        parent = int(status[status.rindex(b")") + 1 :].split()[1])
+        children.setdefault(parent, []).append(other)
+    result: list[int] = []
+    generation = children.get(pid, [])
+    while generation:
+        result += generation
+        generation = [child for parent in generation for child in children.get(parent, [])]
+    return result
+
+
+def cpu_ns(pid: int, tid: int) -> int | None:
+    """CPU time of one thread as of the last tick or switch, ns; None when it is gone."""
+    fields = _read(f"/proc/{pid}/task/{tid}/schedstat").split()
+    return int(fields[0]) if fields else None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """A thread as /proc shows it when hpcd attaches; ``kernel_stack`` innermost place first."""
+
+    tid: int
+    name: str
+    start_ns: int
+    state: str
+    kernel_stack: tuple[str, ...]
+
+    @property
+    def running(self) -> bool:
+        """Whether it is on a CPU or waits for one."""
+        return self.state == "R"
+
+    @property
+    def switch(self) -> Switch:
+        """How it left its CPU, if it has."""
+        return _SWITCHES.get(self.state, Switch.SLEEPING)
+
+
+_SWITCHES = {
+    "R": Switch.IN,
+    "D": Switch.UNINTERRUPTIBLE,
+    "T": Switch.STOPPED,
+    "t": Switch.STOPPED,
+}
+# A place on a kernel stack; what a module or a compiler adds to the name is no part of kallsyms'.
+_PLACE = re.compile(r"^\[<\w*>\] ([\w.]+\+0x[0-9a-f]+)/0x", re.MULTILINE)
+
+
+def thread_state(pid: int, tid: int) -> ThreadState | None:
+    """What thread ``tid`` of ``pid`` is doing; None when it is gone."""
+    fields = stat_fields(pid, tid)
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    stack = "" if fields[0] == "R" else _read(f"/proc/{pid}/task/{tid}/stack").decode()
+    return ThreadState(
+        tid,
+        _read(f"/proc/{pid}/task/{tid}/comm").decode(errors="replace").strip(),
+        int(fields[19]) * (1_000_000_000 // os.sysconf("SC_CLK_TCK")),
+        fields[0],
+        tuple(_PLACE.findall(stack)),
+    )
+
+
+def _read_memory(pid: int, name: str) -> bytes:
+    """As :func:`_read`, of a file whose contents are in the process's memory: empty also when it
+    does not let that be read."""
+    try:
+        return patience.ask(pid, lambda: _read(f"/proc/{pid}/{name}"))
+    except WithheldError:
+        return b""
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment ``pid`` was started with."""
+    pairs = (item.partition(b"=") for item in _read_memory(pid, "environ").split(b"\0"))
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+
+
+def command_of(pid: int) -> tuple[str, ...]:
+    """The command line of ``pid``, each argument bounded; empty when it is gone."""
+    return tuple(
+        part.decode(errors="replace")[:_MAX_ARGUMENT]
+        for part in _read_memory(pid, "cmdline").split(b"\0")[:-1][:_MAX_COMMAND]
+    )
+
+
+def place_of(pid: int) -> Place:
+    """The job and rank of ``pid``."""
+    environment = environment_of(pid)
+    ancestors = ancestor_commands(pid) if "PMI_RANK" in environment else []
+    return jobs.place(environment, control_group_of(pid), name_of(pid), ancestors)
+
+
+def ancestor_commands(pid: int) -> list[tuple[str, ...]]:
+    """Command lines of the processes ``pid`` descends from, nearest first, a few."""
+    commands: list[tuple[str, ...]] = []
+    for _ in range(_MAX_ANCESTORS):
+        fields = stat_fields(pid)
+        pid = int(fields[1]) if len(fields) > 1 else 0
+        if pid <= 1:
+            break
+        commands.append(command_of(pid))
+    return commands
+
+
+def identify(pid: int, number: int) -> Process:
+    """Who ``pid`` is, as process ``number`` of a measurement. Unknown parts stay empty."""
+    fields = stat_fields(pid)
+    try:
+        exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
+    except OSError:
+        exe = ""
+    uid = user_of(pid)
+    where = place_of(pid)
+    ticks = os.sysconf("SC_CLK_TCK")
+    return Process(
+        id=number,
+        pid=pid,
+        parent_pid=int(fields[1]) if len(fields) > 1 else 0,
+        name=name_of(pid),
+        exe=exe,
+        command=command_of(pid),
+        uid=-1 if uid is None else uid,
+        start_ns=int(fields[19]) * (1_000_000_000 // ticks) if len(fields) > 19 else 0,
+        job=where.job,
+        rank=where.rank,
+        size=where.size,
+    )
+
+
+def executable_regions(pid: int) -> Iterator[Region]:
+    """The executable mappings of ``pid`` in address order; none when it is gone."""
+    for line in _read_maps(pid).splitlines():
+        parts = line.split(None, 5)
+        if len(parts) < 5 or "x" not in parts[1]:
+            continue
+        try:
+            start, _, end = parts[0].partition("-")
+            region = Region(
+                int(start, 16),
+                int(end, 16),
+                int(parts[2], 16),
+                parts[3],
+                int(parts[4]),
+                parts[5].strip() if len(parts) > 5 else "",
+            )
+        except ValueError:
+            continue
+        if region.start < 1 << 56:  # [vsyscall] lies in the kernel's half
+            yield region
+
+
+def _read_maps(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:  # noqa: PTH123
+            # 65,530 mappings (vm.max_map_count) of about 120 bytes
+            return file.read(16 << 20).decode(errors="replace")
+    except OSError:
+        return ""

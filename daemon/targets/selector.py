@@ -1,0 +1,130 @@
+"""Which processes to record: what the user named them by."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from hpcd.daemon.targets import processes
+from hpcd.errors import UsageError
+
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+_SLURM_JOB = re.compile(r"/job_(\d+)(?:/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Processes by pid, name, user, control group, container or Slurm job; or all of them.
+
+    A process is selected when it meets every kind of condition that is given, and of each kind one.
+    Its descendants are recorded with it unless the recording leaves children out.
+    """
+
+    pids: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    users: tuple[int, ...] = ()
+    control_groups: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    everything: bool = False
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.pids) or self.open_ended
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether processes that do not exist yet may be selected, other than as descendants."""
+        return self.everything or bool(self.names or self.users or self.by_control_group)
+
+    @property
+    def by_control_group(self) -> bool:
+        """Whether a process may become selected by being moved to a control group."""
+        return bool(self.control_groups or self.containers or self.jobs)
+
+    def matches(self, pid: int) -> bool:
+        """Whether process ``pid`` is selected now. False when it is gone."""
+        if self.everything:
+            return True
+        if self.pids and pid not in self.pids:
+            return False
+        if self.names and processes.name_of(pid) not in self.names:
+            return False
+        if self.users and processes.user_of(pid) not in self.users:
+            return False
+        if self.by_control_group:
+            path = processes.control_group_of(pid)
+            if not path:
+                return False
+            if self.control_groups and not any(_within(path, top) for top in self.control_groups):
+                return False
+            if self.containers and not any(
+                each.startswith(prefix)
+                for each in _CONTAINER_ID.findall(path)
+                for prefix in self.containers
+            ):
+                return False
+            if self.jobs and not self._in_job(pid, path):
+                return False
+        return True
+
+    def _in_job(self, pid: int, path: str) -> bool:
+        # Slurm's control groups say it where it has any; the environment where it has not.
+        found = _SLURM_JOB.search(path)
+        job = found[1] if found else processes.environment_of(pid).get("SLURM_JOB_ID", "")
+        return job in self.jobs
+
+    def scan(self) -> Iterator[int]:
+        """Pids selected at this moment, in order; neither hpcd itself nor kernel threads."""
+        candidates = self.pids or processes.pids()
+        for pid in candidates:
+            if pid != os.getpid() and self.matches(pid) and not processes.is_kernel_thread(pid):
+                yield pid
+
+    def describe(self) -> str:
+        """The selection in words, for messages."""
+        if self.everything:
+            return "all processes"
+        parts = (
+            ("pid", [str(pid) for pid in self.pids]),
+            ("name", list(self.names)),
+            ("user", [str(user) for user in self.users]),
+            ("control group", list(self.control_groups)),
+            ("container", list(self.containers)),
+            ("job", list(self.jobs)),
+        )
+        return ", ".join(f"{kind} {' or '.join(values)}" for kind, values in parts if values)
+
+
+def _within(path: str, top: str) -> bool:
+    top = "/" + top.strip("/")
+    return path == top or top == "/" or path.startswith(top + "/")
+
+
+def user_id(text: str) -> int:
+    """The uid of a user's name or number; :class:`UsageError` when there is none."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return pwd.getpwnam(text).pw_uid
+    except KeyError:
+        raise UsageError(f"no user {text}") from None
+
+
+def control_group(text: str) -> str:
+    """A control group's path below the root of its hierarchy, from that or from its directory."""
+    path = PurePosixPath(text)
+    for root in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
+        if path.is_relative_to(root):
+            return "/" + str(path.relative_to(root)).lstrip(".")
+    return text
+
+
+def container(text: str) -> str:
+    """A container's id or the beginning of one; :class:`UsageError` for anything else."""
+    if not re.fullmatch(r"[0-9a-f]{8,64}", text):
+        raise UsageError(f"{text} is no container id: 8 to 64 hexadecimal digits are")
+    return text

@@ -1,0 +1,283 @@
+"""Files that targets map or write, looked at without waiting for anybody who serves them.
+
+A program of a user's may serve a file system (FUSE), and decides when a question about its files is
+answered, if ever. So the status of a file is what the kernel has of it already, and a file is
+pinned first, which asks nobody, then its mount is looked up, and only then it is opened. What a
+user serves is not opened; what root serves (CernVM-FS, GlusterFS and others are FUSE) is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import io
+import os
+import re
+import stat
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from hpcd.daemon.targets.processes import executable_regions
+from hpcd.model.region import Region
+
+_AT_EMPTY_PATH, _AT_STATX_DONT_SYNC, _BASIC_STATS = 0x1000, 0x4000, 0x7FF
+# statx(2): mode, inode, size; the time of change; the device.
+_STATX = struct.Struct("<28xH2xQQ64xqI12xII112x")
+_PIN = os.O_PATH | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+# A user may have 100,000 mounts in a namespace of its own.
+_MAX_MOUNTS = 1 << 20
+_MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)", re.MULTILINE)
+_SERVED = "its file system is served by a program of a user's (FUSE)"
+
+
+class FileStatus(NamedTuple):
+    """What identifies a file and its contents, as far as the kernel knows without asking."""
+
+    st_mode: int
+    st_dev: int
+    st_ino: int
+    st_size: int
+    st_mtime_ns: int
+
+
+class ServedError(OSError):
+    """The file is of a file system that a user serves: whoever reads it may wait for ever."""
+
+
+def status_of(path: str, folder: int = -100) -> FileStatus:
+    """The status of ``path``, relative to ``folder``; with an empty path of ``folder`` itself.
+
+    What its path leads through may still be asked. Raises :class:`OSError`.
+    """
+    buffer = ctypes.create_string_buffer(_STATX.size)
+    flags = _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
+    if _libc().statx(folder, os.fsencode(path), flags, _BASIC_STATS, buffer):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    mode, inode, size, seconds, nanoseconds, major, minor = _STATX.unpack(buffer)
+    return FileStatus(
+        mode, os.makedev(major, minor), inode, size, seconds * 1_000_000_000 + nanoseconds
+    )
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+# --- opening ---
+
+
+def open_file(path: str, pid: int, *, folder: int | None = None, follow: bool = True) -> io.FileIO:
+    """The regular file ``path`` of process ``pid``, opened to read.
+
+    The folders it is in are not looked at: a path of the kernel's (/proc), or a name in ``folder``,
+    which must not be of a user's file system (:func:`open_folder`). Raises :class:`OSError`, among
+    these :class:`ServedError`.
+    """
+    with _pinned(path, folder, 0 if follow else os.O_NOFOLLOW) as pin:
+        _require_regular(pin)
+        if folder is None or _mount_of(pin) != _mount_of(folder):
+            require_answer(pin, pid)
+        return io.FileIO(os.open(f"/proc/self/fd/{pin}", _READ), "rb")
+
+
+def open_folder(pid: int, path: str) -> int:
+    """A descriptor, for paths alone, of the directory ``path`` as process ``pid`` sees it.
+
+    Symbolic links are not followed: they lead where root may go and the target may not. Raises
+    :class:`OSError`, among these :class:`ServedError`.
+    """
+    at = os.open(f"/proc/{pid}/root", _PIN | os.O_DIRECTORY)
+    try:
+        require_answer(at, pid)
+        for name in path.split("/"):
+            if name:
+                below = os.open(name, _PIN | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(at)
+                at = below
+                require_answer(at, pid)
+    except BaseException:
+        os.close(at)
+        raise
+    return at
+
+
+@contextmanager
+def _pinned(path: str, folder: int | None, flags: int) -> Iterator[int]:
+    pin = os.open(path, _PIN | flags, dir_fd=folder)
+    try:
+        yield pin
+    finally:
+        os.close(pin)
+
+
+def _require_regular(pin: int) -> None:
+    if not stat.S_ISREG(status_of("", pin).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+
+
+# --- who serves it ---
+
+
+class _Mount(NamedTuple):
+    device: str
+    kind: str
+    options: str
+
+    @property
+    def by_user(self) -> bool:
+        return self.kind.split(".")[0] == "fuse" and "user_id=0," not in f"{self.options},"
+
+
+def require_answer(pin: int, pid: int) -> None:
+    """Raise :class:`ServedError` if what ``pin`` is a descriptor of may be served by a user.
+
+    It is of process ``pid``, in whose mount namespace its mount may be. A mount that is in neither
+    its nor ours has been taken away from under the file, and may be anything.
+    """
+    number = _mount_of(pin)
+    ours = _mounts("self")
+    mount = ours.get(number) or _mounts(str(pid)).get(number)
+    if mount is None:
+        if number not in _own_mounts() and status_of("", pin).st_dev != _memory_device():
+            raise ServedError(errno.EACCES, "its mount is gone, whoever served it")
+    elif mount.kind.split(".")[0] == "fuse" and not any(
+        # In a user's own namespace its options may say anything.
+        each.device == mount.device and not each.by_user
+        for each in ours.values()
+    ):
+        raise ServedError(errno.EACCES, _SERVED)
+
+
+def _mount_of(descriptor: int) -> int:
+    match = _MOUNT_ID.search(_text("self", f"fdinfo/{descriptor}"))
+    return int(match[1]) if match else -1
+
+
+def _mounts(process: str) -> dict[int, _Mount]:
+    """The mounts a process sees, by their number."""
+    mounts = {}
+    for line in _text(process, "mountinfo").splitlines():
+        words = line.split()
+        if "-" in words[6:-3]:
+            kind, _, options = words[words.index("-", 6) + 1 :][:3]
+            mounts[int(words[0])] = _Mount(words[2], kind, options)
+    return mounts
+
+
+@cache
+def _own_mounts() -> frozenset[int]:
+    """Mounts that need not be in the list: in a chroot environment, the one it lies in is not."""
+    with _pinned("/", None, 0) as root:
+        return frozenset([_mount_of(root)])
+
+
+@cache
+def _memory_device() -> int:
+    """The device of what is in memory and has no mount: memfd_create, System V shared memory."""
+    fd = os.memfd_create("device", os.MFD_CLOEXEC)
+    try:
+        return os.fstat(fd).st_dev
+    finally:
+        os.close(fd)
+
+
+def _text(process: str, name: str) -> str:
+    try:
+        with open(f"/proc/{process}/{name}", "rb") as file:  # noqa: PTH123
+            return file.read(_MAX_MOUNTS).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# --- what a process maps ---
+
+
+@dataclass(slots=True)
+class MappedFile:
+    """An executable mapping and the file behind it: its status, and where it was asked for the file
+    itself. ``refused`` is why that was not opened."""
+
+    region: Region
+    status: FileStatus | None = None
+    file: io.FileIO | None = None
+    refused: str = ""
+
+
+def mapped_files(pid: int, is_known: Callable[[FileStatus], bool]) -> list[MappedFile]:
+    """The executable mappings of ``pid``, with the files of those that are not known; none when it
+    is gone.
+
+    Takes as long as the process's address space is held by itself: see
+    :mod:`hpcd.daemon.targets.patience`.
+    """
+    seen: set[FileStatus] = set()
+
+    def is_old(status: FileStatus) -> bool:
+        old = status in seen or is_known(status)
+        seen.add(status)
+        return old
+
+    return [mapped_file(pid, region, is_old) for region in executable_regions(pid)]
+
+
+def files_by_path(
+    pid: int, regions: Sequence[Region], is_known: Callable[[FileStatus], bool]
+) -> list[MappedFile]:
+    """As :func:`mapped_files`, of mappings that ``pid`` had, by their paths: with the files that
+    are still there."""
+    return [_file_by_path(pid, region, is_known) for region in regions]
+
+
+def _file_by_path(pid: int, region: Region, is_known: Callable[[FileStatus], bool]) -> MappedFile:
+    mapped = MappedFile(region)
+    if not region.file_backed or region.path == "[vdso]":
+        return mapped
+    for root in (pid, os.getpid()):
+        path = f"/proc/{root}/root{region.path}"
+        try:
+            status = status_of(path)
+        except (OSError, ValueError):
+            continue
+        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+        if not stat.S_ISREG(status.st_mode) or (device, status.st_ino) != (
+            region.device,
+            region.inode,
+        ):
+            continue
+        try:
+            if not is_known(status):
+                mapped.file = open_file(path, root)
+        except ServedError as error:
+            mapped.refused = str(error.strerror)
+        except OSError:
+            continue
+        mapped.status = status
+        return mapped
+    return mapped
+
+
+def mapped_file(pid: int, region: Region, is_known: Callable[[FileStatus], bool]) -> MappedFile:
+    """The file of one mapping, even if it is deleted or in another mount namespace. Without a
+    status when there is none or it is no regular file."""
+    mapped = MappedFile(region)
+    if not region.file_backed or region.path == "[vdso]":
+        return mapped
+    path = f"/proc/{pid}/map_files/{region.start:x}-{region.end:x}"
+    try:
+        status = status_of(path)
+        if stat.S_ISREG(status.st_mode):
+            mapped.status = status
+            if not is_known(status):
+                mapped.file = open_file(path, pid)
+    except ServedError as error:
+        mapped.refused = str(error.strerror)
+    except OSError:
+        mapped.status = None
+    return mapped

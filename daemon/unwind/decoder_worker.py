@@ -1,0 +1,110 @@
+"""The process that reads targets' files: unprivileged, bounded, expendable.
+
+Started by :mod:`hpcd.daemon.unwind.decoder_process` with one end of a socket. A request is a byte
+and a file descriptor: ``i`` asks for the module's build-id, ``t`` for its table, ``s`` for names of
+functions (a length of 4 bytes and addresses of 8 follow).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib  # noqa: F401 (the reader of ELF files imports it late, which a confined one cannot)
+import json
+import mmap
+import os
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.daemon.unwind.decoder_process import CPU_SECONDS
+from hpcd.daemon.unwind.symbol_names import symbols_at
+from hpcd.daemon.unwind.table_builder import build_table
+from hpcd.daemon.unwind.unwind_table import pack_table
+from hpcd.elf.elf_view import ElfView
+from hpcd.errors import FormatError
+from hpcd.sandbox import worker_process
+from hpcd.sandbox.confinement import confine
+
+_SIZE = struct.Struct("<I")
+# A whole libLLVM takes 160 MB.
+_MEMORY = 1 << 30
+
+
+def rehearse() -> None:
+    """Decode a known file once, the interpreter itself.
+
+    Libraries import parts of themselves when these are first used (numpy.unique numpy.ma), and
+    once confined this process may not be able to read the folder they are installed in.
+    """
+    with open(sys.executable, "rb") as file:  # noqa: PTH123
+        answer(ord("t"), file.fileno())
+        names(file.fileno(), np.zeros(1, np.uint64))
+
+
+def answer(request: int, fd: int) -> bytes:
+    """The reply's contents; :class:`FormatError` for a file that is none of ours."""
+    size = os.fstat(fd).st_size
+    if not size:
+        raise FormatError("file is empty")
+    image = mmap.mmap(fd, size, prot=mmap.PROT_READ)
+    view = memoryview(image)
+    try:
+        if request == ord("i"):
+            return ElfView(view).build_id().encode()
+        return pack_table(build_table(view))
+    finally:
+        # An error's traceback may still refer to numpy views of the file; the mapping then goes
+        # with the traceback. Closing it by force would hide the error behind a BufferError.
+        with contextlib.suppress(BufferError):
+            view.release()
+            image.close()
+
+
+def names(fd: int, addresses: npt.NDArray[np.uint64]) -> bytes:
+    """The symbols that hold ``addresses`` of a file, as JSON rows (address, size, name)."""
+    # Not closed by hand: numpy looks into it as long as anything of it is referred to.
+    image = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
+    return json.dumps(symbols_at(ElfView(memoryview(image)), addresses)).encode()
+
+
+def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
+    """Answer requests by ``work`` until the other side closes."""
+    while True:
+        message, fds, _, _ = socket.recv_fds(channel, 1, 1)
+        if not message or not fds:
+            return
+        try:
+            if message[0] == ord("s"):
+                (size,) = _SIZE.unpack(worker_process.receive(channel, _SIZE.size))
+                addresses = np.frombuffer(worker_process.receive(channel, size), np.uint64)
+                worker_process.answer(channel, partial(names, fds[0], addresses))
+                continue
+            worker_process.answer(channel, partial(work, message[0], fds[0]))
+        finally:
+            os.close(fds[0])
+
+
+def main(work: Callable[[int, int], bytes] = answer) -> None:
+    """Serve the channel that the first argument is the descriptor of."""
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        rehearse()
+        try:
+            confine(_MEMORY, CPU_SECONDS)
+        except OSError as error:
+            # Nothing is decoded by a worker that could do more than that.
+            why = f"the decoder cannot be confined: {error}"
+
+            def refuse(_request: int, _fd: int) -> bytes:
+                raise FormatError(why)
+
+            work = refuse
+        serve(channel, work)
+
+
+if __name__ == "__main__":
+    main()

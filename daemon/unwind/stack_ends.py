@@ -1,0 +1,281 @@
+"""Where stacks end and threads begin: code whose callers call frame information cannot describe.
+
+A path is whole where something marks its end. Besides an undefined return address, those marks are
+in the machine code:
+
+- behind clone's system call, in the new thread (it returned 0), up to where its function's return
+  ends the thread;
+- the code that makecontext and Boost's make_fcontext have a coroutine's function return to: it goes
+  to another context or ends the process;
+- Go's goexit, mstart, rt0_go and the part of mcall that runs the scheduler.
+
+And two places where a stack goes on elsewhere: the kernel's signal frame above a restorer that says
+nothing of it, and Go's system stack, called from a goroutine's.
+
+All of it is read from the instructions themselves; a symbol only says where to look. x86-64 only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from iced_x86 import Code, Decoder, FlowControl, Instruction, Mnemonic, OpKind, Register
+
+from hpcd.daemon.unwind.unwind_rules import END, CfaKind, Rule, rule
+from hpcd.elf.elf_view import ElfView
+
+_GO_ENDS = ("runtime.goexit", "runtime.mstart", "runtime.rt0_go")
+_GO_SCHEDULER = "runtime.mcall"
+_GO_SYSTEM_STACK = "runtime.systemstack"
+_GO_GROWTH = "runtime.morestack"
+_CONTEXTS = ("makecontext", "make_fcontext")
+
+_SYSTEM_CALL = re.compile(rb"\x0f\x05")
+# Before it: mov $SYS_clone or $SYS_clone3 into eax or al, then a few instructions
+_CLONE = re.compile(rb"(?:\xb8(?:\x38\x00|\xb3\x01)\x00\x00|\x31\xc0\xb0\x38)")
+_BEFORE_CLONE = 48
+# or: mov $SYS_rt_sigreturn, %rax or %eax
+_RETURN_FROM_SIGNAL = (b"\x48\xc7\xc0\x0f\x00\x00\x00", b"\xb8\x0f\x00\x00\x00")
+_SYS_EXIT = 60
+_RET = 0xC3
+# System calls of a section that are looked at; the C library has 700.
+_MOST = 20_000
+_MOST_STEPS = 48
+_MAX_FUNCTION = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A rule that holds from ``start`` to ``end``. One with ``clone`` set takes the offset of the
+    CFA from the rule that holds before it."""
+
+    start: int
+    end: int
+    rule: Rule
+    clone: bool = False
+
+
+def stack_ends(elf: ElfView) -> list[Span]:
+    """The spans of a module, in no order."""
+    if elf.machine != "x86_64":
+        return []
+    spans = []
+    for section in elf.code_sections():
+        text, address = elf.text(section), section.address
+        places = (match.start() for match in _SYSTEM_CALL.finditer(text))
+        for at in itertools.islice(places, _MOST):
+            before = bytes(text[max(0, at - _BEFORE_CLONE) : at])
+            if _CLONE.search(before):
+                spans += _clone_spans(text, address, at)
+            for number in _RETURN_FROM_SIGNAL:
+                if before.endswith(number):
+                    start = at - len(number)
+                    start -= _byte_before(text, start)
+                    spans.append(Span(address + start, address + at + 2, rule(CfaKind.SIGNAL)))
+                    break
+    named = _named_functions(elf)
+    for name, function in named:
+        spans += _function_spans(name, function)
+    return spans + _go_stacks(named)
+
+
+def _byte_before(text: memoryview, at: int) -> int:
+    """1 where the byte before ``text[at]`` is padding, else 0.
+
+    What returns to a first instruction has that byte as its caller's address; where it ends
+    another function it says nothing.
+    """
+    return int(at > 0 and text[at - 1] != _RET)
+
+
+# --- named functions ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    start: int
+    text: memoryview
+    """Of its section, from its start on."""
+    size: int
+
+    def instructions(self, start: int, size: int) -> Iterator[Instruction]:
+        """Those from address ``start`` on; one that is none ends them."""
+        at = start - self.start
+        code = bytes(self.text[at : at + size]) if at >= 0 else b""
+        for instruction in Decoder(64, code, ip=start):
+            if instruction.code == Code.INVALID:
+                return
+            yield instruction.copy()
+
+
+def _named_functions(elf: ElfView) -> list[tuple[str, _Function]]:
+    names = [*_CONTEXTS]
+    if ".gopclntab" in elf.sections or ".note.go.buildid" in elf.sections:
+        go = (*_GO_ENDS, _GO_SCHEDULER, _GO_SYSTEM_STACK, _GO_GROWTH)
+        names += [*go, *(f"{name}.abi0" for name in go)]
+    functions = []
+    for name, address, size in elf.symbols_called(names):
+        for section in elf.code_sections():
+            if section.address <= address < section.address + section.size:
+                text = elf.text(section)[address - section.address :]
+                size = min(size or _MAX_FUNCTION, len(text), _MAX_FUNCTION)
+                functions.append((name.removesuffix(".abi0"), _Function(address, text, size)))
+    return functions
+
+
+def _function_spans(name: str, function: _Function) -> list[Span]:
+    if name in _CONTEXTS:
+        return _context_ends(function)
+    end = function.start + function.size
+    if name in _GO_ENDS:
+        return [Span(function.start, end, END)]
+    switched = _switched(function) if name == _GO_SCHEDULER else 0
+    if not switched:
+        return []
+    return [Span(switched, end, END)]
+
+
+def _switched(function: _Function) -> int:
+    """Behind which instruction the stack pointer is another stack's; 0: it is not."""
+    for instruction in function.instructions(function.start, function.size):
+        moves = instruction.code in (Code.MOV_R64_RM64, Code.MOV_RM64_R64)
+        if moves and instruction.op0_register == Register.RSP:
+            return int(instruction.ip + instruction.len)
+    return 0
+
+
+def _go_stacks(named: list[tuple[str, _Function]]) -> list[Span]:
+    """Where Go's functions run on the system stack, and the goroutine's goes on behind it."""
+    spans = []
+    for name, function in named:
+        switched = _switched(function) if name == _GO_SYSTEM_STACK else 0
+        back = _way_back(function, switched) if switched else None
+        if not back:
+            continue
+        spans.append(back)
+        # morestack leaves the goroutine's stack pointer as its caller's caller has it, and does not
+        # come back.
+        growing = (*back.rule[:3], 0, *back.rule[4:])
+        for other, growth in named:
+            start = _switched(growth) if other == _GO_GROWTH else 0
+            if start:
+                spans.append(Span(start, growth.start + growth.size, growing))
+    return spans
+
+
+def _context_ends(function: _Function) -> list[Span]:
+    """Code whose address ``function`` takes, up to the instruction that stops the process."""
+    targets = {
+        instruction.ip_rel_memory_address
+        for instruction in function.instructions(function.start, function.size)
+        if instruction.code == Code.LEA_R64_M and instruction.is_ip_rel_memory_operand
+    }
+    spans = []
+    for target in sorted(targets):
+        if not function.start <= target < function.start + len(function.text):
+            continue
+        for count, instruction in enumerate(function.instructions(target, 16 * _MOST_STEPS)):
+            if count == _MOST_STEPS or instruction.flow_control == FlowControl.RETURN:
+                break
+            if instruction.code in (Code.HLT, Code.UD2):
+                start = target - _byte_before(function.text, target - function.start)
+                spans.append(Span(start, instruction.ip + instruction.len, END))
+                break
+    return spans
+
+
+def _way_back(function: _Function, switched: int) -> Span | None:
+    """By which words Go's systemstack finds the goroutine's stack again behind its call:
+    ``mov %fs:A, %rax; mov B(%rax), %rbx; mov C(%rbx), %rax; mov D(%rax), %rsp``."""
+    ways: dict[int, list[int]] = {}
+    size = function.start + function.size - switched
+    for instruction in function.instructions(switched, size):
+        if instruction.code != Code.MOV_R64_RM64 or instruction.op1_kind != OpKind.MEMORY:
+            continue
+        target, base = instruction.op0_register, instruction.memory_base
+        offset = instruction.memory_displacement
+        offset -= (offset >> 63) << 64
+        if instruction.memory_index != Register.NONE:
+            ways.pop(target, None)
+        elif instruction.segment_prefix == Register.FS and base == Register.NONE:
+            ways[target] = [offset]
+        elif base in ways and instruction.segment_prefix == Register.NONE:
+            way = [*ways[base], offset]
+            if target != Register.RSP:
+                ways[target] = way
+            elif len(way) == 4:
+                thread, machine, current, stack = way
+                found = rule(
+                    CfaKind.GOROUTINE, thread, reg=8, fp_off=machine, bx_off=current, ra_off=stack
+                )
+                return Span(switched, int(instruction.ip + instruction.len), found)
+        else:
+            ways.pop(target, None)
+    return None
+
+
+# --- clone ---
+
+
+def _clone_spans(text: memoryview, address: int, at: int) -> list[Span]:
+    """The spans behind the system call at ``text[at]``, none when its child does not end there: so
+    fork's, which is made by the same call."""
+    behind = Decoder(64, bytes(text[at + 2 : at + 2 + 64]), ip=address + at + 2)
+    child = stop = 0
+    for count, instruction in enumerate(behind):
+        if instruction.flow_control == FlowControl.CONDITIONAL_BRANCH:
+            target = instruction.near_branch_target
+            if instruction.code in (Code.JE_REL8_64, Code.JE_REL32_64):
+                child, stop = target, instruction.ip + instruction.len
+                break
+            if instruction.code in (Code.JNE_REL8_64, Code.JNE_REL32_64):
+                child = stop = instruction.ip + instruction.len
+                break
+        elif instruction.mnemonic not in (Mnemonic.TEST, Mnemonic.CMP):
+            return []
+        if count == 6:
+            return []
+    end = _child_end(text, address, child)
+    if not end:
+        return []
+    start = address + at
+    return [Span(start, stop, rule(CfaKind.CLONE, 8), clone=True), Span(child, end, END)]
+
+
+_LEAVES = (FlowControl.RETURN, FlowControl.UNCONDITIONAL_BRANCH, FlowControl.INDIRECT_BRANCH)
+
+
+def _child_end(text: memoryview, address: int, child: int) -> int:
+    """Behind what ends the thread that begins at ``child``, 0 when nothing does: it calls its
+    function by a register and then exits, whatever that returns."""
+    at = child - address
+    if not 0 <= at < len(text):
+        return 0
+    called = False
+    result = 0
+    for count, instruction in enumerate(Decoder(64, bytes(text[at : at + 256]), ip=child)):
+        flow = instruction.flow_control
+        if count == _MOST_STEPS or instruction.code == Code.INVALID:
+            return 0
+        if instruction.code == Code.SYSCALL:
+            if called and result == _SYS_EXIT:
+                return int(instruction.ip + instruction.len)
+        elif flow == FlowControl.INDIRECT_CALL:
+            called = True
+        elif flow in _LEAVES:
+            return 0
+        elif instruction.code in (Code.MOV_R32_IMM32, Code.MOV_R8_IMM8) and (
+            instruction.op0_register in (Register.EAX, Register.AL)
+        ):
+            result = instruction.immediate(1)
+    return 0
+
+
+def with_offset(span: Span, before: Rule) -> Span | None:
+    """A clone's span with the CFA of the rule before it; None when that one has another form."""
+    if before[0] != CfaKind.SP:
+        return None
+    return replace(span, rule=(int(CfaKind.CLONE), *before[1:]))

@@ -1,0 +1,45 @@
+"""Names of sampled functions, from a file's ``.symtab`` and ``.dynsym``; read by the decoder."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.elf.elf_reader import SYMBOL
+from hpcd.elf.elf_view import ElfView
+
+U64 = npt.NDArray[np.uint64]
+SymbolRow = tuple[int, int, str]
+
+_FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_MAX_NAME = 4096
+
+
+def symbols_at(elf: ElfView, addresses: U64) -> list[SymbolRow]:
+    """(address, size, name) of the functions that hold ``addresses``, each once, sorted."""
+    rows: dict[int, SymbolRow] = {}
+    open_ = addresses
+    for table_name, text_name in ((".symtab", ".strtab"), (".dynsym", ".dynstr")):
+        section, text_section = elf.sections.get(table_name), elf.sections.get(text_name)
+        if section is None or text_section is None or not len(open_):
+            continue
+        text = elf.contents(text_section)
+        count = section.size // SYMBOL.itemsize
+        table = np.frombuffer(elf.data, SYMBOL, count, section.offset)
+        kept = np.isin(table["info"] & 15, _FUNCTIONS) & (table["section"] != 0)
+        table = table[kept & (table["size"] > 0)]
+        if not len(table):
+            continue
+        table = table[np.argsort(table["value"], kind="stable")]
+        at = np.searchsorted(table["value"], open_, "right").astype(np.int64) - 1
+        first = np.maximum(at, 0)
+        inside = (at >= 0) & (open_ - table["value"][first] < table["size"][first])
+        for number in np.unique(at[inside]).tolist():
+            symbol = table[number]
+            start = int(symbol["name"])
+            end = text.find(b"\0", start, start + _MAX_NAME)
+            name = text[start:end].decode(errors="replace") if end > start else ""
+            if name:
+                rows[int(symbol["value"])] = (int(symbol["value"]), int(symbol["size"]), name)
+        open_ = open_[~inside]
+    return [rows[address] for address in sorted(rows)]

@@ -1,0 +1,127 @@
+"""Unwind rules; the layout and the numbers are those of ``bpf/programs/stack/rules.h``."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from hpcd.bpf.layouts import MAX_RULES
+
+RULE_DTYPE = np.dtype(
+    [
+        ("cfa_kind", "u1"),
+        ("fp_kind", "u1"),
+        ("ra_kind", "u1"),
+        ("cfa_reg", "u1"),
+        ("cfa_off", "<i4"),
+        ("fp_off", "<i2"),
+        ("ra_off", "<i2"),
+        ("bx_off", "<i2"),
+        ("bx_kind", "<u2"),
+    ]
+)
+"""One rule, 16 bytes. Offsets are bytes; ``fp_off``, ``ra_off`` and ``bx_off`` are from the CFA
+unless a kind says otherwise."""
+
+
+class CfaKind(IntEnum):
+    """How the canonical frame address (CFA) is found."""
+
+    NONE = 0
+    END = 1
+    SP = 2
+    FP = 3
+    PLT = 4
+    SIGNAL = 5
+    FP_DEREF = 6
+    REG = 7
+    UNSUPPORTED = 8
+    FRAME_POINTER = 9
+    SP_DEREF = 10
+    CLONE = 11
+    GOROUTINE = 12
+
+
+class FpKind(IntEnum):
+    """Where the caller's frame pointer is."""
+
+    SAME = 0
+    AT_CFA = 1
+    UNDEFINED = 2
+    AT_FP = 3
+
+
+class BxKind(IntEnum):
+    """Where the caller's rbx is."""
+
+    AT_CFA = 0
+    AT_FP = 1
+    LOST = 2
+
+
+class RaKind(IntEnum):
+    """Where the return address is."""
+
+    AT_CFA = 0
+    IN_LINK = 1
+    IN_REGISTER = 2
+
+
+Rule = tuple[int, int, int, int, int, int, int, int, int]
+"""A rule as a tuple, in RULE_DTYPE's order."""
+
+
+def rule(
+    cfa: CfaKind,
+    off: int = 0,
+    *,
+    reg: int = 0,
+    fp: FpKind = FpKind.SAME,
+    fp_off: int = 0,
+    ra: RaKind = RaKind.AT_CFA,
+    ra_off: int = -8,
+    bx_off: int = 0,
+    bx: BxKind = BxKind.AT_CFA,
+) -> Rule:
+    """A rule tuple; one that does not fit its fields becomes "unsupported"."""
+    if cfa in (CfaKind.NONE, CfaKind.END, CfaKind.SIGNAL, CfaKind.UNSUPPORTED):
+        return (int(cfa), 0, 0, 0, 0, 0, 0, 0, 0)
+    fits = -(1 << 31) <= off < 1 << 31 and all(
+        -(1 << 15) <= each < 1 << 15 for each in (fp_off, ra_off, bx_off)
+    )
+    if not fits:
+        return (int(CfaKind.UNSUPPORTED), 0, 0, 0, 0, 0, 0, 0, 0)
+    return (int(cfa), int(fp), int(ra), reg, off, fp_off, ra_off, bx_off, int(bx))
+
+
+NONE: Rule = rule(CfaKind.NONE)
+END: Rule = rule(CfaKind.END)
+UNSUPPORTED: Rule = rule(CfaKind.UNSUPPORTED)
+
+
+class RuleSet:
+    """Rules of one module, each given a number once."""
+
+    def __init__(self) -> None:
+        self._number: dict[Rule, int] = {}
+        self._rules: list[Rule] = []
+
+    def number(self, each: Rule) -> int:
+        """The number of a rule. Beyond 65,536 distinct ones, that of "unsupported"."""
+        found = self._number.get(each)
+        if found is None:
+            if len(self._number) >= MAX_RULES - 1:
+                each = UNSUPPORTED
+            found = self._number.setdefault(each, len(self._number))
+            if found == len(self._rules):
+                self._rules.append(each)
+        return found
+
+    def rule(self, number: int) -> Rule:
+        """The rule of a number that was given out."""
+        return self._rules[number]
+
+    def array(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+        """All rules so far, by number."""
+        return np.array(self._rules, dtype=RULE_DTYPE)

@@ -1,0 +1,63 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hpcd.cli.result_store import database_argument
+from hpcd.errors import UsageError
+
+
+def add_database_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
+    """Add ``database``, or ``databases`` where ``nargs`` lets there be several: a path or the name
+    of a result. Where there need be none (``?``) the latest result is meant."""
+    optional = nargs == "?"
+    parser.add_argument(
+        "databases" if nargs == "+" else "database",
+        nargs=nargs,
+        type=database_argument,
+        metavar="DB",
+        help="database of hpcd merge, or name of a result"
+        + (" (default: the latest result)" if optional else ""),
+    )
+
+
+def add_context_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--scopes`` and ``--job``: what a context is, and of which job."""
+    parser.add_argument(
+        "--scopes",
+        action="store_true",
+        help="treat inlined calls and loops as contexts, where debug information describes them",
+    )
+    parser.add_argument("--job", metavar="NAME", help="job to analyse (default: the costliest)")
+
+
+def add_source_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--source``: where source files are, if not where they were compiled."""
+    parser.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help="also look for source files below FOLDER, by the longest matching end of their paths",
+    )
+
+
+def add_tree_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--depth``, ``--width`` and ``--json``: how a tree is printed."""
+    parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
+    parser.add_argument("--width", type=int, metavar="N", help="columns (default: the terminal's)")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object, children nested"
+    )
+
+
+def check_ranges(args: argparse.Namespace, *percentages: str) -> None:
+    """Raise :class:`UsageError` unless each of ``percentages`` is from 0 to 100 and depth >= 1."""
+    for name in percentages:
+        if not 0 <= getattr(args, name) <= 100:
+            raise UsageError(f"--{name} must be between 0 and 100")
+    if args.depth is not None and args.depth < 1:
+        raise UsageError("--depth must be at least 1")

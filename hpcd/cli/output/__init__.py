@@ -1,0 +1,1 @@
+"""Output of the verbs: progress, tables, hints."""

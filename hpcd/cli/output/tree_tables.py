@@ -1,0 +1,84 @@
+"""Printing tables whose last column is a tree of names."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from hpcd.analysis.parallel.tree_matching import Matching, path_labels
+from hpcd.analysis.profile.report import joined, run_name
+from hpcd.cli.output.terminal_text import harmless
+
+# Wider than most terminals, narrow enough for a page: what a pipe or file gets.
+_DEFAULT_WIDTH = 120
+# Rows beyond this are printed without colour: styling them would take longer than making them.
+_STYLED_ROWS = 5000
+_MIN_NAME = 24
+
+
+class Row(NamedTuple):
+    """A row: figures, tree lines and a name in ``style`` (of rich; empty for none)."""
+
+    figures: str
+    lines: str
+    name: str
+    style: str = ""
+
+
+def program_path(matching: Matching, node: int, width: int) -> str:
+    """The call path of a context by the program's own frames, its innermost ones where ``width``
+    has no room for all."""
+    return run_name(path_labels(matching, node) or ["outside the program"], max(width, _MIN_NAME))
+
+
+class Page:
+    """Standard output, ``width`` columns of it (None: as wide as the terminal).
+
+    In colour on terminals; ``color`` ``always`` or ``never`` decides otherwise.
+    """
+
+    def __init__(self, width: int | None, color: str = "auto") -> None:
+        on_terminal = sys.stdout.isatty()
+        if width is None:
+            width = shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH
+        self.width = width
+        self._console = None
+        if color == "always" or (color == "auto" and on_terminal):
+            self._console = Console(
+                width=width,
+                soft_wrap=True,
+                force_terminal=True,
+                color_system="auto" if on_terminal else "standard",
+            )
+
+    def table(self, rows: Iterator[Row]) -> None:
+        """Print ``rows``, the heading among them, after an empty line."""
+        print()
+        if self._console is not None:
+            for _, row in zip(range(_STYLED_ROWS), rows, strict=False):
+                text = Text.assemble(
+                    row.figures, (row.lines, "dim"), (harmless(row.name), row.style)
+                )
+                self._console.print(text, highlight=False)
+        self.write(harmless(f"{row.figures}{row.lines}{row.name}".rstrip()) + "\n" for row in rows)
+
+    def write(self, parts: Iterable[str]) -> None:
+        """Print text that comes in many parts."""
+        for part in joined(parts):
+            sys.stdout.write(part)
+
+
+def amount(value: float, unit: str) -> str:
+    """A cost with its unit."""
+    if unit == "s":
+        return f"{value:.3f} s" if abs(value) < 1000 else f"{value:,.0f} s"
+    if unit == "%":
+        return f"{value:.2f} %"
+    if abs(value) >= 1e9:
+        return f"{value:.3e}"
+    return f"{value:,.0f}" + (f" {unit}" if unit else "")

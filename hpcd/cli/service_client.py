@@ -1,0 +1,115 @@
+"""Client side of the service: what the verbs that talk to it share."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hpcd.daemon.capture.recording import Options
+from hpcd.daemon.service.configuration import Control
+from hpcd.daemon.service.protocol import ask, held
+from hpcd.errors import HpcdError, StorageError
+
+_POLL_SECONDS = 0.25
+
+
+def add_socket_option(parser: argparse._ActionsContainer) -> None:
+    """Add ``--socket``: where the service listens."""
+    parser.add_argument(
+        "--socket",
+        default=os.environ.get("HPCD_SOCKET", Control().socket),
+        metavar="PATH",
+        help="the service's control socket (default: %(default)s, or $HPCD_SOCKET)",
+    )
+
+
+def attach_by_service(socket: str, options: Options, output: Path | None) -> dict[str, Any]:
+    """Ask the service to record ``options``. Returns its description of the recording.
+
+    The directory ``output`` is created and opened here, with the rights of the user running this.
+    """
+    if output is None:
+        return ask(socket, request_of(options))
+    with _new_directory(output) as fd:
+        return ask(socket, {**request_of(options), "output": str(output.absolute())}, fd)
+
+
+@contextlib.contextmanager
+def held_by_service(socket: str, options: Options, output: Path | None) -> Iterator[dict[str, Any]]:
+    """As :func:`attach_by_service`, but the recording ends with the block, or with this process."""
+    with contextlib.ExitStack() as stack:
+        request, fd = {**request_of(options), "held": True}, None
+        if output is not None:
+            request["output"] = str(output.absolute())
+            fd = stack.enter_context(_new_directory(output))
+        yield stack.enter_context(held(socket, request, fd))
+
+
+@contextlib.contextmanager
+def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator[int]:
+    """Have the service record ``options`` into ``output`` while the block runs; yields the
+    recording's number."""
+    with held_by_service(socket, options, output) as recording:
+        try:
+            yield recording["id"]
+        finally:
+            # Closing the connection would end it too; detaching waits until all data is written.
+            with contextlib.suppress(HpcdError):
+                ask(socket, {"verb": "detach", "id": recording["id"]})
+
+
+def request_of(options: Options) -> dict[str, Any]:
+    """The service request that starts recording ``options``."""
+    selector = options.selector
+    return {
+        "verb": "attach",
+        "pids": selector.pids,
+        "names": selector.names,
+        "users": [str(user) for user in selector.users],
+        "cgroups": selector.control_groups,
+        "containers": selector.containers,
+        "jobs": selector.jobs,
+        "all": selector.everything,
+        "frequency": options.frequency,
+        "duration": options.duration,
+        "children": options.children,
+        "waits": options.waits,
+        "threshold_ns": options.threshold_ns,
+        "overhead": options.overhead,
+    }
+
+
+@contextlib.contextmanager
+def _new_directory(output: Path) -> Iterator[int]:
+    """Create and open directory ``output``; removed if the block fails and leaves it empty."""
+    try:
+        output.mkdir(mode=0o700)
+        fd = os.open(output, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise StorageError(f"cannot create {output}: {error.strerror}") from None
+    try:
+        yield fd
+    except BaseException:
+        if not any(output.iterdir()):
+            output.rmdir()
+        raise
+    finally:
+        os.close(fd)
+
+
+def wait_for_end(socket: str, number: int) -> dict[str, Any]:
+    """Wait until recording ``number`` ends; Ctrl-C ends it. Returns its final description."""
+    try:
+        while True:
+            recording: dict[str, Any]
+            (recording,) = ask(socket, {"verb": "status", "id": number})["recordings"]
+            if recording["state"] in ("ended", "failed"):
+                return recording
+            time.sleep(_POLL_SECONDS)
+    except KeyboardInterrupt:
+        return ask(socket, {"verb": "detach", "id": number})

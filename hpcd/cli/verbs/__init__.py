@@ -1,0 +1,49 @@
+"""The verbs of the command line, loaded only when they are used."""
+
+from __future__ import annotations
+
+import importlib
+
+from hpcd.cli.command import Command
+from hpcd.errors import PlatformError
+
+VERBS = {
+    "profile": ("Profile", "record, merge and report in one step, and keep the result"),
+    "results": ("ResultsCommand", "list or delete what hpcd profile kept"),
+    "attach": ("Attach", "record running processes"),
+    "run": ("Run", "start a command and record it"),
+    "top": ("Top", "show live where processes spend their time"),
+    "list": ("List", "show the jobs and ranks on this host"),
+    "detach": ("Detach", "end a recording of the service"),
+    "status": ("Status", "show what the service records"),
+    "snapshot": ("Snapshot", "end the host's measurement and start a new one"),
+    "merge": ("Merge", "merge measurements into a database"),
+    "report": ("Report", "print a database's call tree"),
+    "annotate": ("Annotate", "print source lines or instructions with their cost"),
+    "scaling": ("ScalingCommand", "show scaling losses between runs on different numbers of ranks"),
+    "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
+    "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
+    "view": ("View", "show databases in a browser"),
+    "render": ("Render", "draw the viewer's pictures into files"),
+    "structure": (
+        "StructureCommand",
+        "show procedures, inlined calls, loops and lines of binaries",
+    ),
+    "synth": ("Synth", "make measurements of any size, for benchmarks"),
+    "check": ("Check", "verify a measurement or database"),
+    "daemon": ("Daemon", "run the service"),
+    "doctor": ("Doctor", "show what hpcd can do on this machine, and how to enable the rest"),
+}
+"""Verb → (class in the module of the verb's name, one-line summary)."""
+
+
+def load(verb: str) -> Command:
+    """The command of this name. A missing library disables only the verbs that need it."""
+    try:
+        module = importlib.import_module(f"hpcd.cli.verbs.{verb}")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("hpcd"):
+            raise
+        raise PlatformError(f"hpcd {verb} needs the Python library {error.name}") from error
+    command: Command = getattr(module, VERBS[verb][0])()
+    return command

@@ -1,0 +1,232 @@
+"""``hpcd annotate``: source lines or instructions with their cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.merge.table_rows import text as printable
+from hpcd.analysis.profile.annotation import Annotated, Annotator, Code
+from hpcd.analysis.profile.filters import Filter, matching
+from hpcd.analysis.profile.formula import Formula
+from hpcd.analysis.profile.report import MetricColumn, metric_columns
+from hpcd.analysis.profile.source_files import read_source
+from hpcd.analysis.profile.views import with_derived
+from hpcd.cli.command import Command
+from hpcd.cli.options import add_database_argument, add_source_option
+from hpcd.cli.output.viewer_hint import hint
+from hpcd.cli.verbs.report import chosen_metrics
+from hpcd.errors import UsageError
+
+
+class Annotate(Command):
+    """Print the source lines of a procedure with their cost.
+
+    Inclusive costs include the calls made from a line. Code inlined into the procedure is listed
+    under its own file. Without debug information, or with --assembly, the machine code is shown
+    instead. Source files are read as they are now.
+    """
+
+    name = "annotate"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd annotate``."""
+        parser.add_argument(
+            "procedure",
+            metavar="PROCEDURE",
+            help="procedure name, with or without parameters; * and ? match; may be inlined",
+        )
+        add_database_argument(parser)
+        parser.add_argument(
+            "--assembly",
+            action="store_true",
+            help="show instructions even where lines are known",
+        )
+        parser.add_argument(
+            "--metric",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="metric to show (default: CPU time), or 'NAME = FORMULA'; may be repeated",
+        )
+        parser.add_argument(
+            "--filter",
+            action="append",
+            default=[],
+            metavar="FILTER",
+            help="as of hpcd report: procedure=, module=, rank= or time=",
+        )
+        add_source_option(parser)
+        parser.add_argument(
+            "--context",
+            type=int,
+            default=3,
+            metavar="N",
+            help="source lines to show around those with costs (default: %(default)s)",
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print it."""
+        if args.context < 0:
+            raise UsageError("--context must be at least 0")
+        with open_database(args.database) as db:
+            metrics, derived = chosen_metrics(db, args.metric)
+            inside = matching(db, [args.procedure])
+            annotator = Annotator(db, inside, Filter.parse(args.filter).exclusive(db))
+            annotation = annotator.lines()
+            whole = with_formulas(annotation.whole, derived)
+            every = metric_columns(db, whole.costs)
+            columns = [every[metric] for metric in metrics]
+            lines = (
+                []
+                if args.assembly
+                else [with_formulas(annotated, derived) for annotated in annotation.lines]
+            )
+            code = [] if lines else annotator.code()
+            code = [
+                replace(listing, costs=with_formulas(listing.costs, derived)) for listing in code
+            ]
+            unplaced = (
+                [with_formulas(procedure, derived) for procedure in annotation.unplaced]
+                if lines
+                else []
+            )
+            if args.json:
+                told = as_json(db, every, lines, unplaced, code, args.source)
+                print(json.dumps({"procedures": annotation.procedures, **told}))
+                return 0
+            print(f"{args.procedure}: {', '.join(annotation.procedures)}")
+            print(
+                "".join(f"{column.name + ', inclusive and exclusive':>37} " for column in columns)
+            )
+            if len(whole.place):
+                print(f"{figures(columns, whole, 0)}all of it")
+            for annotated in lines:
+                for line in source_text(annotated, columns, args.source, args.context):
+                    print(line)
+            for procedure in unplaced:
+                print(f"{figures(columns, procedure, 0)}{procedure.name}: lines unknown")
+            for listing in code:
+                for line in code_text(listing, columns):
+                    print(line)
+            hint([db], find=args.procedure)
+        return 0
+
+
+def with_formulas(annotated: Annotated, derived: Sequence[Formula]) -> Annotated:
+    """The same with derived metrics."""
+    return replace(annotated, costs=with_derived(annotated.costs, derived))
+
+
+def figures(columns: Sequence[MetricColumn], annotated: Annotated, number: int) -> str:
+    """The costs of the place of this number."""
+    return "".join(column.figures(annotated.costs, number + 1) for column in columns)
+
+
+def source_text(
+    annotated: Annotated, columns: Sequence[MetricColumn], folders: Sequence[Path], context: int
+) -> Iterator[str]:
+    """Lines of a file with costs and ``context`` lines around them."""
+    source_file = read_source(annotated.name, folders)
+    yield ""
+    yield f"{printable(annotated.name)}: {source_file.note}".rstrip()
+    lines = source_file.lines
+    costs = {line: number for number, line in enumerate(annotated.place.tolist())}
+    blank = " " * 38 * len(columns)
+    shown = sorted(
+        {
+            near
+            for line in costs
+            for near in range(line - context, line + context + 1)
+            if near in costs or 0 < near <= len(lines)
+        }
+    )
+    before = None
+    for line in shown:
+        if before is not None and line != before + 1:
+            yield f"{blank}  ..."
+        before = line
+        cost = figures(columns, annotated, costs[line]) if line in costs else blank
+        text = lines[line - 1].expandtabs(4) if 0 < line <= len(lines) else ""
+        yield f"{cost}{line:>5} {printable(text)}".rstrip()
+
+
+def code_text(listing: Code, columns: Sequence[MetricColumn]) -> Iterator[str]:
+    """Instructions with their costs; those with costs alone when the code cannot be shown."""
+    yield ""
+    note = f" ({listing.note})" if listing.note else ""
+    yield f"{listing.costs.name} of {listing.module or 'no file'}{note}:"
+    costs = {place: number for number, place in enumerate(listing.costs.place.tolist())}
+    blank = " " * 38 * len(columns)
+    for address, text in listing.text or [(place, "") for place in costs]:
+        cost = figures(columns, listing.costs, costs[address]) if address in costs else blank
+        yield f"{cost}{address:>8x} {text}".rstrip()
+
+
+def as_json(
+    db: Database,
+    columns: Sequence[MetricColumn],
+    lines: Sequence[Annotated],
+    unplaced: Sequence[Annotated],
+    code: Sequence[Code],
+    folders: Sequence[Path],
+) -> dict[str, Any]:
+    """Everything with a cost."""
+
+    def costs(annotated: Annotated, number: int) -> dict[str, Any]:
+        return {
+            kind: {column.name: float(values[column.number, number + 1]) for column in columns}
+            for kind, values in (
+                ("inclusive", annotated.costs.inclusive),
+                ("exclusive", annotated.costs.exclusive),
+            )
+        }
+
+    files = []
+    for annotated in lines:
+        source_file = read_source(annotated.name, folders)
+        source = source_file.lines
+        files.append(
+            {
+                "file": annotated.name,
+                "found": str(source_file.path) if source_file.path else None,
+                "lines": [
+                    {
+                        "line": line,
+                        "text": source[line - 1] if 0 < line <= len(source) else None,
+                        **costs(annotated, number),
+                    }
+                    for number, line in enumerate(annotated.place.tolist())
+                ],
+            }
+        )
+    listings = []
+    for listing in code:
+        text = dict(listing.text)
+        listings.append(
+            {
+                "procedure": listing.costs.name,
+                "module": listing.module,
+                "note": listing.note,
+                "instructions": [
+                    {"address": at, "text": text.get(at), **costs(listing.costs, number)}
+                    for number, at in enumerate(listing.costs.place.tolist())
+                ],
+            }
+        )
+    return {
+        "database": str(db.path),
+        "units": {metric.name: metric.unit for metric in columns},
+        "files": files,
+        "unplaced": [
+            {"procedure": procedure.name, **costs(procedure, 0)} for procedure in unplaced
+        ],
+        "code": listings,
+    }

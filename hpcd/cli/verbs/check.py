@@ -1,0 +1,88 @@
+"""``hpcd check``: verify measurements and databases."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from hpcd.analysis.arrays.freed_memory import keep_freed_memory
+from hpcd.analysis.database.check import check_database
+from hpcd.analysis.database.directory import MANIFEST
+from hpcd.cli.command import Command
+from hpcd.errors import FormatError, HpcdError, NotFoundError
+from hpcd.measurement.check import Finding, check_measurement
+
+
+class Check(Command):
+    """Verify measurements and databases.
+
+    Reads all data, verifies every checksum and every invariant of the formats, and lists what is
+    wrong. The exit code is 0 when all is sound, 7 when something is damaged, 8 when a path does not
+    exist.
+    """
+
+    name = "check"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd check``."""
+        parser.add_argument(
+            "paths", nargs="+", type=Path, metavar="PATH", help="measurement or database"
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Check each path; one that cannot be checked does not affect the others."""
+        code = 0
+        report = []
+        for path in args.paths:
+            try:
+                kind, findings = check(path)
+            except HpcdError as error:
+                kind, findings = "", [Finding(str(path), str(error))]
+                code = max(code, error.exit_code)
+            if any(finding.fatal for finding in findings):
+                code = max(code, FormatError.exit_code)
+            report.append((path, kind, findings))
+        if args.json:
+            print(json.dumps({"sound": code == 0, "paths": [_as_json(*row) for row in report]}))
+        else:
+            for path, kind, findings in report:
+                print("\n".join(_as_text(path, kind, findings)))
+        return code
+
+
+def check(path: Path) -> tuple[str, list[Finding]]:
+    """What ``path`` is ("measurement" or "database"), and what is wrong with it.
+
+    Raises :class:`NotFoundError` when there is nothing and :class:`FormatError` when it is neither.
+    """
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such file or directory")
+    if (path / MANIFEST).is_file():
+        keep_freed_memory()
+        return "database", check_database(path)
+    if path.is_dir() and any(path.glob("segment-*.hpcd")):
+        return "measurement", check_measurement(path)
+    raise FormatError(f"{path}: neither a measurement nor a database of hpcd")
+
+
+def _as_text(path: Path, kind: str, findings: list[Finding]) -> list[str]:
+    serious = sum(finding.fatal for finding in findings)
+    # A path that is neither kind has one finding, which names it and says so.
+    lines = [] if not kind else [f"{path}: {kind}, {'sound' if not serious else 'damaged'}"]
+    for finding in findings:
+        where = "" if finding.where in finding.what else f"{finding.where}: "
+        lines.append(f"{'  ' if kind else ''}{where}{finding.what}")
+    return lines
+
+
+def _as_json(path: Path, kind: str, findings: list[Finding]) -> dict[str, object]:
+    return {
+        "path": str(path),
+        "kind": kind,
+        "findings": [
+            {"where": finding.where, "what": finding.what, "fatal": finding.fatal}
+            for finding in findings
+        ],
+    }

@@ -1,0 +1,237 @@
+"""``hpcd imbalance``: load imbalance of ranks, and which ranks cause waiting."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.parallel.imbalance import Imbalance, Spread, measure
+from hpcd.analysis.parallel.tree_matching import path_labels
+from hpcd.analysis.profile.costs import WORK
+from hpcd.analysis.profile.report import shorten
+from hpcd.analysis.profile.tree_rows import Forest, fit
+from hpcd.cli.command import Command
+from hpcd.cli.options import (
+    add_context_options,
+    add_database_argument,
+    add_tree_options,
+    check_ranges,
+)
+from hpcd.cli.output.tree_tables import Page, Row, amount, program_path
+from hpcd.cli.output.viewer_hint import hint
+
+_MIN_NAME = 24
+_RANKS_IN_TEXT = 8
+
+
+class ImbalanceCommand(Command):
+    """Show the load imbalance of the ranks of a run, and which ranks cause waiting.
+
+    Work is CPU time outside of MPI. For each of the program's contexts (the cost of libraries
+    attributed to their callers): mean and maximum over ranks, and the rank of the maximum; the
+    imbalance, maximum minus mean; idle, how long ranks waited there for others; and blame, how long
+    others waited while it worked. At each moment the waiting of all idle ranks is shared equally
+    among the working ones.
+
+    A run without ranks is measured over the threads of its busiest process. Then follow all
+    contexts, inclusive. --by-rank lists the contexts rank by rank.
+    """
+
+    name = "imbalance"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd imbalance``."""
+        add_database_argument(parser)
+        parser.add_argument(
+            "--metric",
+            default=WORK,
+            metavar="NAME",
+            help="metric (default: %(default)s, CPU time outside of MPI)",
+        )
+        add_context_options(parser)
+        parser.add_argument(
+            "--percent",
+            type=float,
+            default=1.0,
+            metavar="P",
+            help="omit contexts with less imbalance, blame and waiting (default: %(default)g)",
+        )
+        parser.add_argument(
+            "--by-rank", action="store_true", help="list the cost of each rank in the contexts"
+        )
+        # The former name; elsewhere that is a number of ranks.
+        parser.add_argument("--ranks", dest="by_rank", action="store_true", help=argparse.SUPPRESS)
+        add_tree_options(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the imbalance."""
+        check_ranges(args, "percent")
+        with open_database(args.database) as db:
+            imbalance = measure(db, metric=args.metric, job=args.job, scopes=args.scopes)
+            if imbalance.ranks.note:
+                print(f"note: {imbalance.ranks.note}", file=sys.stderr)
+            page = Page(args.width)
+            if args.json:
+                page.write(_as_json(imbalance, args.depth))
+                return 0
+            for line in _heading(imbalance):
+                print(line)
+            page.table(_context_rows(imbalance, args.percent / 100, page.width))
+            if args.by_rank:
+                page.table(_rank_rows(imbalance, args.percent / 100, page.width))
+            else:
+                page.table(_rows(imbalance, args.percent / 100, args.depth, page.width))
+            hint([db], pane="lines")
+        return 0
+
+
+def _heading(imbalance: Imbalance) -> Iterator[str]:
+    spread, kind = imbalance.inclusive, imbalance.ranks.kind
+    idle = float(imbalance.idle.sum())
+    yield (
+        f"{imbalance.database.path}: {len(imbalance.ranks)} {kind}s; {imbalance.metric}: "
+        f"mean {amount(float(spread.mean[0]), imbalance.unit)}, "
+        f"most {amount(float(spread.maximum[0]), imbalance.unit)} on {kind} {spread.most[0]} "
+        f"({spread.ratio[0]:.2f} times the mean), "
+        f"least {amount(float(spread.minimum[0]), imbalance.unit)} on {kind} {spread.least[0]}"
+    )
+    yield (
+        f"waiting for others: {amount(idle, 's')} of {amount(imbalance.lived, 's')} "
+        f"({idle / (imbalance.lived or 1):.1%}), "
+        f"{amount(imbalance.unblamed, 's')} while no {kind} worked"
+    )
+    blamed = float(imbalance.blame_of_rank.sum())
+    if blamed > 0:
+        order = np.argsort(-imbalance.blame_of_rank, kind="stable")[:_RANKS_IN_TEXT]
+        shares = [
+            f"{kind} {imbalance.ranks.number[at]} "
+            f"{100 * imbalance.blame_of_rank[at] / blamed:.0f} %"
+            for at in order.tolist()
+        ]
+        yield "waiting caused by: " + ", ".join(shares)
+
+
+def _listed(imbalance: Imbalance, share: float) -> Iterator[int]:
+    whole = float(imbalance.inclusive.mean[0]) or 1.0
+    for node in imbalance.contexts().tolist():
+        weight = max(
+            float(imbalance.own.imbalance[node]) / whole,
+            float(max(imbalance.blame[node], imbalance.idle[node])) / (imbalance.lived or 1.0),
+        )
+        if weight >= share:
+            yield node
+
+
+def _context_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Row]:
+    yield Row(
+        f"{'mean':>10} {'max':>10} {imbalance.ranks.kind:>7} {'max/mean':>8} {'imbalance':>10} "
+        f"{'blame':>10} {'idle':>10}  ",
+        "",
+        f"{imbalance.metric} of the program's contexts",
+    )
+    own, unit = imbalance.own, imbalance.unit
+    for node in _listed(imbalance, share):
+        figures = (
+            f"{amount(float(own.mean[node]), unit):>10} "
+            f"{amount(float(own.maximum[node]), unit):>10} "
+            f"{own.most[node]:>7} {own.ratio[node]:>8.2f} "
+            f"{amount(float(own.imbalance[node]), unit):>10} "
+            f"{amount(float(imbalance.blame[node]), 's'):>10} "
+            f"{amount(float(imbalance.idle[node]), 's'):>10}  "
+        )
+        path = program_path(imbalance.matching, node, width - len(figures))
+        style = "bold red" if imbalance.blame[node] >= 0.1 * imbalance.lived else ""
+        yield Row(figures, "", path, style)
+
+
+def _rank_rows(imbalance: Imbalance, share: float, width: int) -> Iterator[Row]:
+    yield Row(f"{imbalance.ranks.kind:>7} {imbalance.metric:>12} {'of mean':>8}  ", "", "context")
+    for node in _listed(imbalance, share):
+        cost = imbalance.by_rank(node)
+        mean = float(cost.mean()) or 1.0
+        for at in np.argsort(-cost, kind="stable").tolist():
+            figures = (
+                f"{imbalance.ranks.number[at]:>7} {amount(float(cost[at]), imbalance.unit):>12} "
+                f"{cost[at] / mean:>8.2f}  "
+            )
+            yield Row(figures, "", program_path(imbalance.matching, node, width - len(figures)))
+
+
+def _rows(imbalance: Imbalance, share: float, depth: int | None, width: int) -> Iterator[Row]:
+    head = f"{'mean':>10} {'max':>10} {imbalance.ranks.kind:>7} {'max/mean':>8} {'imbalance':>10}  "
+    yield Row(head, "", f"inclusive {imbalance.metric}, top-down")
+    spread, unit, tree = imbalance.inclusive, imbalance.unit, imbalance.matching.tree
+    shown = spread.imbalance >= share * (float(spread.mean[0]) or 1.0)
+    shown = tree.inclusive(shown.astype(np.float64)) > 0
+    forest = Forest(tree.parent, spread.imbalance, shown, depth=depth)
+    labels = [place.label for place in imbalance.matching.places]
+    room = max(width - len(head), _MIN_NAME)
+    for node, before in forest:
+        figures = (
+            f"{amount(float(spread.mean[node]), unit):>10} "
+            f"{amount(float(spread.maximum[node]), unit):>10} "
+            f"{spread.most[node]:>7} {spread.ratio[node]:>8.2f} "
+            f"{amount(float(spread.imbalance[node]), unit):>10}  "
+        )
+        lines = fit(before, room, _MIN_NAME)
+        yield Row(figures, lines, shorten(labels[int(tree.frame[node])], room - len(lines)))
+    if forest.omitted:
+        plural = "s" if forest.omitted > 1 else ""
+        yield Row("", "", f"(not shown: {forest.omitted:,} context{plural} below the cut-off)")
+
+
+def _spread_as_json(spread: Spread, node: int) -> dict[str, Any]:
+    return {
+        "mean": float(spread.mean[node]),
+        "max": float(spread.maximum[node]),
+        "min": float(spread.minimum[node]),
+        "max_rank": int(spread.most[node]),
+        "min_rank": int(spread.least[node]),
+        "imbalance": float(spread.imbalance[node]),
+    }
+
+
+def _as_json(imbalance: Imbalance, depth: int | None) -> Iterator[str]:
+    own = imbalance.own
+    head = {
+        "database": str(imbalance.database.path),
+        "job": imbalance.ranks.job,
+        "kind": imbalance.ranks.kind,
+        "ranks": imbalance.ranks.number.tolist(),
+        "metric": imbalance.metric,
+        "unit": imbalance.unit,
+        "lived_s": imbalance.lived,
+        "idle_s": float(imbalance.idle.sum()),
+        "unblamed_s": imbalance.unblamed,
+        "blame_of_rank_s": imbalance.blame_of_rank.tolist(),
+        "contexts": [
+            {
+                "path": path_labels(imbalance.matching, node),
+                **_spread_as_json(own, node),
+                "max_by_mean": float(own.ratio[node]),
+                "blame_s": float(imbalance.blame[node]),
+                "idle_s": float(imbalance.idle[node]),
+                "by_rank": imbalance.by_rank(node).tolist(),
+            }
+            for node in imbalance.contexts().tolist()
+        ],
+    }
+    spread, tree, places = imbalance.inclusive, imbalance.matching.tree, imbalance.matching.places
+
+    def fields(node: int) -> dict[str, Any]:
+        place = places[int(tree.frame[node])]
+        return {
+            "name": place.label,
+            "module": place.module,
+            **_spread_as_json(spread, node),
+        }
+
+    yield json.dumps(head)[:-1] + ', "tree": '
+    yield from Forest(tree.parent, spread.imbalance, spread.maximum > 0, depth=depth).json(fields)
+    yield "}\n"

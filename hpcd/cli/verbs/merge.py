@@ -1,0 +1,116 @@
+"""``hpcd merge``: measurements into a database."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpcd.analysis.merge.executors import ENGINES, engine
+from hpcd.analysis.merge.stages import DEFAULT_MEMORY, MergeResult, merge
+from hpcd.cli.command import Command
+from hpcd.cli.output.progress_bar import progress_bar
+from hpcd.daemon.service.configuration import size_of
+from hpcd.errors import FormatError
+
+
+class Merge(Command):
+    """Merge measurements into a database.
+
+    Unifies the calling context trees of all measurements, compresses their traces and symbolizes
+    addresses. Paths that are no measurement are reported and skipped, damaged measurements are
+    merged as far as they can be read; in both cases the exit code is 7.
+    """
+
+    name = "merge"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd merge``."""
+        parser.add_argument("measurements", nargs="+", type=Path, metavar="DIR",
+                            help="measurement directory")  # fmt: skip
+        parser.add_argument(
+            "-o", "--output", type=Path, required=True, metavar="DB", help="database to create"
+        )
+        parser.add_argument(
+            "-j", "--workers", type=int, metavar="N", help="worker processes (default: one per CPU)"
+        )
+        parser.add_argument(
+            "--engine", choices=ENGINES, default=ENGINES[0],
+            help="where workers run: local processes (default), MPI ranks or Dask workers",
+        )  # fmt: skip
+        parser.add_argument(
+            "--dask",
+            metavar="ADDRESS",
+            help="Dask scheduler for --engine dask (default: start a local one)",
+        )
+        parser.add_argument(
+            "--memory", type=size_of, default=DEFAULT_MEMORY, metavar="SIZE",
+            help="memory limit of a worker for records (default: 1G)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--add", action="store_true", help="add to an existing DB, reading only new data"
+        )
+        parser.add_argument("--force", action="store_true", help="replace an existing database")
+        parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Merge, and print a summary."""
+        # SIGTERM cleans up as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with engine(args.engine, args.workers, args.dask) as (executor, serves):
+            if serves:
+                # This MPI rank was a worker of rank 0's merge.
+                return 0
+            with progress_bar() as update:
+                result = merge(
+                    args.measurements,
+                    args.output,
+                    executor=executor,
+                    workers=args.workers,
+                    memory=args.memory,
+                    progress=update,
+                    force=args.force,
+                    add=args.add,
+                )
+        if args.json:
+            print(json.dumps(as_json(result)))
+        else:
+            print(summary(result))
+        for path, why in [*result.refused, *result.damaged]:
+            print(f"hpcd: {why if path in why else f'{path}: {why}'}", file=sys.stderr)
+        if not args.json:
+            for note in result.notes:
+                print(f"note: {note}", file=sys.stderr)
+        return FormatError.exit_code if result.refused or result.damaged else 0
+
+
+def summary(result: MergeResult) -> str:
+    """The result of a merge in one line."""
+    per_record = f" ({result.bytes / result.records:.1f} bytes a record)" if result.records else ""
+    return (
+        f"{result.database}: {result.measurements} "
+        f"measurement{'s' if result.measurements != 1 else ''}, {result.lines:,} trace lines, "
+        f"{result.records:,} records, {result.nodes - 1:,} calling contexts "
+        f"(from {result.source_nodes - result.measurements:,}), {result.procedures:,} procedures, "
+        f"{result.bytes / 1e6:.1f} MB{per_record}"
+    )
+
+
+def as_json(result: MergeResult) -> dict[str, Any]:
+    """The result of a merge as a JSON object."""
+    return {
+        "database": str(result.database),
+        "measurements": result.measurements,
+        "lines": result.lines,
+        "records": result.records,
+        "contexts": result.nodes - 1,
+        "source_contexts": result.source_nodes - result.measurements,
+        "procedures": result.procedures,
+        "bytes": result.bytes,
+        "refused": [{"path": path, "reason": why} for path, why in result.refused],
+        "damaged": [{"path": path, "what": what} for path, what in result.damaged],
+        "notes": result.notes,
+    }

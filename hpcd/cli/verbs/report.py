@@ -1,0 +1,243 @@
+"""``hpcd report``: a profile as text, JSON or CSV."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import shutil
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.profile.advice import advice
+from hpcd.analysis.profile.filters import Filter
+from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
+from hpcd.analysis.profile.group_table import GroupTable
+from hpcd.analysis.profile.groups import GROUPINGS, group_costs
+from hpcd.analysis.profile.report import (
+    Facts,
+    Outline,
+    csv_rows,
+    gather_facts,
+    joined,
+    json_parts,
+    text_lines,
+)
+from hpcd.analysis.profile.views import SCOPE_VIEWS, hot_path, make_view
+from hpcd.cli.command import Command
+from hpcd.cli.options import add_database_argument
+from hpcd.cli.output.terminal_text import harmless, spreadsheet_cell
+from hpcd.cli.output.viewer_hint import costliest, hint
+from hpcd.cli.result_store import latest_result
+from hpcd.errors import UsageError
+
+# Wider than most terminals, narrow enough for a page: what a pipe or file gets.
+_DEFAULT_WIDTH = 120
+# Rows beyond this are printed without colour: styling them would take longer than making them.
+_STYLED_ROWS = 5000
+# A line is a trace line; the view of lines of the source is "lines" in databases and JSON.
+_KINDS = {"source-lines": "lines"}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_VIEWS = [_NAMES.get(kind, kind) for kind in SCOPE_VIEWS]
+
+
+def view_name(text: str) -> str:
+    """The name of a view, ``lines`` being the former one of ``source-lines``."""
+    return _NAMES.get(text, text)
+
+
+class Report(Command):
+    """Print a profile: cost by calling context, procedure, source line or loop.
+
+    top-down shows callers above their callees, bottom-up each procedure above its callers, flat
+    all procedures, source-lines and loops those of the source code. Loops and, where debug
+    information was found, inlined calls stand between a procedure and its callees. Frames that only
+    pass on their cost share a row with what they call, as in main > run > solve; (+3) stands for
+    three more before them, x3 for recursion. The only child shown of a context is not indented.
+    [k] marks kernel procedures; frames below [truncated: ...] belong to call paths that could not
+    be unwound completely.
+    """
+
+    name = "report"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd report``."""
+        add_database_argument(parser, nargs="?")
+        parser.add_argument(
+            "--view", type=view_name, choices=_VIEWS, default="top-down", help="default: top-down"
+        )
+        parser.add_argument(
+            "--metric",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="metric to sort and cut by (default: CPU time), or 'NAME = FORMULA' of metrics"
+            " with + - * / abs sqrt min max; further metrics are shown beside the first",
+        )
+        parser.add_argument(
+            "--filter",
+            action="append",
+            default=[],
+            metavar="FILTER",
+            help="only procedure=NAME (call paths that contain it), module=NAME (code of that load"
+            " module), comm, thread, user, job or host=NAME, rank, pid or tid=0,2-5, or"
+            " time=BEGIN-END (s); may be repeated; * and ? match in names",
+        )
+        parser.add_argument(
+            "--by", choices=GROUPINGS, metavar="GROUP",
+            help=f"a table of who spent it instead of a tree: {', '.join(GROUPINGS)}",
+        )  # fmt: skip
+        parser.add_argument(
+            "--hot-path",
+            action="store_true",
+            help="only the hot path: the costliest child, until none has half of its parent's cost",
+        )
+        parser.add_argument(
+            "--percent",
+            type=float,
+            default=0.5,
+            metavar="P",
+            help="omit contexts below this percentage of the total (default: %(default)s)",
+        )
+        parser.add_argument("--depth", type=int, metavar="N", help="levels to show (default: all)")
+        parser.add_argument(
+            "--width", type=int, metavar="N", help="columns (default: the terminal's)"
+        )
+        parser.add_argument(
+            "--no-fold", action="store_true",
+            help="give frames that only pass on their cost rows of their own, as JSON and CSV do",
+        )  # fmt: skip
+        parser.add_argument(
+            "--addresses",
+            action="store_true",
+            help="distinguish calls by call site address (top-down)",
+        )
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument(
+            "--json", action="store_true", help="print one JSON object, children nested"
+        )
+        form.add_argument("--csv", action="store_true", help="print one CSV row per context")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the report."""
+        if not 0 <= args.percent <= 100:
+            raise UsageError("--percent must be between 0 and 100")
+        if args.depth is not None and args.depth < 1:
+            raise UsageError("--depth must be at least 1")
+        if args.addresses and args.view != "top-down":
+            raise UsageError("--addresses requires --view top-down")
+        if args.by and (args.hot_path or args.addresses or args.depth or args.csv):
+            raise UsageError("--by makes a table: no --hot-path, --addresses, --depth or --csv")
+        with open_database(args.database or latest_result()) as db:
+            if args.by:
+                return _print_groups(db, args)
+            metrics, derived = chosen_metrics(db, args.metric)
+            measured = len(db.metrics.names)
+            formula = derived[metrics[0] - measured] if metrics[0] >= measured else None
+            # Shares are of what adds up; a ratio does not.
+            cut_by = metrics[0] if formula is None or formula.additive else default_metric(db)
+            share = 0.0 if args.hot_path else args.percent / 100
+            view = make_view(
+                db,
+                _KINDS.get(args.view, args.view),
+                metric=cut_by if cut_by < measured else 0,
+                share=share if cut_by < measured else 0.0,
+                depth=args.depth,
+                addresses=args.addresses,
+                only=Filter.parse(args.filter),
+                derived=derived,
+            )
+            only = hot_path(view, metrics[0]) if args.hot_path else None
+            outline = Outline(
+                view, metrics[0], share=share, depth=args.depth, cut_by=cut_by, only=only
+            )
+            if args.csv:
+                csv.writer(sys.stdout, lineterminator="\n").writerows(
+                    [spreadsheet_cell(value) for value in row] for row in csv_rows(db, outline)
+                )
+                return 0
+            facts = gather_facts(db)
+            facts.notes = advice(db, facts, cut_by)
+            if args.json:
+                for part in joined(json_parts(db, facts, outline)):
+                    sys.stdout.write(part)
+            else:
+                _print_text(db, facts, outline, args, metrics[1:])
+                if outline.omitted and not args.hot_path:
+                    plural = "s" if outline.omitted > 1 else ""
+                    print(f"(not shown: {outline.omitted:,} context{plural} below the cut-off)")
+                hint([db], find=costliest(db, cut_by if cut_by < measured else 0))
+        return 0
+
+
+def chosen_metrics(db: Database, texts: list[str]) -> tuple[list[int], list[Formula]]:
+    """Numbers of the metrics asked for, the default one if none was, and the formulas.
+
+    Formulas are numbered after the database's metrics. Raises :class:`UsageError`.
+    """
+    numbers: list[int] = []
+    derived: list[Formula] = []
+    for text in texts:
+        if is_formula(text):
+            numbers.append(len(db.metrics.names) + len(derived))
+            derived.append(parse_formula(text, db.metrics.names, db.metrics.units))
+        else:
+            numbers.append(db.metrics.number(text))
+    return numbers or [default_metric(db)], derived
+
+
+def default_metric(db: Database) -> int:
+    """The first measured quantity; samples where there is none."""
+    names = db.metrics.names
+    return names.index("cpu_time") if "cpu_time" in names else min(1, len(names) - 1)
+
+
+def _print_groups(db: Database, args: argparse.Namespace) -> int:
+    metrics, derived = chosen_metrics(db, args.metric)
+    if derived:
+        raise UsageError("--by takes measured metrics, no formulas")
+    only = Filter.parse(args.filter)
+    table = GroupTable(db, group_costs(db, args.by, only), metrics, args.percent / 100)
+    if args.json:
+        print(json.dumps(table.as_json()))
+        return 0
+    on_terminal = sys.stdout.isatty()
+    width = args.width or (shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH)
+    for line in table.text_lines(width):
+        print(harmless(line))
+    return 0
+
+
+def _print_text(
+    db: Database, facts: Facts, outline: Outline, args: argparse.Namespace, more: list[int]
+) -> None:
+    on_terminal = sys.stdout.isatty()
+    width: int | None = args.width
+    if width is None:
+        width = shutil.get_terminal_size().columns if on_terminal else _DEFAULT_WIDTH
+    for line in facts.as_text():
+        print(harmless(line))
+    print()
+    console = Console(width=width, soft_wrap=True) if on_terminal else None
+
+    def plain(row: tuple[float, str, str, str]) -> str:
+        return harmless("".join(row[1:]).rstrip()) + "\n"
+
+    rows = text_lines(db, outline, width, more, fold=not args.no_fold)
+    if console is not None:
+        for _, row in zip(range(_STYLED_ROWS), rows, strict=False):
+            console.print(_styled(row), highlight=False)
+    for part in joined(map(plain, rows)):
+        sys.stdout.write(part)
+
+
+def _styled(row: tuple[float, str, str, str]) -> Text:
+    cost, figures, lines, name = row[0], *map(harmless, row[1:])
+    if cost < 0:
+        return Text(figures + lines + name, style="bold")
+    style = "bold red" if cost >= 0.5 else "bold" if cost >= 0.1 else ""
+    return Text.assemble(figures, (lines, "dim"), (name, style))

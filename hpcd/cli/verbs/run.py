@@ -1,0 +1,125 @@
+"""``hpcd run``: start a command and record it from its first instruction."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from hpcd.cli.command import Command
+from hpcd.cli.verbs.attach import (
+    add_output_option,
+    add_recording_options,
+    default_output,
+    record,
+    recording_options,
+    report,
+    stop_on_signals,
+)
+from hpcd.daemon.capture.recording import Recording
+from hpcd.daemon.targets.selector import Selector
+from hpcd.errors import NotFoundError, UsageError
+
+
+class Run(Command):
+    """Start a command and record it and its descendants until it ends.
+
+    The command keeps its standard input and output. hpcd exits with its exit code. Needs root.
+    """
+
+    name = "run"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        add_recording_options(parser)
+        add_output_option(parser)
+        parser.add_argument(
+            "command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="command to start"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        command = command_of(args.command)
+        if not command:
+            raise UsageError("no command given: hpcd run [options] -- COMMAND ...")
+        summary, code = run_recorded(args, command, args.output or default_output())
+        report(summary, args)
+        return code
+
+
+def command_of(words: list[str]) -> list[str]:
+    """The command after the options, without the ``--`` before it."""
+    return words[1:] if words[:1] == ["--"] else words
+
+
+def run_recorded(
+    args: argparse.Namespace, command: list[str], output: Path
+) -> tuple[dict[str, object], int]:
+    """Record ``command`` from its start to its end; returns the summary and its exit code."""
+    child = HeldChild(command)
+    try:
+        options = recording_options(args, Selector(pids=(child.pid,)), output)
+        options.before_exec = True
+        options.extra["command"] = sys.argv[1:]
+        recording = Recording(options)
+        stop_on_signals(recording)
+        summary = record(recording, as_json=args.json, attached=child.release)
+    except BaseException:
+        child.kill()
+        raise
+    return summary, child.wait()
+
+
+class HeldChild:
+    """A child process that waits before its exec until it is released.
+
+    It does not hold on to the parent: when hpcd dies before releasing it, the child ends.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        hold, self._release = os.pipe()
+        failed, report_failure = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._release)
+            os.close(failed)
+            _become(command, hold, report_failure)
+        os.close(hold)
+        os.close(report_failure)
+        self._failed = failed
+        self._command = command[0]
+
+    def release(self) -> None:
+        """Let the command start."""
+        os.write(self._release, b"!")
+        os.close(self._release)
+
+    def wait(self) -> int:
+        """The command's exit code, 128 + N when signal N ended it."""
+        with os.fdopen(self._failed, "rb") as pipe:
+            message = pipe.read()
+        _, status = os.waitpid(self.pid, 0)
+        if message:
+            raise NotFoundError(f"{self._command}: {message.decode()}")
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else 128 - code
+
+    def kill(self) -> None:
+        """End the child, whatever it is doing."""
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+def _become(command: list[str], hold: int, report_failure: int) -> None:
+    """In the child: wait for the word, then exec. Never returns."""
+    try:
+        # Ctrl-C reaches the whole foreground group; the command decides for itself.
+        if os.read(hold, 1):
+            os.execvp(command[0], command)
+    except OSError as error:
+        os.write(report_failure, (error.strerror or str(error)).encode())
+    finally:
+        os._exit(127)

@@ -1,0 +1,159 @@
+"""``hpcd structure``: procedures, inlined calls, loops and lines of binaries."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.structure import Kind, ScopeForest, Structure, StructureReader
+from hpcd.cli.command import Command
+from hpcd.errors import FormatError, NotFoundError, UsageError
+
+
+class StructureCommand(Command):
+    """Print the static structure of programs and libraries.
+
+    Procedures, inlined calls, loops (found in the machine code) and source lines. Lines and inlined
+    calls need debug information, in the file or separate: by build id, by .gnu_debuglink, or from
+    debuginfod where DEBUGINFOD_URLS names a server. Results are cached by build id.
+    """
+
+    name = "structure"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd structure``."""
+        parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="ELF file")
+        parser.add_argument(
+            "--procedure", metavar="TEXT", help="only procedures whose name contains TEXT"
+        )
+        parser.add_argument(
+            "--address",
+            action="append",
+            default=[],
+            metavar="ADDRESS",
+            help="only scopes that contain this address of the file (hexadecimal); may be repeated",
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the structure; a damaged file does not affect the others."""
+        try:
+            wanted = np.array([int(text, 16) for text in args.address], np.uint64)
+        except (ValueError, OverflowError):
+            raise UsageError("--address takes a hexadecimal number") from None
+        refused = []
+        code = 0
+        printed = []
+        with StructureReader() as reader:
+            for path in args.files:
+                try:
+                    if args.address:
+                        structure = reader.structure(path, wanted)
+                    else:
+                        structure = reader.everything(path)
+                except FormatError as error:
+                    refused.append(str(error))
+                    code = code or FormatError.exit_code
+                    continue
+                except OSError as error:
+                    refused.append(f"{path}: {error.strerror}")
+                    code = NotFoundError.exit_code
+                    continue
+                if args.json:
+                    printed.append(as_json(path, structure, args.procedure))
+                else:
+                    for line in as_text(path, structure, args.procedure):
+                        print(line)
+        if args.json:
+            print(json.dumps({"files": printed}))
+        for why in refused:
+            print(f"hpcd: {why}", file=sys.stderr)
+        return code
+
+
+def as_text(path: Path, structure: Structure, procedure: str | None = None) -> Iterator[str]:
+    """A tree; the statements right below a scope in one line for each file."""
+    yield f"{path}: {summary(structure.forest)}"
+    for note in structure.notes:
+        yield f"({note})"
+    forest = structure.forest
+    shown = True
+    statements: dict[int, dict[int, set[int]]] = {}
+    for scope in np.flatnonzero(forest.kind == Kind.STATEMENT).tolist():
+        files = statements.setdefault(int(forest.parent[scope]), {})
+        files.setdefault(int(forest.file[scope]), set()).add(int(forest.line[scope]))
+    for scope, depth in forest.walk():
+        kind = Kind(int(forest.kind[scope]))
+        if kind == Kind.PROCEDURE:
+            shown = procedure is None or procedure in forest.label(scope)
+        if not shown or kind == Kind.STATEMENT:
+            continue
+        indent = "  " * depth
+        file, line = forest.place(scope)
+        where = f"{file}:{line}" if file else ""
+        if kind == Kind.PROCEDURE:
+            # What is known by its module only begins nowhere.
+            entry = int(forest.address[scope])
+            begin = f"{entry:#x} " if entry else ""
+            yield f"{begin}{forest.label(scope)}  {where}".rstrip()
+        elif kind == Kind.INLINED:
+            yield f"{indent}inlined {forest.label(scope)}  at {where or '?'}"
+        else:
+            yield f"{indent}loop  {where or hex(int(forest.address[scope]))}"
+        for at, lines in statements.get(scope, {}).items():
+            yield f"{indent}  {forest.files[at] if at >= 0 else '?'}: {ranges(lines)}"
+
+
+def as_json(path: Path, structure: Structure, procedure: str | None = None) -> dict[str, Any]:
+    """A file's scopes, each after its parent."""
+    forest = structure.forest
+    number: dict[int, int] = {}
+    scopes: list[dict[str, Any]] = []
+    for scope, depth in forest.walk():
+        parent = int(forest.parent[scope])
+        if depth == 0 and procedure is not None and procedure not in forest.label(scope):
+            continue
+        if depth and parent not in number:
+            continue
+        number[scope] = len(scopes)
+        file, line = forest.place(scope)
+        kind = Kind(int(forest.kind[scope]))
+        described: dict[str, Any] = {
+            "parent": number.get(parent),
+            "kind": kind.name.lower(),
+            "file": file,
+            "line": line,
+        }
+        if kind in (Kind.PROCEDURE, Kind.INLINED):
+            described["name"] = forest.label(scope)
+        if kind in (Kind.PROCEDURE, Kind.LOOP):
+            described["address"] = int(forest.address[scope])
+        scopes.append(described)
+    return {"path": str(path), "notes": list(structure.notes), "scopes": scopes}
+
+
+def summary(forest: ScopeForest) -> str:
+    """How much there is of each kind."""
+    counts = np.bincount(forest.kind, minlength=len(Kind)).tolist()
+    names = ("procedure", "inlined call", "loop", "statement")
+    return ", ".join(
+        f"{count:,} {name}{'s' if count != 1 else ''}"
+        for count, name in zip(counts, names, strict=True)
+    )
+
+
+def ranges(numbers: set[int]) -> str:
+    """Line numbers, those in a row as first-last."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

@@ -1,0 +1,140 @@
+"""Reading of ELF-64 files what naming addresses needs: sections, symbols, PLT, function starts.
+
+Reading is by ``read``, not by mapping: a file cut short under a mapping would kill the process.
+What does not fit raises :class:`FormatError`.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import stat
+import struct
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from hpcd.array_types import U64
+from hpcd.elf.elf_reader import MAX_SECTION, PT_LOAD, ElfReader, Section, Table
+from hpcd.errors import FormatError
+
+# Mini debug information of a whole distribution's biggest binaries stays below a tenth of this.
+_MAX_DEBUGDATA = 128 << 20
+
+_DATAREL_SDATA4 = 0x3B
+_UDATA4, _SDATA4 = 0x03, 0x0B
+
+
+class ElfFile(ElfReader):
+    """An open ELF-64 little-endian file. ``name`` is used in errors only."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = file
+        super().__init__(file.seek(0, os.SEEK_END), name, partial=False)
+        self.machine = self.header.machine
+        self.sections = self._sections
+        self._by_name = {section.name: section for section in reversed(self.sections)}
+
+    @staticmethod
+    def open(path: Path | str) -> ElfFile:
+        """Open the regular file ``path``. Raises :class:`FormatError`, :class:`OSError`."""
+        if "\0" in str(path):
+            raise FormatError("no file has a name with a zero byte")
+        # A fifo or device under a recorded path must not be opened: for some, that does something.
+        path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(path_fd).st_mode):
+                raise FormatError(f"{path}: not a regular file")
+            # The very file that was looked at, whatever its name leads to by now.
+            fd = os.open(f"/proc/self/fd/{path_fd}", os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            os.close(path_fd)
+        try:
+            return ElfFile(os.fdopen(fd, "rb", closefd=False), str(path))._owning(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def _owning(self, fd: int) -> ElfFile:
+        self._file = os.fdopen(fd, "rb")
+        return self
+
+    def __enter__(self) -> ElfFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @property
+    def base(self) -> int:
+        """The address of the first segment that is loaded: 0 but for programs at fixed places."""
+        loaded = self.segment_table["address"][self.segment_table["type"] == PT_LOAD]
+        return int(loaded[0]) if len(loaded) else 0
+
+    def section(self, name: str) -> Section | None:
+        """The first section of this name, if it has contents in the file."""
+        section = self._by_name.get(name)
+        return section if section and section.has_data else None
+
+    def contents(self, section: Section) -> bytes:
+        """What a section holds, at most 512 MiB. Raises :class:`FormatError`."""
+        if section.size > MAX_SECTION:
+            raise FormatError(f"{self.name}: section {section.name} is too big")
+        return self.read(section.offset, section.size)
+
+    def code(self, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes of code from the virtual ``address`` on, to its section's end.
+
+        Raises :class:`FormatError` when there is none.
+        """
+        for section in self.sections:
+            end = section.address + section.size
+            if section.executable and section.has_data and section.address <= address < end:
+                return self.read(
+                    section.offset + address - section.address, min(size, end - address)
+                )
+        raise FormatError("no code there")
+
+    def table(self, section: Section, kind: np.dtype[Any]) -> Table:
+        """A section as an array of ``kind``; a part of an entry at its end is left out."""
+        data = self.contents(section)
+        return np.frombuffer(data, kind, len(data) // kind.itemsize)
+
+    def function_starts(self) -> U64:
+        """``uint64[n]`` ascending: where functions begin, from the table of .eh_frame_hdr.
+
+        Empty where there is none. (Linux Standard Base, section 10.6.2.)
+        """
+        section = self.section(".eh_frame_hdr")
+        if section is None or section.size < 12:
+            return np.zeros(0, np.uint64)
+        data = self.contents(section)
+        version, pointer, counting, table = data[:4]
+        if version != 1 or table != _DATAREL_SDATA4 or counting != _UDATA4:
+            return np.zeros(0, np.uint64)
+        if pointer & 0x0F not in (_UDATA4, _SDATA4):
+            return np.zeros(0, np.uint64)
+        count = min(struct.unpack_from("<I", data, 8)[0], (len(data) - 12) // 8)
+        rows = np.frombuffer(data, "<i4", 2 * count, 12)
+        starts = rows[::2].astype(np.int64) + np.int64(section.address & ((1 << 62) - 1))
+        return np.unique(starts[starts >= 0]).astype(np.uint64)
+
+    def debug_data(self) -> ElfFile | None:
+        """The file inside .gnu_debugdata (symbols of stripped binaries, compressed), if any."""
+        section = self.section(".gnu_debugdata")
+        if section is None:
+            return None
+        try:
+            decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_DEBUGDATA)
+            data = decoder.decompress(self.contents(section), _MAX_DEBUGDATA)
+        except lzma.LZMAError as error:
+            raise FormatError(f"{self.name}: .gnu_debugdata is damaged: {error}") from None
+        if not decoder.eof:
+            raise FormatError(f"{self.name}: .gnu_debugdata is damaged or too big")
+        return ElfFile(io.BytesIO(data), f"{self.name}(.gnu_debugdata)")
+
+    def _read(self, offset: int, size: int) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(size)

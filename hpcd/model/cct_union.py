@@ -1,0 +1,125 @@
+"""The canonical calling context tree: the union of many trees.
+
+A call path is in the union if and only if it is in some input (Tallent et al., ICS 2011, section
+4). The result is *numbered by its content*: nodes level by level from the root, siblings in the
+order of their frames. It therefore depends on the set of call paths alone, neither on the order
+of the inputs nor on how they were grouped, so unions may be reduced pairwise, by any engine, and
+repeated incrementally.
+
+Two consequences serve everything that reads a canonical tree: ``parent`` never decreases, so the
+children of a node are one contiguous range, and so is every level.
+
+Frames must mean the same in every input (see :mod:`hpcd.analysis.merge.canonical_modules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import U32, U64
+from hpcd.errors import FormatError
+from hpcd.model.cct import CCT
+
+DEPTH_LIMIT = 1 << 16
+"""Levels a tree may have. The unwinder stops far earlier; a deeper tree is not ours, and each
+level costs a fixed time here."""
+
+_LOW = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+
+
+def union(trees: Sequence[CCT]) -> tuple[CCT, list[U32]]:
+    """The canonical union of ``trees`` and, for each, ``uint32[len(tree)]``: its nodes' new ids.
+
+    One sort per level over all trees at once: O(n · log n) with n the sum of their sizes. Raises
+    :class:`FormatError` when a tree is deeper than :data:`DEPTH_LIMIT`.
+    """
+    sizes = [len(tree) for tree in trees]
+    if not sizes:
+        return CCT(np.zeros(1, np.uint32), np.zeros(1, np.uint64)), []
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    depth = np.concatenate([tree.depth() for tree in trees])
+    parent = np.concatenate(
+        [tree.parent.astype(np.int64) + at for tree, at in zip(trees, starts[:-1], strict=True)]
+    )
+    frames, rank = rank_frames(np.concatenate([tree.frame for tree in trees]))
+    tree, ids = _number(parent, rank, depth, frames)
+    return tree, np.split(ids, starts[1:-1])
+
+
+def collapse(tree: CCT, label: U64) -> tuple[CCT, U32]:
+    """``tree`` with the frames replaced by ``label`` and equal siblings made one.
+
+    This is how calls from several lines of a procedure become one node of a view. Returns the
+    smaller tree, whose frames are labels, and ``uint32[n]``: the node each one went to.
+    """
+    labels = label.copy()
+    labels[0] = 0
+    smaller, maps = union([CCT(tree.parent, labels)])
+    return smaller, maps[0]
+
+
+def locate(canonical: CCT, tree: CCT) -> U32:
+    """``uint32[len(tree)]``: where each call path of ``tree`` stands in ``canonical``.
+
+    ``canonical`` must come from :func:`union` and hold every path. O(n · log N). Raises
+    :class:`FormatError` when a path is missing.
+    """
+    frames, rank = rank_frames(canonical.frame)
+    keys = canonical.parent.astype(np.uint64) << _SHIFT | rank
+    # The root's key would be that of a child of the root; no other key is smaller.
+    keys[0] = 0
+    sought = np.minimum(np.searchsorted(frames, tree.frame), len(frames) - 1)
+    present = frames[sought] == tree.frame
+    ids = np.zeros(len(tree), np.uint32)
+    for nodes in level_slices(tree.depth())[1:]:
+        key = ids[tree.parent[nodes]].astype(np.uint64) << _SHIFT | sought[nodes].astype(np.uint64)
+        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        if not bool(((keys[at] == key) & present[nodes]).all()):
+            raise FormatError("calling context tree has a path the union does not hold")
+        ids[nodes] = at
+    return ids
+
+
+def rank_frames(frames: U64) -> tuple[U64, U64]:
+    """The distinct frames in order and ``uint64[n]``: each one's position among them."""
+    if len(frames) == 0:
+        return frames.copy(), np.zeros(0, np.uint64)
+    order = np.argsort(frames, kind="stable")
+    sorted_frames = frames[order]
+    first = np.concatenate(([True], sorted_frames[1:] != sorted_frames[:-1]))
+    rank = np.empty(len(frames), np.uint64)
+    rank[order] = np.cumsum(first) - 1
+    return sorted_frames[first], rank
+
+
+def level_slices(depth: U32) -> list[npt.NDArray[np.int64]]:
+    """Node ids by depth, the root's level first."""
+    if int(depth.max(initial=0)) >= DEPTH_LIMIT:
+        raise FormatError(f"calling context tree is deeper than {DEPTH_LIMIT} frames")
+    # Sixteen-bit keys make the stable sort a radix sort.
+    order = np.argsort(depth.astype(np.uint16), kind="stable")
+    bounds = np.cumsum(np.bincount(depth, minlength=1))[:-1]
+    return np.split(order, bounds)
+
+
+def _number(parent: npt.NDArray[np.int64], rank: U64, depth: U32, frames: U64) -> tuple[CCT, U32]:
+    """Give equal paths equal ids, level by level, siblings in frame order."""
+    ids = np.zeros(len(parent), np.uint32)
+    parents = [np.zeros(1, np.uint32)]
+    labels = [np.zeros(1, np.uint64)]
+    total = 1
+    for nodes in level_slices(depth)[1:]:
+        key = ids[parent[nodes]].astype(np.uint64) << _SHIFT | rank[nodes]
+        order = np.argsort(key)
+        key = key[order]
+        first = np.concatenate(([True], key[1:] != key[:-1]))
+        ids[nodes[order]] = (total - 1) + np.cumsum(first)
+        distinct = key[first]
+        parents.append((distinct >> _SHIFT).astype(np.uint32))
+        labels.append(frames[(distinct & _LOW).astype(np.int64)])
+        total += len(distinct)
+    return CCT(np.concatenate(parents), np.concatenate(labels)), ids

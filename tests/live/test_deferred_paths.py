@@ -1,0 +1,132 @@
+"""Paths finished late are the paths that would have been taken at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcd.bpf import syscalls
+from hpcd.bpf.layouts import COPY_BYTES, STACK_COPY
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.table_memory import MAPPING, Tables
+from hpcd.daemon.naming.load_modules import Rules
+from hpcd.model.unwind_status import UnwindStatus
+from tests.support.recorded import HPCD, call_paths, record
+from tests.support.replay import Replay, SavedStack
+
+pytestmark = pytest.mark.root
+
+DATA = Path(__file__).parents[1] / "data/stacks"
+
+
+def copy_of(saved: SavedStack) -> bytes:
+    """What the programs would have sent of it."""
+    head = np.zeros(1, STACK_COPY)
+    stack = saved.stack[:COPY_BYTES]
+    head["start"], head["size"] = saved.stack_start, len(stack)
+    registers = saved.registers.astype("<u8").tobytes()
+    return head.tobytes() + registers + stack
+
+
+def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
+    replay = Replay(tmp_path)
+    clock = syscalls.PerfEvent(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, frequency=997)
+    sampler = Sampler([clock], [0])
+    walked = 0
+    try:
+        walker = sampler.saved_walker()
+        tables = Tables(sampler.memory)
+        rules = Rules()
+        for path in sorted(DATA.glob("*.npz")):
+            saved = SavedStack.load(path)
+            if saved.machine != os.uname().machine:
+                continue
+            saved.stack = saved.stack[:COPY_BYTES]
+            frames, ending = replay.walk(saved)
+            directories = []
+            for pc, rule, own_rules, pages in saved.tables:
+                numbers = rules.intern(own_rules)[rule]
+                directories.append(tables.add_module(pc, numbers, pages).directory)
+            rules.store(sampler.set_rules)
+            mappings = saved.mappings.astype(MAPPING)
+            mappings["dir"] = [directories[index] for index in mappings["dir"]]
+            number, _, late = walker.walk(copy_of(saved), tables.add_space(mappings))
+            assert UnwindStatus(number) is ending
+            assert late.tolist() == frames.tolist()
+            walked += 1
+        walker.close()
+    finally:
+        sampler.close()
+    assert walked > 10
+
+
+def decoder_of(pid: int) -> int | None:
+    """The process that makes unwind tables for recorder ``pid``."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # threads come and go
+            children += (thread / "children").read_text().split()
+    for child in children:
+        if b"decoder_worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+            return int(child)
+    return None
+
+
+def test_paths_are_whole_though_no_table_is_ready_while_the_program_runs(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """A decoder that is stopped makes no tables; it goes on when the program has ended."""
+    source = build("paths.c")
+    executable = tmp_path / "never-seen"
+    shutil.copy(source, executable)
+    ended = tmp_path / "ended"
+    script = f"{executable} 2; : > {ended}"
+    with subprocess.Popen(
+        [*HPCD, "run", "--json", "-o", str(tmp_path / "late"), "--", "sh", "-c", script],
+        env={**os.environ, "HPCD_CACHE": str(tmp_path / "cache")},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as recorder:
+        decoder = None
+        while decoder is None and recorder.poll() is None:
+            decoder = decoder_of(recorder.pid)
+        assert decoder is not None
+        os.kill(decoder, signal.SIGSTOP)
+        try:
+            while not ended.exists():
+                assert recorder.poll() is None
+                os.sched_yield()
+        finally:
+            os.kill(decoder, signal.SIGCONT)
+        output, _ = recorder.communicate()
+    summary = json.loads(output.splitlines()[-1])
+    unwind = summary["unwind"]
+    assert unwind["deferred"]["copied"] > 1000
+    assert unwind["deferred"]["walked"] >= 0.99 * unwind["deferred"]["copied"]
+    assert unwind["complete"] >= 0.99 * unwind["paths"]
+    late = call_paths(tmp_path / "late", executable)
+    record(tmp_path / "first", [source, 0.1])
+    record(tmp_path / "live", [source, 2])
+    live = call_paths(tmp_path / "live", source)
+    # What the program's own functions call each other is the same, seen late and live.
+    shape = {own(path) for path in live if not path[0].startswith("!")}
+    whole = {own(path): count for path, count in late.items() if not path[0].startswith("!")}
+    strange = sum(count for path, count in whole.items() if path not in shape)
+    assert strange <= 0.01 * sum(late.values())
+
+
+def own(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The program's own functions, from main on, recursion counted once."""
+    names = [name for name in path if not name.startswith("[")]
+    return tuple(
+        name for name, before in zip(names, [None, *names], strict=False) if name != before
+    )

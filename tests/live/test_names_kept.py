@@ -1,0 +1,76 @@
+"""Functions have their names when the file that ran cannot be read any more at its path."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import hpcd.analysis
+from tests.support.recorded import hpcd as run_hpcd
+from tests.support.recorded import record
+
+pytestmark = pytest.mark.root
+
+BY_MEMFD = """
+import os, sys
+fd = os.memfd_create("program")
+os.write(fd, open(sys.argv[1], "rb").read())
+os.execve(fd, ["program", *sys.argv[2:]], os.environ)
+"""
+
+
+def names(folder: Path) -> set[str]:
+    """Names of the procedures in a recording, merged."""
+    run_hpcd("merge", folder / "m", "-o", folder / "db")
+    with hpcd.analysis.open(folder / "db") as db:
+        return set(db.procedures.name)
+
+
+@pytest.fixture
+def program(tmp_path: Path, build: Callable[..., Path]) -> Path:
+    copy = tmp_path / "program"
+    shutil.copy(build("deep.c"), copy)
+    return copy
+
+
+def test_a_program_that_is_replaced_afterwards(tmp_path: Path, program: Path) -> None:
+    record(tmp_path / "m", [program, 1])
+    program.unlink()
+    shutil.copy("/usr/bin/true", program)
+    assert "down" in names(tmp_path)
+
+
+def test_a_program_that_is_deleted(tmp_path: Path, program: Path) -> None:
+    record(tmp_path / "m", ["/bin/sh", "-c", f"{program} 1; rm {program}"])
+    assert "down" in names(tmp_path)
+
+
+def test_a_program_in_memory_alone(tmp_path: Path, program: Path) -> None:
+    record(tmp_path / "m", [sys.executable, "-c", BY_MEMFD, program, 1])
+    assert "down" in names(tmp_path)
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare: apt install util-linux")
+def test_a_program_that_only_its_mount_namespace_has(tmp_path: Path, program: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(program, other / "program")
+    script = f"mount --bind {other} {inside} && exec {inside}/program 1"
+    record(tmp_path / "m", ["unshare", "-m", "/bin/sh", "-c", script])
+    assert not (inside / "program").exists()
+    assert "down" in names(tmp_path)
+
+
+def test_the_file_at_the_path_is_asked_first(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """It knows lines too; what the measurement has is for when it is another one."""
+    record(tmp_path / "m", [build("deep.c", "-g"), 1])
+    assert "down" in names(tmp_path)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        number = list(db.procedures.name).index("down")
+        assert db.procedures.file[number].endswith("deep.c")

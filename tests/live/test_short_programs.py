@@ -1,0 +1,126 @@
+"""Programs shorter than a sampling period: their CPU time, and where they spent it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcd.measurement.reader import open_measurement
+from tests.support.waiting import Recorder, seconds_by_function, started
+
+pytestmark = pytest.mark.root
+
+# Samples come as if at random: their number has the error of counting. One in 15,000 correct
+# results lies further from the truth than this many standard errors.
+ERRORS = 4.0
+# How far a short program's own clock may be from the scheduler's, and a virtual machine's clock,
+# which is late when the machine did not run, from both.
+NEAR = 0.03
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What ``short`` says of itself, and what hpcd says of it: seconds."""
+
+    first: float
+    second: float
+    kernel: float
+    sampled: dict[str, float]
+    samples: int
+    counted: float
+    summary: dict[str, Any]
+
+
+def run(folder: Path, executable: Path, arguments: list[object], *options: object) -> Outcome:
+    """Record ``short`` with these arguments. ``counted`` is of all but its first process."""
+    process = started(executable, *arguments)
+    recorder = Recorder(folder / "m", "-p", process.pid, *options)
+    out, _ = process.communicate()
+    summary = recorder.wait()
+    functions = seconds_by_function(folder / "m", executable)
+    with open_measurement(folder / "m") as measurement:
+        lines = measurement.threads.values()
+        counted = sum(thread.cpu_ns or 0 for thread in lines if thread.line) / 1e9
+        short = 0
+        for part in measurement.record_chunks():
+            line = np.repeat(part.line, np.diff(part.start))
+            short += int(part.value[(part.event == 0) & (line > 0)].sum())
+    sampled = {name: functions[name]["cpu_time"] for name in ("first", "second")}
+    sampled["short"] = short * measurement.events[0].scale
+    first, second, kernel = map(float, out.split())
+    return Outcome(first, second, kernel, sampled, short, counted, summary)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "first_us", "second_us", "options"),
+    [
+        ("fork", 3000, 150, 150, []),
+        ("fork", 3000, 200, 400, ["--no-blocked"]),
+        ("fork", 600, 4000, 1000, []),
+        ("fork", 1500, 1500, 500, ["-F", 99]),
+        ("thread", 3000, 300, 300, []),
+    ],
+)
+def test_shares_of_procedures_are_true(
+    kind: str,
+    count: int,
+    first_us: int,
+    second_us: int,
+    options: list[object],
+    tmp_path: Path,
+    build: Callable[..., Path],
+) -> None:
+    executable = build("short.c", "-lpthread")
+    outcome = run(tmp_path, executable, [kind, count, first_us, second_us], *options)
+    within = outcome.sampled["first"] + outcome.sampled["second"]
+    samples = outcome.samples * within / outcome.sampled["short"]
+    true = outcome.first / (outcome.first + outcome.second)
+    error = (true * (1 - true) / samples) ** 0.5
+    assert abs(outcome.sampled["first"] / within - true) <= ERRORS * error + 0.01
+    # And neither too much nor too little of either, next to all else that the programs do.
+    alone = (outcome.first + outcome.second) / outcome.counted
+    error = (alone * (1 - alone) / outcome.samples) ** 0.5
+    assert abs(within / outcome.sampled["short"] - alone) <= ERRORS * error + NEAR
+
+
+@pytest.mark.parametrize("kind", ["fork", "spawn"])
+def test_cpu_time_is_the_kernels_count(
+    kind: str, tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Of programs that end before the scheduler's first tick, to the last instruction."""
+    executable = build("short.c", "-lpthread")
+    outcome = run(tmp_path, executable, [kind, 2000, 100, 100])
+    assert outcome.counted == pytest.approx(outcome.kernel, rel=0.01)
+    error = outcome.samples**-0.5
+    assert outcome.sampled["short"] == pytest.approx(
+        outcome.counted, rel=ERRORS * error + NEAR
+    )  # fmt: skip
+    cpu, samples = outcome.summary["cpu"], outcome.summary["samples"]
+    assert cpu["sampled_s"] == pytest.approx(cpu["counted_s"], rel=ERRORS * error + NEAR)
+    assert samples["unexplained"] == 0
+    assert samples["taken"] == pytest.approx(samples["expected"], rel=ERRORS * error + NEAR)
+
+
+def test_of_what_is_no_target_nothing_is_recorded(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """The clock fires in all that runs on a CPU; only the target is in the measurement."""
+    spinner = build("deep.c")
+    with (
+        subprocess.Popen([str(spinner), "60"]) as other,
+        subprocess.Popen([str(spinner), "60"]) as target,
+    ):
+        summary = Recorder(tmp_path / "m", "-p", target.pid, "-d", 2).wait()
+        for process in (other, target):
+            process.kill()
+    with open_measurement(tmp_path / "m") as measurement:
+        assert {process.pid for process in measurement.processes.values()} == {target.pid}
+        assert len(measurement.threads) == 1
+    samples = summary["samples"]
+    assert samples["recorded"] > 0 and not samples["dropped"]

@@ -1,0 +1,90 @@
+"""Stacks that do not begin at main are whole where they end, and end where they really do."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.programs import PROGRAMS
+from tests.support.recorded import call_paths, record
+
+pytestmark = pytest.mark.root
+
+# Reasons that have to do with when a module was analysed, not with where a stack ends.
+EARLY = {"module not yet analysed", "process not yet known", "address in no mapping"}
+
+
+def record_warm(folder: Path, executable: Path, *arguments: object) -> dict[str, Any]:
+    """Record it twice: its tables are there the second time, whose summary is returned."""
+    record(folder / "first", [executable, *arguments[:-1], 0.3])
+    return record(folder / "m", [executable, *arguments])
+
+
+def late(summary: dict[str, Any]) -> dict[str, int]:
+    """Truncated paths by reason, but for the early ones."""
+    reasons = summary["unwind"]["truncated"].items()
+    return {reason: number for reason, number in reasons if reason not in EARLY}
+
+
+def below(paths: Counter[tuple[str, ...]], leaf: str) -> dict[str, int]:
+    """Outermost frames of whole paths that contain ``leaf``, with their samples."""
+    outermost: Counter[str] = Counter()
+    for path, number in paths.items():
+        if leaf in path and not path[0].startswith("!"):
+            outermost[path[0]] += number
+    return dict(outermost)
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "ends"),
+    [
+        ("clone", "child", {"[libc.so.6]"}),
+        ("clonevm", "child", {"[libc.so.6]"}),
+        ("vfork", "burn", {"_start"}),
+        ("sigstack", "handler", {"_start"}),
+        ("context", "coroutine", {"[libc.so.6]"}),
+    ],
+)
+def test_stacks_of_the_c_library_end(
+    tmp_path: Path, build: Callable[..., Path], kind: str, function: str, ends: set[str]
+) -> None:
+    executable = build("children.c")
+    summary = record_warm(tmp_path, executable, kind, 1.5)
+    assert late(summary) == {}
+    outermost = below(call_paths(tmp_path / "m", executable), function)
+    assert set(outermost) == ends and sum(outermost.values()) > 50
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="needs Go: apt install golang")
+def test_goroutines_end_at_goexit(tmp_path: Path) -> None:
+    """Also what Go runs for a goroutine on the system stack: its garbage collector."""
+    executable = tmp_path / "goroutines"
+    source = PROGRAMS / "goroutines.go"
+    subprocess.run(["go", "build", "-o", str(executable), str(source)], check=True)
+    summary = record_warm(tmp_path, executable, 2)
+    assert late(summary) == {}
+    paths = call_paths(tmp_path / "m", executable)
+    assert set(below(paths, "main.spin")) == {"runtime.goexit.abi0"}
+    marking = [path for path in paths if "runtime.systemstack.abi0" in path and path[0][0] != "!"]
+    assert any(path[0] == "runtime.goexit.abi0" for path in marking)
+
+
+@pytest.mark.skipif(
+    not Path("/usr/include/boost/context/fiber.hpp").exists(),
+    reason="needs Boost.Context: apt install libboost-context-dev",
+)
+def test_fibers_end_where_boost_begins_them(tmp_path: Path) -> None:
+    executable = tmp_path / "fibers"
+    command = ["g++", "-O2", "-o", str(executable), str(PROGRAMS / "fibers.cpp")]
+    subprocess.run([*command, "-lboost_context"], check=True)
+    summary = record_warm(tmp_path, executable, 1.5)
+    assert sum(late(summary).values()) <= 0.005 * summary["unwind"]["paths"]
+    outermost = below(call_paths(tmp_path / "m", executable), "_Z4burni")
+    assert {"_start", "[libboost_context.so.1.74.0]"} >= set(outermost)
+    assert len(outermost) == 2

@@ -1,0 +1,45 @@
+"""Numbers of threads: there are 4 million a CPU, and a user may start that many."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpcd.bpf.layouts import THREADS_PER_CPU
+from hpcd.bpf.maps import possible_cpus
+from hpcd.daemon.capture.recording import Options, Recording
+from hpcd.daemon.targets.selector import Selector
+from hpcd.measurement.reader import open_measurement
+from tests.support.waiting import started
+
+pytestmark = pytest.mark.root
+
+LEFT = 5
+
+
+def test_a_number_is_never_given_again(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """What has none is counted as lost; if numbers began anew, its samples would be another's."""
+    process = started(build("churn.c"), 3, 4, 100, 0, "-")
+    recording = Recording(Options(selector=Selector(pids=(process.pid,)), output=tmp_path / "m"))
+    outputs: list[str] = []
+
+    def use_up() -> None:
+        session = recording._session
+        assert session
+        values = struct.pack("<Q", THREADS_PER_CPU - LEFT) * possible_cpus()
+        session._parts.sampler._maps.next_thread.update(struct.pack("<I", 0), values)
+        outputs.append(process.communicate()[0])
+
+    summary = recording.run(attached=use_up)
+    truth = json.loads(outputs[0])
+    with open_measurement(tmp_path / "m") as measurement:
+        threads = len(measurement.threads)
+    assert threads <= truth["threads"] + 2 + LEFT * possible_cpus()
+    samples = summary["samples"]
+    assert isinstance(samples, dict)
+    # Each of the others was lost when it was born, and when it was sampled.
+    assert samples["dropped"]["thread table full"] >= truth["forks"] - LEFT * possible_cpus()

@@ -1,0 +1,15 @@
+"""The sources of the programs that tests compile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+HOT_LOOP = PROGRAMS / "hot.cpp"
+
+
+def line_of(comment: str) -> int:
+    """The line of :data:`HOT_LOOP` that ends in this comment, from 1."""
+    lines = HOT_LOOP.read_text().splitlines()
+    (number,) = [n for n, line in enumerate(lines, 1) if line.endswith(f"// {comment}")]
+    return number

@@ -1,0 +1,119 @@
+"""A FUSE file system of a user's that holds one file, and answers as long as it likes to.
+
+As a program (``python stalling_fuse.py FD FILE``) it serves the descriptor of /dev/fuse: its root
+has the entry ``file``, with the contents of FILE; who writes to that is never answered. It says
+``ready`` once it is mounted. Of a line on its standard input on it answers nothing more: whoever
+asks it anything waits until it is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _WRITE, _STATFS, _RELEASE = 1, 2, 3, 14, 15, 16, 17, 18
+_FLUSH, _INIT, _OPENDIR, _ACCESS = 25, 26, 27, 34
+_HEADER = struct.Struct("<IIQQIIII")
+_DIRECTORY, _REGULAR = 0o040755, 0o100755
+_ENOSYS, _ENOENT = 38, 2
+_MS_NOSUID, _MS_NODEV = 2, 4
+# As long as a file system may have its answers kept.
+_FOR_EVER = 1 << 30
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, uid: int, contents: Path) -> Iterator[subprocess.Popen[str]]:
+    """Have ``uid`` serve ``folder``, for all users: as fusermount mounts it where /etc/fuse.conf
+    says user_allow_other. Raises :class:`OSError` where there is no FUSE. The server; a line to it
+    stalls it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    device = os.open("/dev/fuse", os.O_RDWR)
+    try:
+        options = f"fd={device},rootmode=40000,user_id={uid},group_id={uid},allow_other"
+        if libc.mount(b"test", str(folder).encode(), b"fuse", _MS_NOSUID | _MS_NODEV,
+                      options.encode()):  # fmt: skip
+            raise OSError(ctypes.get_errno(), "cannot mount FUSE")
+        with subprocess.Popen(
+            [sys.executable, __file__, str(device), str(contents)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
+            user=uid, group=uid, extra_groups=[], pass_fds=[device],
+        ) as server:  # fmt: skip
+            os.close(device)
+            device = -1
+            try:
+                assert server.stdout and server.stdout.readline() == "ready\n"
+                yield server
+            finally:
+                server.kill()
+    finally:
+        if device >= 0:
+            os.close(device)
+        libc.umount2(str(folder).encode(), 2)  # MNT_DETACH
+
+
+def stall(server: subprocess.Popen[str]) -> None:
+    """Have it answer nothing from now on."""
+    assert server.stdin and server.stdout
+    server.stdin.write("stall\n")
+    server.stdin.flush()
+    assert server.stdout.readline() == "stalled\n"
+
+
+def _attributes(node: int, size: int) -> bytes:
+    mode = _DIRECTORY if node == 1 else _REGULAR
+    # fuse_attr: owned by root, as far as it says.
+    return struct.pack("<6Q10I", node, size, (size + 511) // 512, 1, 1, 1, 0, 0, 0, mode, 1, 0, 0,
+                       0, 4096, 0)  # fmt: skip
+
+
+def _answer(kind: int, node: int, body: bytes, contents: bytes) -> bytes | int:
+    """What is said to a request, or the number of an error."""
+    if kind == _INIT:
+        return struct.pack("<4I2HI2H8I", 7, 31, 65536, 0, 12, 10, 65536, 1, 16, 0, *[0] * 7)
+    if kind == _LOOKUP:
+        if body.rstrip(b"\0") != b"file":
+            return _ENOENT
+        head = struct.pack("<4Q2I", 2, 0, _FOR_EVER, 0, 0, 0)
+        return head + _attributes(2, len(contents))
+    if kind == _GETATTR:
+        size = len(contents) if node == 2 else 4096
+        return struct.pack("<Q2I", 0, 0, 0) + _attributes(node, size)
+    if kind in (_OPEN, _OPENDIR):
+        return struct.pack("<Q2I", 1, 0, 0)
+    if kind == _READ:
+        _, offset, size = struct.unpack_from("<QQI", body)
+        return contents[offset : offset + size]
+    if kind == _STATFS:
+        return struct.pack("<5Q4I", 1, 1, 1, 1, 1, 4096, 255, 4096, 0).ljust(80, b"\0")
+    if kind in (_RELEASE, _FLUSH, _ACCESS):
+        return b""
+    return _ENOSYS
+
+
+def _serve(device: int, contents: bytes) -> None:
+    while True:
+        ready, _, _ = select.select([device, 0], [], [])
+        if 0 in ready:
+            print("stalled", flush=True)
+            sys.stdin.read()
+            return
+        request = os.read(device, 1 << 17)
+        _, kind, unique, node, *_ = _HEADER.unpack_from(request)
+        if kind in (_FORGET, _WRITE):
+            continue  # nothing is ever said to what is written
+        said = _answer(kind, node, request[_HEADER.size :], contents)
+        error, data = (-said, b"") if isinstance(said, int) else (0, said)
+        os.write(device, struct.pack("<IiQ", 16 + len(data), error, unique) + data)
+        if kind == _INIT:
+            print("ready", flush=True)
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]), Path(sys.argv[2]).read_bytes())

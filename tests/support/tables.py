@@ -1,0 +1,25 @@
+"""Unwind tables made before a recording needs them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from hpcd.daemon.unwind.decoder_process import Decoder
+
+
+def prepare_tables(*paths: str | Path) -> None:
+    """Make the tables of these files: what a machine does once, and not what is tested here."""
+    decoder = Decoder(timeout=120)
+    try:
+        for path in paths:
+            with Path(path).open("rb") as file:
+                decoder.table(file.fileno(), str(path))
+    finally:
+        decoder.close()
+
+
+def libraries_of(program: Path) -> list[str]:
+    """The shared libraries that a program is linked with, and those they are."""
+    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
+    return [word for word in listed.stdout.split() if word.startswith("/")]

@@ -1,0 +1,58 @@
+"""Big programs with frame pointers and no call frame information: rows found as bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
+from hpcd.daemon.unwind.unwind_rules import CfaKind
+
+ADDRESS = 0x401000
+# push %rbp; mov %rsp, %rbp; 20 bytes of nop; pop %rbp; ret
+FRAMED = bytes.fromhex("554889e5") + b"\x90" * 20 + bytes.fromhex("5dc3")
+LEAF = bytes.fromhex("31c0c3")  # xor %eax, %eax; ret
+
+
+def padded(*functions: bytes) -> bytes:
+    return b"".join(code + b"\xcc" * (-len(code) % 16 or 16) for code in functions)
+
+
+def rule_at(offsets: np.ndarray, numbers: np.ndarray, at: int) -> tuple[int, int]:
+    row = RULES[int(numbers[int(np.searchsorted(offsets, at, "right")) - 1])]
+    return row[0], row[4]
+
+
+def test_rows_follow_the_frame_pointer() -> None:
+    text = padded(*[FRAMED] * 50)
+    offsets, numbers, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    assert not len(others) and (np.diff(offsets) > 0).all()
+    begin = 32 * 7
+    wanted = {
+        0: (CfaKind.SP, 8),
+        1: (CfaKind.SP, 16),
+        4: (CfaKind.FP, 16),
+        24: (CfaKind.FP, 16),  # pop %rbp has not run
+        25: (CfaKind.SP, 8),
+    }
+    for at, what in wanted.items():
+        assert rule_at(offsets, numbers, begin + at) == what
+
+
+def test_functions_without_a_frame_are_left_to_others() -> None:
+    text = padded(*[FRAMED] * 20, LEAF, *[FRAMED] * 20)
+    _, _, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    assert others.tolist() == [[640, 656]]
+
+
+def test_code_without_frames_or_padding_has_no_rows() -> None:
+    for text in (padded(*[LEAF] * 4000), FRAMED * 100):
+        offsets, _, _ = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+        assert not len(offsets)
+
+
+def test_pieces_do_not_matter(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    text = padded(*[FRAMED, LEAF, FRAMED] * 40)
+    whole = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    monkeypatch.setattr("hpcd.daemon.unwind.frame_chains._PIECE", 48)
+    for one, other in zip(whole, chain_rows(memoryview(text), ADDRESS, 0, len(text)), strict=True):
+        assert np.array_equal(one, other)

@@ -1,0 +1,55 @@
+"""Which load modules are the program's own code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpcd.analysis.parallel import program_code
+from hpcd.analysis.parallel.program_code import is_program_code
+from hpcd.model.identity import ModuleKind
+
+
+@pytest.fixture(autouse=True)
+def _configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    program_code._users_patterns.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        ("/usr/bin/lmp", True),
+        ("/usr/lib/x86_64-linux-gnu/liblammps.so.0", True),
+        ("/usr/lib/libgromacs_mpi.so.7", True),
+        ("/opt/petsc/lib/libpetsc.so.3.20", True),
+        ("/home/ada/libmine.so (deleted)", True),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", False),
+        ("/lib64/ld-linux-x86-64.so.2", False),
+        ("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3/mca_btl_vader.so", False),
+        ("/usr/lib/x86_64-linux-gnu/libmpich.so.12.2.0", False),
+        ("/usr/lib/x86_64-linux-gnu/libopenblas.so.0 (deleted)", False),
+        ("/usr/lib/x86_64-linux-gnu/libfftw3f.so.3", False),
+        ("/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0", False),
+        ("/usr/lib/libcuda.so.535.1", False),
+    ],
+)
+def test_libraries_are_told_by_their_names(path: str, own: bool) -> None:
+    assert is_program_code(path, ModuleKind.ELF) is own
+
+
+def test_kernel_code_is_not_the_programs_and_jit_code_is() -> None:
+    assert not is_program_code("[kernel]", ModuleKind.KERNEL)
+    assert not is_program_code("[vdso]", ModuleKind.VDSO)
+    assert is_program_code("[jit]", ModuleKind.JIT)
+
+
+def test_users_add_patterns(tmp_path: Path) -> None:
+    (tmp_path / "hpcd").mkdir()
+    (tmp_path / "hpcd/libraries.txt").write_text(
+        "# ours\nlibcompany*\n/opt/vendor/*\n-libfftw3_patched*\n"
+    )
+    assert not is_program_code("/usr/lib/libcompany_io.so", ModuleKind.ELF)
+    assert not is_program_code("/opt/vendor/libanything.so", ModuleKind.ELF)
+    assert is_program_code("/usr/lib/libfftw3_patched.so.3", ModuleKind.ELF)

@@ -1,0 +1,33 @@
+"""What recorders tell the service is bounded, whatever targets map."""
+
+from __future__ import annotations
+
+import json
+
+from hpcd.daemon.service.recorder_process import bounded
+
+
+def test_a_few_modules_that_were_not_decoded_stand_for_all() -> None:
+    failures = {f"/tmp/{number}-{'x' * 4000}": "y" * 4000 for number in range(5_000)}
+    summary = {"threads": 1, "unwind": {"paths": 7, "failures": failures}}
+    told = bounded(summary)
+    assert len(json.dumps(told)) < 200_000
+    assert told["threads"] == 1 and told["unwind"]["paths"] == 7
+    assert told["unwind"]["failures_left_out"] == 4_900
+    assert len(failures) == 5_000
+
+
+def test_what_is_short_stays_as_it_is() -> None:
+    summary = {"unwind": {"failures": {"/lib/x": "no sections"}}}
+    assert bounded(summary) == summary
+    assert bounded({}) == {}
+
+
+def test_jobs_that_took_most_stand_for_all() -> None:
+    """What job a process is of is in its environment: it may say anything."""
+    jobs = {f"{number}": {"cpu": float(number), "blocked": 0.0} for number in range(100_000)}
+    counts = {f"/tmp/{number}": number for number in range(100_000)}
+    told = bounded({"jobs": jobs, "unwind": {"modules": {"no unwind information": counts}}})
+    assert len(json.dumps(told)) < 20_000
+    assert "99999" in told["jobs"] and told["jobs_left_out"] == 99_900
+    assert "/tmp/99999" in told["unwind"]["modules"]["no unwind information"]

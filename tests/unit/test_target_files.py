@@ -1,0 +1,218 @@
+"""Files and processes that keep who looks at them waiting for ever."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hpcd.daemon.targets import processes
+from hpcd.daemon.targets.patience import Patience, WithheldError
+from hpcd.daemon.targets.target_files import (
+    MappedFile,
+    ServedError,
+    mapped_files,
+    open_file,
+    open_folder,
+    status_of,
+)
+from tests.support import stalling_fuse
+
+MALLORY = 48_002
+
+
+def of_program(mapped: list[MappedFile], name: str) -> MappedFile:
+    return next(each for each in mapped if each.region.path.endswith(name))
+
+
+def test_a_file_is_known_without_asking_for_its_status(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 1234)
+    os.utime(path, ns=(5, 1_600_000_000_123_456_789))
+    status, truth = status_of(str(path)), path.stat()
+    assert status == (
+        truth.st_mode, truth.st_dev, truth.st_ino, 1234, 1_600_000_000_123_456_789
+    )  # fmt: skip
+    with open_file(str(path), os.getpid()) as file:
+        assert file.read() == b"x" * 1234
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for other in (fifo, tmp_path, Path("/dev/null")):
+        with pytest.raises(OSError, match="regular"):
+            open_file(str(other), os.getpid())
+
+
+def test_folders_are_walked_without_following_links(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "link").symlink_to("inner")
+    fd = open_folder(os.getpid(), str(tmp_path / "inner"))
+    assert os.fstat(fd).st_ino == (tmp_path / "inner").stat().st_ino
+    os.close(fd)
+    with pytest.raises(NotADirectoryError):
+        open_folder(os.getpid(), str(tmp_path / "link"))
+
+
+def wait_asleep(pid: int) -> None:
+    """Until the process sleeps in a system call: what it maps does not change then."""
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "S":
+        pass
+
+
+def test_a_process_maps_what_it_maps() -> None:
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        try:
+            # Not yet this program, or its library is not there yet.
+            while b"libc" not in Path(f"/proc/{process.pid}/maps").read_bytes() or (
+                b"sleep" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+            ):
+                pass
+            wait_asleep(process.pid)
+            mapped = mapped_files(process.pid, lambda _: False)
+            again = mapped_files(process.pid, lambda _: True)
+        finally:
+            process.kill()
+    program = of_program(mapped, "/sleep")
+    assert program.file and program.file.read(4) == b"\x7fELF"
+    assert of_program(again, "/sleep").file is None
+    assert {each.status for each in again} == {each.status for each in mapped}
+
+
+def test_memory_files_have_no_mount_and_are_read() -> None:
+    fd = os.memfd_create("code")
+    os.write(fd, b"code")
+    with open_file(f"/proc/self/fd/{fd}", os.getpid()) as file:
+        assert file.read() == b"code"
+    os.close(fd)
+
+
+# --- FUSE ---
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+    """A file that a user serves, with the contents of sleep, and the server."""
+    if os.getuid() != 0 or not Path("/dev/fuse").exists():
+        pytest.skip("no FUSE here")
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    folder = tmp_path / "served"
+    folder.mkdir()
+    program = tmp_path / "contents"
+    shutil.copy("/bin/sleep", program)
+    with stalling_fuse.mounted(folder, MALLORY, program) as server:
+        yield folder / "file", server
+
+
+pytest_fuse = pytest.mark.root
+
+
+@pytest_fuse
+def test_what_a_user_serves_is_not_opened(served: tuple[Path, subprocess.Popen[str]]) -> None:
+    """Nor is the server asked anything: it answers nothing."""
+    file, server = served
+    with subprocess.Popen([file, "60"], user=MALLORY, cwd="/") as process:
+        try:
+            stalling_fuse.stall(server)
+            program = of_program(mapped_files(process.pid, lambda _: False), "/served/file")
+            assert program.file is None and "FUSE" in program.refused
+            assert program.status and program.status.st_size == Path("/bin/sleep").stat().st_size
+            with pytest.raises(ServedError):
+                open_folder(os.getpid(), str(file.parent))
+            # Its mount gone, it could be anything.
+            subprocess.run(["umount", "-l", file.parent], check=True)
+            program = of_program(mapped_files(process.pid, lambda _: False), "/file")
+            assert program.file is None and "gone" in program.refused
+        finally:
+            process.kill()
+
+
+HOLD = """
+import ctypes, os, sys, threading, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                      ctypes.c_long]
+page = libc.mmap(None, 4096, 3, 1, fd, 0)
+ctypes.memset(page, 65, 4096)
+print("ready", flush=True)
+sys.stdin.readline()
+# What was written goes to who serves the file, the address space locked; and who wants to change
+# that waits, and lets nobody by.
+threading.Thread(target=libc.munmap, args=(ctypes.c_void_p(page), 4096), daemon=True).start()
+def change():
+    while True:
+        libc.munmap(ctypes.c_void_p(libc.mmap(None, 4096, 3, 0x22, -1, 0)), 4096)
+threading.Thread(target=change, daemon=True).start()
+time.sleep(600)
+"""
+
+
+@pytest_fuse
+def test_a_process_that_holds_its_address_space_is_given_up(
+    served: tuple[Path, subprocess.Popen[str]],
+) -> None:
+    file, server = served
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, file],
+        user=MALLORY, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdin and process.stdout and process.stdout.readline() == "ready\n"
+            stalling_fuse.stall(server)
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            patience = Patience()
+            with pytest.raises(WithheldError):
+                while True:
+                    patience.ask(process.pid, lambda: mapped_files(process.pid, lambda _: False))
+            assert patience.withheld == [process.pid]
+            # Asked again while it has not answered, it is not waited for.
+            with pytest.raises(WithheldError):
+                patience.ask(process.pid, lambda: None)
+            assert patience.ask(os.getpid(), lambda: 5) == 5
+            # Its command line, by whoever identifies it.
+            assert processes.command_of(process.pid) == ()
+            assert processes.command_of(os.getpid()) != ()
+        finally:
+            process.kill()
+            server.kill()
+
+
+# --- who keeps others waiting ---
+
+
+def test_what_is_asked_is_answered_or_raised() -> None:
+    patience = Patience()
+    assert patience.ask(os.getpid(), lambda: threading.current_thread().name) == "asker"
+    with pytest.raises(ZeroDivisionError):
+        patience.ask(os.getpid(), lambda: 1 // 0)
+    assert patience.withheld == []
+
+
+def test_who_does_not_answer_is_waited_for_ever_less() -> None:
+    """All that a user's processes together can cost is bounded, and so are the threads."""
+    patience = Patience()
+    answer = threading.Event()
+    others = [subprocess.Popen(["/bin/sleep", "60"]) for _ in range(12)]
+    try:
+        before = threading.active_count()
+        for process in others:
+            with pytest.raises(WithheldError):
+                patience.ask(process.pid, answer.wait)
+        assert threading.active_count() - before <= 8
+        given_up = patience.withheld
+        assert len(given_up) == 8
+    finally:
+        answer.set()
+        for process in others:
+            process.kill()
+            process.wait()
+    while patience.withheld:
+        pass  # they answer now

@@ -1,0 +1,104 @@
+"""Threads that come and go: their trace lines, and the events passed on."""
+
+from typing import Any
+
+import pytest
+
+from hpcd.bpf.layouts import EventKind, ThreadEvent
+from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
+from hpcd.model.identity import Process, Thread
+
+
+class RecordedCalls:
+    """Stands for the targets and for the writer: process 1 is a target, calls are kept."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.withheld: set[int] = set()
+        self.process = Process(1, 1, 0, "one", "", (), 0, 0)
+
+    def __contains__(self, pid: int) -> bool:
+        return pid == 1
+
+    def target(self, _: int) -> "RecordedCalls":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.calls.append((name, *arguments))
+
+
+def event(kind: EventKind, pid: int, **fields: Any) -> ThreadEvent:
+    blank = ThreadEvent(0, kind, pid, pid, 0, 0, 0, 0, 0, b"")
+    return blank._replace(**fields)
+
+
+@pytest.fixture
+def calls() -> RecordedCalls:
+    return RecordedCalls()
+
+
+@pytest.fixture
+def threads(calls: RecordedCalls) -> ThreadLifecycle:
+    stand_in: Any = calls
+    return ThreadLifecycle(stand_in, stand_in, stand_in, None)
+
+
+def test_processes_that_may_be_targets_are_drained_once_in_order(threads: ThreadLifecycle) -> None:
+    threads.on_event(event(EventKind.FORK, 7, other=1))
+    threads.on_event(event(EventKind.MOVED, 8))
+    threads.on_event(event(EventKind.EXEC, 9))
+    assert threads.drain_candidates() == [8, 9]
+    assert not threads.drain_candidates()
+
+
+def test_a_target_that_execs_has_its_mappings_read_again(
+    threads: ThreadLifecycle, calls: RecordedCalls
+) -> None:
+    threads.on_event(event(EventKind.EXEC, 1))
+    threads.refresh_mappings()
+    threads.refresh_mappings()
+    assert calls.calls == [("on_exec", 1, 0), ("refresh", 1)]
+    assert not threads.drain_candidates()
+
+
+def test_an_exit_of_one_thread_is_not_the_process_s(
+    threads: ThreadLifecycle, calls: RecordedCalls
+) -> None:
+    threads.on_event(event(EventKind.EXIT, 1, tid=2))
+    assert not calls.calls
+    threads.on_event(event(EventKind.EXIT, 1, tid=1, other=1))
+    assert calls.calls == [("on_exit", 1)]
+
+
+def test_the_cpu_time_of_a_thread_is_what_it_used_since_it_was_registered(
+    threads: ThreadLifecycle, calls: RecordedCalls
+) -> None:
+    threads.on_event(event(EventKind.THREAD, 1, tid=1, thread=33, runtime=500))
+    threads.on_event(event(EventKind.THREAD, 1, tid=2, thread=34, runtime=0, other=1))
+    threads.on_event(event(EventKind.EXIT, 1, tid=1, thread=33, time=90, runtime=600))
+    threads.on_event(event(EventKind.EXIT, 1, tid=2, thread=34, time=91, runtime=40))
+    threads.on_event(event(EventKind.FREE, 1, tid=1, thread=33, time=95, runtime=2_000_000_500))
+    assert threads.cpu_seconds() == pytest.approx(2.00000004)
+    threads.finish()  # of the second, the kernel has not said how much it used in the end
+    written = [arguments[0] for name, *arguments in calls.calls if name == "add_thread"]
+    assert [(thread.line, thread.end_ns, thread.cpu_ns) for thread in written[2:]] == [
+        (0, 95, 2_000_000_000),
+        (1, 91, 40),
+    ]
+
+
+def test_a_thread_keeps_its_line_for_a_round_after_its_end(
+    threads: ThreadLifecycle, calls: RecordedCalls
+) -> None:
+    threads.on_event(event(EventKind.THREAD, 1, tid=1, thread=33, start=5, comm=b"name\0\0"))
+    assert threads.lines_of([33, 34]).tolist() == [0, NO_LINE]
+    threads.on_event(event(EventKind.EXIT, 1, tid=1, thread=33, time=90))
+    assert threads.end_round() == threads.end_round() == {}
+    threads.on_event(event(EventKind.FREE, 1, tid=1, thread=33, time=99))
+    written = [arguments[0] for name, *arguments in calls.calls if name == "add_thread"]
+    assert written == [Thread(0, 1, 1, "name", 5), Thread(0, 1, 1, "name", 5, 99, 0)]
+    assert threads.end_round() == {}
+    assert threads.lines_of([33]).tolist() == [0]
+    assert threads.end_round() == {0: 99}
+    assert threads.lines_of([33]).tolist() == [NO_LINE]
+    assert threads.line_count == 1

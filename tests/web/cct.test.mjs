@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { BLOCKED, COMMUNICATION, CallingContextTree, LOOP, SLEEPING } from "../../viewer/web/core/cct.js";
+
+// root > main > (solve > kernel, MPI_Send > schedule, solve)
+const NAMES = ["<root>", "main", "solve", "kernel", "MPI_Send", "schedule"];
+const summary = { procedures: NAMES, colours: NAMES.map((_, i) => i), marks: [0, 0, 0, 0, COMMUNICATION, BLOCKED] };
+const cct = {
+  parent: Uint32Array.from([0, 0, 1, 1, 1, 2, 3]),
+  procedure: Uint32Array.from([0, 1, 2, 4, 2, 3, 5]),
+};
+const tree = new CallingContextTree(cct, summary);
+
+test("children follow one another", () => {
+  assert.deepEqual([0, 1, 2, 3, 4, 5, 6].map((node) => tree.children(node)), [[1], [2, 3, 4], [5], [6], [], [], []]);
+});
+
+test("depths and paths", () => {
+  assert.deepEqual([...tree.depth], [0, 1, 2, 2, 2, 3, 3]);
+  assert.equal(tree.deepest, 3);
+  assert.deepEqual(tree.path(6), [1, 3, 6]);
+  assert.deepEqual(tree.path(0), []);
+});
+
+test("at a depth a node shows its ancestor, or itself where its path is shorter", () => {
+  assert.deepEqual([...tree.at(1)], [0, 1, 1, 1, 1, 1, 1]);
+  assert.deepEqual([...tree.at(2)], [0, 1, 2, 4, 2, 2, 4]);
+  assert.deepEqual([...tree.at(9)], [...cct.procedure]);
+});
+
+test("what is called in communication communicates, unless it waits", () => {
+  assert.deepEqual([...tree.marks], [0, 0, 0, COMMUNICATION, 0, 0, BLOCKED]);
+});
+
+test("all of the path of a thread that slept before it was watched waits", () => {
+  const names = ["<root>", "[truncated: waiting since before hpcd attached]", "futex_wait [k]", "MPI_Wait", "main"];
+  const nodes = { parent: Uint32Array.from([0, 0, 0, 1, 3]), procedure: Uint32Array.from([0, 1, 4, 2, 3]) };
+  const slept = new CallingContextTree(nodes, { procedures: names, colours: [0, 0, 0, 0, 0], marks: [0, SLEEPING, 0, COMMUNICATION, 0] });
+  assert.deepEqual([...slept.marks], [0, BLOCKED, 0, BLOCKED, BLOCKED]);
+});
+
+test("inclusive costs are sums over subtrees", () => {
+  assert.deepEqual([...tree.inclusive([0, 1, 2, 4, 8, 16, 32])], [63, 63, 18, 36, 8, 16, 32]);
+});
+
+test("a node's subtree is an interval of a depth-first walk", () => {
+  const { begin, end } = tree.walk;
+  for (let node = 1; node < cct.parent.length; node++) {
+    const above = cct.parent[node];
+    assert.ok(begin[above] < begin[node] && end[node] <= end[above]);
+  }
+  assert.deepEqual(Array.from(end, (last, node) => last - begin[node]), [7, 6, 2, 2, 1, 1, 1]);
+});
+
+test("procedures of one name are one, loops of one name are not", () => {
+  const twice = { procedures: ["a", "a", "a"], colours: [0, 0, 0], marks: [0, 0, 0] };
+  const nodes = { parent: Uint32Array.from([0, 0, 1]), procedure: Uint32Array.from([0, 1, 2]) };
+  assert.deepEqual([...new CallingContextTree(nodes, twice).procedure], [0, 0, 0]);
+  assert.deepEqual([...new CallingContextTree(nodes, twice, [0, 0, LOOP]).procedure], [0, 0, 2]);
+});
+
+test("a pixel beyond the tree shows no node", () => {
+  assert.ok(tree.has(6) && !tree.has(7) && !tree.has(0xffff));
+});

@@ -1,0 +1,234 @@
+"""One picture: its size, colours, title, legend and file; what is on it is its neighbours' job."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
+
+from hpcd.analysis import Database
+from hpcd.array_types import I64
+from hpcd.errors import StorageError, UsageError
+from hpcd.viewer import palette
+
+RGB = npt.NDArray[np.uint8]
+
+_DPI = 100
+_LEGEND_ENTRIES = 14
+_LABEL_WIDTH = 44
+_FORMATS = (".png", ".svg")
+# Shares of the page: left, bottom, width, height.
+_WITH_LEGEND = (0.13, 0.09, 0.62, 0.80)
+_WHOLE = (0.02, 0.06, 0.96, 0.83)
+_PLOT = (0.08, 0.09, 0.88, 0.80)
+
+
+@dataclass(slots=True)
+class View:
+    """What to draw: ``kind`` is one of :data:`hpcd.viewer.pictures.VIEWS`.
+
+    ``depth`` 0 chooses one; times are ns since the database's origin, ``end`` 0 its end. ``lines``
+    None are all. ``line``: the depth view's, None the first. ``metric`` empty is the one that tells
+    most; ``procedure``: whose cost over lines, everything if empty.
+    """
+
+    kind: str = "trace"
+    width: int = 1600
+    height: int = 900
+    depth: int = 0
+    start: int = 0
+    end: int = 0
+    lines: Sequence[int] | None = None
+    line: int | None = None
+    metric: str = ""
+    procedure: str = ""
+    colours: Sequence[palette.Pattern] = ()
+    dark: bool = False
+
+
+@dataclass(slots=True)
+class Drawn:
+    """What was drawn: the lines in it and their time, and for pictures over time the depth and the
+    share of pixels of each procedure, for others the metric."""
+
+    path: str
+    view: str
+    lines: list[int]
+    start_ns: int
+    end_ns: int
+    depth: int = 0
+    metric: str = ""
+    shares: list[tuple[str, float]] = field(default_factory=list)
+
+
+class Page:
+    """A picture being drawn. Raises :class:`UsageError` for a size or time that is none."""
+
+    def __init__(self, db: Database, output: Path, view: View) -> None:
+        if output.suffix.lower() not in _FORMATS:
+            raise UsageError(f"{output}: pictures are .png or .svg")
+        self.start, self.end = view.start, view.end or db.duration_ns
+        if not 0 <= self.start < self.end:
+            raise UsageError("the picture's time range is empty")
+        if view.width < 320 or view.height < 200:
+            raise UsageError("a picture is at least 320 x 200 pixels")
+        self.db, self.output, self.view = db, output, view
+        # Selected by people, or all of them.
+        self.lines: I64 = np.asarray(
+            range(len(db.lines)) if view.lines is None else view.lines, np.int64
+        )
+        if not len(self.lines):
+            raise UsageError("no trace lines to draw")
+        self.ink = "#d8d8d8" if view.dark else "#202020"
+        self.ground: RGB = np.array(
+            palette.BLANK_DARK if view.dark else palette.BLANK_LIGHT, np.uint8
+        )
+        self.colours = palette.colours(db.procedure_names, view.colours)
+
+    def style(self) -> AbstractContextManager[None]:
+        """Colours and sizes; the figure is created within."""
+        ink = self.ink
+        style: Any = {
+            "font.size": 9.5,
+            "text.color": ink,
+            "axes.labelcolor": ink,
+            "axes.edgecolor": ink,
+            "xtick.color": ink,
+            "ytick.color": ink,
+            "axes.facecolor": self.ground / 255,
+            "figure.facecolor": self.ground / 255,
+            "svg.hashsalt": "hpcd",
+            # Names may have dollar signs.
+            "text.parse_math": False,
+        }
+        context: AbstractContextManager[None] = mpl.rc_context(style)
+        return context
+
+    def axes(self, kind: str = "legend") -> tuple[Axes, int, int]:
+        """Axes ``legend`` beside which there is room for one, ``plot``, or ``whole`` without ticks;
+        and their size in pixels, which is whole numbers of them."""
+        view = self.view
+        self.figure = Figure(figsize=(view.width / _DPI, view.height / _DPI), dpi=_DPI)
+        shares = {"legend": _WITH_LEGEND, "plot": _PLOT, "whole": _WHOLE}[kind]
+        left, bottom, width, height = (
+            round(share * size)
+            for share, size in zip(shares, (view.width, view.height) * 2, strict=True)
+        )
+        axes = self.figure.add_axes(
+            (left / view.width, bottom / view.height, width / view.width, height / view.height)
+        )
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        return axes, width, height
+
+    def over_time(self, axes: Axes) -> None:
+        """Name the axis of time."""
+        axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
+        axes.set_xlabel("time since the start of recording")
+        axes.tick_params(axis="y", length=0)
+
+    def image(self, axes: Axes, pixels: RGB, top: float, bottom: float) -> None:
+        """``uint8[h, w, 3]`` over the picture's time, from ``top`` to ``bottom``."""
+        axes.imshow(
+            pixels,
+            aspect="auto",
+            interpolation="nearest",
+            extent=(self.start / 1e9, self.end / 1e9, bottom, top),
+        )
+
+    def legend(self, shares: Sequence[tuple[str, float]], notes: Sequence[str] = ()) -> None:
+        """Procedures with their share of the pixels, then what marks mean."""
+        names = {name: at for at, name in enumerate(self.db.procedure_names)}
+        shown = shares[:_LEGEND_ENTRIES]
+        handles = [
+            Line2D([], [], marker="s", markersize=9, linestyle="",
+                   color=tuple(self.colours[names[name]] / 255))
+            for name, _ in shown
+        ]  # fmt: skip
+        labels = [f"{100 * share:5.1f} %  {short(name, _LABEL_WIDTH)}" for name, share in shown]
+        rest = sum(share for _, share in shares[_LEGEND_ENTRIES:])
+        if rest:
+            notes = [f"{100 * rest:5.1f} %  {len(shares) - len(shown)} more procedures", *notes]
+        handles += [Line2D([], [], linestyle="")] * len(notes)
+        self.figure.legend(
+            handles,
+            [*labels, *notes],
+            loc="upper left",
+            bbox_to_anchor=(0.755, 0.895),
+            frameon=False,
+            handletextpad=0.3,
+            labelspacing=0.55,
+            title="share of pixels",
+            alignment="left",
+        )
+
+    def titles(self, kind: str, what: str, note: str = "") -> None:
+        """Whose picture it is, of what, and how far to trust it."""
+        db = self.db
+        hosts = sorted({row.host for row in db.measurements})
+        self.figure.text(
+            0.13 if note else 0.02, 0.945, f"{db.path.name} on {', '.join(hosts[:3])}: {kind}",
+            fontsize=13, weight="bold",
+        )  # fmt: skip
+        self.figure.text(0.13 if note else 0.02, 0.912, what, fontsize=9.5)
+        said = f"{_quality(db)}; {note}" if note else _quality(db)
+        self.figure.text(0.13 if note else 0.02, 0.012, said, fontsize=8.5, alpha=0.75)
+
+    def lines_text(self, drawn: int | None = None) -> str:
+        """Which lines, in words; of more than there are pixels only ``drawn``."""
+        total = len(self.db.lines)
+        text = f"{len(self.lines) if drawn is None else drawn:,} of {total:,} trace lines"
+        left = total - len(self.lines)
+        if self.view.lines is not None and left:
+            text += f" ({left:,} left out)"
+        return text
+
+    def write(self) -> None:
+        """Save it. Raises :class:`StorageError`."""
+        output, part = self.output, None
+        try:
+            with tempfile.NamedTemporaryFile(
+                dir=output.parent, prefix=f".{output.name}.", suffix=output.suffix, delete=False
+            ) as file:
+                part = Path(file.name)
+            vector = output.suffix.lower() == ".svg"
+            self.figure.savefig(part, metadata={"Date": None} if vector else None)
+            umask = os.umask(0)
+            os.umask(umask)
+            part.chmod(0o666 & ~umask)
+            part.replace(output)
+        except OSError as error:
+            if part:
+                part.unlink(missing_ok=True)
+            raise StorageError(f"cannot write {output}: {error.strerror}") from None
+
+
+def short(name: str, width: int) -> str:
+    """``name`` shortened in the middle."""
+    if len(name) > width:
+        half = (width - 1) // 2
+        name = f"{name[:half]}…{name[-half:]}"
+    return name
+
+
+def _quality(db: Database) -> str:
+    complete = truncated = dropped = 0
+    for row in db.measurements:
+        unwind = row.summary.get("unwind", {})
+        complete += int(unwind.get("complete", 0))
+        truncated += sum(unwind.get("truncated", {}).values())
+        dropped += sum(row.summary.get("samples", {}).get("dropped", {}).values())
+    whole = 100 * complete / max(1, complete + truncated)
+    return f"{whole:.2f} % of call paths reach the thread's start, {dropped:,} samples dropped"

@@ -1,0 +1,176 @@
+"""Trace lines over time: the trace view, one line's depth view, the summary, the whole as a map."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from hpcd.analysis import Database
+from hpcd.analysis.profile.filters import below
+from hpcd.array_types import U8, U32
+from hpcd.model.cct import NO_NODE
+from hpcd.viewer.depth_slice import NO_PROCEDURE, best_depth, procedures_at, shares
+from hpcd.viewer.marks import BLOCKED, COMMUNICATION, SLEEPING, marks
+from hpcd.viewer.pictures.picture import Drawn, Page, short
+
+_MAX_LINE_LABELS = 40
+_FEW_LINES = 64
+_NEAREST = "each pixel shows the sample closest in time"
+_STRIPED, _DOTTED = "striped: not running", "dotted: communicates"
+
+
+def trace(page: Page) -> Drawn:
+    """Lines over time, coloured by the procedure at one depth."""
+    db, view = page.db, page.view
+    axes, width, height = page.axes()
+    chosen = db.sample_lines(page.lines, height).tolist()
+    nodes = db.sample_grid(chosen, page.start, page.end, len(chosen), width)
+    depth = view.depth or best_depth(db, nodes)
+    picture = procedures_at(db, nodes, depth)
+    notes = _painted(page, axes, nodes, picture, height)
+    step = max(1, -(-len(chosen) // _MAX_LINE_LABELS))
+    labelled = range(0, len(chosen), step)
+    axes.set_yticks(
+        list(labelled),
+        [short(label, 26) for label in db.lines.labels([chosen[i] for i in labelled])],
+    )
+    # A line of the ground between few lines makes them easier to tell apart.
+    if len(chosen) <= _FEW_LINES:
+        for boundary in range(1, len(chosen)):
+            axes.axhline(boundary - 0.5, color=axes.get_facecolor(), linewidth=2)
+    page.over_time(axes)
+    named_shares = _named(db, picture)
+    page.legend(named_shares, notes)
+    what = f"{page.lines_text(len(chosen))}, {len(db.trace):,} samples"
+    page.titles(f"call path depth {depth}", what, _NEAREST)
+    return Drawn(
+        str(page.output), "trace", chosen, page.start, page.end, depth, shares=named_shares
+    )
+
+
+def overview(page: Page) -> Drawn:
+    """All lines and all time, what was chosen of them outlined."""
+    db, view = page.db, page.view
+    axes, width, height = page.axes()
+    start, end, lines = page.start, page.end, page.lines
+    page.start, page.end = 0, max(db.duration_ns, end)
+    chosen = db.sample_lines(None, height)
+    nodes = db.sample_grid(chosen, 0, page.end, len(chosen), width)
+    depth = view.depth or best_depth(db, nodes)
+    picture = procedures_at(db, nodes, depth)
+    notes = _painted(page, axes, nodes, picture, height)
+    # In rows of the picture, of which each stands for several lines.
+    scale = len(chosen) / len(db.lines)
+    top, bottom = scale * int(lines.min()) - 0.5, scale * (int(lines.max()) + 1) - 0.5
+    axes.add_patch(
+        Rectangle(
+            (start / 1e9, top), (end - start) / 1e9, bottom - top, fill=False, linewidth=2,
+            edgecolor="#d0021b", clip_on=False,
+        )
+    )  # fmt: skip
+    axes.set_yticks([])
+    page.over_time(axes)
+    named_shares = _named(db, picture)
+    page.legend(named_shares, notes)
+    page.titles("the whole recording", f"outlined: {page.lines_text()}", _NEAREST)
+    return Drawn(str(page.output), "map", chosen.tolist(), start, end, depth, shares=named_shares)
+
+
+def depth(page: Page) -> Drawn:
+    """One line's whole call path over time, the outermost frame on top."""
+    db, line = page.db, page.view.line
+    line = int(page.lines[0]) if line is None else line
+    axes, width, height = page.axes()
+    nodes = db.sample_grid([line], page.start, page.end, 1, width)
+    shown = nodes[0] != NO_NODE
+    own = np.zeros(width, np.uint32)
+    own[shown] = db.cct.depth()[nodes[0, shown]]
+    deepest = int(own.max(initial=1))
+    rows = [
+        np.where(own >= level, procedures_at(db, nodes, level)[0], NO_PROCEDURE)
+        for level in range(1, deepest + 1)
+    ]
+    picture = np.stack(rows).astype(np.uint32)
+    page.image(axes, _tall(_colours(page, picture), height), 0.5, deepest + 0.5)
+    axes.set_ylabel("call path depth")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    page.over_time(axes)
+    named_shares = _named(db, picture)
+    page.legend(named_shares)
+    what = f"trace line {db.lines[line].label}"
+    page.titles("depth view", what, _NEAREST)
+    return Drawn(
+        str(page.output), "depth", [line], page.start, page.end, deepest, shares=named_shares
+    )
+
+
+def summary(page: Page) -> Drawn:
+    """How many of the lines are in which procedure at each moment: a stacked histogram."""
+    db, view = page.db, page.view
+    axes, width, height = page.axes()
+    chosen = db.sample_lines(page.lines, 2 * height).tolist()
+    nodes = db.sample_grid(chosen, page.start, page.end, len(chosen), width)
+    level = view.depth or best_depth(db, nodes)
+    picture = procedures_at(db, nodes, level)
+    ranked = shares(picture)
+    order = np.array([number for number, _ in ranked], np.int64)
+    # The most frequent lies at the bottom, where its amount can be read.
+    rank = np.full(len(db.procedure_names), -1, np.int64)
+    rank[order] = np.arange(len(order))
+    shown = picture != NO_PROCEDURE
+    column = np.broadcast_to(np.arange(width), picture.shape)[shown]
+    count = np.bincount(rank[picture[shown]] * width + column, minlength=len(order) * width)
+    edges = np.cumsum(count.reshape(len(order), width), axis=0) / len(chosen)
+    # Which procedure each pixel is in: as many edges as lie below it.
+    middle = (np.arange(height) + 0.5) / height
+    which = np.stack([np.searchsorted(edges[:, x], middle) for x in range(width)], axis=1)
+    stacked = np.append(order, NO_PROCEDURE).astype(np.uint32)[which]
+    page.image(axes, _colours(page, stacked[::-1]), 1.0, 0.0)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_ylabel("of the lines")
+    page.over_time(axes)
+    named_shares = [(db.procedure_names[number], share) for number, share in ranked]
+    page.legend(named_shares)
+    page.titles(f"summary at call path depth {level}", page.lines_text(), _NEAREST)
+    return Drawn(
+        str(page.output), "summary", chosen, page.start, page.end, level, shares=named_shares
+    )
+
+
+def _named(db: Database, picture: U32) -> list[tuple[str, float]]:
+    return [(db.procedure_names[number], share) for number, share in shares(picture)]
+
+
+def _colours(page: Page, picture: U32) -> U8:
+    """``uint8[h, w, 3]``; the ground where there is no procedure."""
+    table = np.concatenate([page.colours, page.ground[None]])
+    return table[np.where(picture == NO_PROCEDURE, np.uint32(len(page.colours)), picture)]
+
+
+def _tall(pixels: U8, height: int) -> U8:
+    """Rows repeated so that there are ``height``."""
+    rows: U8 = pixels[np.arange(height) * len(pixels) // height]
+    return rows
+
+
+def _painted(page: Page, axes: Axes, nodes: U32, picture: U32, height: int) -> list[str]:
+    """Draw a picture of lines with marks for waiting and communication; what of these is on it."""
+    db = page.db
+    own = marks(db.procedure_names)[db.procedure_of_node]
+    mark = np.where(below(db.cct, own == COMMUNICATION), COMMUNICATION, 0).astype(np.uint8)
+    mark[(own == BLOCKED) | below(db.cct, own == SLEEPING)] = BLOCKED
+    shown = nodes != NO_NODE
+    of_pixel = np.zeros(nodes.shape, np.uint8)
+    of_pixel[shown] = mark[nodes[shown]]
+    pixels, tall = _tall(_colours(page, picture), height), _tall(of_pixel, height)
+    y, x = np.arange(height)[:, None], np.arange(tall.shape[1])[None]
+    stripe = (tall == BLOCKED) & ((x + y) & 7 < 3)
+    dot = (tall == COMMUNICATION) & (x & 3 == 0) & ((y + (x >> 2 & 1) * 2) & 3 == 0)
+    pixels = pixels.copy()
+    pixels[stripe] = (pixels[stripe].astype(np.uint16) + page.ground) // 2
+    pixels[dot] //= 2
+    page.image(axes, pixels, -0.5, len(nodes) - 0.5)
+    kinds = ((BLOCKED, _STRIPED), (COMMUNICATION, _DOTTED))
+    return [text for kind, text in kinds if bool((of_pixel == kind).any())]

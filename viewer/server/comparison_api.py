@@ -1,0 +1,240 @@
+"""Comparisons as the page wants them: one tree over all sides, and what each context cost each.
+
+What became of a context (:meth:`hpcd.analysis.parallel.comparison.Comparison.changes`) and what it
+lost in
+scaling (:mod:`hpcd.analysis.parallel.scaling`) follow from that, so the page works them out by
+itself whenever a person moves a slider.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis import Database
+from hpcd.analysis.parallel.comparison import (
+    Comparison,
+    Side,
+    compare,
+    instances,
+    some_processes,
+    some_ranks,
+    whole_runs,
+    windows,
+)
+from hpcd.analysis.parallel.tree_matching import owners
+from hpcd.analysis.profile.costs import WORK
+from hpcd.errors import NotFoundError, UsageError
+from hpcd.viewer.marks import marks
+from hpcd.viewer.palette import colours
+from hpcd.viewer.server.query_params import QueryParameters
+
+_MOST_SIDES = 8
+# Records read for one answer: about ten seconds.
+_MOST_RECORDS = 50_000_000
+_MOST_CALLS = 5_000
+_KEPT = 4  # comparisons: some tens of bytes for each context and side
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    """What is compared: ``databases`` by name, or parts of the only one.
+
+    ``parts`` are windows (begin and end, ns), ranks, process ids or iterations, as ``kind`` says;
+    of iterations there may be none: then those of typical lengths are compared. ``phase`` is the
+    procedure whose visits are the iterations. The rest is as in ``hpcd compare``.
+    """
+
+    databases: tuple[str, ...]
+    kind: str
+    parts: tuple[Any, ...]
+    phase: str
+    metric: str
+    shares: bool
+    within: str
+    scopes: bool
+
+
+KINDS = ("window", "rank", "pid", "iteration")
+
+
+def comparison_request(parameters: QueryParameters) -> ComparisonRequest:
+    """What a request compares. Raises :class:`UsageError`."""
+    given = [kind for kind in KINDS if parameters.has(kind)]
+    if parameters.has("phase") and "iteration" not in given:
+        given.append("iteration")
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} do not go together")
+    kind = given[0] if given else ""
+    databases = parameters.texts("db", _MOST_SIDES)
+    if kind and len(databases) != 1:
+        raise UsageError(f"{kind} takes one database")
+    if kind == "window":
+        parts: tuple[Any, ...] = parameters.spans(kind, _MOST_SIDES)
+    elif kind == "iteration" and not any(parameters.texts(kind, _MOST_SIDES)):
+        parts = ()
+    else:
+        parts = parameters.wholes(kind, 0, 1 << 31, _MOST_SIDES)
+    return ComparisonRequest(
+        databases, kind, parts, parameters.text("phase"), parameters.text("metric") or WORK,
+        parameters.has("shares"), parameters.text("within"), parameters.has("scopes"),
+    )  # fmt: skip
+
+
+class Comparisons:
+    """The comparisons of the databases that are open; the last few are kept.
+
+    One is made at a time: each may take all of a database into view.
+    """
+
+    def __init__(self, databases: Mapping[str, Database]) -> None:
+        self._databases = databases
+        self._lock = Lock()
+        self._made = lru_cache(_KEPT)(self._make)
+
+    def aligned(
+        self, request: ComparisonRequest
+    ) -> tuple[dict[str, object], list[npt.NDArray[Any]]]:
+        """What the aligned tree is about, and the tree in columns.
+
+        ``cost`` and ``variance`` ``float64[sides, n]``, exclusive; ``parent``, ``place`` and
+        ``owner`` ``uint32[n]``: the innermost node of the program on the way to each. Contexts
+        that cost no side anything are left out.
+        """
+        databases = self._of(request)
+        with self._lock:
+            comparison = self._made(request, databases)
+        names_of = dict(zip(databases, request.databases, strict=True))
+        matching = comparison.matching
+        kept = np.zeros(len(matching.tree), bool)
+        for cost in comparison.cost:
+            kept |= matching.tree.inclusive(cost) > 0
+        kept[0] = True
+        number = np.cumsum(kept) - 1
+        owner = owners(matching)
+        places, place_of = np.unique(matching.place_of[kept], return_inverse=True)
+        chosen = [comparison.places[number] for number in places.tolist()]
+        names = [place.label for place in chosen]
+        rgb = colours(names).astype(np.uint32)
+        head = {
+            "metric": comparison.metric,
+            "unit": comparison.unit,
+            "sides": [
+                _side(side, names_of[side.database], float(lived))
+                for side, lived in zip(comparison.sides, comparison.lived, strict=True)
+            ],
+            "procedures": names,
+            "modules": [place.module for place in chosen],
+            "marks": marks(names).tolist(),
+            "colours": (rgb[:, 0] | rgb[:, 1] << 8 | rgb[:, 2] << 16).tolist(),
+        }
+        return head, [
+            comparison.cost[:, kept],
+            comparison.variance[:, kept],
+            number[matching.tree.parent[kept]].astype(np.uint32),
+            place_of.astype(np.uint32),
+            number[owner[kept]].astype(np.uint32),
+        ]
+
+    def calls(self, request: ComparisonRequest) -> dict[str, object]:
+        """Who called what, how often and at what cost, the costliest first."""
+        databases = self._of(request)
+        with self._lock:
+            comparison = self._made(request, databases)
+            _affordable(comparison.sides)
+            caller, called, visits, cost = comparison.call_points()
+        names = [place.label for place in comparison.places]
+        return {
+            "of": len(called),
+            "caller": [names[number] for number in caller[:_MOST_CALLS].tolist()],
+            "name": [names[number] for number in called[:_MOST_CALLS].tolist()],
+            "visits": visits[:, :_MOST_CALLS].tolist(),
+            "cost": cost[:, :_MOST_CALLS].tolist(),
+            "ranks": [side.ranks for side in comparison.sides],
+        }
+
+    def _of(self, request: ComparisonRequest) -> tuple[Database, ...]:
+        if len(set(request.databases)) < len(request.databases):
+            raise UsageError("a database is compared with another")
+        try:
+            return tuple(self._databases[name] for name in request.databases)
+        except KeyError:
+            raise NotFoundError("no such database, or it is still being written") from None
+
+    def _make(self, request: ComparisonRequest, databases: tuple[Database, ...]) -> Comparison:
+        return compare(
+            _sides(databases, request),
+            metric=request.metric,
+            shares=request.shares,
+            procedure=request.within or None,
+            scopes=request.scopes,
+        )
+
+
+def _sides(databases: Sequence[Database], request: ComparisonRequest) -> list[Side]:
+    if not request.kind:
+        return whole_runs(databases)
+    (db,) = databases
+    if request.kind == "rank":
+        return some_ranks(db, request.parts)
+    if request.kind == "pid":
+        return some_processes(db, request.parts)
+    if request.kind == "window":
+        sides = windows(db, request.parts)
+        _affordable(sides)
+        return sides
+    _affordable(whole_runs([db]))
+    sides = instances(
+        db, request.parts, procedure=request.phase or None, inside=request.within or None
+    )
+    _affordable(sides)
+    return sides
+
+
+def _affordable(sides: list[Side]) -> None:
+    """Raises :class:`UsageError` where too many records would have to be read."""
+    count = 0.0
+    for side in sides:
+        lines = side.database.lines
+        records = lines.records[side.lines].astype(np.float64)
+        if side.begin is not None and side.end is not None:
+            life = np.maximum(lines.end[side.lines] - lines.start[side.lines], 1)
+            records *= np.clip((side.end - side.begin) / life, 0, 1)
+        count += float(records.sum())
+    if count > _MOST_RECORDS:
+        raise UsageError(
+            f"this would read {count / 1e6:,.0f} million records: hpcd compare does it, "
+            "or choose shorter parts"
+        )
+
+
+def _side(side: Side, name: str, lived: float) -> dict[str, object]:
+    bounds = {}
+    if side.begin is not None and side.end is not None:
+        bounds = {"begin_ns": int(side.begin.min()), "end_ns": int(side.end.max())}
+    own = str(side.database.path)
+    return {
+        "label": name if side.label == own else side.label.removeprefix(f"{own}: "),
+        "database": name,
+        "ranks": side.ranks,
+        "size": side.size,
+        "lived_s": lived,
+        **bounds,
+    }
+
+
+def packed(head: dict[str, object], columns: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    """u32 bytes of JSON, u32 n, u32 sides, u32 0, the JSON, then the columns."""
+    text = json.dumps(head).encode()
+    # Numbers of eight bytes must lie at multiples of eight.
+    text += b" " * (-len(text) % 8)
+    sides, n = columns[0].shape
+    size = np.array([len(text), n, sides, 0], np.uint32)
+    return [size, np.frombuffer(text, np.uint8), *columns]

@@ -1,0 +1,137 @@
+"""Costs of a selection of lines and time: by context, by line, and by both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis import Database
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.parallel.ranks import idle_helpers
+from hpcd.analysis.profile.occupancy import occupancy
+from hpcd.array_types import F64, I64, U32
+from hpcd.model.cct import NO_NODE
+
+SUMS, TIMES, SAMPLED = 0, 1, 2
+"""How a profile was made: metrics added up, time of records added up, or time by sampling."""
+
+# Records read for one profile: about a second.
+_MOST_RECORDS = 8_000_000
+# A sampled profile is of so many pixels: shares are right to 0.1 % (twice the standard error).
+_ROWS, _COLUMNS = 1000, 1000
+_CURVE = 1000
+_BINS = 60
+
+
+@dataclass(frozen=True)
+class Profile:
+    """``value`` ``float64[metrics, nodes]``, exclusive; ``pixels`` it was estimated from, or 0.
+
+    ``kind`` :data:`SUMS` has all metrics; the others have one, seconds of the lines' time.
+    """
+
+    kind: int
+    pixels: int
+    value: F64
+
+
+def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) -> Profile:
+    """What ``lines`` did from ``t0`` to ``t1``, exactly where that takes a moment.
+
+    Whole lines have their metrics' sums, unless ``times`` asks for time.
+    """
+    if not times and t0 <= 0 and t1 >= db.duration_ns:
+        values = [db.metrics.of_lines(metric, lines) for metric in range(len(db.metrics.names))]
+        return Profile(SUMS, 0, np.stack(values))
+    if int(db.lines.records[lines].sum()) <= _MOST_RECORDS and len(lines) <= _MOST_RECORDS // 1000:
+        return Profile(TIMES, 0, occupancy(db, lines.tolist(), t0, t1)[None])
+    nodes = db.sample_grid(lines, t0, t1, _ROWS, _COLUMNS)
+    rows = len(nodes)
+    nodes = nodes[nodes != NO_NODE]
+    pixel = (t1 - t0) * 1e-9 / _COLUMNS * len(lines) / max(rows, 1)
+    count = np.bincount(nodes, minlength=len(db.cct)).astype(np.float64)
+    return Profile(SAMPLED, len(nodes), (count * pixel)[None])
+
+
+def over_lines(
+    db: Database, lines: I64, metric: str, inside: npt.NDArray[np.bool_]
+) -> dict[str, object]:
+    """What the contexts ``inside`` cost on each of ``lines``.
+
+    Statistics, a histogram, and the sorted curve. Of many lines the curve has every
+    so many-th; its first and last are always there. Helper threads that hardly run, of MPI and of
+    runtimes, count in the sum alone: ``helpers`` is how many there are. What they and ranks have in
+    common is no statistic of the program. Where there is nothing else, they are what it is about.
+    """
+    cost = db.metrics.over_contexts(metric, inside)
+    total = float(cost[lines].sum())
+    helps = idle_helpers(db)[lines]
+    if helps.all():
+        helps = np.zeros(len(lines), bool)
+    lines = lines[~helps]
+    value = cost[lines]
+    order = np.argsort(value, kind="stable")
+    picked = np.unique(np.linspace(0, len(order) - 1, min(len(order), _CURVE)).astype(np.int64))
+    low, high = (float(value.min()), float(value.max())) if len(value) else (0.0, 0.0)
+    # All alike, but for rounding, is one bar.
+    differ = high - low > 1e-6 * abs(high)
+    edges = np.linspace(low, high, _BINS + 1) if differ else np.array([low, high])
+    counts = np.histogram(value, edges)[0] if differ else np.array([len(value)])
+    mean = float(value.mean()) if len(value) else 0.0
+    stddev = float(value.std()) if len(value) else 0.0
+    return {
+        "lines": len(lines),
+        "helpers": int(np.count_nonzero(helps)),
+        "with_cost": int(np.count_nonzero(value)),
+        "sum": total,
+        "mean": mean,
+        "stddev": stddev,
+        "cv": stddev / mean if mean else 0.0,
+        "min": low,
+        "median": float(np.median(value)) if len(value) else 0.0,
+        "max": high,
+        "imbalance": high / mean - 1 if mean else 0.0,
+        "edges": edges.tolist(),
+        "counts": counts.tolist(),
+        "curve": {
+            "place": picked.tolist(),
+            "value": value[order[picked]].tolist(),
+            "line": lines[order[picked]].tolist(),
+            "label": db.lines.labels(lines[order[picked]].tolist()),
+            "row": order[picked].tolist(),
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Heat:
+    """``value`` ``float32[lines, procedures]``, exclusive: of ``line`` and ``procedure``."""
+
+    line: U32
+    procedure: U32
+    value: npt.NDArray[np.float32]
+
+
+def heat(db: Database, lines: I64, metric: str, height: int, width: int) -> Heat:
+    """What the ``width`` costliest procedures cost on at most ``height`` of ``lines``."""
+    number = db.metrics.number(metric)
+    names = db.procedure_names
+    # Procedures of one name are one, as everywhere in the viewer.
+    first: dict[str, int] = {}
+    same = np.array([first.setdefault(name, number) for number, name in enumerate(names)])
+    procedure = same[db.procedure_of_node]
+    chosen = db.sample_lines(lines, height)
+    total = sum_by(procedure, db.metrics.of_lines(number, lines), len(names))
+    columns = np.argsort(-total, kind="stable")[:width]
+    columns = columns[total[columns] > 0]
+    column_of = np.full(len(names), -1, np.int64)
+    column_of[columns] = np.arange(len(columns))
+    value = np.zeros((len(chosen), len(columns)), np.float32)
+    for row, line in enumerate(chosen.tolist()):
+        node, cost = db.metrics.by_line(number, line)
+        column = column_of[procedure[node]]
+        shown = column >= 0
+        value[row] = sum_by(column[shown], cost[shown], len(columns))
+    return Heat(chosen.astype(np.uint32), columns.astype(np.uint32), value)

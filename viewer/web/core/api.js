@@ -1,0 +1,297 @@
+// @ts-check
+// The server's answers as typed arrays; docs/viewer-api.md tells what they hold.
+
+import { isAbort } from "./failure.js";
+
+/**
+ * @typedef {import("./api_types.js").LineChoice} LineChoice
+ * @typedef {import("./api_types.js").Window} Window
+ * @typedef {import("./api_types.js").Grid} Grid
+ */
+
+export class Api {
+  /** @param {string} token */
+  constructor(token) {
+    this.token = token;
+    /** @type {number | undefined} of a recording that is followed, the one the page shows */
+    this.revision = undefined;
+    /** @type {(() => void) | undefined} called when the page's revision is no longer kept */
+    this.stale = undefined;
+    /** @type {(() => void) | null} called when the server has answered */
+    this.heard = null;
+  }
+
+  /**
+   * Of a recording being written, what is asked is of the revision the page shows (live.js): what a
+   * newer one has overtaken is dropped, for it is asked again.
+   * @param {string} path
+   * @param {AbortSignal} [signal]
+   * @param {number | null} [revision] null: the newest
+   */
+  async fetch(path, signal, revision = this.revision) {
+    const shown = this.revision;
+    let answer;
+    try {
+      /** @type {Record<string, string>} */
+      const headers = { "x-hpcd-token": this.token };
+      if (revision) headers["x-hpcd-revision"] = String(revision);
+      answer = await fetch(path, { headers, signal });
+    } catch (error) {
+      if (isAbort(error)) throw error;
+      throw new Error("The viewer does not answer: start hpcd view again, and open the URL it prints.");
+    }
+    if (answer.status === 409) this.stale?.();
+    if (answer.status === 409 || shown !== this.revision) throw new DOMException("overtaken", "AbortError");
+    if (!answer.ok) {
+      const text = await answer.text();
+      let message = text;
+      try { message = JSON.parse(text).error; } catch { /* plain text */ }
+      throw new Error(message);
+    }
+    this.heard?.();
+    return answer;
+  }
+
+  /**
+   * The caller's return type says what the answer is.
+   * @param {string} path
+   * @param {number | null} [revision]
+   */
+  async json(path, revision) { return (await this.fetch(path, undefined, revision)).json(); }
+
+  /**
+   * @param {string} path
+   * @param {AbortSignal} [signal]
+   * @param {number | null} [revision]
+   */
+  async buffer(path, signal, revision) { return (await this.fetch(path, signal, revision)).arrayBuffer(); }
+
+  /**
+   * @param {string} path
+   * @param {number | null} [revision]
+   */
+  async words(path, revision) { return new Uint32Array(await this.buffer(path, undefined, revision)); }
+
+  /** @returns {Promise<{ databases: string[] }>} */
+  databases() { return this.json("api/v1/databases"); }
+
+  /**
+   * Path of each database's main program, empty where it is not known.
+   * @returns {Promise<Record<string, string>>}
+   */
+  programs() { return this.json("api/v1/programs"); }
+
+  /** @param {string} db */
+  base(db) { return "api/v1/db/" + encodeURIComponent(db); }
+
+  /**
+   * Of the newest revision.
+   * @param {string} db
+   * @returns {Promise<import("./api_types.js").Summary>}
+   */
+  summary(db) { return this.json(this.base(db), null); }
+
+  /**
+   * @param {string} db
+   * @param {number} revision
+   * @param {number[]} lines
+   * @returns {Promise<import("./api_types.js").LiveAnswer>}
+   */
+  live(db, revision, lines) { return this.json(`${this.base(db)}/live?revision=${revision}&lines=${lines}`); }
+
+  /**
+   * @param {string} db
+   * @param {number} [revision]
+   */
+  async cct(db, revision) {
+    const words = await this.words(this.base(db) + "/cct", revision);
+    const n = words[0];
+    return { parent: words.subarray(1, 1 + n), procedure: words.subarray(1 + n, 1 + 2 * n) };
+  }
+
+  /**
+   * @param {string} db
+   * @param {string} view
+   */
+  async tree(db, view) {
+    const words = await this.words(`${this.base(db)}/tree?${new URLSearchParams({ view })}`);
+    const [n, c] = words;
+    return { parent: words.subarray(2, 2 + n), procedure: words.subarray(2 + n, 2 + 2 * n), place: words.subarray(2 + 2 * n, 2 + 2 * n + c) };
+  }
+
+  /**
+   * @param {string} db
+   * @param {string} view
+   * @returns {Promise<import("./api_types.js").Entities>}
+   */
+  entities(db, view) { return this.json(`${this.base(db)}/entities?${new URLSearchParams({ view })}`); }
+
+  /**
+   * Of the procedures, or of a view's entities.
+   * @param {string} db
+   */
+  colours(db, patterns = "", view = "") { return this.words(`${this.base(db)}/colours?${new URLSearchParams({ patterns, view })}`); }
+
+  /**
+   * @param {string} db
+   * @param {string} text
+   * @returns {Promise<import("./api_types.js").FormulaAnswer>}
+   */
+  formula(db, text) { return this.json(`${this.base(db)}/formula?${new URLSearchParams({ text })}`); }
+
+  /**
+   * @param {string} db
+   * @param {LineChoice} choice
+   * @param {number} [revision]
+   * @returns {Promise<import("./api_types.js").SelectionAnswer>}
+   */
+  selection(db, choice, revision) { return this.json(`${this.base(db)}/selection?${choiceQuery(choice)}`, revision); }
+
+  /**
+   * @param {string} db
+   * @param {LineChoice} choice
+   * @param {number} from a place
+   * @param {number} count
+   * @returns {Promise<import("./api_types.js").LinesAnswer>}
+   */
+  lines(db, choice, from, count) {
+    const query = choiceQuery(choice);
+    query.set("from", String(from));
+    query.set("count", String(count));
+    return this.json(`${this.base(db)}/lines?${query}`);
+  }
+
+  /**
+   * @param {string} db
+   * @param {URLSearchParams} query
+   * @param {AbortSignal} [signal]
+   * @returns {Promise<Grid>}
+   */
+  async grid(db, query, signal) {
+    const buffer = await this.buffer(`${this.base(db)}/grid?${query}`, signal);
+    const [h, w, bytes] = new Uint32Array(buffer, 0, 3);
+    const words = new Uint32Array(buffer, 12, 2 * h);
+    return {
+      h, w, revision: this.revision, lines: words.subarray(0, h), places: words.subarray(h),
+      nodes: new (bytes === 2 ? Uint16Array : Uint32Array)(buffer, 12 + 8 * h, h * w),
+    };
+  }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {number} h
+   * @param {number} w
+   * @param {AbortSignal} [signal]
+   */
+  picture(db, window, h, w, signal) { return this.grid(db, windowQuery(window, { h, w }), signal); }
+
+  /**
+   * @param {string} db
+   * @param {number} line
+   * @param {Pick<Window, "t0" | "t1">} window
+   * @param {number} w
+   */
+  lineOverTime(db, line, { t0, t1 }, w) {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries({ line, t0: Math.round(t0), t1: Math.round(t1), h: 1, w })) query.set(name, String(value));
+    return this.grid(db, query);
+  }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {boolean} [times] of whole lines too
+   * @returns {Promise<import("./api_types.js").ProfileAnswer>}
+   */
+  async profile(db, window, times = false) {
+    const buffer = await this.buffer(`${this.base(db)}/profile?${windowQuery(window, times ? { times: 1 } : {})}`);
+    const [n, m, kind, pixels] = new Uint32Array(buffer, 0, 4);
+    return { kind, pixels, values: Array.from({ length: m }, (_, i) => new Float64Array(buffer, 16 + 8 * n * i, n)) };
+  }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {number} procedure an entity of the view flat
+   * @param {number} [file] the costliest without
+   * @returns {Promise<import("./api_types.js").SourceAnswer>}
+   */
+  source(db, window, procedure, file) { return this.json(`${this.base(db)}/source?${windowQuery(window, { procedure, file })}`); }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {number} procedure an entity of the view flat
+   * @returns {Promise<import("./api_types.js").AssemblyAnswer>}
+   */
+  assembly(db, window, procedure) { return this.json(`${this.base(db)}/assembly?${windowQuery(window, { procedure })}`); }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {string} metric
+   * @param {string} context
+   * @returns {Promise<import("./api_types.js").OverAnswer>}
+   */
+  over(db, window, metric, context) { return this.json(`${this.base(db)}/over?${windowQuery(window, { metric, context })}`); }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {string} metric
+   * @param {number} h
+   * @param {number} w
+   * @returns {Promise<import("./api_types.js").Heat>}
+   */
+  async heat(db, window, metric, h, w) {
+    const buffer = await this.buffer(`${this.base(db)}/heat?${windowQuery(window, { metric, h, w })}`);
+    const [rows, columns] = new Uint32Array(buffer, 0, 2);
+    return {
+      h: rows, w: columns, lines: new Uint32Array(buffer, 8, rows),
+      procedures: new Uint32Array(buffer, 8 + 4 * rows, columns),
+      values: new Float32Array(buffer, 8 + 4 * (rows + columns)),
+    };
+  }
+
+  /**
+   * Several runs, or parts of one, as one tree.
+   * @param {URLSearchParams | string} query as compare.js makes it
+   * @returns {Promise<import("./api_types.js").ComparisonAnswer>}
+   */
+  async compare(query) {
+    const buffer = await this.buffer(`api/v1/compare?${query}`);
+    const [size, n, sides] = new Uint32Array(buffer, 0, 3);
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 16, size)));
+    const costs = Array.from({ length: 2 * sides }, (_, i) => new Float64Array(buffer, 16 + size + 8 * n * i, n));
+    const [parent, procedure, owner] = [0, 1, 2].map((i) => new Uint32Array(buffer, 16 + size + 16 * n * sides + 4 * n * i, n));
+    return { head, cost: costs.slice(0, sides), variance: costs.slice(sides), cct: { parent, procedure }, owner };
+  }
+
+  /**
+   * @param {URLSearchParams} query
+   * @returns {Promise<import("./api_types.js").CallsAnswer>}
+   */
+  comparedCalls(query) { return this.json(`api/v1/compare/calls?${query}`); }
+}
+
+/**
+ * Which lines, in which order; l0 and l1 are places in it.
+ * @param {LineChoice} choice
+ */
+function choiceQuery({ filter, sort, group }) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries({ filter, sort, group })) if (value) query.set(name, value);
+  return query;
+}
+
+/**
+ * @param {Window} window
+ * @param {Record<string, string | number | undefined>} more parameters
+ */
+function windowQuery(window, more) {
+  const query = choiceQuery(window);
+  for (const name of /** @type {const} */ (["t0", "t1", "l0", "l1"])) query.set(name, String(Math.round(window[name])));
+  for (const [name, value] of Object.entries(more)) if (value !== undefined) query.set(name, String(value));
+  return query;
+}

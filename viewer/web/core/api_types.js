@@ -1,0 +1,122 @@
+// @ts-check
+// Types of the server's answers; docs/viewer-api.md says what they hold. Nothing here runs.
+
+/**
+ * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group">} LineChoice which lines, in which order
+ * @typedef {import("./store.js").Window} Window lines and time
+ *
+ * @typedef {{ name: string, unit: string, additive?: boolean }} Metric additive: true where left out
+ *
+ * @typedef {{ revision: number, recording: boolean, failure: string }} LiveState
+ *
+ * @typedef {LiveState & { lines: (number | null)[] }} LiveAnswer lines: what the lines asked about are in the newest revision
+ *
+ * @typedef {{ procedures: string[], marks: ArrayLike<number>, colours: ArrayLike<number> }} Procedures what a tree's nodes are
+ *
+ * @typedef {object} Summary a database
+ * @property {string} name
+ * @property {number} lines how many trace lines there are
+ * @property {number} duration_ns
+ * @property {Metric[]} metrics
+ * @property {[number, number, number, number][]} losses measurement, from, to, how many samples were dropped
+ * @property {string[]} procedures names
+ * @property {ArrayLike<number>} marks of procedures: BLOCKED, COMMUNICATION, SLEEPING or 0
+ * @property {ArrayLike<number>} colours of procedures: red, green << 8, blue << 16
+ * @property {LiveState | null} live of a recording that is followed
+ *
+ * @typedef {{ parent: Uint32Array, procedure: Uint32Array }} TreeColumns parents precede their children; node 0 is the root
+ *
+ * @typedef {TreeColumns & { place: Uint32Array }} ViewColumns place: of each node of the database's tree, where its exclusive cost belongs
+ *
+ * @typedef {object} Entities what the nodes of a view's tree are
+ * @property {string[]} name
+ * @property {number[]} kind 0 procedure, 1 inlined call, LOOP, STATEMENT
+ * @property {number[]} procedure the procedure each is in
+ * @property {string[]} files
+ * @property {number[]} file index of files, 0 where unknown
+ * @property {number[]} line 0 where unknown
+ * @property {number[]} listed 1 where the view has rows of it
+ *
+ * @typedef {object} Grid a picture: which node each pixel shows
+ * @property {number} h
+ * @property {number} w
+ * @property {number | undefined} revision of the database it was made of
+ * @property {Uint32Array} lines trace line of each row
+ * @property {Uint32Array} places place of each row in the order of lines
+ * @property {Uint16Array | Uint32Array} nodes [h * w]; numbers beyond the tree are blank
+ *
+ * @typedef {{ count: number, of: number }} SelectionAnswer how many of the lines a choice has
+ *
+ * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[] }} LinesAnswer
+ *
+ * @typedef {object} ProfileAnswer
+ * @property {number} kind SUMS, TIMES or SAMPLED of selected_profile.js
+ * @property {number} pixels how many samples it was estimated from
+ * @property {Float64Array[]} values by metric, exclusive cost of each node
+ *
+ * @typedef {object} PlaceCosts what lines or instructions cost
+ * @property {number[]} place line numbers or addresses
+ * @property {number[][]} inclusive by metric, then place
+ * @property {number[][]} exclusive
+ *
+ * @typedef {PlaceCosts & { file: number, found: string | null, note: string, first: number, text: string[] }} SourceText found: its path here
+ *
+ * @typedef {object} SourceAnswer lines of a procedure
+ * @property {{ file: number, name: string, exclusive: number[] }[]} files costliest first
+ * @property {{ name: string, exclusive: number[] }[]} unplaced
+ * @property {SourceText | null} shown
+ *
+ * @typedef {PlaceCosts & { name: string, module: string, note: string, address: number[], text: string[] }} Listing
+ * @typedef {{ code: Listing[] }} AssemblyAnswer
+ *
+ * @typedef {"sum" | "mean" | "median" | "min" | "max" | "stddev" | "cv" | "imbalance"} Statistic
+ *
+ * @typedef {object} Curve lines sorted by cost, of many every so many-th
+ * @property {number[]} place in the order from least to most
+ * @property {number[]} value
+ * @property {number[]} line
+ * @property {string[]} label
+ *
+ * @typedef {Record<Statistic, number> & { lines: number, helpers: number, with_cost: number, edges: number[], counts: number[], curve: Curve }} OverAnswer a context's cost on each line; all but the sum leave out helper threads
+ *
+ * @typedef {object} Heat exclusive costs of procedures on lines
+ * @property {number} h
+ * @property {number} w
+ * @property {Uint32Array} lines [h]
+ * @property {Uint32Array} procedures [w]
+ * @property {Float32Array} values [h * w]
+ *
+ * @typedef {object} Side what is compared
+ * @property {string} label
+ * @property {string} database
+ * @property {number} ranks whose costs are averaged
+ * @property {number} size ranks of the whole run, 0 where unknown
+ * @property {number} lived_s
+ * @property {number} [begin_ns] of parts
+ * @property {number} [end_ns]
+ *
+ * @typedef {Procedures & { sides: Side[], metric: string, unit: string, modules: string[] }} ComparisonHead
+ *
+ * @typedef {object} ComparisonAnswer
+ * @property {ComparisonHead} head
+ * @property {Float64Array[]} cost by side, exclusive cost of each context
+ * @property {Float64Array[]} variance
+ * @property {TreeColumns} cct
+ * @property {Uint32Array} owner the innermost context of the program on the way to each
+ *
+ * @typedef {object} CallsAnswer who called what, by call point
+ * @property {string[]} caller
+ * @property {string[]} name
+ * @property {number[][]} visits by side
+ * @property {number[][]} cost by side
+ * @property {number[]} ranks by side
+ * @property {number} of how many call points there are
+ *
+ * A number, ["metric", n], or an operation and its operands: any stands for FormulaTree, which a JSDoc type
+ * of its own cannot name.
+ * @typedef {number | [string, ...any[]]} FormulaTree
+ *
+ * @typedef {{ name: string, unit: string, additive: boolean, tree: FormulaTree }} FormulaAnswer
+ */
+
+export {};

@@ -1,0 +1,260 @@
+// @ts-check
+// Puts the page together: store, server, panes, keys.
+
+import { Api } from "./api.js";
+import { mountFlameGraph } from "../profile/flame_graph.js";
+import { mountProfileTable } from "../profile/profile_table.js";
+import { mountLineChoice } from "../trace/line_choice.js";
+import { mountCompare } from "../compare/compare.js";
+import { colourRulesDialog, rememberedColourRules } from "./colour_rules.js";
+import { fillHelp, commandPalette } from "./commands.js";
+import { PageContext } from "./context.js";
+import { exportView } from "./export.js";
+import { isAbort, messageOf } from "./failure.js";
+import { followRecording, stateInRevision } from "./live.js";
+import { OpenDatabase } from "./open_database.js";
+import { mountCostOverLines } from "../profile/cost_over_lines.js";
+import { mountSource } from "../profile/source.js";
+import { Store } from "./store.js";
+import { mountTrace } from "../trace/trace.js";
+import { part } from "../widgets/elements.js";
+
+/**
+ * @typedef {import("./pane_types.js").Pane} Pane
+ * @typedef {import("./pane_types.js").PageParts} PageParts
+ */
+
+/** @type {[string, string, (element: HTMLElement, page: PageParts) => Pane][]} */
+const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource]];
+const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
+const depthSlider = part(document, "depth", HTMLInputElement);
+const searchInput = part(document, "search", HTMLInputElement);
+const databaseSelect = part(document, "database", HTMLSelectElement);
+const helpDialog = part(document, "help-dialog", HTMLDialogElement);
+const exportDialog = part(document, "export-dialog", HTMLDialogElement);
+const store = new Store();
+const api = new Api(store.token);
+/** @type {Pane | null} */
+let mounted = null;
+
+const context = new PageContext(store, {
+  count: () => choice.count(),
+  reach: () => mounted?.reach?.(),
+  fail(error) {
+    if (isAbort(error)) return;
+    say(messageOf(error));
+    // Until something works again.
+    api.heard = () => { api.heard = null; say(""); };
+  },
+});
+
+const choice = mountLineChoice(at("choice"), { store, api, context });
+
+const live = followRecording({ store, api, context, button: at("live"), renew });
+
+/** @param {string} text */
+function say(text) {
+  at("status").textContent = text;
+  at("status").classList.toggle("shown", Boolean(text));
+}
+
+function theme() {
+  const dark = store.state.theme ? store.state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.classList.toggle("dark", dark);
+  return dark;
+}
+
+/** @param {string | undefined} pane */
+function show(pane = PANES[0][0]) {
+  mounted?.dispose();
+  const [, , mount] = PANES.find(([name]) => name === pane) ?? PANES[0];
+  at("main").className = pane;
+  mounted = mount(at("main"), { store, api, context });
+  PANES.forEach(([name], i) => at("panes").children[i].setAttribute("aria-selected", String(name === pane)));
+}
+
+/** @param {OpenDatabase} database */
+function put(database) {
+  context.database = database;
+  api.revision = database.summary.live?.revision;
+}
+
+/**
+ * Shows a newer revision of a recording that is looked at.
+ * @param {import("./api_types.js").LiveAnswer} now
+ */
+async function renew(now) {
+  const { db } = store;
+  const key = store.key();
+  const [summary, cct, { count }] = await Promise.all([
+    api.summary(db), api.cct(db, now.revision), api.selection(db, store.state, now.revision),
+  ]);
+  // Something else is looked at by now, or there is a newer one yet: the next look tells.
+  if (key !== store.key() || summary.live?.revision !== now.revision) return;
+  const database = new OpenDatabase(store, summary, cct);
+  const patch = stateInRevision(store.state, context.opened, database, now.lines, { before: context.count(), now: count });
+  put(database);
+  await recoloured();
+  depthSlider.max = String(Math.min(context.tree.deepest, 100));
+  choice.renew(count);
+  store.set(patch);
+  choice.show();
+  live.begin(summary.live);
+}
+
+/** @param {string} db */
+async function open(db) {
+  say("Loading " + db);
+  live.begin(null);
+  const summary = await api.summary(db);
+  put(new OpenDatabase(store, summary, await api.cct(db, summary.live?.revision)));
+  await recoloured(db);
+  document.title = `${summary.name} – hpcd`;
+  depthSlider.max = String(Math.min(context.tree.deepest, 100));
+  const { state } = store;
+  const { pane = "trace", depth = Math.min(8, context.tree.deepest) } = state;
+  store.set({ db, revision: summary.live?.revision, pane, depth, ...(await windowFits(db, summary) ? {} : everything(summary)) });
+  live.begin(summary.live);
+  depthShown();
+  choice.show();
+  say(summary.lines && summary.duration_ns ? "" : "This database has no trace lines: no thread was recorded.");
+  show(state.pane);
+}
+
+/**
+ * Whether the store's window is one of a database. A link may be older than it, or mistyped.
+ * @param {string} db
+ * @param {import("./api_types.js").Summary} summary
+ */
+async function windowFits(db, summary) {
+  const { state } = store;
+  if (state.db !== db) return false;
+  const lines = await choice.ask(state).catch(() => 0);
+  const { t0, t1, l0, l1 } = state;
+  return t0 >= 0 && t1 > t0 && t1 <= summary.duration_ns && l0 >= 0 && l1 > l0 && l1 <= lines;
+}
+
+/**
+ * All lines of a database, all its time, and nothing chosen; what was looked at before is forgotten.
+ * @param {import("./api_types.js").Summary} summary
+ */
+function everything(summary) {
+  store.past = [];
+  store.future = [];
+  return {
+    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.lines, filter: "", sort: "", group: "",
+    time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined,
+  };
+}
+
+function depthShown() {
+  const depth = String(store.state.depth ?? 1);
+  depthSlider.value = depth;
+  at("depth-value").textContent = depth;
+}
+
+// A link may hold what is no colour.
+async function recoloured(db = store.db) {
+  if (store.state.colours) await context.opened.recolour(api, db).catch(() => store.set({ colours: undefined }));
+}
+
+/** @param {string | undefined} wanted */
+async function recolour(wanted) {
+  const before = store.state.colours;
+  store.set({ colours: wanted });
+  try {
+    await context.opened.recolour(api, store.db);
+  } catch (error) {
+    store.set({ colours: before });
+    throw error;
+  }
+  show(store.state.pane);
+}
+
+/** @param {number} depth */
+function setDepth(depth) { store.set({ depth: Math.min(Math.max(1, depth), context.tree.deepest) }); }
+
+/** @type {Record<string, () => void>} */
+const KEYS = {
+  "?": () => helpDialog.showModal(),
+  "/": () => searchInput.focus(),
+  f: () => at("filter").focus(),
+  k: commandPalette(part(document, "palette-dialog", HTMLDialogElement), {
+    run: (key) => KEYS[key](),
+    find: (name) => store.set({ search: name }),
+    names: () => context.tree.names,
+  }),
+  "[": () => setDepth((store.state.depth ?? 1) - 1),
+  "]": () => setDepth((store.state.depth ?? 1) + 1),
+  w: () => context.zoomTime(0.7, 0.5), s: () => context.zoomTime(1 / 0.7, 0.5),
+  W: () => context.zoomLines(0.7, 0.5), S: () => context.zoomLines(1 / 0.7, 0.5),
+  a: () => context.move(-0.25, 0), d: () => context.move(0.25, 0),
+  ArrowLeft: () => context.move(-0.25, 0), ArrowRight: () => context.move(0.25, 0),
+  ArrowUp: () => context.move(0, -0.25), ArrowDown: () => context.move(0, 0.25),
+  u: () => store.undo(), r: () => store.redo(),
+  Home: () => context.zoomTo({ t0: 0, t1: context.reach(), l0: 0, l1: context.count() }),
+  End: () => context.toEnd(),
+  t: () => store.set({ theme: theme() ? "light" : "dark" }),
+  h: () => { if (mounted?.hotPath) mounted.hotPath(); else store.set({ pane: "calls" }); },
+  c: colourRulesDialog(part(document, "colours-dialog", HTMLDialogElement), { store, change: recolour }),
+  e: () => exportDialog.showModal(),
+};
+PANES.forEach(([pane], i) => { KEYS[i + 1] = () => store.set({ pane }); });
+fillHelp(at("keys"));
+
+/** @param {KeyboardEvent} event */
+function onInput({ target }) { return target instanceof Element && /INPUT|SELECT|TEXTAREA/.test(target.tagName); }
+
+document.addEventListener("keydown", (event) => {
+  const withControl = event.ctrlKey || event.metaKey;
+  const act = withControl && event.key !== "k" ? undefined : KEYS[event.key];
+  if (event.altKey || !act || !context.database || document.querySelector("dialog[open]")) return;
+  if (onInput(event) && !withControl) return;
+  event.preventDefault();
+  act();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && onInput(event) && event.target instanceof HTMLElement) event.target.blur();
+});
+
+at("export").addEventListener("click", KEYS.e);
+exportDialog.addEventListener("close", () => {
+  const kind = exportDialog.returnValue;
+  exportDialog.returnValue = "";
+  if (kind && mounted) exportView(kind, mounted, `${context.summary.name} ${store.state.pane}`).catch(context.fail);
+});
+
+for (const [name, title] of PANES) {
+  const tab = document.createElement("button");
+  Object.assign(tab, { textContent: title });
+  tab.dataset.pane = name;
+  tab.setAttribute("role", "tab");
+  tab.addEventListener("click", () => store.set({ pane: name }));
+  at("panes").append(tab);
+}
+at("undo").addEventListener("click", KEYS.u);
+at("redo").addEventListener("click", KEYS.r);
+at("home").addEventListener("click", KEYS.Home);
+at("colours").addEventListener("click", KEYS.c);
+at("theme").addEventListener("click", KEYS.t);
+at("help").addEventListener("click", KEYS["?"]);
+depthSlider.addEventListener("input", () => store.set({ depth: Number(depthSlider.value) }));
+searchInput.addEventListener("input", () => store.set({ search: searchInput.value }));
+databaseSelect.addEventListener("change", () => open(databaseSelect.value).catch(context.fail));
+store.subscribe(["depth"], depthShown);
+store.subscribe(["search"], ({ search }) => { searchInput.value = search ?? ""; });
+store.subscribe(["pane"], ({ pane }) => show(pane));
+store.subscribe(["theme"], theme);
+theme();
+store.state.colours ??= rememberedColourRules();
+searchInput.value = store.state.search ?? "";
+
+try {
+  const { databases } = await api.databases();
+  context.databases = databases;
+  for (const name of databases) databaseSelect.append(new Option(name, name));
+  const { db } = store.state;
+  const first = db !== undefined && databases.includes(db) ? db : databases[0];
+  databaseSelect.value = first;
+  await open(first);
+} catch (error) { context.fail(error); }

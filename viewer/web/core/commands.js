@@ -1,0 +1,83 @@
+// @ts-check
+// Everything a person can do by a key: one list for the keyboard, the help and the palette.
+// What they do is app.js's.
+
+import { select, textElement } from "../widgets/elements.js";
+
+/** @type {[string, string][]} key and name */
+export const COMMANDS = [
+  ["1", "Trace"], ["2", "Flame graph"], ["3", "Profile tables"], ["4", "Cost over lines"],
+  ["5", "Compare runs or parts of one"], ["6", "Source and instructions"],
+  ["w", "Zoom in in time"], ["s", "Zoom out in time"], ["W", "Zoom in in lines"], ["S", "Zoom out in lines"],
+  ["a", "Earlier"], ["d", "Later"], ["ArrowUp", "Lines above"], ["ArrowDown", "Lines below"],
+  ["Home", "Show everything"], ["End", "To the end of time; follows what is being recorded"], ["u", "Undo"], ["r", "Redo"],
+  ["[", "Depth: one frame out"], ["]", "Depth: one frame in"],
+  ["/", "Find a procedure"], ["f", "Filter lines"], ["h", "Hot path"],
+  ["e", "Export"], ["c", "Colours of procedures"], ["t", "Dark or light"], ["k", "Command palette (also Ctrl K)"], ["?", "Help"],
+];
+
+const MOST_PROCEDURES = 30;
+const MOST_HITS = 40;
+
+/** @param {HTMLElement} table */
+export function fillHelp(table) {
+  const mouse = [
+    ["drag", "zoom to a rectangle of the trace view"],
+    ["wheel", "zoom in time at the cursor; with Shift in lines"],
+    ["click", "crosshair: its call path and depth view; with the trace view in focus, Enter and Shift with arrows"],
+  ];
+  table.replaceChildren(...[...mouse, ...COMMANDS].map(([key, name]) => {
+    const row = document.createElement("tr");
+    row.append(textElement("td", key), textElement("td", name));
+    return row;
+  }));
+}
+
+/**
+ * Asks for a command or a procedure by parts of its name. Returns what opens the dialog.
+ * @param {HTMLDialogElement} dialog
+ * @param {object} page
+ * @param {(key: string) => void} page.run a command
+ * @param {(name: string) => void} page.find a procedure
+ * @param {() => string[]} page.names of procedures
+ */
+export function commandPalette(dialog, { run, find, names }) {
+  const input = select(dialog, "input", HTMLInputElement);
+  const list = select(dialog, "ul", HTMLUListElement);
+  /** @type {{ name: string, key: string, act: () => void }[]} */
+  let hits = [];
+  let current = 0;
+
+  function fill() {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (/** @type {string} */ text) => words.every((word) => text.toLowerCase().includes(word));
+    const procedures = words.length ? [...new Set(names().filter(fits))].slice(0, MOST_PROCEDURES) : [];
+    hits = [
+      ...COMMANDS.filter(([, name]) => fits(name)).map(([key, name]) => ({ name, key, act: () => run(key) })),
+      ...procedures.map((name) => ({ name: `Find ${name}`, key: "", act: () => find(name) })),
+    ].slice(0, MOST_HITS);
+    current = 0;
+    show();
+  }
+
+  function show() {
+    list.replaceChildren(...hits.map(({ name, key, act }, i) => {
+      const item = document.createElement("li");
+      item.setAttribute("role", "option");
+      item.setAttribute("aria-selected", String(i === current));
+      item.append(name, textElement("kbd", key));
+      item.addEventListener("click", () => { dialog.close(); act(); });
+      return item;
+    }));
+    list.children[current]?.scrollIntoView({ block: "nearest" });
+  }
+
+  input.addEventListener("input", fill);
+  input.addEventListener("keydown", (event) => {
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (step) { current = Math.min(Math.max(current + step, 0), hits.length - 1); show(); }
+    if (event.key === "Enter" && hits[current]) { dialog.close(); hits[current].act(); }
+    if (step || event.key === "Enter") event.preventDefault();
+  });
+  return () => { input.value = ""; fill(); dialog.showModal(); input.focus(); };
+}

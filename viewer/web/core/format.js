@@ -1,0 +1,46 @@
+// @ts-check
+// Numbers for people.
+
+/** @type {[number, string][]} */
+const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+
+/**
+ * A time with the unit and as many digits as tell moments of a span apart.
+ * @param {number} ns
+ * @param {number} [span] ns
+ */
+export function formatTime(ns, span = ns) {
+  const [factor, unit] = UNITS.find(([least]) => Math.abs(span) >= least) ?? [1, "ns"];
+  const digits = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(Math.max(Math.abs(span) / factor, 1e-9)))));
+  return `${(ns / factor).toFixed(digits)} ${unit}`;
+}
+
+/** @param {number} share 1 is 100 % */
+export function formatPercent(share) { return (100 * share).toFixed(share < 0.0995 ? 2 : 1) + " %"; }
+
+/**
+ * @param {number} value
+ * @param {string} unit empty for counts and ratios
+ */
+export function formatQuantity(value, unit) {
+  if (unit === "%") return value.toFixed(2) + " %";
+  if (unit === "s") return Math.abs(value) >= 1 ? value.toFixed(2) + " s" : (1e3 * value).toFixed(2) + " ms";
+  if (!unit && value !== Math.round(value) && Math.abs(value) < 1000) return value.toPrecision(4);
+  return Math.round(value).toLocaleString("en") + (unit ? " " + unit : "");
+}
+
+/**
+ * A test whether a name contains a text. A text in small letters fits any case.
+ * @param {string} text
+ * @returns {(name: string) => boolean}
+ */
+export function nameMatcher(text) {
+  if (text !== text.toLowerCase()) return (name) => name.includes(text);
+  return (name) => name.toLowerCase().includes(text);
+}
+
+/**
+ * A text whose end is shown where there is no room for all of it; its box has the class ending.
+ * @param {string} text
+ */
+export function endOfText(text) { return Object.assign(document.createElement("bdi"), { textContent: text }); }

@@ -1,0 +1,143 @@
+// @ts-check
+// A database that is open: its calling context tree, and what of it the store's depth and search
+// show. What needs no request.
+
+import { isDark } from "./colour.js";
+import { nameMatcher } from "./format.js";
+import { CallingContextTree, LOOP } from "./cct.js";
+
+const INLINED = / \[inlined\]$/;
+
+/**
+ * @typedef {import("./api_types.js").Summary} Summary
+ * @typedef {import("./api_types.js").Entities} Entities
+ *
+ * The tree of a view. place: of each node of the database's tree, where its exclusive cost belongs.
+ * @typedef {CallingContextTree & { view: string, place: Uint32Array, entities: Entities }} ViewTree
+ *
+ * @typedef {Pick<import("./api.js").Api, "tree" | "entities" | "colours">} TreeApi the requests made here
+ */
+
+/** @template {import("./api_types.js").Procedures} [Described=Summary] what is said about the tree */
+export class OpenDatabase {
+  /**
+   * @param {import("./store.js").Store} store
+   * @param {Described} summary
+   * @param {import("./api_types.js").TreeColumns} cct
+   */
+  constructor(store, summary, cct) {
+    this.store = store;
+    this.summary = summary;
+    this.tree = new CallingContextTree(cct, summary);
+    this.at = { depth: -1, shown: new Uint32Array(0) };
+    /** @type {Map<string, Promise<ViewTree>>} */
+    this.views = new Map();
+    // Panes call these without the object.
+    this.shown = this.shown.bind(this);
+    this.searchHits = this.searchHits.bind(this);
+    this.lit = this.lit.bind(this);
+    this.css = this.css.bind(this);
+    this.dark = this.dark.bind(this);
+  }
+
+  // The procedure each node shows at the depth.
+  shown() {
+    const { depth = 0 } = this.store.state;
+    if (this.at.depth !== depth) this.at = { depth, shown: this.tree.at(depth) };
+    return this.at.shown;
+  }
+
+  /**
+   * The tree of a view of the profile, requested once: inlined calls, loops and lines are nodes of it
+   * as procedures are.
+   * @param {TreeApi} api
+   * @param {string} db
+   * @param {string} view
+   */
+  view(api, db, view) {
+    const pending = this.views.get(view);
+    if (pending) return pending;
+    const tree = this.loadView(api, db, view);
+    this.views.set(view, tree);
+    tree.catch(() => this.views.delete(view));
+    return tree;
+  }
+
+  /**
+   * @param {TreeApi} api
+   * @param {string} db
+   * @param {string} view
+   * @returns {Promise<ViewTree>}
+   */
+  async loadView(api, db, view) {
+    const { colours } = this.store.state;
+    const [columns, entities, painted] = await Promise.all([api.tree(db, view), api.entities(db, view), api.colours(db, colours, view)]);
+    const marks = new Uint8Array(entities.name.length);
+    const tree = new CallingContextTree(columns, { procedures: entities.name, colours: painted, marks }, entities.kind);
+    return Object.assign(tree, { place: columns.place, view, entities });
+  }
+
+  /**
+   * Name of the procedure that an entity of a view's tree is, or is in.
+   * @param {ViewTree} tree
+   * @param {number} number
+   */
+  procedureOf(tree, number) {
+    const { kind, procedure } = tree.entities;
+    return kind[number] < LOOP ? tree.names[number].replace(INLINED, "") : this.summary.procedures[procedure[number]];
+  }
+
+  /**
+   * Takes over the colours of the store's patterns.
+   * @param {TreeApi} api
+   * @param {string} db
+   */
+  async recolour(api, db) {
+    const { colours } = this.store.state;
+    /**
+     * @param {CallingContextTree | Promise<CallingContextTree>} pending
+     * @param {string} [view]
+     */
+    const paint = async (pending, view) => {
+      const tree = await pending;
+      tree.paint(await api.colours(db, colours, view));
+    };
+    await Promise.all([paint(this.tree), ...[...this.views].map(([view, tree]) => paint(tree, view))]);
+  }
+
+  // Of each procedure 1 where the search finds it; null without a search.
+  searchHits(tree = this.tree) {
+    if (!this.store.state.search) return null;
+    const matches = nameMatcher(this.store.state.search);
+    return Uint8Array.from(tree.names.map((name) => (matches(name) ? 1 : 0)));
+  }
+
+  // Of each node 1 where the search finds something on its path: its pixels stay lit then; null without a search.
+  lit() {
+    const hits = this.searchHits();
+    if (!hits) return null;
+    const { parent, procedure } = this.tree;
+    const lit = new Uint8Array(parent.length);
+    for (let node = 1; node < lit.length; node++) lit[node] = hits[procedure[node]] | lit[parent[node]];
+    return lit;
+  }
+
+  /**
+   * @param {number} procedure
+   * @param {CallingContextTree} [tree]
+   */
+  css(procedure, tree = this.tree) {
+    const colour = tree.colours[procedure];
+    return `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
+  }
+
+  /**
+   * Whether text on a procedure's colour must be light.
+   * @param {number} procedure
+   * @param {CallingContextTree} [tree]
+   */
+  dark(procedure, tree = this.tree) {
+    const colour = tree.colours[procedure];
+    return isDark(colour & 255, (colour >> 8) & 255, (colour >> 16) & 255);
+  }
+}

@@ -1,0 +1,31 @@
+// @ts-check
+// Types of the panes, which app.js mounts. Nothing here runs.
+
+/**
+ * @typedef {object} PageParts what a pane is given
+ * @property {import("./store.js").Store} store
+ * @property {import("./api.js").Api} api
+ * @property {import("./context.js").PageContext} context
+ *
+ * @typedef {string | number} Cell
+ *
+ * @typedef {object} DrawnBox of a flame graph, in canvas pixels
+ * @property {number} x
+ * @property {number} y
+ * @property {number} width
+ * @property {number} height
+ * @property {string} fill
+ * @property {boolean} dark whether text on it must be light
+ * @property {string} text
+ *
+ * @typedef {object} Pane
+ * @property {() => void} dispose
+ * @property {() => Cell[][]} csv its numbers, a heading first
+ * @property {() => HTMLCanvasElement[]} [canvases] none: a table
+ * @property {() => DrawnBox[]} [boxes] of a flame graph, whose canvas is the only one
+ * @property {boolean} [tree] whether the first cell of a row of csv is how deep it is
+ * @property {() => void} [hotPath] opens it
+ * @property {() => number} [reach] where its time ends, ns
+ */
+
+export {};

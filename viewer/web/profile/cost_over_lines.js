@@ -1,0 +1,248 @@
+// @ts-check
+// What a context cost on each line: statistics, histogram, sorted curve; and lines x procedures.
+// What a line is clicked for: it is where the trace view's crosshair goes.
+
+import { formatPercent, formatQuantity } from "../core/format.js";
+import { WINDOW } from "../core/store.js";
+import { fittedCanvas, relativePosition } from "../widgets/canvas.js";
+import { part, placeTip, textElement } from "../widgets/elements.js";
+import { drawCurve, drawHeatMap, drawHistogram } from "./cost_charts.js";
+import { chosenMetric, offerMetrics } from "./selected_profile.js";
+
+/**
+ * @typedef {import("../core/api_types.js").Heat} Heat
+ * @typedef {import("../core/api_types.js").OverAnswer} OverAnswer
+ * @typedef {import("../core/context.js").Position} Position
+ * @typedef {import("../core/pane_types.js").PageParts} PageParts
+ *
+ * @typedef {{ over: OverAnswer, heat: Heat }} Answers
+ */
+
+/** @type {[import("../core/api_types.js").Statistic, string][]} */
+const STATISTICS = [
+  ["sum", "Sum"], ["mean", "Mean"], ["median", "Median"], ["min", "Least"], ["max", "Most"],
+  ["stddev", "Standard deviation"], ["cv", "Coefficient of variation"], ["imbalance", "Most / mean - 1"],
+];
+const RATIOS = ["cv", "imbalance"];
+const MOST_LINES = 1000; // of the heat map
+const MOST_PROCEDURES = 40;
+
+const HTML = `
+    <section class="over" aria-label="Cost over lines"><div class="bar">
+      <label>Cost <select id="metric"></select></label><span id="of"></span>
+      <button id="whole">Whole program</button><output id="what" aria-live="polite"></output></div>
+      <div class="tiles">
+        <div class="tile"><h2>Statistics</h2><table id="statistics"></table></div>
+        <div class="tile"><h2>Lines by cost</h2><div class="fill" id="histogram"></div></div>
+        <div class="tile"><h2>Cost, from least to most</h2><div class="fill" id="curve"></div></div>
+        <div class="tile wide"><h2>Lines × procedures <small id="heat-note"></small></h2><div class="fill" id="heat"></div><ol id="columns"></ol></div>
+      </div><div class="tip" id="tip" hidden></div></section>`;
+
+/**
+ * @param {HTMLElement} element
+ * @param {PageParts} page
+ * @returns {import("../core/pane_types.js").Pane}
+ */
+export function mountCostOverLines(element, page) { return new CostOverLines(element, page); }
+
+class CostOverLines {
+  /**
+   * @param {HTMLElement} element
+   * @param {PageParts} page
+   */
+  constructor(element, page) {
+    const { store } = page;
+    element.innerHTML = HTML;
+    this.element = element;
+    this.page = page;
+    this.select = part(element, "metric", HTMLSelectElement);
+    this.what = part(element, "what", HTMLOutputElement);
+    this.tip = part(element, "tip", HTMLElement);
+    /** @type {Answers | null} */
+    this.answers = null;
+    this.disposed = false;
+    this.requests = 0;
+    const canvas = (/** @type {string} */ id, /** @type {string} */ label) => fittedCanvas(part(element, id, HTMLElement), label, () => this.draw());
+    this.bars = canvas("histogram", "How many lines have which cost");
+    this.curve = canvas("curve", "Cost of each line, from least to most");
+    this.map = canvas("heat", "Cost of each procedure on each line; darker is more");
+    this.addMouse();
+    this.select.addEventListener("change", () => store.set({ metric: this.select.value }));
+    this.whole = part(element, "whole", HTMLButtonElement);
+    this.whole.addEventListener("click", () => store.set({ context: undefined }));
+    this.ends = [
+      store.subscribe(WINDOW.filter((key) => key !== "t0" && key !== "t1"), () => this.load()),
+      store.subscribe(["metric", "context"], () => this.load()),
+      store.subscribe(["search", "theme"], () => this.draw()),
+      this.bars.dispose, this.curve.dispose, this.map.dispose,
+    ];
+    this.load();
+  }
+
+  dispose() {
+    this.disposed = true;
+    this.ends.forEach((end) => end());
+  }
+
+  canvases() { return [this.bars.canvas, this.curve.canvas, this.map.canvas]; }
+
+  get metric() {
+    const { metrics } = this.page.context.summary;
+    return metrics[chosenMetric(metrics, this.page.store.state.metric)];
+  }
+
+  /** @param {number} value */
+  text(value) { return formatQuantity(value, this.metric.unit); }
+
+  async load() {
+    const request = ++this.requests;
+    const { store, api, context } = this.page;
+    const { name } = this.metric;
+    offerMetrics(this.select, context.summary.metrics, name);
+    const about = store.state.context ?? "n0";
+    // A row of the profile tells what it is; a context alone, of a link, what can be known of it.
+    part(this.element, "of", HTMLElement).textContent = about === "n0" ? "of the whole program" : `of ${store.state.about ?? "the selected context"}`;
+    this.whole.hidden = about === "n0";
+    this.what.textContent = "loading …";
+    let over;
+    let heat;
+    try {
+      [over, heat] = await Promise.all([
+        api.over(store.db, store.state, name, about),
+        api.heat(store.db, store.state, name, MOST_LINES, MOST_PROCEDURES),
+      ]);
+    } catch (error) { this.what.textContent = ""; context.fail(error); return; }
+    if (this.disposed || request !== this.requests) return;
+    this.answers = { over, heat };
+    this.what.textContent = `on ${over.with_cost.toLocaleString("en")} of ${over.lines.toLocaleString("en")} line${over.lines === 1 ? "" : "s"}, all their time: exact`
+      + (over.helpers ? `; ${over.helpers.toLocaleString("en")} helper thread${over.helpers === 1 ? "" : "s"} that hardly ran left out` : "");
+    const lines = store.state.l1 - store.state.l0;
+    part(this.element, "heat-note", HTMLElement).textContent = heat.h < lines ? `${heat.h.toLocaleString("en")} of ${lines.toLocaleString("en")} lines, evenly chosen` : "";
+    this.listStatistics(over);
+    this.draw();
+    this.element.dataset.over = `${about} ${over.lines}`;
+  }
+
+  /** @param {OverAnswer} over */
+  listStatistics(over) {
+    part(this.element, "statistics", HTMLElement).replaceChildren(...STATISTICS.map(([key, title]) => {
+      const row = document.createElement("tr");
+      row.append(textElement("td", title), textElement("td", RATIOS.includes(key) ? formatPercent(over[key]) : this.text(over[key])));
+      if (over.lines && key === "min") row.append(this.lineCell(over, 0));
+      if (over.lines && key === "max") row.append(this.lineCell(over, over.curve.line.length - 1));
+      return row;
+    }));
+  }
+
+  /**
+   * The line at a place of the sorted curve; a click shows it in the trace view.
+   * @param {OverAnswer} over
+   * @param {number} i
+   */
+  lineCell({ curve }, i) {
+    const button = Object.assign(textElement("button", curve.label[i]), { title: "Show it in the trace view" });
+    button.addEventListener("click", () => this.goTo(curve.line[i]));
+    const cell = document.createElement("td");
+    cell.append(button);
+    return cell;
+  }
+
+  /** @param {number} line */
+  goTo(line) {
+    const { store } = this.page;
+    const { t0, t1, time } = store.state;
+    store.set({ line, time: time ?? Math.round((t0 + t1) / 2), pane: "trace" });
+  }
+
+  draw() {
+    if (!this.answers) return;
+    const { over, heat } = this.answers;
+    const text = (/** @type {number} */ value) => this.text(value);
+    drawHistogram(this.bars.canvas, over, text);
+    drawCurve(this.curve.canvas, over, text);
+    const hits = this.page.context.searchHits();
+    drawHeatMap(this.map.canvas, heat, hits);
+    this.listProcedures(heat, hits);
+  }
+
+  /**
+   * Names of the heat map's procedures, below their columns.
+   * @param {Heat} heat
+   * @param {Uint8Array | null} hits of the search
+   */
+  listProcedures(heat, hits) {
+    if (!heat.h || !heat.w) return;
+    part(this.element, "columns", HTMLElement).replaceChildren(...Array.from(heat.procedures, (procedure) => {
+      const name = this.page.context.tree.names[procedure];
+      const item = Object.assign(textElement("li", name), { title: name });
+      item.style.flex = "1 1 0";
+      item.classList.toggle("found", hits?.[procedure] === 1);
+      return item;
+    }));
+  }
+
+  addMouse() {
+    this.explain(this.bars.canvas, ({ over: { counts, edges } }, { x }) => {
+      const i = Math.min(counts.length - 1, Math.floor(x * counts.length));
+      return `${counts[i].toLocaleString("en")} lines\n${this.text(edges[i])} to ${this.text(edges[i + 1] ?? edges[i])}`;
+    });
+    this.explain(this.curve.canvas, ({ over }, { x }) => {
+      const i = closest(over, x);
+      return over.lines ? `${over.curve.label[i]}\n${this.text(over.curve.value[i])}` : "";
+    });
+    this.explain(this.map.canvas, ({ heat }, spot) => {
+      if (!heat.w) return "";
+      const { row, column } = heatCell(heat, spot);
+      return `line ${heat.lines[row]}\n${this.page.context.tree.names[heat.procedures[column]]}\n${this.text(heat.values[row * heat.w + column])}`;
+    });
+    this.curve.canvas.addEventListener("click", (event) => {
+      const over = this.answers?.over;
+      if (over?.lines) this.goTo(over.curve.line[closest(over, relativePosition(this.curve.canvas, event).x)]);
+    });
+    this.map.canvas.addEventListener("click", (event) => {
+      const heat = this.answers?.heat;
+      if (heat?.w) this.goTo(heat.lines[heatCell(heat, relativePosition(this.map.canvas, event)).row]);
+    });
+  }
+
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {(answers: Answers, spot: Position) => string} text of what is under the mouse, empty where nothing is
+   */
+  explain(canvas, text) {
+    canvas.addEventListener("pointermove", (event) => {
+      if (!this.answers) return;
+      const words = text(this.answers, relativePosition(canvas, event));
+      Object.assign(this.tip, { hidden: !words, textContent: words });
+      placeTip(this.tip, this.element, event);
+    });
+    canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
+  }
+
+  /** @returns {import("../core/pane_types.js").Cell[][]} */
+  csv() {
+    if (!this.answers) return [["no costs"]];
+    const { heat } = this.answers;
+    const { names } = this.page.context.tree;
+    return [["line", ...Array.from(heat.procedures, (procedure) => names[procedure])],
+      ...Array.from(heat.lines, (line, row) => [line, ...heat.values.subarray(row * heat.w, (row + 1) * heat.w)])];
+  }
+}
+
+/**
+ * The line of the curve that is closest to a share of its width.
+ * @param {OverAnswer} over
+ * @param {number} share
+ */
+function closest({ lines, curve: { place } }, share) {
+  const wanted = share * (lines - 1);
+  return place.reduce((best, at, i) => (Math.abs(at - wanted) < Math.abs(place[best] - wanted) ? i : best), 0);
+}
+
+/**
+ * @param {Heat} heat
+ * @param {Position} spot
+ */
+function heatCell({ h, w }, { x, y }) {
+  return { row: Math.min(h - 1, Math.floor(y * h)), column: Math.min(w - 1, Math.floor(x * w)) };
+}

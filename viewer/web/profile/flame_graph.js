@@ -1,0 +1,215 @@
+// @ts-check
+// The profile of what is in view as a flame graph, outermost frames on top; or from the innermost
+// outwards (inverted); or around one procedure: its callers above, its callees below (sandwich).
+
+import { formatPercent, formatQuantity } from "../core/format.js";
+import { WINDOW } from "../core/store.js";
+import { fittedCanvas } from "../widgets/canvas.js";
+import { part } from "../widgets/elements.js";
+import { Icicle } from "../widgets/icicle.js";
+import { chosen, segmentedControl } from "../widgets/segmented_control.js";
+import { chosenMetric, offerMetrics, procedureRow, selectedProfile } from "./selected_profile.js";
+
+/**
+ * @typedef {import("../core/open_database.js").ViewTree} ViewTree
+ * @typedef {import("../core/pane_types.js").Cell} Cell
+ * @typedef {import("../core/pane_types.js").PageParts} PageParts
+ * @typedef {import("./profile.js").Row} Row
+ * @typedef {import("./selected_profile.js").SelectedProfile} SelectedProfile
+ *
+ * What is loaded. number: of the metric among those of the profile.
+ * @typedef {{ selected: SelectedProfile, number: number }} Loaded
+ *
+ * The graph. callers: of a sandwich's procedure, above it.
+ * @typedef {{ kind: string, profile: import("./profile.js").Profile<ViewTree>, callers: Row | null }} Graph
+ */
+
+/** @type {import("../widgets/segmented_control.js").Choice[]} */
+const KINDS = [["down", "Top-down"], ["up", "Inverted"], ["sandwich", "Sandwich"]];
+
+const HTML = `
+    <section class="flame" aria-label="Flame graph"><div class="bar">
+      <span id="kinds"></span>
+      <label>by <select id="metric"></select></label>
+      <button id="out" title="Show the whole graph">All</button>
+      <button id="code" title="Source lines or instructions of the frame clicked last, with their costs">Source</button><output id="what" aria-live="polite"></output></div>
+      <div class="fill scroll" id="flame-canvas"></div><div class="tip" id="flame-tip" hidden></div></section>`;
+
+/**
+ * @param {HTMLElement} element
+ * @param {PageParts} page
+ * @returns {import("../core/pane_types.js").Pane}
+ */
+export function mountFlameGraph(element, page) { return new FlameGraph(element, page); }
+
+class FlameGraph {
+  /**
+   * @param {HTMLElement} element
+   * @param {PageParts} page
+   */
+  constructor(element, page) {
+    const { store } = page;
+    element.innerHTML = HTML;
+    this.element = element;
+    this.page = page;
+    this.metric = part(element, "metric", HTMLSelectElement);
+    this.what = part(element, "what", HTMLOutputElement);
+    /** @type {Loaded | null} */
+    this.loaded = null;
+    /** @type {Graph | null} */
+    this.graph = null;
+    /** @type {Uint8Array | null} of each procedure 1 where the search finds it */
+    this.hits = null;
+    this.disposed = false;
+    const fitted = fittedCanvas(part(element, "flame-canvas", HTMLElement), "Calling contexts; width is cost", () => this.draw());
+    this.canvas = fitted.canvas;
+    this.icicle = this.makeIcicle();
+    this.metric.addEventListener("change", () => store.set({ metric: this.metric.value }));
+    part(element, "out", HTMLButtonElement).addEventListener("click", () => this.build());
+    part(element, "code", HTMLButtonElement).addEventListener("click", () => store.set({ pane: "source" }));
+    this.ends = [
+      fitted.dispose,
+      segmentedControl(part(element, "kinds", HTMLElement), store, "flame", "Kind", KINDS),
+      store.subscribe([...WINDOW, "metric", "formulas"], () => this.load()),
+      store.subscribe(["flame"], () => this.build()),
+      store.subscribe(["about"], () => { if (this.kind === "sandwich") this.build(); }),
+      store.subscribe(["search", "theme"], () => this.draw()),
+    ];
+    this.load();
+  }
+
+  dispose() {
+    this.disposed = true;
+    this.ends.forEach((end) => end());
+  }
+
+  get kind() { return chosen(KINDS, this.page.store.state.flame); }
+
+  get viewTree() {
+    if (!this.graph) throw new Error("no graph is drawn");
+    return this.graph.profile.tree;
+  }
+
+  makeIcicle() {
+    const { context, store } = this.page;
+    const icicle = new Icicle(this.canvas, {
+      fill: ({ procedure }) => context.css(procedure, this.viewTree),
+      dark: ({ procedure }) => context.dark(procedure, this.viewTree),
+      text: ({ procedure }) => this.viewTree.names[procedure],
+      faded: ({ procedure }) => this.hits !== null && !this.hits[procedure],
+      marked: ({ procedure }) => this.hits?.[procedure] === 1,
+    });
+    icicle.explain(part(this.element, "flame-tip", HTMLElement), (row) => this.describe(row));
+    this.canvas.addEventListener("click", (event) => {
+      const hit = icicle.under(event);
+      if (!hit) return;
+      store.set({ about: context.opened.procedureOf(this.viewTree, hit.row.procedure), spot: undefined });
+      if (this.kind === "sandwich") return;
+      icicle.enter(hit);
+      this.draw();
+    });
+    return icicle;
+  }
+
+  async load() {
+    this.what.textContent = "loading …";
+    let selected;
+    try {
+      selected = await selectedProfile(this.page);
+    } catch (error) { this.what.textContent = ""; this.page.context.fail(error); return; }
+    if (this.disposed) return;
+    // Ratios do not add up to a width.
+    const metrics = selected.metrics.filter(({ additive = true }) => additive);
+    const { name } = metrics[chosenMetric(metrics, this.page.store.state.metric)];
+    offerMetrics(this.metric, metrics, name);
+    this.loaded = { selected, number: selected.metrics.findIndex((metric) => metric.name === name) };
+    this.build(true);
+  }
+
+  // keep: what was shown in full width still is, of other lines, another time, a newer revision.
+  async build(keep = false) {
+    if (!this.loaded) return;
+    const { kind, icicle } = this;
+    let profile;
+    try {
+      profile = await this.loaded.selected.profile(kind === "down" ? "top-down" : "flat");
+    } catch (error) { this.page.context.fail(error); return; }
+    if (this.disposed || kind !== this.kind) return;
+    const name = (/** @type {Row} */ row) => this.viewTree.names[row.procedure];
+    const way = keep && this.graph?.kind === kind ? icicle.way(name) : [];
+    this.graph = { kind, profile, callers: null };
+    if (kind === "down") icicle.show(profile.root());
+    else if (kind === "up") icicle.show({ ...profile.root(), inclusive: profile.total, exclusive: profile.total, children: inverted(profile) });
+    else this.buildSandwich(this.graph, this.loaded);
+    icicle.follow(way, name);
+    this.draw();
+  }
+
+  /**
+   * Around the chosen procedure, or the one of the highest exclusive cost.
+   * @param {Graph} graph
+   * @param {Loaded} loaded
+   */
+  buildSandwich(graph, { number }) {
+    const { profile } = graph;
+    const { context, store } = this.page;
+    const about = procedureRow(profile, context.opened, store.state.about, number);
+    const nodes = about ? profile.everywhere(about.procedure) : [];
+    graph.callers = about ? profile.callers(about.procedure, nodes, nodes) : null;
+    this.icicle.show(about ? profile.callees(about.procedure, nodes) : null);
+  }
+
+  draw() {
+    const { icicle, graph, loaded } = this;
+    if (!graph || !loaded) return;
+    const { root } = icicle;
+    if (!root) { this.what.textContent = "no samples in the current view: press Home to show everything"; return; }
+    const { selected, number } = loaded;
+    this.hits = this.page.context.searchHits(graph.profile.tree);
+    // What a row's width is: self time where cost belongs to the innermost frame.
+    const cost = (/** @type {Row} */ row) => (graph.kind === "up" ? row.exclusive[number] : row.inclusive[number]);
+    if (graph.callers) {
+      icicle.clear();
+      const { canvas, height } = icicle;
+      const middle = Math.floor(canvas.height / height / 2);
+      icicle.spread(graph.callers, (middle - 1) * height, -height, (row) => row.inclusive[number]);
+      icicle.box(root, 0, middle * height, canvas.width);
+      icicle.spread(root, (middle + 1) * height, height, cost);
+    } else icicle.draw(cost);
+    const total = graph.profile.total[number] || 1;
+    this.what.textContent = `${formatQuantity(cost(root), selected.metrics[number].unit)} (${formatPercent(cost(root) / total)})  ·  ${selected.note}`;
+    this.element.dataset.boxes = String(icicle.boxes.length);
+  }
+
+  /** @param {Row} row */
+  describe(row) {
+    if (!this.graph || !this.loaded) return "";
+    const { selected, number } = this.loaded;
+    const { unit } = selected.metrics[number];
+    const total = this.graph.profile.total[number] || 1;
+    const [all, self] = [row.inclusive[number], row.exclusive[number]];
+    return `${this.viewTree.names[row.procedure]}\n${formatQuantity(all, unit)}  ${formatPercent(all / total)}\nself ${formatQuantity(self, unit)}  ${formatPercent(self / total)}`;
+  }
+
+  canvases() { return [this.canvas]; }
+  boxes() { return this.icicle.drawn(); }
+
+  /** @returns {Cell[][]} */
+  csv() {
+    const heading = ["procedure", "inclusive", "exclusive", "unit"];
+    if (!this.loaded) return [heading];
+    const { selected, number } = this.loaded;
+    const { unit } = selected.metrics[number];
+    return [heading, ...this.icicle.boxes.map(({ row }) => [this.viewTree.names[row.procedure], row.inclusive[number], row.exclusive[number], unit])];
+  }
+}
+
+/**
+ * The procedures with their callers below them, made when they are first looked at.
+ * @param {import("./profile.js").Profile<ViewTree>} profile
+ */
+function inverted(profile) {
+  /** @type {Row[] | null} */
+  let rows = null;
+  return () => (rows ??= profile.procedures(true));
+}

@@ -1,0 +1,38 @@
+// @ts-check
+// Which rows of a profile are shown where only some names are asked for.
+
+import { nameMatcher } from "../core/format.js";
+
+/** @typedef {import("./profile.js").Row} Row */
+
+export class NameFilter {
+  /**
+   * @param {import("../core/cct.js").CallingContextTree} tree
+   * @param {string} text that names contain
+   */
+  constructor(tree, text) {
+    const fits = nameMatcher(text);
+    this.tree = tree;
+    // Of each procedure 1 where its name fits.
+    this.named = Uint8Array.from(tree.names, (name) => (fits(name) ? 1 : 0));
+    // Of each node 1 where it fits, or one below it.
+    this.below = tree.procedure.map((procedure) => this.named[procedure]);
+    for (let node = this.below.length - 1; node > 0; node--) if (this.below[node]) this.below[tree.parent[node]] = 1;
+  }
+
+  /** @param {Row} row */
+  fits(row) { return this.named[row.procedure] === 1; }
+
+  /**
+   * Whether a row of the top-down tree is on the way to what fits, or below it.
+   * @param {Row} row
+   */
+  isOnPath(row) { return row.nodes.some((node) => this.below[node] === 1 || this.isInside(node)); }
+
+  /** @param {number} node */
+  isInside(node) {
+    const { parent, procedure } = this.tree;
+    for (let at = node; at; at = parent[at]) if (this.named[procedure[at]]) return true;
+    return false;
+  }
+}

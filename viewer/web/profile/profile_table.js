@@ -1,0 +1,252 @@
+// @ts-check
+// The profile as tables: top-down, bottom-up, flat, by loop and by line, of the lines and time in view.
+
+import { LOOP, STATEMENT } from "../core/cct.js";
+import { formatPercent, formatQuantity } from "../core/format.js";
+import { WINDOW } from "../core/store.js";
+import { colouredName, part } from "../widgets/elements.js";
+import { segmentedControl } from "../widgets/segmented_control.js";
+import { TreeTable } from "../widgets/table.js";
+import { NameFilter } from "./name_filter.js";
+import { chosenMetric, selectedProfile } from "./selected_profile.js";
+
+/**
+ * @typedef {import("../core/open_database.js").ViewTree} ViewTree
+ * @typedef {import("../core/pane_types.js").Cell} Cell
+ * @typedef {import("../core/pane_types.js").PageParts} PageParts
+ * @typedef {import("./profile.js").Profile<ViewTree>} ViewProfile
+ * @typedef {import("./profile.js").Row} Row
+ * @typedef {import("./selected_profile.js").SelectedProfile} SelectedProfile
+ *
+ * What the table shows. name: of VIEWS.
+ * @typedef {{ name: string, selected: SelectedProfile, profile: ViewProfile, table: TreeTable<Row> }} Shown
+ */
+
+/** @type {[string, string, string, number][]} name, title, the view whose tree it is made of (see docs/viewer-api.md), column to sort by */
+const VIEWS = [
+  ["down", "Top-down", "top-down", 0], ["up", "Bottom-up", "flat", 1], ["flat", "Flat", "flat", 1],
+  ["loops", "Loops", "loops", 0], ["lines", "Lines", "lines", 1],
+];
+const LONGEST = 350; // of a context's nodes in a request
+
+const HTML = `
+    <section class="calls" aria-label="Profile"><div class="bar">
+      <span id="views"></span>
+      <label>Only <input id="only" type="search" placeholder="names with" autocomplete="off"></label>
+      <label>Add <input id="formulas" type="search" placeholder="name = formula" autocomplete="off" spellcheck="false"
+        title="Metrics by formula: numbers, metrics, + - * / abs sqrt min max; several between semicolons"></label>
+      <button id="hot" title="Open the hot path: the costliest child, while it has at least half of the cost (H)">Hot path</button>
+      <button id="over-lines" title="Cost of the chosen row on each line">Over lines</button>
+      <button id="code" title="The chosen row's source lines or instructions with their costs">Source</button>
+      <output id="what" aria-live="polite"></output></div>
+      <div id="table" class="grow"></div></section>`;
+
+/**
+ * @param {HTMLElement} element
+ * @param {PageParts} page
+ * @returns {import("../core/pane_types.js").Pane}
+ */
+export function mountProfileTable(element, page) { return new ProfileTable(element, page); }
+
+class ProfileTable {
+  /**
+   * @param {HTMLElement} element
+   * @param {PageParts} page
+   */
+  constructor(element, page) {
+    const { store } = page;
+    element.innerHTML = HTML;
+    this.element = element;
+    this.page = page;
+    this.tree = true; // for exports
+    this.only = part(element, "only", HTMLInputElement);
+    this.what = part(element, "what", HTMLOutputElement);
+    this.box = part(element, "table", HTMLElement);
+    /** @type {Shown | null} */
+    this.shown = null;
+    /** @type {NameFilter | null} */
+    this.filter = null;
+    this.disposed = false;
+    this.requests = 0;
+    const formulas = part(element, "formulas", HTMLInputElement);
+    formulas.value = store.state.formulas ?? "";
+    formulas.addEventListener("change", () => store.set({ formulas: formulas.value || undefined }));
+    this.only.addEventListener("input", () => this.filterNames());
+    for (const [id, act] of Object.entries({
+      hot: () => this.hotPath(), "over-lines": () => store.set({ pane: "lines" }), code: () => store.set({ pane: "source" }),
+    })) part(element, id, HTMLButtonElement).addEventListener("click", act);
+    this.ends = [
+      segmentedControl(part(element, "views", HTMLElement), store, "view", "View", VIEWS.map(([name, title]) => [name, title])),
+      store.subscribe([...WINDOW, "view", "formulas"], () => this.load()),
+      store.subscribe(["search", "theme"], () => this.shown?.table.paint()),
+    ];
+    this.load();
+  }
+
+  dispose() {
+    this.disposed = true;
+    this.shown?.table.dispose();
+    this.ends.forEach((end) => end());
+  }
+
+  hotPath() { this.shown?.table.hotPath(); }
+
+  async load() {
+    const request = ++this.requests;
+    const [name, , view, sort] = VIEWS.find(([wanted]) => wanted === this.page.store.state.view) ?? VIEWS[0];
+    this.what.textContent = "loading …";
+    let selected;
+    let profile;
+    try {
+      selected = await selectedProfile(this.page);
+      profile = await selected.profile(view);
+    } catch (error) { this.what.textContent = ""; this.page.context.fail(error); return; }
+    if (this.disposed || request !== this.requests) return;
+    this.show(name, selected, profile, sort);
+  }
+
+  /**
+   * @param {string} name of the view
+   * @param {SelectedProfile} selected
+   * @param {ViewProfile} profile
+   * @param {number} sort the column
+   */
+  show(name, selected, profile, sort) {
+    const before = this.shown;
+    // Of other lines, another time, or a newer revision: what was open stays open.
+    const kept = before?.name === name ? before.table.kept((row) => before.profile.tree.names[row.procedure]) : null;
+    before?.table.dispose();
+    const table = new TreeTable(this.box, "Calling contexts and their costs", columns(selected, profile, this.page.store.state.metric),
+      (row) => this.nameOf(row, profile.tree), { choose: (row) => this.choose(row), keep: (row) => this.keeps(row), sort });
+    this.shown = { name, selected, profile, table };
+    this.filter = this.only.value ? new NameFilter(profile.tree, this.only.value) : null;
+    const rows = rowsOf(name, profile);
+    table.show(rows);
+    if (kept) table.keepTo(kept, (row) => profile.tree.names[row.procedure]);
+    // Where the cost is can be seen at once; nothing is chosen yet.
+    else if (name === "down") table.openHotPath();
+    this.what.textContent = selected.wrong || (rows.length ? selected.note : whyEmpty(name, profile));
+    this.what.classList.toggle("wrong", Boolean(selected.wrong));
+    this.element.dataset.rows = `${name} ${rows.length}`;
+  }
+
+  /**
+   * @param {Row} row
+   * @param {ViewTree} tree
+   */
+  nameOf({ procedure }, tree) {
+    const { context } = this.page;
+    const { kind, files, file, line } = tree.entities;
+    const box = colouredName(context.css(procedure, tree), tree.names[procedure]);
+    const hits = context.searchHits(tree);
+    box.className = hits ? (hits[procedure] ? "found" : "faded") : "";
+    box.classList.toggle("scope", kind[procedure] > 0);
+    box.title = tree.names[procedure] + (file[procedure] ? `\n${files[file[procedure]]}:${line[procedure]}` : "");
+    return box;
+  }
+
+  filterNames() {
+    if (!this.shown) return;
+    this.filter = this.only.value ? new NameFilter(this.shown.profile.tree, this.only.value) : null;
+    this.shown.table.lay();
+  }
+
+  /** @param {Row} row */
+  keeps(row) {
+    if (!this.filter || !this.shown) return true;
+    if (this.shown.name === "down") return this.filter.isOnPath(row);
+    return !this.shown.table.top.includes(row) || this.filter.fits(row);
+  }
+
+  /**
+   * The other panes are about a row then: over lines its context, the code its procedure.
+   * @param {Row} row
+   */
+  choose(row) {
+    if (!this.shown) return;
+    const { name, profile: { tree } } = this.shown;
+    const { context, store } = this.page;
+    const { kind, file, line } = tree.entities;
+    const { procedure } = row;
+    const placed = kind[procedure] >= LOOP && kind[procedure] <= STATEMENT && file[procedure];
+    store.set({
+      context: (name === "down" && nodesOf(row, tree, context.tree.parent)) || `${tree.view}:${tree.names[procedure]}`,
+      about: context.opened.procedureOf(tree, procedure),
+      spot: placed ? `${file[procedure]}:${line[procedure]}` : undefined,
+    });
+  }
+
+  /** @returns {Cell[][]} */
+  csv() {
+    if (!this.shown) return [["no profile"]];
+    const { selected: { metrics }, profile: { tree }, table } = this.shown;
+    return [
+      ["depth", "procedure", ...metrics.flatMap(({ name, unit }) => [`${name} (${unit || "count"})`, `${name} self`])],
+      ...table.shown.map(({ row, level }) => [level, tree.names[row.procedure], ...metrics.flatMap((_, i) => [row.inclusive[i], row.exclusive[i]])]),
+    ];
+  }
+}
+
+/**
+ * Inclusive and exclusive costs of each metric; the one that is looked at stands first, what was added beside it.
+ * @param {SelectedProfile} selected
+ * @param {ViewProfile} profile
+ * @param {string | undefined} metric
+ * @returns {import("../widgets/table.js").Column<Row>[]}
+ */
+function columns({ metrics, measured }, profile, metric) {
+  const main = chosenMetric(metrics, metric);
+  const rank = (/** @type {number} */ i) => (i === main ? 0 : i >= measured.length ? 1 : 2);
+  const order = metrics.map((_, i) => i).sort((one, two) => rank(one) - rank(two) || one - two);
+  return order.flatMap((i) => /** @type {const} */ (["inclusive", "exclusive"]).map((kind) => {
+    const { name, unit, additive = true } = metrics[i];
+    const share = (/** @type {Row} */ row) => (additive ? row[kind][i] / (profile.total[i] || 1) : 0);
+    return {
+      title: name.replaceAll("_", " ") + (kind === "exclusive" ? " self" : ""),
+      value: (/** @type {Row} */ row) => row[kind][i],
+      text: (/** @type {Row} */ row) => (row[kind][i] ? formatQuantity(row[kind][i], unit) + (additive ? `  ${formatPercent(share(row))}` : "") : ""),
+      share,
+    };
+  }));
+}
+
+/**
+ * The outermost rows of a view.
+ * @param {string} name
+ * @param {ViewProfile} profile
+ */
+function rowsOf(name, profile) {
+  if (name === "down") return profile.root().children();
+  if (name === "up") return profile.procedures();
+  const { listed, kind } = profile.tree.entities;
+  // Code whose line is unknown leaves its cost with the procedure.
+  return profile.procedures(false).filter(({ procedure, exclusive }) => (
+    listed[procedure] || (name === "lines" && kind[procedure] < LOOP && exclusive.some(Boolean))));
+}
+
+/**
+ * @param {string} name
+ * @param {ViewProfile} profile
+ */
+function whyEmpty(name, profile) {
+  if (name === "loops" && !profile.tree.entities.kind.includes(LOOP)) return "no loops are known: the program's code could not be read";
+  return "no samples in the current view: press Home to show everything";
+}
+
+/**
+ * The outermost nodes of the calling context tree in what a row stands for, as a request names them; null of too many.
+ * @param {Row} row
+ * @param {ViewTree} tree
+ * @param {Uint32Array} contextParent of the calling context tree
+ */
+function nodesOf(row, { parent, place }, contextParent) {
+  const inside = new Uint8Array(parent.length);
+  for (const node of row.nodes) inside[node] = 1;
+  for (let node = 1; node < inside.length; node++) inside[node] |= inside[parent[node]];
+  const nodes = [];
+  for (let node = 1; node < place.length; node++) {
+    if (inside[place[node]] && !inside[place[contextParent[node]]]) nodes.push(node);
+  }
+  const text = "n" + nodes.join(".");
+  return nodes.length && text.length < LONGEST ? text : null;
+}

@@ -1,0 +1,120 @@
+// @ts-check
+// The profile of what is in view, asked for once however many panes show it.
+
+import { parseFormulas } from "./formula_input.js";
+import { Profile } from "./profile.js";
+
+export const SUMS = 0, TIMES = 1, SAMPLED = 2;
+
+/**
+ * @typedef {import("../core/api_types.js").Metric} Metric
+ * @typedef {import("../core/open_database.js").ViewTree} ViewTree
+ * @typedef {import("./formula_input.js").Formula} Formula
+ *
+ * @typedef {object} SelectedProfile
+ * @property {Metric[]} measured
+ * @property {Formula[]} formulas of derived metrics
+ * @property {Metric[]} metrics those measured, then those derived
+ * @property {string} wrong what is wrong with other formulas
+ * @property {(view: string) => Promise<Profile<ViewTree>>} profile costs over the tree of a view
+ * @property {string} note what the costs are of, and how exact
+ */
+
+/**
+ * @param {import("../core/pane_types.js").PageParts} page
+ * @returns {Promise<SelectedProfile>}
+ */
+export function selectedProfile({ store, api, context }) {
+  const key = store.key() + (store.state.formulas ?? "");
+  if (context.selected?.key === key) return context.selected.profile;
+  const profile = requestProfile(store, api, context);
+  context.selected = { key, profile };
+  // What failed is requested again.
+  profile.catch(() => { if (context.selected?.profile === profile) context.selected = null; });
+  return profile;
+}
+
+/**
+ * @param {import("../core/store.js").Store} store
+ * @param {import("../core/api.js").Api} api
+ * @param {import("../core/context.js").PageContext} context
+ * @returns {Promise<SelectedProfile>}
+ */
+async function requestProfile(store, api, context) {
+  const { db } = store;
+  const { formulas: text } = store.state;
+  const { opened: database, summary } = context;
+  const { kind, pixels, values } = await api.profile(db, store.state);
+  const measured = kind === SUMS ? summary.metrics : [{ name: "time", unit: "s" }];
+  const { formulas, wrong } = await parseFormulas(api, db, text, summary.metrics, measured);
+  /** @type {Map<string, Profile<ViewTree>>} */
+  const profiles = new Map();
+  /** @param {string} view */
+  const profile = async (view) => {
+    const tree = await database.view(api, db, view);
+    const ready = profiles.get(view);
+    if (ready) return ready;
+    const viewed = new Profile(tree, values.map((costs) => placed(costs, tree)), formulas);
+    profiles.set(view, viewed);
+    return viewed;
+  };
+  return { measured, formulas, metrics: [...measured, ...formulas], wrong, profile, note: note(kind, pixels, store.state) };
+}
+
+/**
+ * Costs of the database's nodes as costs of a view's.
+ * @param {Float64Array} values
+ * @param {ViewTree} tree
+ */
+function placed(values, { place, parent }) {
+  const own = new Float64Array(parent.length);
+  for (let node = 0; node < values.length; node++) own[place[node]] += values[node];
+  return own;
+}
+
+/**
+ * @param {number} kind
+ * @param {number} pixels
+ * @param {import("../core/store.js").State} state
+ */
+function note(kind, pixels, { l0, l1 }) {
+  const lines = `${(l1 - l0).toLocaleString("en")} line${l1 - l0 === 1 ? "" : "s"}`;
+  if (kind === SUMS) return `${lines}, all their time: exact`;
+  if (kind === TIMES) return `${lines}, the time in view: exact`;
+  return `${lines}, the time in view: estimated from ${pixels.toLocaleString("en")} samples`;
+}
+
+/**
+ * The metric a person chose, or the one that tells most, among those a profile has.
+ * @param {Metric[]} metrics
+ * @param {string | undefined} name
+ */
+export function chosenMetric(metrics, name) {
+  const numbers = [name, "cpu_time", "time"].map((wanted) => metrics.findIndex((metric) => metric.name === wanted));
+  return Math.max(0, numbers.find((number) => number >= 0) ?? 0);
+}
+
+/**
+ * Offers metrics for choosing.
+ * @param {HTMLSelectElement} select
+ * @param {Pick<Metric, "name">[]} metrics
+ * @param {string} chosen
+ */
+export function offerMetrics(select, metrics, chosen) {
+  select.replaceChildren(...metrics.map(({ name }) => new Option(name.replaceAll("_", " "), name)));
+  select.value = chosen;
+}
+
+/**
+ * The row of a procedure, inlined calls of it included; of the one of the highest exclusive cost where
+ * there is none of that name; undefined where nothing cost anything.
+ * @param {Profile<ViewTree>} profile of the view flat
+ * @param {import("../core/open_database.js").OpenDatabase} database
+ * @param {string | undefined} name
+ * @param {number} metric
+ */
+export function procedureRow(profile, database, name, metric) {
+  const rows = profile.procedures(false);
+  return rows.find(({ procedure }) => database.procedureOf(profile.tree, procedure) === name)
+    ?? rows.sort((one, two) => two.exclusive[metric] - one.exclusive[metric])[0];
+}

@@ -1,0 +1,220 @@
+// @ts-check
+// The code of the chosen procedure with what it cost in what is in view: source lines, or instructions
+// where there are none or they are asked for.
+
+import { formatQuantity } from "../core/format.js";
+import { WINDOW } from "../core/store.js";
+import { part } from "../widgets/elements.js";
+import { buttonGroup } from "../widgets/segmented_control.js";
+import { CodeTable } from "./code_table.js";
+import { evaluateAll } from "./formula_input.js";
+import { chosenMetric, offerMetrics, procedureRow, selectedProfile } from "./selected_profile.js";
+
+/**
+ * @typedef {import("../core/api_types.js").SourceAnswer} SourceAnswer
+ * @typedef {import("../core/api_types.js").AssemblyAnswer} AssemblyAnswer
+ * @typedef {import("../core/pane_types.js").PageParts} PageParts
+ * @typedef {import("./code_table.js").CodeRow} CodeRow
+ * @typedef {import("./code_table.js").Costs} Costs
+ * @typedef {import("./selected_profile.js").SelectedProfile} SelectedProfile
+ * @typedef {import("./profile.js").Profile<import("../core/open_database.js").ViewTree>} ViewProfile
+ *
+ * The code of a procedure: one of the two.
+ * @typedef {{ source: SourceAnswer } | { assembly: AssemblyAnswer }} Code
+ */
+
+/** @type {import("../widgets/segmented_control.js").Choice[]} */
+const KINDS = [["lines", "Source"], ["assembly", "Instructions"]];
+
+const HTML = `
+    <section class="source" aria-label="Source"><div class="bar">
+      <span id="of"></span><span id="kinds"></span>
+      <label>by <select id="metric"></select></label>
+      <label id="file-label">in <select id="file"></select></label>
+      <button id="hottest" title="Go to the line with the highest exclusive cost">Hottest</button>
+      <output id="what" aria-live="polite"></output></div>
+      <div class="grow" id="code-table"></div></section>`;
+
+/**
+ * @param {HTMLElement} element
+ * @param {PageParts} page
+ * @returns {import("../core/pane_types.js").Pane}
+ */
+export function mountSource(element, page) { return new Source(element, page); }
+
+class Source {
+  /**
+   * @param {HTMLElement} element
+   * @param {PageParts} page
+   */
+  constructor(element, page) {
+    const { store } = page;
+    element.innerHTML = HTML;
+    this.element = element;
+    this.page = page;
+    this.metric = part(element, "metric", HTMLSelectElement);
+    this.file = part(element, "file", HTMLSelectElement);
+    this.what = part(element, "what", HTMLOutputElement);
+    this.table = new CodeTable(part(element, "code-table", HTMLElement));
+    this.disposed = false;
+    this.requests = 0;
+    this.press = buttonGroup(part(element, "kinds", HTMLElement), "Code", KINDS, (code) => store.set({ code }));
+    this.metric.addEventListener("change", () => store.set({ metric: this.metric.value }));
+    this.file.addEventListener("change", () => store.set({ spot: `${this.file.value}:0` }));
+    part(element, "hottest", HTMLButtonElement).addEventListener("click", () => this.table.go(this.table.hottest()));
+    this.ends = [store.subscribe([...WINDOW, "about", "spot", "code", "metric", "formulas"], () => this.load())];
+    this.load();
+  }
+
+  dispose() {
+    this.disposed = true;
+    this.table.dispose();
+    this.ends.forEach((end) => end());
+  }
+
+  csv() { return this.table.csv(); }
+
+  async load() {
+    const request = ++this.requests;
+    const overtaken = () => this.disposed || request !== this.requests;
+    this.say("loading …");
+    try {
+      const selected = await selectedProfile(this.page);
+      const profile = await selected.profile("flat");
+      const procedure = this.chosenProcedure(selected, profile);
+      const code = procedure === undefined ? null : await this.request(procedure);
+      if (overtaken()) return;
+      if (procedure === undefined || !code) {
+        this.say("no samples in the current view: press Home to show everything");
+        this.table.fill([]);
+        return;
+      }
+      part(this.element, "of", HTMLElement).textContent = this.page.context.opened.procedureOf(profile.tree, procedure);
+      this.show(selected, profile, code);
+    } catch (error) {
+      if (overtaken()) return;
+      this.say("");
+      this.page.context.fail(error);
+    }
+  }
+
+  /** @param {string} text */
+  say(text, wrong = false) {
+    this.what.textContent = text;
+    this.what.classList.toggle("wrong", wrong);
+  }
+
+  /**
+   * The entity of the view flat that the store's procedure is; the costliest where there is none.
+   * @param {SelectedProfile} selected
+   * @param {ViewProfile} profile
+   */
+  chosenProcedure(selected, profile) {
+    const { store, context } = this.page;
+    const main = chosenMetric(selected.measured, store.state.metric);
+    return procedureRow(profile, context.opened, store.state.about, main)?.procedure;
+  }
+
+  /**
+   * @param {number} procedure
+   * @returns {Promise<Code>}
+   */
+  async request(procedure) {
+    const { api, store } = this.page;
+    const { code, spot } = store.state;
+    if (code !== "assembly") {
+      const file = spot === undefined ? undefined : Number(spot.split(":")[0]);
+      const whole = () => api.source(store.db, store.state, procedure);
+      // The spot may be of another procedure: its file has nothing of this one.
+      const source = await (file === undefined ? whole() : api.source(store.db, store.state, procedure, file).catch(whole));
+      // Where no line is known the instructions are all there is, unless lines are asked for.
+      if (code === "lines" || source.files.length) return { source };
+    }
+    return { assembly: await api.assembly(store.db, store.state, procedure) };
+  }
+
+  /**
+   * @param {SelectedProfile} selected
+   * @param {ViewProfile} profile
+   * @param {Code} code
+   */
+  show(selected, profile, code) {
+    const kind = "source" in code ? "lines" : "assembly";
+    this.press(kind);
+    // The chosen metric stands first, the derived ones beside it.
+    const main = chosenMetric(selected.metrics, this.page.store.state.metric);
+    offerMetrics(this.metric, selected.metrics, selected.metrics[main].name);
+    const derived = selected.formulas.map((_, i) => selected.measured.length + i);
+    this.table.setColumns(selected.metrics, profile.total, [main, ...derived.filter((i) => i !== main)]);
+    part(this.element, "file-label", HTMLElement).hidden = !("source" in code && code.source.files.length);
+    if ("source" in code) this.showLines(code.source, selected); else this.showInstructions(code.assembly, selected);
+    this.element.dataset.code = `${kind} ${this.table.rows.length}`;
+  }
+
+  /**
+   * @param {SourceAnswer} source
+   * @param {SelectedProfile} selected
+   */
+  showLines({ files, shown, unplaced }, selected) {
+    const main = chosenMetric(selected.measured, this.page.store.state.metric);
+    const { unit } = selected.measured[main];
+    this.file.replaceChildren(...files.map(({ file, name, exclusive }) => (
+      new Option(`${name.split("/").pop()}  ${formatQuantity(exclusive[main], unit)}`, String(file)))));
+    if (!shown) {
+      this.table.fill([]);
+      this.say("source lines are unknown: there is no debug information");
+      return;
+    }
+    const { name } = files.find(({ file }) => file === shown.file) ?? { name: "" };
+    this.file.value = String(shown.file);
+    this.file.title = name;
+    const elsewhere = unplaced.reduce((sum, { exclusive }) => sum + exclusive[main], 0);
+    const missing = elsewhere ? `; ${formatQuantity(elsewhere, unit)} in lines unknown` : "";
+    this.say((shown.found ? selected.note : `${name}: ${shown.note}`) + missing, !shown.found);
+    const [file, line] = (this.page.store.state.spot ?? "").split(":").map(Number);
+    this.table.fill(lineRows(shown, costsByPlace(shown, selected)), file === shown.file ? line : undefined);
+  }
+
+  /**
+   * @param {AssemblyAnswer} assembly
+   * @param {SelectedProfile} selected
+   */
+  showInstructions({ code }, selected) {
+    this.say(selected.note);
+    this.table.fill(code.flatMap((listing) => {
+      const { name, module, note, address, text, place } = listing;
+      const costs = costsByPlace(listing, selected);
+      const places = address.length ? address : place;
+      return [
+        { place: "", text: "", heading: `${name} of ${module || "no file"}${note ? ` (${note})` : ""}` },
+        ...places.map((at, i) => ({ place: at.toString(16), text: text[i] ?? "", costs: costs.get(at) })),
+      ];
+    }));
+  }
+}
+
+/**
+ * Costs of all metrics, by place.
+ * @param {import("../core/api_types.js").PlaceCosts} answer
+ * @param {SelectedProfile} selected
+ * @returns {Map<number, Costs>}
+ */
+function costsByPlace({ place, inclusive, exclusive }, { formulas }) {
+  const at = (/** @type {number[][]} */ values, /** @type {number} */ i) => evaluateAll(values.map((costs) => costs[i]), formulas);
+  return new Map(place.map((where, i) => [where, { inclusive: at(inclusive, i), exclusive: at(exclusive, i) }]));
+}
+
+/**
+ * A file's lines; of one that is not there, or is shorter now, the lines that cost something.
+ * @param {import("../core/api_types.js").SourceText} shown
+ * @param {Map<number, Costs>} costs
+ * @returns {CodeRow[]}
+ */
+function lineRows({ first, text }, costs) {
+  const end = first + text.length;
+  const others = [...costs].filter(([line]) => line >= end || line < first);
+  return [
+    ...text.map((words, i) => ({ place: String(first + i), line: first + i, text: words, costs: costs.get(first + i) })),
+    ...others.map(([line, cost]) => ({ place: String(line), line, text: "", costs: cost })),
+  ];
+}

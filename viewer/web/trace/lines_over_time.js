@@ -1,0 +1,236 @@
+// @ts-check
+// Trace lines over time as one picture with labels, axis, crosshair and what is under the mouse.
+// Knows nothing of other views: where it was dragged and clicked it says in shares of itself.
+
+import { BLOCKED, COMMUNICATION } from "../core/cct.js";
+import { pixelOfColour } from "../core/colour.js";
+import { isAbort } from "../core/failure.js";
+import { formatTime } from "../core/format.js";
+import { context2d, drawScaled, hatchPattern, nodeColours, paintNodes } from "../core/paint.js";
+import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.js";
+import { placeTip, select } from "../widgets/elements.js";
+import { drawLineLabels, loadLineLabels } from "./line_labels.js";
+import { drawTimeAxis } from "./time_axis.js";
+import { addTraceMouse, rowAt } from "./trace_mouse.js";
+
+/**
+ * @typedef {import("../core/api_types.js").Grid} Grid
+ * @typedef {import("../core/api_types.js").Window} Window
+ * @typedef {import("../core/context.js").OpenDatabase} OpenDatabase
+ * @typedef {import("../core/context.js").Position} Position
+ *
+ * @typedef {{ db: string, window: Window, database: OpenDatabase }} Source what the picture is of
+ *
+ * @typedef {object} PictureEvents
+ * @property {() => void} [drawn]
+ * @property {() => void} [labelled] after drawn
+ * @property {(error: unknown) => void} failed
+ *
+ * @typedef {object} PictureOptions
+ * @property {import("../core/api.js").Api} api
+ * @property {string} name begins the ids of its parts
+ * @property {string} label for those who do not see it
+ * @property {() => Source | null} source null as long as there is nothing to show
+ * @property {() => { x: number | null, y: number | null }} cross where the crosshair is; y null where its line is not seen
+ * @property {PictureEvents & import("./trace_mouse.js").TraceActs} on
+ */
+
+export class LinesOverTime {
+  /**
+   * @param {HTMLElement} element
+   * @param {PictureOptions} options
+   */
+  constructor(element, { api, name, label, source, cross, on }) {
+    element.innerHTML = `<div class="fill" id="${name}-canvas"></div><div class="labels" id="${name}-labels"></div><div class="axis" id="${name}-axis"></div>
+    <div class="tip" hidden></div><div class="rubber" hidden></div>`;
+    this.element = element;
+    this.api = api;
+    this.source = source;
+    this.cross = cross;
+    this.on = on;
+    this.fill = select(element, ".fill", HTMLElement);
+    this.names = select(element, ".labels", HTMLElement);
+    this.axis = select(element, ".axis", HTMLElement);
+    this.tip = select(element, ".tip", HTMLElement);
+    /** @type {Grid | null} */
+    this.loaded = null;
+    /** @type {ImageData | null} */
+    this.image = null;
+    /** @type {Map<number, import("./line_labels.js").LineLabel>} by place */
+    this.labels = new Map();
+    /** @type {AbortController | null} of the request on its way */
+    this.request = null;
+    this.disposed = false;
+    // Handed to the store without the object.
+    this.load = this.load.bind(this);
+    const { canvas, dispose } = fittedCanvas(this.fill, label, this.load);
+    this.canvas = canvas;
+    this.disposeCanvas = dispose;
+    addTraceMouse({ canvas, fill: this.fill, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, cross, on });
+    canvas.addEventListener("pointermove", (event) => this.hover(event));
+    canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
+  }
+
+  dispose() {
+    this.disposed = true;
+    this.request?.abort();
+    this.disposeCanvas();
+  }
+
+  // The picture, if it is of the revision that is open; where it is not, another is on its way.
+  get grid() { return this.loaded !== null && this.loaded.revision === this.api.revision ? this.loaded : null; }
+
+  async load() {
+    const source = this.source();
+    if (!source) return;
+    const { db, window } = source;
+    if (!(window.t1 > window.t0) || !(window.l1 > window.l0)) return;
+    this.request?.abort();
+    this.request = new AbortController();
+    let grid;
+    try {
+      grid = await this.api.picture(db, window, this.canvas.height, this.canvas.width, this.request.signal);
+    } catch (error) {
+      if (!isAbort(error)) this.on.failed(error);
+      return;
+    }
+    this.loaded = grid;
+    if (this.disposed) return;
+    this.draw();
+    this.on.drawn?.();
+    try {
+      this.labels = await loadLineLabels(this.api, db, window, grid.places);
+    } catch (error) { this.on.failed(error); return; }
+    if (this.disposed) return;
+    drawLineLabels(this.names, this.loaded.places, this.labels, this.fill.clientHeight);
+    // Gaps between groups and dropped samples are found by the labels.
+    if (window.group || source.database.summary.losses.length) this.draw();
+    this.element.dataset.drawn = `${window.t0}-${window.t1}-${window.l0}-${window.l1}`;
+    this.on.labelled?.();
+  }
+
+  draw() {
+    const { grid, canvas } = this;
+    const source = this.source();
+    if (!grid || !source) return;
+    const { database, window } = source;
+    const pen = context2d(canvas);
+    if (this.image?.width !== grid.w || this.image.height !== canvas.height) this.image = new ImageData(grid.w, canvas.height);
+    paintNodes(grid.nodes, grid.h, this.image, nodeColours(database.tree, database.shown(), pixelOfColour(cssVariable("--blank")), database.lit()));
+    if (grid.w === canvas.width) pen.putImageData(this.image, 0, 0);
+    else drawScaled(pen, this.image, 0, 0, canvas.width, canvas.height);
+    if (window.group) this.drawGroups(pen, grid);
+    this.drawLosses(pen, grid, source);
+    this.drawCrosshair(pen, grid);
+    drawTimeAxis(this.axis, window);
+  }
+
+  /**
+   * A gap between groups, where rows are high enough to spare it.
+   * @param {CanvasRenderingContext2D} pen
+   * @param {Grid} grid
+   */
+  drawGroups(pen, grid) {
+    const { canvas, labels } = this;
+    if (canvas.height / grid.h < 3) return;
+    pen.fillStyle = cssVariable("--text");
+    for (let row = 1; row < grid.h; row++) {
+      const [above, here] = [labels.get(grid.places[row - 1]), labels.get(grid.places[row])];
+      if (above && here && above.group !== here.group) pen.fillRect(0, Math.round((row * canvas.height) / grid.h) - 1, canvas.width, 2);
+    }
+  }
+
+  /**
+   * Hatched where samples were dropped, on the lines of whose recording they were.
+   * @param {CanvasRenderingContext2D} pen
+   * @param {Grid} grid
+   * @param {Source} source
+   */
+  drawLosses(pen, grid, { database, window: { t0, t1 } }) {
+    const losses = database.summary.losses.filter(([, from, to]) => from < t1 && to >= t0);
+    this.element.dataset.losses = String(losses.length);
+    if (!losses.length) return;
+    let hatched = 0;
+    const { width, height } = this.canvas;
+    pen.fillStyle = hatchPattern(pen);
+    const rowHeight = height / grid.h;
+    for (let row = 0; row < grid.h; row++) {
+      const recording = this.labels.get(grid.places[row])?.measurement;
+      for (const [measurement, from, to] of losses) {
+        if (measurement !== recording) continue;
+        const x = ((from - t0) / (t1 - t0)) * width;
+        pen.fillRect(x, Math.round(row * rowHeight), Math.max(2, ((to - from) / (t1 - t0)) * width), Math.ceil(rowHeight));
+        hatched++;
+      }
+    }
+    this.element.dataset.hatched = String(hatched);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {Grid} grid
+   */
+  drawCrosshair(pen, grid) {
+    const { x, y } = this.cross();
+    const { width, height } = this.canvas;
+    pen.fillStyle = cssVariable("--cross");
+    if (x !== null && x >= 0 && x <= 1) pen.fillRect(Math.round(x * width), 0, 1, height);
+    // Through the middle of the line.
+    if (y !== null) pen.fillRect(0, Math.round(((rowAt(grid, y) + 0.5) / grid.h) * height), width, 1);
+  }
+
+  /** @param {MouseEvent} event */
+  hover(event) {
+    const { grid } = this;
+    const source = this.source();
+    if (!grid || !source) return;
+    this.tip.hidden = false;
+    this.tip.textContent = this.describe(relativePosition(this.canvas, event), grid, source);
+    placeTip(this.tip, this.element, event);
+  }
+
+  /**
+   * When, which line, and its call path there.
+   * @param {Position} spot
+   * @param {Grid} grid
+   * @param {Source} source
+   */
+  describe(spot, grid, { database: { tree, summary }, window: { t0, t1 } }) {
+    const row = rowAt(grid, spot.y);
+    const node = grid.nodes[row * grid.w + Math.min(grid.w - 1, Math.floor(spot.x * grid.w))];
+    const line = this.labels.get(grid.places[row]);
+    const time = t0 + spot.x * (t1 - t0);
+    const mark = { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[tree.marks[node]] ?? "";
+    const dropped = summary.losses.reduce((sum, [measurement, from, to, samples]) => (
+      measurement === line?.measurement && from <= time && time <= to ? sum + samples : sum), 0);
+    const losses = dropped ? `  (${dropped.toLocaleString("en")} samples of its recording dropped about here)` : "";
+    const path = tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]) : ["not there"];
+    return [`${formatTime(time, t1 - t0)}  ${line?.label ?? `line ${grid.lines[row]}`}${mark}${losses}`, ...path].join("\n");
+  }
+
+  /**
+   * The label of a row, where it is known.
+   * @param {number} row
+   */
+  labelOf(row) { return this.grid ? this.labels.get(this.grid.places[row])?.label : undefined; }
+
+  /**
+   * The row of a label, or -1.
+   * @param {string} label
+   */
+  rowOf(label) { return this.grid ? this.grid.places.findIndex((place) => this.labels.get(place)?.label === label) : -1; }
+
+  /** @returns {import("../core/pane_types.js").Cell[][]} */
+  csv() {
+    const source = this.source();
+    const grid = this.loaded;
+    if (!source || !grid) return [["no picture"]];
+    const { database: { tree, shown }, window: { t0, t1 } } = source;
+    const procedure = shown();
+    const moments = Array.from({ length: grid.w }, (_, x) => `${Math.round(t0 + ((x + 0.5) * (t1 - t0)) / grid.w)} ns`);
+    return [["line", "label", ...moments], ...Array.from(grid.lines, (line, row) => [
+      line, this.labels.get(grid.places[row])?.label ?? "",
+      ...Array.from(grid.nodes.subarray(row * grid.w, (row + 1) * grid.w), (node) => (tree.has(node) ? tree.names[procedure[node]] : "")),
+    ])];
+  }
+}

@@ -1,0 +1,43 @@
+// @ts-check
+// The mini map: the whole recording, with the part in view outlined.
+
+import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
+import { pixelOfColour } from "../core/colour.js";
+import { context2d, drawScaled, nodeColours, paintNodes } from "../core/paint.js";
+
+/**
+ * @param {HTMLElement} element
+ * @param {import("./trace.js").Shared} shared
+ */
+export function miniMap(element, { store, api, context }) {
+  const { canvas, dispose } = fittedCanvas(element, "The whole recording; the part in view is outlined", load);
+  /** @type {import("../core/api_types.js").Grid | null} */
+  let grid = null;
+  let disposed = false;
+
+  async function load() {
+    const { duration_ns } = context.summary;
+    const count = context.count();
+    if (!count || !duration_ns) return;
+    try {
+      grid = await api.picture(store.db, { ...store.state, t0: 0, t1: duration_ns, l0: 0, l1: count }, canvas.height, canvas.width);
+    } catch (error) { context.fail(error); return; }
+    if (!disposed) draw();
+  }
+
+  function draw() {
+    if (grid === null || grid.revision !== api.revision) return;
+    const pen = context2d(canvas);
+    const { width, height } = canvas;
+    const colours = nodeColours(context.tree, context.shown(), pixelOfColour(cssVariable("--blank")), context.lit());
+    drawScaled(pen, paintNodes(grid.nodes, grid.h, new ImageData(grid.w, grid.h), colours), 0, 0, width, height);
+    const { t0, t1, l0, l1 } = store.state;
+    const { duration_ns } = context.summary;
+    const lines = context.count();
+    pen.strokeStyle = cssVariable("--cross");
+    pen.lineWidth = 2;
+    pen.strokeRect((t0 / duration_ns) * width, (l0 / lines) * height, ((t1 - t0) / duration_ns) * width, ((l1 - l0) / lines) * height);
+  }
+
+  return { load, draw, dispose() { disposed = true; dispose(); } };
+}

@@ -1,0 +1,70 @@
+// @ts-check
+// How many pixels of each stretch of a picture's columns show which node: counted once, and added up
+// for any depth and any search without another look at the pixels.
+
+export class PixelCounts {
+  /**
+   * @param {Pick<import("../core/api_types.js").Grid, "nodes" | "w" | "h">} grid
+   * @param {number} n nodes below it exist, others are blank
+   * @param {number} stretches into how many the columns are divided, as wide as each other within a pixel
+   */
+  constructor({ nodes, w, h }, n, stretches) {
+    this.stretches = stretches;
+    // Pixels of each stretch.
+    this.width = Float64Array.from({ length: stretches }, (_, i) => (this.begin(i + 1, w) - this.begin(i, w)) * h);
+    this.start = new Uint32Array(stretches + 1);
+    const pixels = new Uint32Array(n);
+    const distinctNodes = new Uint32Array(n);
+    /** @type {number[]} */
+    const node = [];
+    /** @type {number[]} */
+    const count = [];
+    for (let stretch = 0; stretch < stretches; stretch++) {
+      const from = this.begin(stretch, w);
+      const to = this.begin(stretch + 1, w);
+      let distinct = 0;
+      for (let y = 0; y < h; y++) {
+        for (let at = y * w + from, end = y * w + to; at < end; at++) {
+          const shown = nodes[at];
+          if (shown < n && pixels[shown]++ === 0) distinctNodes[distinct++] = shown;
+        }
+      }
+      for (let i = 0; i < distinct; i++) {
+        node.push(distinctNodes[i]);
+        count.push(pixels[distinctNodes[i]]);
+        pixels[distinctNodes[i]] = 0;
+      }
+      this.start[stretch + 1] = node.length;
+    }
+    this.node = Uint32Array.from(node);
+    this.count = Uint32Array.from(count);
+  }
+
+  /**
+   * The first column of a stretch.
+   * @param {number} stretch
+   * @param {number} w
+   * @returns {number}
+   */
+  begin(stretch, w) { return Math.floor((stretch * w) / this.stretches); }
+
+  /**
+   * Adds the pixels of some stretches to sums.
+   * @param {Float64Array} sums by key
+   * @param {(node: number) => number} key
+   * @param {number} [from] the first stretch
+   * @param {number} [to] the one after the last
+   */
+  add(sums, key, from = 0, to = this.stretches) {
+    for (let i = this.start[from]; i < this.start[to]; i++) sums[key(this.node[i])] += this.count[i];
+    return sums;
+  }
+}
+
+/**
+ * What there is any of, most first, as [key, how much].
+ * @param {Float64Array} sums by key
+ */
+export function largestFirst(sums) {
+  return [...sums.entries()].filter(([, sum]) => sum).sort(([, one], [, other]) => other - one);
+}

@@ -1,0 +1,50 @@
+// @ts-check
+// A canvas that fills its element at the screen's resolution.
+
+/**
+ * @param {HTMLElement} element
+ * @param {string} label for those who do not see it
+ * @param {() => void} draw called when its size has changed
+ */
+export function fittedCanvas(element, label, draw) {
+  const canvas = document.createElement("canvas");
+  canvas.tabIndex = 0;
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", label);
+  element.append(canvas);
+  const observer = new ResizeObserver(() => {
+    const ratio = devicePixelRatio || 1;
+    const width = Math.max(1, Math.round(element.clientWidth * ratio));
+    const height = Math.max(1, Math.round(element.clientHeight * ratio));
+    if (canvas.width === width && canvas.height === height) return;
+    canvas.width = width;
+    canvas.height = height;
+    draw();
+  });
+  observer.observe(element);
+  return { canvas, dispose: () => { observer.disconnect(); canvas.remove(); } };
+}
+
+/**
+ * Where an event is on its canvas, from 0 to 1 both ways.
+ * @param {HTMLCanvasElement} canvas
+ * @param {MouseEvent} event
+ */
+export function relativePosition(canvas, event) {
+  const box = canvas.getBoundingClientRect();
+  return {
+    x: Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1),
+    y: Math.min(Math.max((event.clientY - box.top) / box.height, 0), 1),
+  };
+}
+
+/** @param {string} name */
+export function cssVariable(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+/**
+ * Resolves when the frame being made has been shown.
+ * @returns {Promise<void>}
+ */
+export function afterNextFrame() {
+  return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+}

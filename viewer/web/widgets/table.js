@@ -1,0 +1,280 @@
+// @ts-check
+// A tree table of any size: only the rows on screen exist as elements.
+
+import { hotPath } from "../core/hot_path.js";
+import { select, textElement } from "./elements.js";
+
+const HEIGHT = 22;
+const COLUMN_WIDTH = 134;
+const NAME_WIDTH = 300; // at least
+
+/**
+ * @template Row
+ * @typedef {object} Column
+ * @property {string} title
+ * @property {(row: Row) => number} value to sort by
+ * @property {(row: Row) => string} text
+ * @property {(row: Row) => number} share of the cell that a bar fills
+ * @property {(row: Row) => string} [mark] a CSS class
+ */
+
+/**
+ * What is open, chosen and scrolled to, by the paths of the rows' names.
+ * @typedef {object} Kept
+ * @property {Set<string>} open
+ * @property {string[]} current
+ * @property {number} scrolled
+ * @property {string} sort title of the column sorted by
+ * @property {boolean} descending
+ */
+
+/**
+ * @template {{ children(): Row[] }} Row
+ */
+export class TreeTable {
+  /**
+   * @param {HTMLElement} element
+   * @param {string} label
+   * @param {Column<Row>[]} columns
+   * @param {(row: Row) => HTMLElement} draw makes what names a row
+   * @param {object} options
+   * @param {(row: Row) => void} [options.choose] called with a row that is selected
+   * @param {(row: Row) => boolean} [options.keep] whether a row is shown
+   * @param {number} [options.sort] the column
+   */
+  constructor(element, label, columns, draw, { choose = () => {}, keep = () => true, sort = 0 }) {
+    this.columns = columns;
+    this.draw = draw;
+    this.choose = choose;
+    this.keep = keep;
+    this.sort = sort;
+    this.descending = true;
+    /** @type {Row[]} */
+    this.top = [];
+    /** @type {{ row: Row, level: number }[]} */
+    this.shown = [];
+    /** @type {Row | null} */
+    this.current = null;
+    /** @type {Set<Row>} */
+    this.open = new Set();
+    element.innerHTML = '<div class="table" role="treegrid" tabindex="0"><div class="head" role="row"></div><div class="rows" role="presentation"></div></div>';
+    this.box = select(element, ".table", HTMLElement);
+    this.box.setAttribute("aria-label", label);
+    this.head = select(this.box, ".head", HTMLElement);
+    this.rows = select(this.box, ".rows", HTMLElement);
+    this.box.addEventListener("scroll", () => this.paint());
+    this.box.addEventListener("keydown", (event) => this.key(event));
+    this.observer = new ResizeObserver(() => this.paint());
+    this.observer.observe(this.box);
+    this.header();
+  }
+
+  dispose() { this.observer.disconnect(); }
+
+  header() {
+    this.box.style.setProperty("--columns", `minmax(0, 1fr) repeat(${this.columns.length}, ${COLUMN_WIDTH}px)`);
+    this.box.style.setProperty("--wide", `${NAME_WIDTH + COLUMN_WIDTH * this.columns.length}px`);
+    const name = textElement("span", "Name");
+    name.setAttribute("role", "columnheader");
+    this.head.replaceChildren(name, ...this.columns.map(({ title }, i) => {
+      const sorted = i === this.sort;
+      const button = textElement("button", title + (sorted ? (this.descending ? " ▾" : " ▴") : ""));
+      button.setAttribute("role", "columnheader");
+      button.setAttribute("aria-sort", !sorted ? "none" : this.descending ? "descending" : "ascending");
+      button.title = "Sort by " + title;
+      button.addEventListener("click", () => {
+        this.descending = i === this.sort ? !this.descending : true;
+        this.sort = i;
+        this.header();
+        this.lay();
+      });
+      return button;
+    }));
+  }
+
+  /** @param {Row[]} rows */
+  show(rows) {
+    this.top = rows;
+    this.current = null;
+    this.open = new Set();
+    this.lay();
+  }
+
+  /**
+   * Visits rows and, below those that enter says so of, their children, each with the names on its path.
+   * @param {(row: Row) => string} name
+   * @param {(row: Row, path: string) => boolean} enter
+   */
+  walk(name, enter) {
+    const pending = this.top.map((row) => ({ row, above: "" }));
+    for (let next = pending.pop(); next; next = pending.pop()) {
+      const path = `${next.above}\0${name(next.row)}`;
+      if (enter(next.row, path)) for (const row of next.row.children()) pending.push({ row, above: path });
+    }
+  }
+
+  /**
+   * What is open, chosen and scrolled to: other rows may be shown in its place.
+   * @param {(row: Row) => string} name
+   * @returns {Kept}
+   */
+  kept(name) {
+    /** @type {Set<string>} */
+    const open = new Set();
+    /** @type {string[]} */
+    const current = [];
+    this.walk(name, (row, path) => {
+      if (row === this.current) current.push(path);
+      if (this.open.has(row)) open.add(path);
+      return this.open.has(row);
+    });
+    return { open, current, scrolled: this.box.scrollTop, sort: this.columns[this.sort].title, descending: this.descending };
+  }
+
+  /**
+   * @param {Kept} kept
+   * @param {(row: Row) => string} name
+   */
+  keepTo({ open, current, scrolled, sort, descending }, name) {
+    const same = this.columns.findIndex(({ title }) => title === sort);
+    if (same >= 0) {
+      this.sort = same;
+      this.descending = descending;
+    }
+    this.walk(name, (row, path) => {
+      if (current.includes(path)) this.current = row;
+      if (open.has(path)) this.open.add(row);
+      return open.has(path);
+    });
+    this.header();
+    this.lay();
+    this.box.scrollTop = scrolled;
+  }
+
+  /** @param {Row[]} rows */
+  sorted(rows) {
+    const { value } = this.columns[this.sort];
+    const sign = this.descending ? 1 : -1;
+    return rows.filter(this.keep).sort((one, two) => sign * (value(two) - value(one)));
+  }
+
+  // Makes the list of the rows that can be scrolled to.
+  lay() {
+    this.shown = [];
+    const pending = this.sorted(this.top).reverse().map((row) => ({ row, level: 1 }));
+    for (let next = pending.pop(); next; next = pending.pop()) {
+      const { row, level } = next;
+      this.shown.push(next);
+      if (this.open.has(row)) for (const child of this.sorted(row.children()).reverse()) pending.push({ row: child, level: level + 1 });
+    }
+    this.rows.style.height = `${this.shown.length * HEIGHT}px`;
+    this.box.setAttribute("aria-rowcount", String(this.shown.length));
+    this.paint();
+  }
+
+  paint() {
+    const first = Math.max(0, Math.floor(this.box.scrollTop / HEIGHT) - 4);
+    const last = Math.min(this.shown.length, first + Math.ceil(this.box.clientHeight / HEIGHT) + 8);
+    this.rows.replaceChildren(...this.shown.slice(first, last).map(({ row, level }, i) => this.line(row, level, first + i)));
+  }
+
+  /**
+   * @param {Row} row
+   * @param {number} level 1: outermost
+   * @param {number} number among the rows shown
+   */
+  line(row, level, number) {
+    const line = document.createElement("div");
+    line.className = row === this.current ? "row current" : "row";
+    line.setAttribute("role", "row");
+    line.setAttribute("aria-level", String(level));
+    line.setAttribute("aria-rowindex", String(number + 1));
+    line.setAttribute("aria-selected", String(row === this.current));
+    line.style.top = `${number * HEIGHT}px`;
+    const name = textElement("span", "", "name");
+    name.setAttribute("role", "gridcell");
+    name.style.paddingLeft = `${6 + 14 * (level - 1)}px`;
+    const twist = textElement("span", "", "twist");
+    if (row.children().length) {
+      twist.textContent = this.open.has(row) ? "▾" : "▸";
+      line.setAttribute("aria-expanded", String(this.open.has(row)));
+      twist.addEventListener("click", (event) => { event.stopPropagation(); this.toggle(row); });
+    }
+    name.append(twist, this.draw(row));
+    line.append(name, ...this.columns.map((column) => {
+      const cell = textElement("span", column.text(row), `cell ${column.mark?.(row) ?? ""}`);
+      cell.setAttribute("role", "gridcell");
+      cell.style.setProperty("--share", `${100 * Math.min(1, Math.max(0, column.share(row)))}%`);
+      return cell;
+    }));
+    line.addEventListener("click", () => this.select(row));
+    line.addEventListener("dblclick", () => this.toggle(row));
+    return line;
+  }
+
+  /** @param {Row} row */
+  toggle(row, open = !this.open.has(row)) {
+    if (open) this.open.add(row); else this.open.delete(row);
+    this.lay();
+  }
+
+  /** @param {Row} row */
+  select(row) {
+    this.current = row;
+    this.scrollTo(row);
+    this.paint();
+    this.choose(row);
+  }
+
+  /** @param {Row} row */
+  scrollTo(row) {
+    const top = HEIGHT * this.shown.findIndex((entry) => entry.row === row);
+    if (top < this.box.scrollTop) this.box.scrollTop = top;
+    const bottom = top + 3 * HEIGHT; // with the heading, and the next row
+    if (bottom > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = bottom - this.box.clientHeight;
+  }
+
+  // Opens the hot path of the column sorted by, from the chosen row or the costliest, and selects its end.
+  hotPath() {
+    const end = this.openHotPath();
+    if (end) this.select(end);
+  }
+
+  // Opens it and returns its end, if there is any row.
+  openHotPath() {
+    const { value } = this.columns[this.sort];
+    const start = this.current ?? this.sorted(this.top)[0];
+    if (!start) return null;
+    const path = hotPath(start, value, (row) => row.children().filter(this.keep));
+    for (const row of path) if (row.children().some(this.keep)) this.open.add(row);
+    this.lay();
+    return path[path.length - 1];
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const at = this.shown.findIndex(({ row }) => row === this.current);
+    const here = at < 0 ? null : this.shown[at];
+    /** @param {{ row: Row } | undefined} entry */
+    const go = (entry) => { if (entry) this.select(entry.row); };
+    /** @type {Record<string, () => void>} */
+    const acts = {
+      ArrowDown: () => go(this.shown[at + 1]),
+      ArrowUp: () => go(this.shown[at - 1]),
+      ArrowRight: () => {
+        if (!here?.row.children().length) return;
+        if (this.open.has(here.row)) go(this.shown[at + 1]); else this.toggle(here.row);
+      },
+      ArrowLeft: () => {
+        if (!here) return;
+        if (this.open.has(here.row)) this.toggle(here.row);
+        else go(this.shown.slice(0, at).reverse().find(({ level }) => level < here.level));
+      },
+      Enter: () => { if (here) this.toggle(here.row); },
+    };
+    if (!acts[event.key] || (event.target instanceof Element && event.target.tagName === "BUTTON")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    acts[event.key]();
+  }
+}
