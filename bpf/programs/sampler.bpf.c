@@ -174,9 +174,12 @@ static __always_inline struct thread *register_thread(u64 task, u32 tid, u32 bor
 		return 0;
 	__builtin_memset(&fresh, 0, sizeof fresh);
 	fresh.number = new_thread_number(bpf_get_smp_processor_id());
-	if (!fresh.number || map_update(MAP(THREADS), &tid, &fresh, 0)) {
-		count->dropped[DROP_THREAD_TABLE]++;
-		return 0;
+	if (!fresh.number || map_update(MAP(THREADS), &tid, &fresh, BPF_NOEXIST)) {
+		/* While it is attached to, user space may have numbered it since it was looked up. */
+		struct thread *numbered = map_lookup(MAP(THREADS), &tid);
+		if (!numbered)
+			count->dropped[DROP_THREAD_TABLE]++;
+		return numbered;
 	}
 	struct thread_event event;
 	fill_thread_event(&event, EVENT_THREAD, task);
