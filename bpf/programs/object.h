@@ -27,6 +27,8 @@ typedef long long s64;
 #define ARRAY_OF_MAPS 12
 #define RINGBUF 27
 
+#define BPF_NOEXIST 1 /* of map_update */
+
 #define PLACEHOLDER(name, kind, key, value)                                             \
 	struct {                                                                        \
 		int(*type)[kind];                                                       \
