@@ -306,15 +306,19 @@ static __always_inline void finish(struct walk *w)
 }
 
 /* How much of the stack is in use, as far as is known: a process' first thread has the end of its
- * stack in its address space. */
+ * stack in its address space, and C libraries keep the thread pointer above those of the others. */
 static __always_inline u64 stack_size(u64 start)
 {
-	u64 mm = 0, top = 0;
+	u64 mm = 0, top = 0, pointer, size = COPY_BYTES;
 
 	read_kernel(&mm, 8, this_task() + OFFSET_TASK_MM);
 	read_kernel(&top, 8, mm + OFFSET_MM_START_STACK);
 	top += 64; /* the arguments' number and the first of them, which the first frame may read */
-	return top > start && top - start < COPY_BYTES ? top - start : COPY_BYTES;
+	if (top - start < size)
+		size = top - start;
+	if (!thread_pointer(&pointer) && pointer - start < size)
+		size = pointer - start;
+	return size;
 }
 
 /* Sends a copy of the stack of a walk that ended early; returns its number, 0: it cannot be. */

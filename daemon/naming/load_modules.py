@@ -58,6 +58,8 @@ _JIT_SPAN = 1 << MODULE_SHIFT
 # Files kept open for their names; of more than that the path must do.
 _MAX_IMAGES = 1024
 _STOP_SECONDS = 0.5
+# Beyond that it is stuck, or makes the table of a large file.
+_DECODER_START_SECONDS = 5.0
 
 
 @dataclass
@@ -318,11 +320,12 @@ class Modules:
         tables: Tables,
         write_rules: Callable[[int, npt.NDArray[np.void]], None],
     ) -> None:
-        """Put tables into table memory as the decoder finishes them, for up to ``seconds``."""
+        """Put tables into table memory as the decoder finishes them, for up to ``seconds`` from the
+        first on: on a busy machine the decoder itself takes a while to start."""
+        self.install_next(_DECODER_START_SECONDS, tables, write_rules)
         end = time.monotonic() + seconds
         while self._pending and (left := end - time.monotonic()) > 0:
-            wait([entry.future for entry in self._pending if entry.future], left, FIRST_COMPLETED)
-            self.install(tables, write_rules)
+            self.install_next(left, tables, write_rules)
 
     def install_next(
         self,
