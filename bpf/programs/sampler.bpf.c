@@ -659,6 +659,25 @@ static __always_inline u32 task_flags(u64 task)
 	return flags;
 }
 
+/* Whether a firing of the CPU clock comes when the virtual CPU has not been running for a while. What
+ * was due meanwhile fires when it runs again, all events of the clock at once and all in the thread that
+ * happens to be there; the scheduler does not count that time as the thread's. */
+static __always_inline int came_late(struct settings *settings, u64 period)
+{
+	u32 part = 0;
+
+	if (!settings->late)
+		return 0;
+	if (settings->part_step)
+		part = ((u32)period - settings->first_part + settings->part_step / 2) / settings->part_step;
+	if (part >= CLOCK_PARTS)
+		return 0;
+	part += bpf_get_smp_processor_id() * CLOCK_PARTS;
+	u64 *start = map_lookup(MAP(CLOCK_STARTS), &part);
+	/* The kernel keeps an event's firings at whole periods from its start. */
+	return start && *start && period && (bpf_ktime_get_ns() - *start) % period > settings->late;
+}
+
 static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number)
 {
 	u32 context = CONTEXT_SAMPLE, zero = 0;
@@ -690,6 +709,10 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 		 * could fall into step with the target. */
 		if (settings->passed_over && bpf_get_prandom_u32() < settings->passed_over) {
 			count->thinned++;
+			return 0;
+		}
+		if (came_late(settings, value)) {
+			count->late++;
 			return 0;
 		}
 		value = settings->period; /* the clock is made of slower events */

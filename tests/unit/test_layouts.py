@@ -94,6 +94,7 @@ NUMBERS = {
     "CACHE_SET_BITS": layouts.CACHE_SET_BITS,
     "GENERATION_BITS": layouts.GENERATION_BITS,
     "sizeof(struct cache_set)": layouts.CACHE_SET_BYTES,
+    "CLOCK_PARTS": layouts.CLOCK_PARTS,
     "THREAD_CPU_BITS": layouts.THREAD_CPU_BITS,
     "THREADS_PER_CPU": layouts.THREADS_PER_CPU,
     "sizeof(struct rule)": layouts.RULE_BYTES,
