@@ -30,8 +30,6 @@ PARTS = CLOCK_PARTS
 _LONGEST_NS = 200_000_000
 # How far the periods of the first and last event lie from their mean.
 _SPREAD = 0.1
-# An event is enabled by a system call of some 10 us. Where that took longer its phase is not known.
-_ENABLED_NS = 100_000
 
 
 def periods(period_ns: int) -> list[int]:
@@ -53,27 +51,19 @@ class CpuClock:
 
     def __init__(self, event: syscalls.PerfEvent, period_ns: int, cpus: Iterable[int]) -> None:
         self._fds: list[int] = []
-        self._place: dict[int, tuple[int, int]] = {}
-        self.starts: dict[tuple[int, int], int] = {}
-        """When each part of each CPU's clock began, ns of the monotonic clock, by (CPU, part): it
-        fires at whole periods from then. Those for which it is not known are missing."""
-        self.lengths: list[int] = []
-        """Periods of the parts, ns, each longer than the one before by as much."""
         self._closing = threading.Event()
         self._starter: threading.Thread | None = None
-        self.lengths = lengths = periods(period_ns)
+        lengths = periods(period_ns)
         try:
             for cpu in cpus:
-                for number, length in enumerate(lengths):
+                for length in lengths:
                     part = syscalls.PerfEvent(
                         event.type,
                         event.config,
                         period=length,
                         flags=event.flags | syscalls.DISABLED,
                     )
-                    fd = syscalls.perf_event_open(part, -1, cpu)
-                    self._fds.append(fd)
-                    self._place[fd] = cpu, number
+                    self._fds.append(syscalls.perf_event_open(part, -1, cpu))
         except BaseException:
             self.close()
             raise
@@ -89,10 +79,7 @@ class CpuClock:
         for moment, fd in moments:
             if self._closing.wait(max(began + moment - time.monotonic(), 0)):
                 return
-            before = time.monotonic_ns()
             syscalls.perf_enable(fd)
-            if time.monotonic_ns() - before < _ENABLED_NS:
-                self.starts[self._place[fd]] = before
         self._closing.wait(max(began + self._settle_s - time.monotonic(), 0))
 
     def attach(self, program: int) -> None:

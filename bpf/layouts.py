@@ -205,6 +205,9 @@ SETTINGS = _struct_of(SETTINGS_DTYPE)
 CLOCK_PARTS = 16
 """Events that make up the clock of one CPU, at most."""
 
+CLOCK_PHASE_DTYPE = np.dtype([("due", "<u8"), ("off", "<u8")])
+CLOCK_PHASE = _struct_of(CLOCK_PHASE_DTYPE)
+
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 """Size of ``struct registers`` by processor."""
 

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf import libbpf, maps, syscalls
-from hpcd.bpf.cpu_clock import CpuClock
+from hpcd.bpf.cpu_clock import CpuClock, periods
 from hpcd.bpf.layouts import (
     CACHE_SET_BITS,
     CACHE_SET_BYTES,
     CLOCK_PARTS,
+    CLOCK_PHASE,
     COUNTERS,
     MAX_EVENTS,
     MAX_RULES,
@@ -142,9 +143,8 @@ class _Maps:
             "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
         )
         self.settings = create("settings", maps.ARRAY, SETTINGS.size, 1)
-        self.clock_starts = create(
-            "clock_starts", maps.ARRAY, 8, CLOCK_PARTS * maps.possible_cpus()
-        )
+        parts = CLOCK_PARTS * maps.possible_cpus()
+        self.clock_phases = create("clock_phases", maps.ARRAY, CLOCK_PHASE.size, parts)
         self.programs = create("programs", maps.PROG_ARRAY, 4, 2)
         self.switch_programs = create("switch_programs", maps.PROG_ARRAY, 4, 2)
         self.hit_programs = create("hit_programs", maps.PROG_ARRAY, 4, 2)
@@ -281,17 +281,9 @@ class Sampler:
                     syscalls.perf_enable(fd)
             for number, clock in self._clocks.items():
                 clock.attach(self._programs.fds[f"sample_{number}"])
-                if number == 0:
-                    self._tell_phases(clock)
         except BaseException:
             self._detach()
             raise
-
-    def _tell_phases(self, clock: CpuClock) -> None:
-        """Have the programs know when the parts of the first event's clock are due."""
-        for (cpu, part), start in clock.starts.items():
-            index = cpu * CLOCK_PARTS + part
-            self._maps.clock_starts.update(struct.pack("<I", index), struct.pack("<Q", start))
 
     def _open_events(self, cpus: Sequence[int]) -> None:
         """Open the events on ``cpus``. Clocks begin to tick, but no program runs yet."""
@@ -388,7 +380,7 @@ class Sampler:
         full_ns = self._perf_events[0].clock_period_ns
         period_ns = max(1_000_000_000 // frequency, full_ns)
         passed_over = round((1 - full_ns / period_ns) * (1 << 32))
-        lengths = self._clocks[0].lengths if 0 in self._clocks else [0]
+        lengths = periods(full_ns)
         step = round((lengths[-1] - lengths[0]) / (len(lengths) - 1)) if len(lengths) > 1 else 0
         late = _LATE_NS if cpu_time_is_stolen() else 0
         self._maps.settings.update(

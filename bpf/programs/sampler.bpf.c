@@ -659,6 +659,12 @@ static __always_inline u32 task_flags(u64 task)
 	return flags;
 }
 
+static __always_inline int near_whole(u64 time, u64 period, u64 tolerance)
+{
+	u64 rest = time % period;
+	return rest <= tolerance || period - rest <= tolerance;
+}
+
 /* Whether a firing of the CPU clock comes when the virtual CPU has not been running for a while. What
  * was due meanwhile fires when it runs again, all events of the clock at once and all in the thread that
  * happens to be there; the scheduler does not count that time as the thread's. */
@@ -673,9 +679,23 @@ static __always_inline int came_late(struct settings *settings, u64 period)
 	if (part >= CLOCK_PARTS)
 		return 0;
 	part += bpf_get_smp_processor_id() * CLOCK_PARTS;
-	u64 *start = map_lookup(MAP(CLOCK_STARTS), &part);
-	/* The kernel keeps an event's firings at whole periods from its start. */
-	return start && *start && period && (bpf_ktime_get_ns() - *start) % period > settings->late;
+	struct clock_phase *phase = map_lookup(MAP(CLOCK_PHASES), &part);
+	if (!phase || !period)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	if (!phase->due || near_whole(now - phase->due, period, settings->late)) {
+		phase->due = now;
+		return 0;
+	}
+	/* After a late firing the kernel goes on at the phase that was. An event that has been stopped
+	 * and started, as all are when another tool opens one, goes on at a new one. */
+	if (phase->off && near_whole(now - phase->off, period, settings->late)) {
+		phase->due = now;
+		phase->off = 0;
+		return 0;
+	}
+	phase->off = now;
+	return 1;
 }
 
 static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number)

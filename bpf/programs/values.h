@@ -85,6 +85,12 @@ struct saved {
 	struct walk walk;
 };
 
+/* Of one event of a CPU's clock: times from which its firings are whole periods away. */
+struct clock_phase {
+	u64 due; /* the last that was not late */
+	u64 off; /* the last that was, or the first at another phase */
+};
+
 struct settings {
 	u64 period;      /* what a sample of the first event stands for, ns, if that is the CPU clock */
 	u32 walk_one_in; /* threads that leave the CPU, one in so many with its path; 0 and 1: all */

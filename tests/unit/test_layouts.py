@@ -52,6 +52,7 @@ STRUCTS = {
     "thread": layouts.THREAD_DTYPE,
     "process": layouts.PROCESS_DTYPE,
     "settings": layouts.SETTINGS_DTYPE,
+    "clock_phase": layouts.CLOCK_PHASE_DTYPE,
     "mapping": table_memory.MAPPING,
     "rule": RULE_DTYPE,
 }
