@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -287,6 +288,19 @@ class Modules:
         self._by_key[key] = self._by_id[number] = entry
         return entry
 
+    def prepare(self, paths: Sequence[Path]) -> None:
+        """Have files analysed that a program of this process' own user is about to map."""
+        for path in paths:
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except OSError:
+                continue
+            key = _key_of(status_of("", fd))
+            if key in self._by_key:
+                os.close(fd)
+            else:
+                self._decode(key, os.getuid(), fd, str(path))
+
     def _announce_entry(self, entry: KnownModule) -> None:
         self._announce(entry.module)
 
@@ -313,6 +327,11 @@ class Modules:
             os.eventfd_write(self.tables_ready, 1)
 
     # --- tables ---
+
+    @property
+    def pending(self) -> int:
+        """Files whose tables are not there yet."""
+        return len(self._pending)
 
     def install_within(
         self,
