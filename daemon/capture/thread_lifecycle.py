@@ -78,7 +78,7 @@ class ThreadLifecycle:
                 if not inherited or event.other in self._out_of_date:
                     self._out_of_date.add(pid)
             case EventKind.EXEC if pid in self._targets:
-                self._targets.on_exec(pid, event.image)
+                self._targets.on_exec(pid, event.image, _text(event.comm))
                 self._out_of_date.add(pid)
             case EventKind.EXEC | EventKind.MOVED:
                 self._candidates.append(pid)
@@ -130,7 +130,7 @@ class ThreadLifecycle:
     def _new_line(self, number: int, pid: int, tid: int, name: str, start_ns: int) -> int:
         if pid not in self._targets:
             self._out_of_date.add(pid)  # recording everything, this is the first of it
-        process = self._targets.target(pid).process
+        process = self._targets.target(pid, name).process
         line = self._lines
         self._lines += 1
         thread = Thread(line, process.id, tid, name, start_ns)
