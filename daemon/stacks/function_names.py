@@ -29,7 +29,7 @@ class FunctionNames:
         """A load module was met, or more is known of it."""
         self.modules[module.id] = module
 
-    def add_symbols(self, module: int, rows: Sequence[tuple[int, int, str]]) -> None:
+    def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
         """These functions are in ``module``."""
         self.symbols.setdefault(module, []).extend(rows)
 

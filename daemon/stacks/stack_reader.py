@@ -121,7 +121,12 @@ class StackReader:
             dict(self._names.modules),
             self._names.symbols,
             paths,
-            [f"{name}: {why}" for name, why in self._modules.failures.items()],
+            images={
+                number: descriptor
+                for number in self._names.modules
+                if (descriptor := self._modules.image(number)) is not None
+            },
+            notes=[f"{name}: {why}" for name, why in self._modules.failures.items()],
         )
 
     # --- reading ---

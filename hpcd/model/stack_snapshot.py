@@ -67,7 +67,8 @@ class ThreadStack:
 @dataclass(slots=True)
 class StackSnapshot:
     """Threads read together. ``paths`` are frames u64[n] (:mod:`hpcd.model.frame`), outermost
-    first, ``symbols`` names of functions (start, size, name) by load module."""
+    first, ``symbols`` names of functions (start, size, name) by load module, ``images``
+    descriptors of modules' files, which are open while the reader is."""
 
     time_ns: int
     seconds: float
@@ -78,4 +79,5 @@ class StackSnapshot:
     modules: dict[int, Module]
     symbols: dict[int, list[tuple[int, int, str]]]
     paths: list[U64]
+    images: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
