@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import struct
 from collections.abc import Iterator as Iterable
 from collections.abc import Mapping
 from contextlib import ExitStack
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.layouts import COPY_BYTES, STACK_COPY, registers_bytes
+from hpcd.bpf.layouts import COPY_BYTES, REGISTERS_BYTES, STACK_COPY
 from hpcd.bpf.loading.iterator_loader import Iterator
 from hpcd.bpf.maps import HASH, NO_PREALLOC, Map
 from hpcd.bpf.ring import Ring
@@ -66,21 +67,13 @@ class Wanted(IntEnum):
     USER = 3
 
 
-class Parts(IntFlag):
-    """What of a thread was read, and what happened meanwhile."""
-
-    REGISTERS = 1
-    RAN = 2
-    CHANGED = 4
+HAS_REGISTERS, HAS_RUN, HAS_CHANGED = 1, 2, 4
+"""Bits of :attr:`TaskStack.parts`: ``enum parts``."""
 
 
 class TaskStack(NamedTuple):
-    """One thread as the iterator met it; see ``struct task_stack`` for the first fields.
-
-    ``registers`` u64[n] are those of user space in the order of ``struct pt_regs``, ``kernel``
-    u64[n] return addresses in the kernel, innermost first, ``stack`` the bytes from address
-    ``stack_start`` on.
-    """
+    """One thread as the iterator met it: the fields of ``struct task_stack``, and the ``record``
+    that holds it."""
 
     time: int
     start: int
@@ -100,23 +93,39 @@ class TaskStack(NamedTuple):
     kernel_frames: int
     size: int
     comm: bytes
-    registers: U64
-    kernel: U64
-    stack: bytes
+    record: bytes
+
+    @property
+    def registers(self) -> U64:
+        """u64[n], those of user space in the order of ``struct pt_regs``."""
+        return np.frombuffer(self.record, np.uint64, _KERNEL_AT - _HEAD.size >> 3, _HEAD.size)
+
+    @property
+    def kernel(self) -> bytes:
+        """Return addresses in the kernel, 8 bytes each, innermost first."""
+        return self.record[_KERNEL_AT : _KERNEL_AT + 8 * self.kernel_frames]
+
+    @property
+    def stack(self) -> bytes:
+        """The stack from address :attr:`stack_start` on."""
+        return self.record[_STACK_AT : _STACK_AT + self.size]
 
     @property
     def copy(self) -> bytes:
         """The registers and the stack, as :class:`hpcd.bpf.saved_walk.SavedWalker` takes them."""
-        head = _COPY.pack(self.time, self.stack_start, self.tgid, 0, len(self.stack), 0, 0)
-        return head + self.registers.tobytes() + self.stack
+        head = _COPY.pack(self.time, self.stack_start, self.tgid, 0, self.size, 0, 0)
+        return head + self.record[_HEAD.size : _KERNEL_AT] + self.stack
 
 
 _COPY = struct.Struct("<QQIIIHH")
 assert _COPY.size == STACK_COPY.itemsize
+_KERNEL_AT = _HEAD.size + REGISTERS_BYTES.get(platform.machine(), 0)
+_STACK_AT = _KERNEL_AT + 8 * KERNEL_FRAMES
 
 
 class TaskStacks:
-    """Reads threads' stacks. Raises what :class:`hpcd.bpf.loading.iterator_loader.Iterator` does."""
+    """Reads threads' stacks. Raises what
+    :class:`~hpcd.bpf.loading.iterator_loader.Iterator` does."""
 
     def __init__(self) -> None:
         with ExitStack() as resources:
@@ -162,15 +171,6 @@ class TaskStacks:
 
 
 def _unpacked(record: bytes) -> TaskStack:
-    fields = _HEAD.unpack_from(record)
-    frames, size = min(fields[15], KERNEL_FRAMES), min(fields[16], COPY_BYTES)
-    registers = registers_bytes()
-    kernel_at = _HEAD.size + registers
-    stack_at = kernel_at + 8 * KERNEL_FRAMES
-    return TaskStack(
-        *fields[:17],
-        fields[17].partition(b"\0")[0],
-        np.frombuffer(record, np.uint64, registers // 8, _HEAD.size),
-        np.frombuffer(record, np.uint64, frames, kernel_at),
-        record[stack_at : stack_at + size],
-    )
+    *fields, frames, size, comm = _HEAD.unpack_from(record)
+    frames, size = min(frames, KERNEL_FRAMES), min(size, COPY_BYTES)
+    return TaskStack._make((*fields, frames, size, comm.partition(b"\0")[0], record))

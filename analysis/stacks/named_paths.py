@@ -52,7 +52,10 @@ class PathNames:
     def _look_up(self, values: U64, snapshot: StackSnapshot) -> None:
         # Code made at run time may get its name later.
         values = values[
-            [value not in self._frames or self._frames[value].name[:1] == "[" for value in values.tolist()]
+            [
+                value not in self._frames or self._frames[value].name[:1] == "["
+                for value in values.tolist()
+            ]
         ]
         if not len(values):
             return
@@ -90,7 +93,9 @@ class PathNames:
         if module is not None and known[1] != module.path:
             opened, name = f"[{known[1].rpartition('/')[2]}", f"[{module.path.rpartition('/')[2]}"
             names = [
-                name + text[len(opened) :] if text.startswith((f"{opened}+", f"{opened}]")) else text
+                name + text[len(opened) :]
+                if text.startswith((f"{opened}+", f"{opened}]"))
+                else text
                 for text in names
             ]
         return names

@@ -1,7 +1,7 @@
 """Who is not where the others are: of the ranks of a job, of processes of one program, of threads.
 
-Compared is one procedure: that which most of a group are in, but not all. In a job it is an MPI call
-where there is one; everybody waits in it for the one who is missing.
+Compared is one procedure: that which most of a group are in, but not all. In a job it is an MPI
+call where there is one; everybody waits in it for the one who is missing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Outliers:
 def outliers(snapshot: StackSnapshot, paths: Sequence[Path]) -> list[Outliers]:
     """What stands out in a snapshot; ranks first, then processes, then threads."""
     found = []
-    for group, least, members in _groups(snapshot, paths):
+    for group, least, found_members in _groups(snapshot, paths):
+        # Of whom no procedure is known nothing can be said.
+        members = [member for member in found_members if _procedures(paths[member[1].path])]
         if len(members) < least:
             continue
         stands_out = _compare(group, members, paths, snapshot.processes)
@@ -99,7 +101,7 @@ def _compare(
     counts: Counter[str] = Counter()
     depth: dict[str, int] = {}
     for _, thread in members:
-        names = [frame.name for frame in paths[thread.path] if frame.is_procedure and not frame.kernel]
+        names = [frame.name for frame in _procedures(paths[thread.path])]
         counts.update(set(names))
         for level, name in enumerate(names):
             depth[name] = max(depth.get(name, 0), level)
@@ -117,16 +119,19 @@ def _compare(
         for label, thread in members
         if all(frame.name != procedure for frame in paths[thread.path])
     ]
-    where = [
-        own_procedure(paths[thread.path], processes.get(thread.pid)) for _, thread in apart
-    ]
+    where = [own_procedure(paths[thread.path], processes.get(thread.pid)) for _, thread in apart]
     return Outliers(group, len(members), procedure, apart, where)
+
+
+def _procedures(path: Path) -> list[Frame]:
+    """The user's procedures on ``path``, outermost first."""
+    return [frame for frame in path if frame.is_procedure and not frame.kernel]
 
 
 def own_procedure(path: Path, process: Process | None) -> str:
     """The innermost procedure of the program itself on ``path``, or of whatever it is in; "" when
     there is none."""
-    user: list[Frame] = [frame for frame in path if frame.is_procedure and not frame.kernel]
+    user = _procedures(path)
     own = [frame for frame in user if process is not None and frame.module == process.exe]
     innermost = (own or user or list(path))[-1:]
     return innermost[0].name if innermost else ""

@@ -25,7 +25,7 @@ _NEAR = 5
 
 
 def named_wait(thread: ThreadStack, path: Path) -> Wait | None:
-    """The wait of ``thread``, which stands at ``path``, by the kind of lock that its functions show.
+    """The wait of ``thread``, which stands at ``path``, by the kind of lock its functions show.
 
     A condition variable's word may look like a mutex': the function that waits decides.
     """
@@ -57,7 +57,9 @@ def wait_text(wait: Wait | None, threads: dict[int, ThreadStack]) -> str:
     if wait is None:
         return ""
     if not wait.address or not wait.holders or wait.kind == "thread":
-        return f"{wait.call}: {wait.text}" if wait.call not in ("", wait.text, "futex") else wait.text
+        return (
+            f"{wait.call}: {wait.text}" if wait.call not in ("", wait.text, "futex") else wait.text
+        )
     names = ", ".join(thread_words(tid, threads) for tid in wait.holders)
     return f"{wait.text} held by {names}"
 

@@ -76,7 +76,7 @@ class AddressSpaces:
         for pid, rows in read.items():
             mapped = self._by_pid[pid]
             if installed and not (rows["module"] != 0).all():
-                rows = self._mappings(mapped)  # noqa: PLW2901
+                rows = self._mappings(mapped)
             if len(rows) and not np.array_equal(rows, mapped.rows):
                 self._store(mapped, rows)
                 changed = True

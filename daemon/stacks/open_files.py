@@ -49,7 +49,9 @@ class OpenFiles:
             return f"{text}, {link[:_MOST_TEXT]}"
         inode = int(match[2])
         if match[1] == "pipe":
-            ends = [end for end in self._ends.get(link, ()) if reading is None or end.writes == reading]
+            ends = [
+                end for end in self._ends.get(link, ()) if reading is None or end.writes == reading
+            ]
             role = {True: "written by", False: "read by", None: "shared with"}[reading]
             nobody = "" if reading is None else f" {role} nobody found"
             return f"{text}, pipe {inode}{_peers(ends, role, pid) or nobody}"
@@ -172,7 +174,9 @@ def _unix_peer(inode: int) -> int:
 
     Only sockets of hpcd's own network namespace are found.
     """
-    body = _UNIX_REQUEST.pack(socket.AF_UNIX, 0, 0, 0xFFFFFFFF, inode, _SHOW_PEER, *[0xFFFFFFFF] * 2)
+    body = _UNIX_REQUEST.pack(
+        socket.AF_UNIX, 0, 0, 0xFFFFFFFF, inode, _SHOW_PEER, *[0xFFFFFFFF] * 2
+    )
     message = struct.pack("=IHHII", 16 + len(body), _BY_FAMILY, _REQUEST, 1, 0) + body
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as netlink:

@@ -58,7 +58,7 @@ class RunningThreads:
             samples["thread"].tolist(), samples["cache"].tolist(), samples["stack"].tolist(),
             strict=True,
         ):  # fmt: skip
-            tid, event = self._tid_of.get(number, 0), self._events.get((cache, stack))
-            if tid in wanted and event is not None:
-                stacks[tid] = event
+            tid, met = self._tid_of.get(number, 0), self._events.get((cache, stack))
+            if tid in wanted and met is not None:
+                stacks[tid] = met
         return stacks

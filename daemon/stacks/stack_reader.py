@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,7 @@ from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
-from hpcd.bpf.task_stacks import Parts, TaskStack, TaskStacks, Wanted
+from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, TaskStacks, Wanted
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
@@ -74,7 +75,6 @@ class StackReader:
                 self._modules, kernel, lambda *_: None, self._sampler.caches
             )
             self._resources = resources.pop_all()
-        self._own = {os.getpid()}
 
     def close(self) -> None:
         """Unload the programs."""
@@ -82,8 +82,6 @@ class StackReader:
 
     def snapshot(self, pids: Sequence[int]) -> StackSnapshot:
         """What the threads of ``pids`` do now. Raises :class:`TargetError` when none exists."""
-        self._own |= set(processes.descendants(os.getpid()))
-        pids = [pid for pid in pids if pid not in self._own]
         began = time.monotonic_ns()
         images, clock = self._identify(pids)
         if not images:
@@ -109,6 +107,10 @@ class StackReader:
         try:
             for thread in threads:
                 thread.wait = reasons.of(records[thread.tid])
+            gone_on = self._gone_on(records)
+            for thread in threads:
+                if thread.tid in gone_on and thread.wait:
+                    thread.wait = reasons.of_call(records[thread.tid])
         finally:
             reasons.close()
         found = {pid: mapped.process for pid in images if (mapped := self._spaces.get(pid))}
@@ -151,7 +153,9 @@ class StackReader:
         again = set(images)
         for _ in range(_MOST_ROUNDS):
             fresh = {record.tid: record for record in self._iterate(again)}
-            self._spaces.read({r.tgid: r.image for r in fresh.values() if r.image != images.get(r.tgid)})
+            self._spaces.read(
+                {r.tgid: r.image for r in fresh.values() if r.image != images.get(r.tgid)}
+            )
             images |= {record.tgid: record.image for record in fresh.values()}
             records = {t: r for t, r in records.items() if r.tgid not in again} | fresh
             outdated = self._walk(fresh, stacks)
@@ -169,6 +173,19 @@ class StackReader:
             if not again:
                 break
         return records, stacks
+
+    def _gone_on(self, records: dict[int, TaskStack]) -> set[int]:
+        """Threads that are no longer where they were read, or not for certain: what their memory
+        holds now says nothing of what they waited for."""
+        pids = {record.tgid for record in records.values()}
+        still = {
+            record.tid
+            for record in self._stacks.read(dict.fromkeys(pids, Wanted.IDENTITY))
+            if (before := records.get(record.tid)) is not None
+            and not record.on_cpu
+            and (record.start, record.switches) == (before.start, before.switches)
+        }
+        return records.keys() - still
 
     def _iterate(self, pids: set[int]) -> list[TaskStack]:
         wanted = {}
@@ -195,11 +212,11 @@ class StackReader:
     def _walked(self, record: TaskStack) -> tuple[UnwindStatus, bytes]:
         mapped = self._spaces.get(record.tgid)
         ending, depth, frames = UnwindStatus.KERNEL_ONLY, 0, np.zeros(0, np.uint64)
-        if record.parts & Parts.REGISTERS:
+        if record.parts & HAS_REGISTERS:
             ending = UnwindStatus.READ_FAULT
             if mapped is None or mapped.space is None:
                 ending = UnwindStatus.NO_PROCESS
-            elif record.stack:
+            elif record.size:
                 number, depth, frames = self._walker.walk(record.copy, mapped.space)
                 ending = UnwindStatus(number)
         return ending, stack_event(record, ending, depth, frames)
@@ -242,8 +259,11 @@ class StackReader:
 
 def stack_event(record: TaskStack, ending: UnwindStatus, depth: int, frames: U64) -> bytes:
     """A stack as the programs would have sent it: ``depth`` user frames, those kept ``frames``."""
-    head = np.zeros(1, STACK_EVENT)
-    head["time"], head["kind"], head["tgid"] = record.time, EventKind.STACK, record.tgid
-    head["kernel_frames"], head["user_frames"] = len(record.kernel), depth
-    head["ending"] = ending
-    return head.tobytes() + record.kernel.tobytes() + frames.tobytes()
+    head = _EVENT.pack(
+        record.time, EventKind.STACK, record.tgid, 0, 0, record.kernel_frames, depth, ending, 0
+    )
+    return head + record.kernel + frames.tobytes()
+
+
+_EVENT = struct.Struct("<QIIIIHHHH")
+assert _EVENT.size == STACK_EVENT.itemsize

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from hpcd.bpf.task_stacks import Parts, TaskStack
+from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack
 
 _X86_64 = {
     0: "read", 1: "write", 2: "open", 3: "close", 7: "poll", 16: "ioctl", 17: "pread64",
@@ -42,6 +42,9 @@ _X86_REGISTERS = 15, (14, 13, 12, 7, 9, 8)  # orig_ax; di, si, dx, r10, r8, r9
 _AARCH64_REGISTERS = 35, (34, 1, 2, 3, 4, 5)  # syscallno; orig_x0, x1 ...
 
 
+_X86 = platform.machine() == "x86_64"
+
+
 @dataclass(frozen=True, slots=True)
 class SystemCall:
     """A system call that a thread is in: its name (``call 123`` where it has none here), and its
@@ -59,11 +62,12 @@ class SystemCall:
 def system_call(record: TaskStack) -> SystemCall | None:
     """The call a thread that is off its CPU is in; None when it is in none: it was interrupted, or
     faulted."""
-    if not record.parts & Parts.REGISTERS:
+    if not record.parts & HAS_REGISTERS:
         return None
-    x86 = platform.machine() == "x86_64"
+    registers = record.registers.tolist()
+    x86 = _X86
     at, arguments = _X86_REGISTERS if x86 else _AARCH64_REGISTERS
-    number = int(record.registers[at])
+    number = registers[at]
     if not x86:
         number &= 0xFFFFFFFF
         number = -1 if number >> 31 else number
@@ -72,4 +76,4 @@ def system_call(record: TaskStack) -> SystemCall | None:
     if number < 0:
         return None
     name = (_X86_64 if x86 else _GENERIC).get(number, f"call {number}")
-    return SystemCall(name, tuple(int(record.registers[index]) for index in arguments))
+    return SystemCall(name, tuple(registers[index] for index in arguments))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpcd.bpf.task_stacks import Parts, TaskStack
+from hpcd.bpf.task_stacks import HAS_CHANGED, HAS_RUN, TaskStack
 from hpcd.model.stack_snapshot import Activity
 
 _INTERRUPTIBLE, _UNINTERRUPTIBLE, _STOPPED, _TRACED = 1, 2, 4, 8
@@ -32,13 +32,13 @@ def is_kernel_thread(record: TaskStack) -> bool:
 
 def stands_somewhere(record: TaskStack) -> bool:
     """Whether what was read of it is of one moment: it was off its CPU all the while."""
-    return not record.on_cpu and not record.parts & (Parts.RAN | Parts.CHANGED)
+    return not record.on_cpu and not record.parts & (HAS_RUN | HAS_CHANGED)
 
 
 def notes_on(record: TaskStack, standing: bool) -> list[str]:
     """What is amiss with what was read of a thread; ``standing``: its path is known."""
     notes = []
-    if record.parts & Parts.CHANGED:
+    if record.parts & HAS_CHANGED:
         notes.append("it began to exit, or executed another program, while it was read")
     if not standing:
         notes.append("it ran whenever it was looked at: where is not known")

@@ -37,6 +37,7 @@ _SETLKW, _OFD_SETLKW = 7, 38
 _TIMER_ABSOLUTE = 1
 _MOST_FILES = 8
 _MOST_POLLED = 1024
+_POLLIN = 1
 _POLLFD = struct.Struct("<iHH")
 
 
@@ -81,6 +82,14 @@ class WaitReasons:
             fault = activity is Activity.UNINTERRUPTIBLE
             return Wait("memory", "a page of memory") if fault else None
         return self._in_call(record, call)
+
+    @staticmethod
+    def of_call(record: TaskStack) -> Wait | None:
+        """The system call alone, of a thread that has gone on since."""
+        call = system_call(record)
+        if activity_of(record) is Activity.RUNNABLE:
+            return Wait("CPU", "a CPU")
+        return Wait(call.name, call.name, call.name) if call else None
 
     def _in_call(self, record: TaskStack, call: SystemCall) -> Wait:
         name, pid = call.name, record.tgid
@@ -139,7 +148,9 @@ class WaitReasons:
         if len(self._threads.get(record.tgid, ())) > 1:
             return Wait("threads", "the other threads of its process: it has ended before them")
         parent = record.parent
-        text = f"its parent, process {parent} ({processes.name_of(parent)}), to take note of its end"
+        text = (
+            f"its parent, process {parent} ({processes.name_of(parent)}), to take note of its end"
+        )
         return Wait("parent", text, holders=(parent,))
 
     # --- children ---
@@ -164,13 +175,16 @@ class WaitReasons:
         if not flags & _CLONE_VFORK:
             return Wait(call.name, call.name, call.name)
         children = _children(record)[-1:]
-        text = _child_words(children) + " (it shares its memory until it executes a program or ends)"
+        text = (
+            _child_words(children) + " (it shares its memory until it executes a program or ends)"
+        )
         return Wait("child", text, call.name, holders=tuple(children))
 
     # --- files and time ---
 
     def _poll(self, record: TaskStack, call: SystemCall) -> Wait:
         pid, name = record.tgid, call.name
+        reading: dict[int, bool] = {}
         if name.startswith("epoll"):
             descriptors = _watched(pid, call.signed(0))
             milliseconds = call.signed(3) if name != "epoll_pwait2" else -1
@@ -179,10 +193,16 @@ class WaitReasons:
         else:
             count = min(call.arguments[1], _MOST_POLLED)
             data = self._memory.read(pid, call.arguments[0], count * _POLLFD.size) if count else b""
-            entries = _POLLFD.iter_unpack(data or b"")
-            descriptors = [fd for fd, _, _ in entries if fd >= 0]
+            entries = [
+                (fd, events) for fd, events, _ in _POLLFD.iter_unpack(data or b"") if fd >= 0
+            ]
+            descriptors = [fd for fd, _ in entries]
+            reading = {fd: bool(events & _POLLIN) for fd, events in entries}
             milliseconds = call.signed(2) if name == "poll" else -1
-        words = [self._files.describe(pid, number) for number in descriptors[:_MOST_FILES]]
+        words = [
+            self._files.describe(pid, number, reading=reading.get(number))
+            for number in descriptors[:_MOST_FILES]
+        ]
         if len(descriptors) > _MOST_FILES:
             words.append(f"{len(descriptors) - _MOST_FILES} more")
         text = "; ".join(words) or "no descriptor"
@@ -194,7 +214,9 @@ class WaitReasons:
         count = min(max(call.signed(0), 0), _MOST_POLLED)
         chosen = 0
         for address in call.arguments[1:4]:
-            data = self._memory.read(pid, address, -(-count // 64) * 8) if address and count else b""
+            data = (
+                self._memory.read(pid, address, -(-count // 64) * 8) if address and count else b""
+            )
             chosen |= int.from_bytes(data or b"", "little")
         return [number for number in range(count) if chosen >> number & 1]
 

@@ -8,16 +8,23 @@ from dataclasses import dataclass
 
 from hpcd.analysis.stacks.named_paths import Frame, Path
 from hpcd.analysis.stacks.outliers import Outliers
-from hpcd.analysis.stacks.stack_tree import StackNode, merged, ranges, whose
+from hpcd.analysis.stacks.stack_tree import StackNode, merged, whose
 from hpcd.analysis.stacks.wait_words import activity_words, duration, span, thread_words
 from hpcd.analysis.stacks.waiting_chains import WaitingChains
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.model.identity import Process
-from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack
+from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
 
 # Threads that stand at one place and wait for different things: so many are listed.
 _MOST_WAITS = 6
 _MOST_MEMBERS = 5
+# Waits of these kinds are one row of the tree, whatever each waits for.
+_ALIKE = {
+    "file": "various descriptors (--each shows each)",
+    "files": "various descriptors (--each shows each)",
+    "timer": "timers of various lengths",
+    "child": "various child processes (--each shows each)",
+}
 _MOST_CHAIN = 8
 
 
@@ -138,7 +145,9 @@ def _rows(
         if isinstance(part, list):
             yield from _standing_rows(part, indent + connector, inner, processes, by_tid)
             continue
-        figures = _figures(part.threads, processes) if branches or not node.frame.name else ("",) * 3
+        figures = (
+            _figures(part.threads, processes) if branches or not node.frame.name else ("",) * 3
+        )
         yield (*figures, indent + connector, _frame_words(part.frame))
         yield from _rows(part, inner, processes, by_tid)
 
@@ -148,17 +157,24 @@ def _standing_rows(
     by_tid: dict[int, ThreadStack],
 ) -> Iterator[_Row]:  # fmt: skip
     """What threads that stand at one place do, the most common first."""
-    groups: dict[str, list[ThreadStack]] = {}
+    groups: dict[tuple[str, str], list[ThreadStack]] = {}
     for thread in threads:
-        groups.setdefault(activity_words(thread, by_tid), []).append(thread)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+        wait = thread.wait
+        alike = wait is not None and wait.kind in _ALIKE
+        words = wait.call if wait is not None and alike else activity_words(thread, by_tid)
+        groups.setdefault((thread.activity, words), []).append(thread)
+    ordered = sorted(groups.values(), key=lambda members: -len(members))
     shown, others = ordered[:_MOST_WAITS], ordered[_MOST_WAITS:]
     if len(others) == 1:
         shown, others = ordered, []
-    for number, (words, members) in enumerate(shown):
+    for number, members in enumerate(shown):
+        texts = {activity_words(thread, by_tid) for thread in members}
+        words = texts.pop()
+        if texts and members[0].wait is not None:
+            words = f"waits for {members[0].wait.call}: {_ALIKE[members[0].wait.kind]}"
         yield (*_figures(members, processes), rest if number else first, f"» {words}")
     if others:
-        members = [thread for _, group in others for thread in group]
+        members = [thread for group in others for thread in group]
         words = f"» {len(others)} other waits; --each shows each"
         yield (*_figures(members, processes), rest, words)
 
@@ -201,15 +217,9 @@ def _process_words(process: Process | None, pid: int) -> str:
 def moved_words(moved: int, same: int, unmoved: int) -> str:
     """How many threads are where they were."""
     return (
-        f"{_number(unmoved, 'thread has', 'threads have')} not run since; "
-        f"{_number(same, 'has', 'have')} run and stand at the same call path again; "
-        f"{_number(moved, 'is', 'are')} elsewhere"
+        f"of {_number(moved + same + unmoved, 'thread', 'threads')} {unmoved:,} not run since, "
+        f"{same:,} at the same call path after running, {moved:,} elsewhere or new"
     )
-
-
-def tid_words(threads: Iterable[ThreadStack]) -> str:
-    """Thread ids as ranges."""
-    return ranges(thread.tid for thread in threads)
 
 
 def _number(count: int, one: str, many: str) -> str:
@@ -219,9 +229,3 @@ def _number(count: int, one: str, many: str) -> str:
 def printable(lines: Iterable[str]) -> Iterator[str]:
     """``lines`` with what others chose made harmless for a terminal."""
     return map(harmless, lines)
-
-
-def activity_counts(threads: Iterable[ThreadStack]) -> dict[str, int]:
-    """How many threads do what."""
-    counts = Counter(thread.activity for thread in threads)
-    return {str(activity): counts[activity] for activity in Activity if counts[activity]}

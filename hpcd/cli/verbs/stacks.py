@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from hpcd.analysis.stacks.named_paths import PathNames
+from hpcd.analysis.stacks.named_paths import Path, PathNames
 from hpcd.analysis.stacks.outliers import outliers
 from hpcd.analysis.stacks.wait_words import named_wait
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
@@ -120,6 +120,8 @@ def _pids(selector: Selector, *, children: bool) -> list[int]:
         for pid in list(pids):
             if not processes.is_kernel_thread(pid):
                 pids |= dict.fromkeys(processes.descendants(pid))
+    for own in processes.descendants(os.getpid()):
+        pids.pop(own, None)  # what analyses files
     if not pids:
         raise TargetError(f"no process matches {selector.describe()}")
     return list(pids)
@@ -145,7 +147,10 @@ def _watch(
     """Read again and again; print what is where it was at first."""
     begun = time.monotonic()
     round_number = 1
-    known = {_key(thread): (thread.switches, first.paths[thread.path]) for thread in first.snapshot.threads}
+    known = {
+        _key(thread): (thread.switches, _user_part(first, thread))
+        for thread in first.snapshot.threads
+    }
     while round_number != args.rounds and not stop.wait(args.watch):
         round_number += 1
         try:
@@ -162,7 +167,7 @@ def _watch(
                 continue
             if before[0] == thread.switches and thread.seconds is not None:
                 unmoved.add(thread.tid)
-            elif before[1] == now.paths[thread.path]:
+            elif before[1] == _user_part(now, thread):
                 same.add(thread.tid)
             else:  # from now on it counts as one that moves
                 del known[_key(thread)]
@@ -176,6 +181,11 @@ def _watch(
         if threads:
             _print(each_lines(now, threads) if args.each else _tree(now, threads, args))
         sys.stdout.flush()
+
+
+def _user_part(reading: Reading, thread: ThreadStack) -> Path:
+    """The call path but for the kernel's part, which a thread that polls seldom shows twice."""
+    return tuple(frame for frame in reading.paths[thread.path] if not frame.kernel)
 
 
 def _key(thread: ThreadStack) -> tuple[int, int]:
