@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,10 +105,8 @@ class AddressSpaces:
             self._tables.blocks.give(mapped.space.start, mapped.space.blocks)
             mapped.space = None
 
-    def forget(self, pids: Iterable[int]) -> None:
-        """These processes have ended."""
-        for pid in pids:
-            mapped = self._by_pid.pop(pid, None)
-            if mapped:
-                self._free(mapped)
-                self._sampler.forget_process(pid)
+    def keep(self, pids: Collection[int]) -> None:
+        """Forget all processes but these: the others have ended."""
+        for pid in self._by_pid.keys() - set(pids):
+            self._free(self._by_pid.pop(pid))
+            self._sampler.forget_process(pid)

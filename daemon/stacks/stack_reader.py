@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import struct
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,11 +11,10 @@ import numpy as np
 
 from hpcd.array_types import U64
 from hpcd.bpf.events import parse_events
-from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
-from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, TaskStacks, Wanted
+from hpcd.bpf.task_stacks import TaskStack, TaskStacks
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
@@ -25,20 +22,15 @@ from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.function_names import FunctionNames
 from hpcd.daemon.stacks.running_threads import RunningThreads
-from hpcd.daemon.stacks.thread_activity import activity_of, notes_on, stands_somewhere
+from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
+from hpcd.daemon.stacks.thread_walks import ThreadWalks
 from hpcd.daemon.stacks.wait_reasons import WaitReasons
 from hpcd.daemon.targets import processes
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import TargetError
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack
-from hpcd.model.unwind_status import UnwindStatus
 
 _FREQUENCY = 997
-# So often a snapshot goes back to processes that have executed a program or mapped code meanwhile,
-# and to threads that ran.
-_MOST_ROUNDS = 3
-_NAP_SECONDS = 0.0002
-_REREAD = (UnwindStatus.NO_MAPPING, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
 
 
 class StackReader:
@@ -69,7 +61,8 @@ class StackReader:
             resources.callback(self._walker.close)
             self._tables = Tables(self._sampler.memory)
             self._spaces = AddressSpaces(self._modules, self._tables, self._sampler)
-            self._running = RunningThreads(self._sampler)
+            running = RunningThreads(self._sampler)
+            self._threads = ThreadWalks(self._stacks, self._spaces, self._walker, running)
             kernel = KernelNaming(symbols.result, self._modules, self._names)
             self._resolver = StackResolver(
                 self._modules, kernel, lambda *_: None, self._sampler.caches
@@ -83,21 +76,19 @@ class StackReader:
     def snapshot(self, pids: Sequence[int]) -> StackSnapshot:
         """What the threads of ``pids`` do now. Raises :class:`TargetError` when none exists."""
         began = time.monotonic_ns()
-        images, clock = self._identify(pids)
+        images, clock = self._threads.identify(pids)
         if not images:
             raise TargetError("no process to read: all that were selected have ended")
+        self._spaces.keep(images)
         self._spaces.read(images)
         reading = time.monotonic_ns()
-        records, stacks = self._read(images)
+        records, stacks = self._threads.read(images)
         read = time.monotonic_ns()
-        events = [stacks[tid] for tid in records if tid in stacks]
-        nodes = dict(
-            zip(
-                (tid for tid in records if tid in stacks),
-                self._resolver.insert(events).tolist(),
-                strict=True,
-            )
-        )
+        standing = [tid for tid in records if tid in stacks]
+        nodes: dict[int, int] = {}
+        if standing:
+            inserted = self._resolver.insert([stacks[tid] for tid in standing])
+            nodes = dict(zip(standing, inserted.tolist(), strict=True))
         paths, numbers = self._paths(sorted(set(nodes.values())))
         reasons = WaitReasons(records.values(), self._spaces)
         threads = [
@@ -107,7 +98,7 @@ class StackReader:
         try:
             for thread in threads:
                 thread.wait = reasons.of(records[thread.tid])
-            gone_on = self._gone_on(records)
+            gone_on = self._threads.gone_on(records)
             for thread in threads:
                 if thread.tid in gone_on and thread.wait:
                     thread.wait = reasons.of_call(records[thread.tid])
@@ -130,96 +121,6 @@ class StackReader:
             },
             notes=[f"{name}: {why}" for name, why in self._modules.failures.items()],
         )
-
-    # --- reading ---
-
-    def _identify(self, pids: Sequence[int]) -> tuple[dict[int, int], int]:
-        """The program each process runs, and what the scheduler's clock has to be moved by."""
-        time.sleep(_NAP_SECONDS)  # so that this thread has come to its CPU just now
-        wanted = dict.fromkeys((*pids, os.getpid()), Wanted.IDENTITY)
-        images: dict[int, int] = {}
-        offsets = []
-        for record in self._stacks.read(wanted):
-            offsets.append(record.time - record.reader_arrival)
-            images[record.tgid] = record.image
-        images.pop(os.getpid(), None)
-        return images, min(offsets)
-
-    def _read(self, images: dict[int, int]) -> tuple[dict[int, TaskStack], dict[int, bytes]]:
-        """The threads of these processes, by tid, and the stack of each that has one as an event
-        of the programs (:data:`STACK_EVENT`)."""
-        records: dict[int, TaskStack] = {}
-        stacks: dict[int, bytes] = {}
-        again = set(images)
-        for _ in range(_MOST_ROUNDS):
-            fresh = {record.tid: record for record in self._iterate(again)}
-            self._spaces.read(
-                {r.tgid: r.image for r in fresh.values() if r.image != images.get(r.tgid)}
-            )
-            images |= {record.tgid: record.image for record in fresh.values()}
-            records = {t: r for t, r in records.items() if r.tgid not in again} | fresh
-            outdated = self._walk(fresh, stacks)
-            running = [tid for tid, record in fresh.items() if record.on_cpu]
-            if running:
-                stacks |= self._running.sample(running)
-            again = {records[tid].tgid for tid in running if tid not in stacks}
-            again |= {
-                record.tgid
-                for record in fresh.values()
-                if not record.on_cpu and not stands_somewhere(record)
-            }
-            if outdated and self._spaces.refresh(outdated):
-                self._walk({t: r for t, r in fresh.items() if r.tgid in outdated}, stacks)
-            if not again:
-                break
-        return records, stacks
-
-    def _gone_on(self, records: dict[int, TaskStack]) -> set[int]:
-        """Threads that are no longer where they were read, or not for certain: what their memory
-        holds now says nothing of what they waited for."""
-        pids = {record.tgid for record in records.values()}
-        still = {
-            record.tid
-            for record in self._stacks.read(dict.fromkeys(pids, Wanted.IDENTITY))
-            if (before := records.get(record.tid)) is not None
-            and not record.on_cpu
-            and (record.start, record.switches) == (before.start, before.switches)
-        }
-        return records.keys() - still
-
-    def _iterate(self, pids: set[int]) -> list[TaskStack]:
-        wanted = {}
-        for pid in pids:
-            mapped = self._spaces.get(pid)
-            whole = mapped is not None and not mapped.withheld
-            wanted[pid] = Wanted.USER if whole else Wanted.KERNEL
-        return list(self._stacks.read(wanted))
-
-    def _walk(self, records: dict[int, TaskStack], stacks: dict[int, bytes]) -> set[int]:
-        """Walk these threads' stacks into ``stacks``; the processes whose mappings may be out of
-        date."""
-        outdated = set()
-        for tid, record in records.items():
-            stacks.pop(tid, None)
-            if record.on_cpu or not stands_somewhere(record):
-                continue
-            ending, event = self._walked(record)
-            stacks[tid] = event
-            if ending in _REREAD:
-                outdated.add(record.tgid)
-        return outdated
-
-    def _walked(self, record: TaskStack) -> tuple[UnwindStatus, bytes]:
-        mapped = self._spaces.get(record.tgid)
-        ending, depth, frames = UnwindStatus.KERNEL_ONLY, 0, np.zeros(0, np.uint64)
-        if record.parts & HAS_REGISTERS:
-            ending = UnwindStatus.READ_FAULT
-            if mapped is None or mapped.space is None:
-                ending = UnwindStatus.NO_PROCESS
-            elif record.size:
-                number, depth, frames = self._walker.walk(record.copy, mapped.space)
-                ending = UnwindStatus(number)
-        return ending, stack_event(record, ending, depth, frames)
 
     # --- putting together ---
 
@@ -255,15 +156,3 @@ class StackReader:
             path=path,
             notes=notes_on(record, standing),
         )
-
-
-def stack_event(record: TaskStack, ending: UnwindStatus, depth: int, frames: U64) -> bytes:
-    """A stack as the programs would have sent it: ``depth`` user frames, those kept ``frames``."""
-    head = _EVENT.pack(
-        record.time, EventKind.STACK, record.tgid, 0, 0, record.kernel_frames, depth, ending, 0
-    )
-    return head + record.kernel + frames.tobytes()
-
-
-_EVENT = struct.Struct("<QIIIIHHHH")
-assert _EVENT.size == STACK_EVENT.itemsize

@@ -15,30 +15,33 @@ _X86_64 = {
     0: "read", 1: "write", 2: "open", 3: "close", 7: "poll", 16: "ioctl", 17: "pread64",
     18: "pwrite64", 19: "readv", 20: "writev", 23: "select", 34: "pause", 35: "nanosleep",
     40: "sendfile", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg",
-    47: "recvmsg", 56: "clone", 58: "vfork", 61: "wait4", 65: "semop", 69: "msgsnd", 70: "msgrcv",
-    72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync", 128: "rt_sigtimedwait",
-    130: "rt_sigsuspend", 162: "sync", 202: "futex", 208: "io_getevents", 219: "restart_syscall",
-    220: "semtimedop", 230: "clock_nanosleep", 232: "epoll_wait", 242: "mq_timedsend",
-    243: "mq_timedreceive", 247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll",
-    275: "splice", 281: "epoll_pwait", 288: "accept4", 295: "preadv", 296: "pwritev",
-    299: "recvmmsg", 306: "syncfs", 307: "sendmmsg", 327: "preadv2", 328: "pwritev2",
-    426: "io_uring_enter", 435: "clone3", 441: "epoll_pwait2", 449: "futex_waitv",
-    455: "futex_wait",
+    47: "recvmsg", 56: "clone", 58: "vfork", 59: "execve", 61: "wait4", 65: "semop",
+    69: "msgsnd", 70: "msgrcv", 72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync",
+    128: "rt_sigtimedwait", 130: "rt_sigsuspend", 162: "sync", 202: "futex",
+    208: "io_getevents", 219: "restart_syscall", 220: "semtimedop", 230: "clock_nanosleep",
+    232: "epoll_wait", 242: "mq_timedsend", 243: "mq_timedreceive", 247: "waitid",
+    257: "openat", 270: "pselect6", 271: "ppoll", 275: "splice", 281: "epoll_pwait",
+    288: "accept4", 295: "preadv", 296: "pwritev", 299: "recvmmsg", 306: "syncfs",
+    307: "sendmmsg", 322: "execveat", 327: "preadv2", 328: "pwritev2", 426: "io_uring_enter",
+    435: "clone3", 441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
 }  # fmt: skip
 _GENERIC = {
     4: "io_getevents", 22: "epoll_pwait", 25: "fcntl", 29: "ioctl", 32: "flock", 56: "openat",
-    57: "close", 63: "read", 64: "write", 65: "readv", 66: "writev", 67: "pread64", 68: "pwrite64",
-    69: "preadv", 70: "pwritev", 71: "sendfile", 72: "pselect6", 73: "ppoll", 76: "splice",
-    81: "sync", 82: "fsync", 83: "fdatasync", 95: "waitid", 98: "futex", 101: "nanosleep",
-    115: "clock_nanosleep", 128: "restart_syscall", 133: "rt_sigsuspend", 137: "rt_sigtimedwait",
-    182: "mq_timedsend", 183: "mq_timedreceive", 188: "msgrcv", 189: "msgsnd", 192: "semtimedop",
-    193: "semop", 202: "accept", 203: "connect", 206: "sendto", 207: "recvfrom", 211: "sendmsg",
-    212: "recvmsg", 220: "clone", 242: "accept4", 243: "recvmmsg", 260: "wait4", 267: "syncfs",
-    269: "sendmmsg", 286: "preadv2", 287: "pwritev2", 426: "io_uring_enter", 435: "clone3",
+    57: "close", 63: "read", 64: "write", 65: "readv", 66: "writev", 67: "pread64",
+    68: "pwrite64", 69: "preadv", 70: "pwritev", 71: "sendfile", 72: "pselect6", 73: "ppoll",
+    76: "splice", 81: "sync", 82: "fsync", 83: "fdatasync", 95: "waitid", 98: "futex",
+    101: "nanosleep", 115: "clock_nanosleep", 128: "restart_syscall", 133: "rt_sigsuspend",
+    137: "rt_sigtimedwait", 182: "mq_timedsend", 183: "mq_timedreceive", 188: "msgrcv",
+    189: "msgsnd", 192: "semtimedop", 193: "semop", 202: "accept", 203: "connect",
+    206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg", 220: "clone", 221: "execve",
+    242: "accept4", 243: "recvmmsg", 260: "wait4", 267: "syncfs", 269: "sendmmsg",
+    281: "execveat", 286: "preadv2", 287: "pwritev2", 426: "io_uring_enter", 435: "clone3",
     441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
 }  # fmt: skip
 # Words of struct pt_regs: the call's number, and its arguments.
 _X86_REGISTERS = 15, (14, 13, 12, 7, 9, 8)  # orig_ax; di, si, dx, r10, r8, r9
+# Other code segments are those of 32-bit programs, whose calls have other numbers.
+_CS, _USER_CS = 17, 0x33
 _AARCH64_REGISTERS = 35, (34, 1, 2, 3, 4, 5)  # syscallno; orig_x0, x1 ...
 
 
@@ -71,7 +74,7 @@ def system_call(record: TaskStack) -> SystemCall | None:
     if not x86:
         number &= 0xFFFFFFFF
         number = -1 if number >> 31 else number
-    elif number >> 63:
+    elif number >> 63 or registers[_CS] != _USER_CS:
         return None
     if number < 0:
         return None

@@ -41,7 +41,9 @@ def notes_on(record: TaskStack, standing: bool) -> list[str]:
     if record.parts & HAS_CHANGED:
         notes.append("it began to exit, or executed another program, while it was read")
     if not standing:
-        notes.append("it ran whenever it was looked at: where is not known")
+        notes.append(
+            "it ran, or executed programs, whenever it was looked at: its path is not known"
+        )
     if record.flags & _PF_EXITING and activity_of(record) is not Activity.ENDED:
         notes.append("it is exiting")
     return notes
