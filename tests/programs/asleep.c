@@ -5,6 +5,8 @@
  *   asleep chain N      N threads, each waits for the mutex of the one before; the first sleeps
  *   asleep many N       N threads that sleep in a condition
  *   asleep coming N     threads that begin and end all the time, N at once
+ *   asleep execs        a process that executes itself again and again
+ *   asleep lies         a thread whose stack is made of words that are no return addresses
  *
  * Says "ready" when all of them are (about to be) asleep, and ends with its input.
  */
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -175,6 +178,35 @@ static void *keeps_coming(void *unused)
 	return unused;
 }
 
+static u_int64_t lies[512];
+
+/* In a system call, with the stack pointer in the middle of lies[]. */
+static void *stands_on_lies(void *unused)
+{
+	struct timespec length = {3600, 0};
+
+	for (int at = 0; at < 512; at++)
+		lies[at] = 0x41414141 + at * 0x1000003ULL;
+#ifdef __x86_64__
+	__asm__ volatile("mov %%rsp, %%r12; mov %0, %%rsp; syscall; mov %%r12, %%rsp"
+			 :
+			 : "r"(lies + 256), "a"(SYS_nanosleep), "D"(&length), "S"(0)
+			 : "rcx", "r11", "r12", "memory");
+#else
+	nanosleep(&length, 0);
+#endif
+	return unused;
+}
+
+static NOINLINE void executes_itself(char **arguments)
+{
+	struct timespec length = {0, 300000};
+
+	nanosleep(&length, 0);
+	execv("/proc/self/exe", arguments);
+	HERE;
+}
+
 int main(int count, char **arguments)
 {
 	const char *what = count > 1 ? arguments[1] : "places";
@@ -198,7 +230,16 @@ int main(int count, char **arguments)
 			start("link", link_of_chain, (void *)index);
 			sem_wait(&held);
 		}
-	} else
+	} else if (!strcmp(what, "execs")) {
+		if (count == 2) { /* the first of them tells that it is there */
+			puts("ready");
+			fflush(stdout);
+			arguments = (char *[]){arguments[0], "execs", "again", 0};
+		}
+		executes_itself(arguments);
+	} else if (!strcmp(what, "lies"))
+		start("liar", stands_on_lies, 0);
+	else
 		for (long index = 0; index < number; index++)
 			start("worker", !strcmp(what, "many") ? in_condition : keeps_coming, 0);
 	puts("ready");

@@ -1,0 +1,236 @@
+"""``hpcd stacks``: where sleeping threads stand, what they wait for, and that none notices."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.recorded import HPCD
+from tests.support.waiting import started
+
+pytestmark = pytest.mark.root
+
+# In each thread of "places", by its name: its own functions, innermost first, and its wait's kind.
+PLACES = {
+    "condition": (["waits_for_condition", "in_condition"], "condition"),
+    "poll": (["waits_in_poll", "in_poll"], "files"),
+    "read": (["waits_in_read", "in_read"], "file"),
+    "sleep": (["waits_in_sleep", "in_sleep"], "timer"),
+    "join": (["waits_for_thread", "in_join"], "thread"),
+    "vfork": (["waits_for_child", "in_vfork"], "child"),
+}
+GDB_FRAME = re.compile(r"^#\d+\s+(?:0x[0-9a-f]+ in )?([\w?@.]+) ?\(", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def asleep(executable: Path, *arguments: object, threads: int | None = None) -> Iterator[int]:
+    """A program that sleeps, all ``threads`` of it by now; its pid."""
+    process = started(executable, *arguments)
+    try:
+        while threads is not None and states(process.pid) != threads:
+            time.sleep(0.002)
+        yield process.pid
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def states(pid: int) -> int:
+    """How many threads of ``pid`` sleep, if all do; else -1."""
+    letters = [
+        task.joinpath("stat").read_text().rpartition(")")[2].split()[0]
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    ]
+    return len(letters) if set(letters) <= {"S", "D"} else -1
+
+
+def stacks(*options: object) -> dict[str, Any]:
+    """What ``hpcd stacks --json`` says."""
+    command = [*HPCD, "stacks", "--json", *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def user_functions(thread: dict[str, Any]) -> list[str]:
+    """Of the path of a thread the user's functions, innermost first."""
+    return [frame["name"] for frame in reversed(thread["path"]) if not frame["kernel"]]
+
+
+def plain(name: str) -> str:
+    """A function's name without what tells its aliases apart."""
+    return re.sub(r"^_*(GI_+|libc_)?|@.*$", "", name)
+
+
+def switches_of(pid: int) -> dict[int, tuple[str, ...]]:
+    """How often each thread of ``pid`` has left its CPU, and who traces it."""
+    return {
+        int(task.name): tuple(
+            line
+            for line in task.joinpath("status").read_text().splitlines()
+            if "ctxt_switches" in line or line.startswith("TracerPid")
+        )
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    }
+
+
+def test_threads_stand_where_gdb_finds_them_and_do_not_notice(build: Callable[..., Path]) -> None:
+    with asleep(build("asleep.c"), "places", threads=7) as pid:
+        before = switches_of(pid)
+        document = stacks("--pid", pid, "--no-children")
+        assert switches_of(pid) == before
+        assert all("TracerPid:\t0" in lines for lines in before.values())
+        command = ["gdb", "-batch", "-p", str(pid), "-ex", "thread apply all bt"]
+        said = subprocess.run(command, capture_output=True, text=True).stdout
+        # What gdb does to them is seen by the same figures.
+        assert switches_of(pid) != before
+    by_gdb = {}
+    for part in re.split(r"^Thread \d+ ", said, flags=re.MULTILINE)[1:]:
+        lwp = re.search(r"LWP (\d+)", part.splitlines()[0])
+        assert lwp, part
+        by_gdb[int(lwp[1])] = [plain(name) for name in GDB_FRAME.findall(part)]
+    threads = {thread["tid"]: thread for thread in document["threads"]}
+    assert threads.keys() == by_gdb.keys()
+    for tid, thread in threads.items():
+        ours, theirs = [plain(name) for name in user_functions(thread)], by_gdb[tid]
+        assert len(ours) == len(theirs), (ours, theirs)
+        # gdb knows other aliases of the C library's functions.
+        own = [name for name in theirs if name in ours]
+        assert [name for name in ours if name in own] == own
+        assert len(own) >= len(ours) - 3, (ours, theirs)
+    named = {thread["name"]: thread for thread in document["threads"]}
+    for name, (functions, kind) in PLACES.items():
+        found = user_functions(named[name])
+        at = found.index(functions[0])
+        assert found[at : at + 2] == functions
+        assert named[name]["wait"]["kind"] == kind, named[name]
+        assert 0 <= named[name]["since_s"] < 60
+    assert named["join"]["wait"]["holders"] == [named["sleep"]["tid"]]
+    assert f"written by process {pid} " in named["read"]["wait"]["text"]
+
+
+def test_since_when_it_sleeps(build: Callable[..., Path]) -> None:
+    with asleep(build("asleep.c"), "many", 1, threads=2) as pid:
+        asleep_by = time.monotonic()
+        first = {t["tid"]: t["since_s"] for t in stacks("--pid", pid)["threads"]}
+        time.sleep(0.5)
+        asleep_for = time.monotonic() - asleep_by
+        second = {t["tid"]: t["since_s"] for t in stacks("--pid", pid)["threads"]}
+        for tid in first:
+            assert second[tid] >= max(asleep_for, first[tid] + 0.5) - 0.02
+            assert second[tid] < asleep_for + 10
+
+
+@pytest.mark.parametrize("in_namespace", [False, True])
+def test_a_deadlock_is_named(build: Callable[..., Path], in_namespace: bool) -> None:
+    """Also where the program knows its threads by other numbers."""
+    executable = build("asleep.c")
+    with contextlib.ExitStack() as stack:
+        if in_namespace:
+            outer = started(Path("/usr/bin/unshare"), "--pid", "--fork", executable, "deadlock")
+            stack.callback(outer.communicate)
+            children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+            pid = int(children[0])
+            stack.callback(os.kill, pid, signal.SIGKILL)
+            while states(pid) != 4:
+                time.sleep(0.002)
+        else:
+            pid = stack.enter_context(asleep(executable, "deadlock", threads=4))
+        document = stacks("--pid", pid)
+        named = {thread["name"]: thread for thread in document["threads"]}
+        ada, bob, cleo = (named[name]["tid"] for name in ("ada", "bob", "cleo"))
+        assert [sorted(ring) for ring in document["deadlocks"]] == [sorted([ada, bob])]
+        assert document["chains"] == [{"threads": [cleo, ada], "waiters": 1}]
+        assert named["cleo"]["wait"]["address"] == named["bob"]["wait"]["address"]
+        text = subprocess.run([*HPCD, "stacks", "-p", str(pid)], capture_output=True, text=True)
+        assert "deadlock: 2 threads wait for each other" in text.stdout
+        assert f"held by thread {bob} (bob)" in text.stdout
+
+
+def test_a_chain_of_waiters_leads_to_who_sleeps(build: Callable[..., Path]) -> None:
+    with asleep(build("asleep.c"), "chain", 5, threads=6) as pid:
+        document = stacks("--pid", pid)
+        (chain,) = document["chains"]
+        links = sorted(thread["tid"] for thread in document["threads"] if thread["tid"] != pid)
+        assert chain == {"threads": links[::-1], "waiters": 4}
+        last = next(t for t in document["threads"] if t["tid"] == links[0])
+        assert "waits_in_sleep" in user_functions(last)
+
+
+def test_thousands_of_threads_take_less_than_a_second(build: Callable[..., Path]) -> None:
+    with asleep(build("asleep.c"), "many", 5000, threads=5001) as pid:
+        document = stacks("--pid", pid)
+        assert document["read_s"] < 1
+        functions = [user_functions(t) for t in document["threads"] if t["tid"] != pid]
+        assert len(functions) == 5000
+        assert all("waits_for_condition" in names for names in functions)
+
+
+OWN = {"keeps_coming", "ends_soon", "start", "main", "executes_itself", "waits_in_sleep"}
+LIBRARY = re.compile(r"^[_a-z]*\w*$|^\[")
+
+
+@pytest.mark.parametrize(("what", "number"), [("coming", 20), ("execs", 0)])
+def test_what_changes_while_it_is_read_is_marked_not_invented(
+    build: Callable[..., Path], what: str, number: int
+) -> None:
+    with asleep(build("asleep.c"), what, *([number] if number else [])) as pid:
+        command = [*HPCD, "stacks", "--json", "-p", str(pid), "--watch", "0.1", "--rounds", "12"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    readings = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(readings) == 12
+    paths = [user_functions(t) for reading in readings for t in reading["threads"]]
+    seen = {name for names in paths for name in names}
+    assert seen & OWN
+    for names in paths:
+        # Whole paths begin where threads and programs do; others say why they are not.
+        assert not names or names[-1] in ("clone3", "_start") or names[-1].startswith("["), names
+    own = {name for name in seen if name in ("waits_in_read", "takes_first", "link_of_chain")}
+    assert not own, "functions that never ran"
+
+
+def test_a_stack_that_lies_is_marked(build: Callable[..., Path]) -> None:
+    with asleep(build("asleep.c"), "lies", threads=2) as pid:
+        (liar,) = (t for t in stacks("--pid", pid)["threads"] if t["tid"] != pid)
+    assert user_functions(liar)[0] == "stands_on_lies"
+    assert user_functions(liar)[-1].startswith("[truncated: ")
+    assert liar["wait"]["kind"] == "timer"
+
+
+def test_stopped_processes_and_zombies(build: Callable[..., Path]) -> None:
+    with asleep(build("asleep.c"), "many", 1, threads=2) as pid:
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED)
+        document = stacks("--pid", pid)
+        assert {t["activity"] for t in document["threads"]} == {"stopped"}
+        assert any("waits_for_condition" in user_functions(t) for t in document["threads"])
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    (zombie,) = stacks("--pid", process.pid)["threads"]
+    assert (zombie["activity"], zombie["wait"]["holders"]) == ("ended", [os.getpid()])
+    process.wait()
+    done = subprocess.run(
+        [*HPCD, "stacks", "--pid", str(process.pid)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (3, f"hpcd: no process {process.pid}\n")
+
+
+def test_a_thread_that_runs_is_met_where_it_runs(build: Callable[..., Path]) -> None:
+    with subprocess.Popen([str(build("pace.c"))], stdout=subprocess.DEVNULL) as process:
+        try:
+            (thread,) = stacks("--pid", process.pid)["threads"]
+        finally:
+            process.kill()
+    assert "main" in user_functions(thread)
