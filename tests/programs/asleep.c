@@ -1,6 +1,7 @@
 /* Threads that sleep in known places, each below a function of its own:
  *
- *   asleep places       futex (condition), poll, read of a pipe, join, nanosleep, a vfork parent
+ *   asleep places       futex (condition), poll, read of a pipe, join, nanosleep
+ *   asleep vfork        a vfork parent, which no debugger can stop
  *   asleep deadlock     two threads, each with the mutex the other waits for; a third behind them
  *   asleep chain N      N threads, each waits for the mutex of the one before; the first sleeps
  *   asleep many N       N threads that sleep in a condition
@@ -110,7 +111,6 @@ static void places(void)
 	start("read", in_read, 0);
 	sleeper = start("sleep", in_sleep, 0);
 	start("join", in_join, &sleeper);
-	start("vfork", in_vfork, 0);
 }
 
 static NOINLINE void takes_second(void)
@@ -237,7 +237,9 @@ int main(int count, char **arguments)
 			arguments = (char *[]){arguments[0], "execs", "again", 0};
 		}
 		executes_itself(arguments);
-	} else if (!strcmp(what, "lies"))
+	} else if (!strcmp(what, "vfork"))
+		start("vfork", in_vfork, 0);
+	else if (!strcmp(what, "lies"))
 		start("liar", stands_on_lies, 0);
 	else
 		for (long index = 0; index < number; index++)
