@@ -4,7 +4,8 @@ The kernel knows no owners, user space does. glibc's ``pthread_mutex_t`` (nptl's
 ``struct_mutex.h``) begins with the futex word (2: locked, somebody waits), and has the owner's
 thread id 8 bytes on; robust and priority-inheriting mutexes have it in the word itself, as the
 kernel demands of those (futex(2)); so has musl's for mutexes that check errors. A thread that joins
-another waits at the word that holds the other's id until it has ended (CLONE_CHILD_CLEARTID).
+another waits at the word that holds the other's id until it has ended (CLONE_CHILD_CLEARTID); it is no
+private futex, as the kernel wakes who waits for it.
 
 A thread is named as the holder only when it is one of those that may be: one of the process, for a
 futex that others cannot share, and when the words are the same at a second look.
@@ -48,12 +49,13 @@ def futex_wait(
         owner = thread_of(pid, word & _TID)
         if word & _WAITERS and owner and value == word:
             kind, text, holder = "mutex", f"mutex 0x{address:x}", owner
-        elif word == value and owner and owner != tid:
+        elif word == _LOCKED_AND_WAITED_FOR and (
+            locker := _mutex_owner(memory, pid, address, thread_of)
+        ):
+            kind, text, holder = "mutex", f"mutex 0x{address:x}", locker
+        elif word == value and owner and owner != tid and not private:
+            # Numbers of threads are small in a namespace of their own: 2 may be one.
             kind, text, holder = "thread", f"thread {owner} to end", owner
-        elif word == _LOCKED_AND_WAITED_FOR:
-            holder = _mutex_owner(memory, pid, address, thread_of)
-            if holder:
-                kind, text = "mutex", f"mutex 0x{address:x}"
     if holder and memory.word(pid, address) != word:
         return Wait("futex", f"futex 0x{address:x}", call.name, address, process=private)
     return Wait(kind, text, call.name, address, word, (holder,) if holder else (), private)

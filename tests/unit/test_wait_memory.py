@@ -70,6 +70,8 @@ def test_a_thread_that_is_joined(memory: TargetMemory) -> None:
     assert (wait.kind, wait.text, wait.holders) == ("thread", f"thread {OTHER} to end", (OTHER,))
     assert waiting(memory, struct.pack("<I", ME), WAIT, ME).holders == ()  # nobody joins itself
     assert waiting(memory, struct.pack("<I", OTHER), WAIT, 1).holders == ()
+    # What the kernel clears at a thread's end is no private futex.
+    assert waiting(memory, struct.pack("<I", OTHER), WAIT | PRIVATE, OTHER).holders == ()
 
 
 def test_memory_that_cannot_be_read_is_no_reason(memory: TargetMemory) -> None:
