@@ -4,8 +4,8 @@ The kernel knows no owners, user space does. glibc's ``pthread_mutex_t`` (nptl's
 ``struct_mutex.h``) begins with the futex word (2: locked, somebody waits), and has the owner's
 thread id 8 bytes on; robust and priority-inheriting mutexes have it in the word itself, as the
 kernel demands of those (futex(2)); so has musl's for mutexes that check errors. A thread that joins
-another waits at the word that holds the other's id until it has ended (CLONE_CHILD_CLEARTID); it is no
-private futex, as the kernel wakes who waits for it.
+another waits at the word that holds the other's id until it has ended (CLONE_CHILD_CLEARTID); it is
+no private futex, as the kernel wakes who waits for it.
 
 A thread is named as the holder only when it is one of those that may be: one of the process, for a
 futex that others cannot share, and when the words are the same at a second look.
