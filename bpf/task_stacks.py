@@ -165,6 +165,11 @@ class TaskStacks:
         finally:
             os.close(descriptor)
 
+    @property
+    def pending(self) -> int:
+        """Bytes that were sent and not yet taken."""
+        return self._ring.pending
+
     def close(self) -> None:
         """Unload the iterator."""
         self._resources.close()

@@ -14,7 +14,7 @@ from hpcd.bpf.events import parse_events
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
-from hpcd.bpf.task_stacks import TaskStack, TaskStacks
+from hpcd.bpf.task_stacks import TaskStack
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
@@ -26,6 +26,7 @@ from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
 from hpcd.daemon.stacks.thread_walks import ThreadWalks
 from hpcd.daemon.stacks.wait_reasons import WaitReasons
 from hpcd.daemon.targets import processes
+from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import TargetError
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack
@@ -43,8 +44,8 @@ class StackReader:
     def __init__(self) -> None:
         with ExitStack() as resources:
             background = resources.enter_context(ThreadPoolExecutor(1))
-            self._stacks = TaskStacks()
-            resources.callback(self._stacks.close)
+            self._reading = ThreadReading()
+            resources.callback(self._reading.close)
             symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
             self._names = FunctionNames()
             resources.callback(self._names.close)
@@ -62,7 +63,7 @@ class StackReader:
             self._tables = Tables(self._sampler.memory)
             self._spaces = AddressSpaces(self._modules, self._tables, self._sampler)
             running = RunningThreads(self._sampler)
-            self._threads = ThreadWalks(self._stacks, self._spaces, self._walker, running)
+            self._threads = ThreadWalks(self._reading, self._spaces, self._walker, running)
             kernel = KernelNaming(symbols.result, self._modules, self._names)
             self._resolver = StackResolver(
                 self._modules, kernel, lambda *_: None, self._sampler.caches
@@ -90,7 +91,7 @@ class StackReader:
             inserted = self._resolver.insert([stacks[tid] for tid in standing])
             nodes = dict(zip(standing, inserted.tolist(), strict=True))
         paths, numbers = self._paths(sorted(set(nodes.values())))
-        reasons = WaitReasons(records.values(), self._spaces)
+        reasons = WaitReasons(records.values(), self._spaces, self._reading.withheld)
         threads = [
             self._thread(record, clock, numbers.get(nodes.get(tid, -1), 0), tid in stacks)
             for tid, record in records.items()
@@ -119,7 +120,11 @@ class StackReader:
                 for number in self._names.modules
                 if (descriptor := self._modules.image(number)) is not None
             },
-            notes=[f"{name}: {why}" for name, why in self._modules.failures.items()],
+            notes=[f"{name}: {why}" for name, why in self._modules.failures.items()]
+            + [
+                f"process {pid}: its memory cannot be read, it holds its address space locked"
+                for pid in sorted(self._reading.withheld & images.keys())
+            ],
         )
 
     # --- putting together ---

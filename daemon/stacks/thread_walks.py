@@ -12,11 +12,12 @@ import numpy as np
 from hpcd.array_types import U64
 from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.saved_walk import SavedWalker
-from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, TaskStacks, Wanted
+from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, Wanted
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.running_threads import RunningThreads
 from hpcd.daemon.stacks.system_calls import system_call
 from hpcd.daemon.stacks.thread_activity import stands_somewhere
+from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.model.unwind_status import UnwindStatus
 
 # So often a reading goes back to threads that ran meanwhile, and to processes that have executed a
@@ -33,12 +34,12 @@ class ThreadWalks:
 
     def __init__(
         self,
-        stacks: TaskStacks,
+        reading: ThreadReading,
         spaces: AddressSpaces,
         walker: SavedWalker,
         running: RunningThreads,
     ) -> None:
-        self._stacks = stacks
+        self._reading = reading
         self._spaces = spaces
         self._walker = walker
         self._running = running
@@ -49,7 +50,7 @@ class ThreadWalks:
         wanted = dict.fromkeys((*pids, os.getpid()), Wanted.IDENTITY)
         images: dict[int, int] = {}
         offsets = []
-        for record in self._stacks.read(wanted):
+        for record in self._reading.read(wanted):
             offsets.append(record.time - record.reader_arrival)
             images[record.tgid] = record.image
         images.pop(os.getpid(), None)
@@ -122,7 +123,7 @@ class ThreadWalks:
         pids = {record.tgid for record in records.values()}
         still = {
             record.tid
-            for record in self._stacks.read(dict.fromkeys(pids, Wanted.IDENTITY))
+            for record in self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY))
             if (before := records.get(record.tid)) is not None
             and not record.on_cpu
             and (record.start, record.switches) == (before.start, before.switches)
@@ -135,7 +136,7 @@ class ThreadWalks:
             mapped = self._spaces.get(pid)
             whole = mapped is not None and not mapped.withheld
             wanted[pid] = Wanted.USER if whole else Wanted.KERNEL
-        return self._stacks.read(wanted)
+        return self._reading.read(wanted)
 
     def _walk(self, records: Iterable[TaskStack], stacks: dict[int, bytes]) -> set[int]:
         """Walk these threads' stacks into ``stacks``; the processes whose mappings may be out of

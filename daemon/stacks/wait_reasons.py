@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from hpcd.bpf.task_stacks import TaskStack
@@ -42,10 +42,14 @@ _POLLFD = struct.Struct("<iHH")
 
 
 class WaitReasons:
-    """Tells what threads wait for; made for one snapshot, whose threads are ``records``."""
+    """Tells what threads wait for; made for one snapshot, whose threads are ``records``. The memory
+    of the processes ``withheld`` is not read."""
 
-    def __init__(self, records: Iterable[TaskStack], spaces: AddressSpaces) -> None:
+    def __init__(
+        self, records: Iterable[TaskStack], spaces: AddressSpaces, withheld: Collection[int] = ()
+    ) -> None:
         records = list(records)
+        self._withheld = withheld
         self._spaces = spaces
         self._memory = TargetMemory()
         self._files = OpenFiles({record.tgid for record in records})
@@ -94,7 +98,7 @@ class WaitReasons:
     def _in_call(self, record: TaskStack, call: SystemCall) -> Wait:
         name, pid = call.name, record.tgid
         mapped = self._spaces.get(pid)
-        if mapped is not None and mapped.withheld:
+        if pid in self._withheld or (mapped is not None and mapped.withheld):
             return Wait(name, name, name)
         if name == "futex":
             return futex_wait(self._memory, pid, record.tid, call, self._thread)

@@ -122,7 +122,8 @@ def places_of(pid: int) -> dict[int, list[tuple[str, int]]]:
 
 
 def in_files(pid: int, counters: list[int]) -> list[tuple[str, int]]:
-    """Program counters as :func:`places_of` has them: a caller's lies within its call."""
+    """Program counters as :func:`places_of` has them: within the call, or the system call, that
+    they stand behind."""
     lines = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     mapped = [
         (*(int(bound, 16) for bound in line[0].split("-")), line[5].strip())
@@ -130,8 +131,8 @@ def in_files(pid: int, counters: list[int]) -> list[tuple[str, int]]:
         if len(line) > 5
     ]
     places = []
-    for number, counter in enumerate(counters):
-        address = counter - (number > 0)
+    for counter in counters:
+        address = counter - 1
         (path,) = (path for start, end, path in mapped if start <= address < end)
         places.append((path, address - min(start for start, _, other in mapped if other == path)))
     return places
