@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,13 +15,18 @@ from typing import Any
 
 import pytest
 
+from hpcd.bpf.task_stacks import Wanted
 from hpcd.daemon.stacks.stack_reader import StackReader
+from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.model import frame as frames
 from hpcd.model.identity import ModuleKind
+from tests.support import stalling_fuse
 from tests.support.recorded import HPCD
 from tests.support.waiting import started
 
 pytestmark = pytest.mark.root
+
+MALLORY = 65533
 
 # In each thread of "places", by its name: its own functions, innermost first, and its wait's kind.
 PLACES = {
@@ -89,7 +95,7 @@ for thread in gdb.selected_inferior().threads():
     thread.switch()
     frame, counters = gdb.newest_frame(), []
     while frame is not None:
-        if frame.type() != gdb.INLINE_FRAME:
+        if frame.type() == gdb.NORMAL_FRAME:
             counters.append(frame.pc())
         frame = frame.older()
     print("frames", thread.ptid[1], *counters)
@@ -302,3 +308,47 @@ def test_a_thread_that_runs_is_met_where_it_runs(
         (["down"] * 6 + ["main"], ["work"]),
         (["down"] * 6 + ["main"], []),
     )
+
+
+def test_a_process_that_holds_its_address_space_locked_keeps_nobody_waiting(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Its kernel frames are shown, and whoever was selected beside it is read as ever."""
+    if not Path("/dev/fuse").exists():
+        pytest.skip("no FUSE here")
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    served = tmp_path / "served"
+    served.mkdir()
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(stalling_fuse.mounted(served, MALLORY, Path("/bin/sleep")))
+        holder = stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-c", stalling_fuse.HOLD, served / "file"],
+                user=MALLORY, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+        )  # fmt: skip
+        stack.callback(server.kill)
+        stack.callback(holder.kill)
+        assert holder.stdin and holder.stdout and holder.stdout.readline() == "ready\n"
+        other = stack.enter_context(asleep(build("asleep.c"), "many", 3, threads=4))
+        # The process may begin to hold it after its mappings were read: that is another wait.
+        reading = ThreadReading()
+        stack.callback(reading.close)
+        both = {holder.pid: Wanted.USER, other: Wanted.USER}
+        assert {record.tgid for record in reading.read(both)} == both.keys()
+        stalling_fuse.stall(server)
+        holder.stdin.write("go\n")
+        holder.stdin.flush()
+        while holder.pid not in reading.withheld:
+            records = reading.read(both)
+        assert {record.tgid for record in records} == both.keys()
+        assert sum(record.size > 0 for record in records if record.tgid == other) == 4
+        began = time.monotonic()
+        document = stacks("--pid", holder.pid, "--pid", other)
+        assert time.monotonic() - began < 30
+        held = [t for t in document["threads"] if t["pid"] == holder.pid]
+        assert held and all(any(f["kernel"] for f in t["path"]) for t in held)
+        assert not any(f["name"] == "munmap" for t in held for f in t["path"])
+        read = [user_functions(t) for t in document["threads"] if t["pid"] == other]
+        assert sum("waits_for_condition" in functions for functions in read) == 3
