@@ -95,7 +95,7 @@ class ThreadLifecycle:
         self._cpu.begin(thread.number, thread.pid, state.tid, thread.cpu_ns)
         if self._thread_times:
             if thread.copy and self._defer:
-                node = self._defer(thread.stack, thread.copy)
+                node = self._defer(self._stacks.in_scheduler(thread.stack), thread.copy)
             elif state.running:
                 node = self._stacks.never_sampled
             else:

@@ -18,11 +18,13 @@ import pytest
 from hpcd.bpf.task_stacks import Wanted
 from hpcd.daemon.stacks.stack_reader import StackReader
 from hpcd.daemon.targets.thread_reading import ThreadReading
+from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
 from hpcd.model.identity import ModuleKind
+from hpcd.model.unwind_status import UnwindStatus
 from tests.support import stalling_fuse
 from tests.support.recorded import HPCD
-from tests.support.waiting import started
+from tests.support.waiting import Recorder, seconds_by_function, started
 
 pytestmark = pytest.mark.root
 
@@ -308,6 +310,27 @@ def test_a_thread_that_runs_is_met_where_it_runs(
         (["down"] * 6 + ["main"], ["work"]),
         (["down"] * 6 + ["main"], []),
     )
+
+
+def test_a_recording_has_the_paths_of_those_that_slept_when_it_began(
+    build: Callable[..., Path], tmp_path: Path
+) -> None:
+    executable = build("asleep.c")
+    with asleep(executable, "places", threads=6) as pid:
+        before = switches_of(pid)
+        summary = Recorder(tmp_path / "m", "-p", pid, "-d", 1).wait()
+        assert switches_of(pid) == before
+    assert summary["unwind"]["deferred"]["walked"] == 6
+    seconds = seconds_by_function(tmp_path / "m", executable)
+    lived = summary["time"]["lifetime"] / 6
+    for functions, _ in PLACES.values():
+        for name in functions:
+            assert seconds[name]["blocked_time"] == pytest.approx(lived, rel=0.1), name
+    with open_measurement(tmp_path / "m") as measurement:
+        names = {name for rows in measurement.symbols.values() for *_, name in rows}
+        assert "__schedule" in names
+        marker = frames.marker_frame(UnwindStatus.BEFORE_ATTACH)
+        assert marker not in measurement.cct.frame.tolist()
 
 
 def test_a_process_that_holds_its_address_space_locked_keeps_nobody_waiting(
