@@ -11,6 +11,8 @@ import numpy as np
 from hpcd.bpf.layouts import STACK_EVENT, THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.sampler import Sampler
 
+FREQUENCY, _IDLE_FREQUENCY = 997, 1
+"""Samples a second of each CPU while threads are looked for, and else."""
 # The clock fires every millisecond of each CPU; a thread that is on one for this long is met.
 _MOST_SECONDS = 0.05
 _POLL_SECONDS = 0.002
@@ -29,6 +31,7 @@ class RunningThreads:
         """The last stack of each of ``tids`` that was met on a CPU (:data:`STACK_EVENT` and its
         frames), by tid. Takes 50 ms at most, less when all were met."""
         self._sampler.take_samples()  # what came since the last time is old
+        self._sampler.set_pace(FREQUENCY, 1)
         if not self._attached:
             self._sampler.attach()
             self._attached = True
@@ -37,6 +40,8 @@ class RunningThreads:
         while wanted - stacks.keys() and time.monotonic() < end:
             time.sleep(_POLL_SECONDS)
             stacks |= self._take(wanted)
+        # Until the next snapshot, which may be minutes away, it costs next to nothing.
+        self._sampler.set_pace(_IDLE_FREQUENCY, 1)
         return stacks
 
     def _take(self, wanted: Collection[int]) -> dict[int, bytes]:

@@ -21,7 +21,7 @@ from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.function_names import FunctionNames
-from hpcd.daemon.stacks.running_threads import RunningThreads
+from hpcd.daemon.stacks.running_threads import FREQUENCY, RunningThreads
 from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
 from hpcd.daemon.stacks.thread_walks import ThreadWalks
 from hpcd.daemon.stacks.wait_reasons import WaitReasons
@@ -30,8 +30,6 @@ from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import TargetError
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack
-
-_FREQUENCY = 997
 
 
 class StackReader:
@@ -51,7 +49,7 @@ class StackReader:
             resources.callback(self._names.close)
             self._modules = Modules(Decoder(), self._names.add_module)
             resources.callback(self._modules.close)
-            (event,) = parse_events("cpu-clock", _FREQUENCY)
+            (event,) = parse_events("cpu-clock", FREQUENCY)
             self._sampler = Sampler(
                 [event.perf_event()],
                 processes.online_cpus(),
