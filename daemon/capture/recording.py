@@ -44,6 +44,7 @@ from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.program_files import program_files
 from hpcd.daemon.targets.selector import Selector
+from hpcd.daemon.targets.sleeping_threads import SleepingThreads, sleeping_threads
 from hpcd.daemon.targets.user_accounts import TABLE_BYTES, UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import HpcdError, StorageError, UsageError
@@ -270,10 +271,10 @@ class Recording:
         targets = Targets(modules, tables, sampler, mmaps.history, writer.add_process, accounts)
         kernel = KernelNaming(symbols.result, modules, writer)
         stacks = StackResolver(modules, kernel, mmaps.lookup, sampler.caches)
-        threads = ThreadLifecycle(targets, writer, stacks, thread_times)
-        jit = JitNaming(modules, targets, writer)
         deferred = DeferredPaths(walker, mmaps, modules, tables, targets.number_of, stacks.insert)
         stack.callback(deferred.close)
+        threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
+        jit = JitNaming(modules, targets, writer)
         collector = Collector(
             sampler, threads, stacks, jit, writer, periods, thread_times, deferred
         )
@@ -284,6 +285,7 @@ class Recording:
             children=options.children,
             only_user=options.only_user,
             only_groups=options.only_groups,
+            sleeping=self._sleeping_threads(stack),
         )
         preparing.result()
         modules.install_within(_TABLE_WAIT_SECONDS, tables, sampler.set_rules)
@@ -305,6 +307,16 @@ class Recording:
             attachment=attachment,
             thread_times=thread_times,
         )
+
+    def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
+        """What reads the stacks of threads that sleep when they are attached to, closed by
+        ``stack``. Not wanted without waits, nor of what is about to exec."""
+        if not self._options.waits or self._options.before_exec:
+            return None
+        sleeping = sleeping_threads()
+        if sleeping:
+            stack.callback(sleeping.close)
+        return sleeping
 
     def _load_sampler(self, events: list[EventSpec]) -> Sampler:
         options, selector = self._options, self._options.selector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -34,7 +34,10 @@ class ThreadLifecycle:
         writer: MeasurementWriter,
         stacks: StackResolver,
         thread_times: ThreadTimes | None,
+        defer: Callable[[bytes, bytes], int] | None = None,
     ) -> None:
+        """``defer`` gives the CCT node of a stack (its event and its copy) that is walked later."""
+        self._defer = defer
         self._targets = targets
         self._writer = writer
         self._stacks = stacks
@@ -91,7 +94,9 @@ class ThreadLifecycle:
         line = self._new_line(thread.number, thread.pid, state.tid, state.name, state.start_ns)
         self._cpu.begin(thread.number, thread.pid, state.tid, thread.cpu_ns)
         if self._thread_times:
-            if state.running:
+            if thread.copy and self._defer:
+                node = self._defer(self._stacks.in_scheduler(thread.stack), thread.copy)
+            elif state.running:
                 node = self._stacks.never_sampled
             else:
                 node = self._stacks.node_before_attach(state.kernel_stack)

@@ -427,6 +427,10 @@ class Modules:
         """Whether the file of this module is open, and a table could be made of it."""
         return number in self._images and not self._by_id[number].failure
 
+    def image(self, number: int) -> int | None:
+        """Descriptor of the file of this module, None when it is not kept open. It stays ours."""
+        return self._images.get(number)
+
     def symbols(self, number: int, offsets: npt.NDArray[np.uint64]) -> list[tuple[int, int, str]]:
         """(start, size, name) of the functions of a module that hold ``offsets``. No table is made
         any more. Raises :class:`HpcdError`."""

@@ -13,6 +13,7 @@ VERBS = {
     "attach": ("Attach", "record running processes"),
     "run": ("Run", "start a command and record it"),
     "top": ("Top", "show live where processes spend their time"),
+    "stacks": ("Stacks", "show where all threads of a job stand now, and what they wait for"),
     "list": ("List", "show the jobs and ranks on this host"),
     "detach": ("Detach", "end a recording of the service"),
     "status": ("Status", "show what the service records"),
