@@ -41,7 +41,7 @@ from hpcd.model.identity import ModuleKind
 from hpcd.model.scope import Kind
 
 _UID = re.compile("[0-9a-f]{16}")
-_KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+_KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 
 
 class ModuleRow(NamedTuple):

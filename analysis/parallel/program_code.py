@@ -51,7 +51,7 @@ _SUPPORT = _SYSTEM + _RUNTIME + _MPI + _NUMERICAL
 
 def is_program_code(path: str, kind: str) -> bool:
     """Whether a load module is the program's own code."""
-    if kind not in (ModuleKind.ELF, ModuleKind.JIT):
+    if kind not in (ModuleKind.ELF, ModuleKind.JIT, ModuleKind.NAMED):
         return False
     name = PurePath(path.removesuffix(" (deleted)")).name
     mine, others = _users_patterns()

@@ -17,6 +17,7 @@ VERBS = {
     "detach": ("Detach", "end a recording of the service"),
     "status": ("Status", "show what the service records"),
     "snapshot": ("Snapshot", "end the host's measurement and start a new one"),
+    "import": ("Import", "import recordings of perf, py-spy and other tools"),
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
     "annotate": ("Annotate", "print source lines or instructions with their cost"),
