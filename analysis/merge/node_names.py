@@ -95,8 +95,8 @@ def name_tree(
         nodes = order[bounds[number] : bounds[number + 1]]
         offsets, place = np.unique(offset_of[nodes], return_inverse=True)
         groups.append((nodes, place))
-        first, *others = tables[number] or [None]
-        further = tuple(place for place in others if place) if module.kind in _BY_NAME else ()
+        first = tables[number][0] if tables[number] else None
+        further = tuple(tables[number][1:]) if module.kind in _BY_NAME else ()
         tasks.append(
             SymbolTask(module.kind, module.path, module.build_id, first, offsets, further)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from keyword import iskeyword
 
 from hpcd.cli.command import Command
 from hpcd.errors import PlatformError
@@ -40,8 +41,10 @@ VERBS = {
 
 def load(verb: str) -> Command:
     """The command of this name. A missing library disables only the verbs that need it."""
+    # A word of the language names no module.
+    name = f"{verb}_" if iskeyword(verb) else verb
     try:
-        module = importlib.import_module(f"hpcd.cli.verbs.{verb}")
+        module = importlib.import_module(f"hpcd.cli.verbs.{name}")
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("hpcd"):
             raise

@@ -2,8 +2,9 @@
 
 Austin 3 writes it; Austin 4 writes MOJO, which ``mojo2austin`` of austin-python turns into it. A
 sample says how much time has passed since its thread's sample before, so times follow: they are
-exact within a thread, and a thread begins when the others have come so far. Of the three metrics of
-``austin --full`` (time, idle, memory) idle samples are no CPU time. Format: Austin's README, "Format".
+exact within a thread, and a thread begins when the others have come so far. Of the three metrics
+of ``austin --full`` (time, idle, memory) idle samples are no CPU time. The format is described in
+Austin's README.
 """
 
 from __future__ import annotations

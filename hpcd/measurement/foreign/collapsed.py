@@ -1,6 +1,6 @@
 """Collapsed stacks: ``outermost;...;innermost COUNT``, one call path a line.
 
-Written by FlameGraph's stackcollapse scripts (stackcollapse.pl says what they are), bpftrace and bcc,
+Written by FlameGraph's stackcollapse scripts (stackcollapse.pl says what they are), bcc,
 async-profiler, inferno, ``perf script report stackcollapse``, and py-spy (``--format raw``), whose
 frames are ``function (file.py:line)``.
 """

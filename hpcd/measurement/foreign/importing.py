@@ -23,6 +23,7 @@ from hpcd.measurement.foreign.pprof import MAX_BYTES, PprofReader, looks_like_pp
 from hpcd.measurement.foreign.recording_builder import RecordingBuilder
 from hpcd.model.identity import Host
 
+_UNKNOWN_HOST = "unknown host"
 _UNIT_NS = 1_000_000
 
 
@@ -117,8 +118,8 @@ FORMATS = (_PERF_DATA, *_FORMATS)
 
 
 def import_recording(source: Path, output: Path, options: ImportOptions) -> Imported:
-    """Import the file ``source`` (``-``: standard input) into the measurement ``output``, which must
-    not exist.
+    """Import the file ``source`` (``-``: standard input) into the measurement ``output``, which
+    must not exist.
 
     Raises :class:`NotFoundError`, :class:`FormatError` when it is no such file or damaged,
     :class:`PlatformError` when what reads it is not installed, :class:`StorageError`; then nothing
@@ -133,7 +134,8 @@ def import_recording(source: Path, output: Path, options: ImportOptions) -> Impo
         kind = _FORMATS[name]
         builder = _builder(file.name, output, options, _host(), name, kind.times)
         with _Unfinished(builder):
-            ended_ns = kind.read(file, builder, options)
+            # Files are mostly written when a recording ends: better than the year 1970.
+            ended_ns = kind.read(file, builder, options) or file.modified_ns
             return _finished(builder, name, kind.times, ended_ns)
 
 
@@ -145,7 +147,7 @@ def _import_perf_data(source: Path, output: Path, options: ImportOptions) -> Imp
     header = perf_data.read_header(source)
     # Its clock is the host's since boot, but which boot that was is not in it.
     identity = f"imported {os.urandom(8).hex()}"
-    host = Host(header.host.hostname, identity, header.host.kernel, header.host.machine,
+    host = Host(header.host.hostname or _UNKNOWN_HOST, identity, header.host.kernel, header.host.machine,
                 header.host.cpus)  # fmt: skip
     origin = {"tool": f"perf {header.version}".strip(), "command": header.command}
     builder = _builder(str(source), output, options, host, _PERF_DATA, "recorded", origin)
@@ -171,7 +173,7 @@ def _recognise(file: InputFile) -> str:
 
 def _host() -> Host:
     """The machine of a recording that does not name it."""
-    return Host("", f"imported {os.urandom(8).hex()}", "", "", 0)
+    return Host(_UNKNOWN_HOST, f"imported {os.urandom(8).hex()}", "", "", 0)
 
 
 def _builder(
@@ -187,9 +189,7 @@ def _builder(
     return builder
 
 
-def _finished(
-    builder: RecordingBuilder, kind: str, times: str, ended_ns: int | None
-) -> Imported:
+def _finished(builder: RecordingBuilder, kind: str, times: str, ended_ns: int | None) -> Imported:
     records = builder.close(ended_ns)
     return Imported(
         kind, records, builder.taken or records, builder.line_count, times, dict(builder.dropped)
@@ -208,5 +208,3 @@ class _Unfinished:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._builder.writer.discard()
-
-

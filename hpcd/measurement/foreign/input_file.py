@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,6 +56,12 @@ class InputFile:
     def __exit__(self, *_: object) -> None:
         if self._raw is not sys.stdin.buffer:
             self._raw.close()
+
+    @property
+    def modified_ns(self) -> int:
+        """When it was written last (ns since 1970); now, if that is going on."""
+        kept = self._raw is not sys.stdin.buffer
+        return self.path.stat().st_mtime_ns if kept else time.time_ns()
 
     def head(self) -> bytes:
         """The first bytes, up to a megabyte, which are still to be read."""

@@ -51,7 +51,8 @@ class PerfHeader:
 
 def is_perf_data(path: Path) -> bool:
     """Whether ``path`` is a perf.data file, or the directory that ``--threads`` writes."""
-    with contextlib.suppress(OSError), (path / "data" if path.is_dir() else path).open("rb") as file:
+    file_path = path / "data" if path.is_dir() else path
+    with contextlib.suppress(OSError), file_path.open("rb") as file:
         return file.read(8) in MAGIC
     return False
 
@@ -74,9 +75,7 @@ def read_header(path: Path) -> PerfHeader:
     fields = "comm,pid,tid,time,event,ip,sym,dso"
     fields += ",cpu" if "CPU" in common else ""
     fields += ",period" if "PERIOD" in common else ""
-    return PerfHeader(
-        host, values.get("perf version", ""), values.get("cmdline", ""), fields
-    )
+    return PerfHeader(host, values.get("perf version", ""), values.get("cmdline", ""), fields)
 
 
 def sample_text(path: Path, header: PerfHeader) -> Iterator[bytes]:

@@ -7,9 +7,9 @@ Formats as ``builtin-script.c`` of the kernel's tools/perf writes them (Linux 4.
                        d4ad7 __GI___execve+0x7 (/usr/lib/x86_64-linux-gnu/libc.so.6)
     <empty line>
 
-Without call paths a sample is one line that ends in address, symbol and module. A call path that has
-been seen before is recognised by its text as a whole, a frame by its line; both look-ups are bounded
-caches, so memory does not follow the length of the file.
+Without call paths a sample is one line that ends in address, symbol and module. A call path that
+has been seen before is recognised by its text as a whole, a frame by its line; both look-ups are
+bounded caches, so memory does not follow the length of the file.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _UNKNOWN = b"[unknown]"
 _JIT = re.compile(rb"(?:.*/)?perf-\d+\.map$|\[JIT\] tid \d+")
 _LOST = re.compile(rb"PERF_RECORD_LOST(?:_SAMPLES)?\b.*?(\d+)\s*$")
 _KERNEL = 1 << 63
+_NO_FRAME = -1
 
 _CACHED_STACKS, _CACHED_LINES = 1 << 18, 1 << 19
 _CACHED_BYTES = 128 << 20
@@ -61,7 +62,7 @@ class PerfScriptReader:
     def __init__(self, builder: RecordingBuilder, *, own: bool = False) -> None:
         self._builder = builder
         self._header = _OWN_HEADER if own else _HEADER
-        self._lines: dict[bytes, int | None] = {}
+        self._lines: dict[bytes, int] = {}
         self._stacks: dict[bytes, int] = {}
         self._cached_bytes = 0
         self._events: dict[bytes, int] = {}
@@ -74,7 +75,8 @@ class PerfScriptReader:
         """Take in blocks of text that end behind an empty line, or behind a line where there are no
         call paths. Raises :class:`FormatError` when it is no text of ``perf script``."""
         for block in blocks:
-            for part in block.replace(b"\r\n", b"\n").split(b"\n\n"):
+            text = block.replace(b"\r\n", b"\n") if b"\r\n" in block else block
+            for part in text.split(b"\n\n"):
                 if part:
                     self._take(part)
         self._builder.taken = self.samples
@@ -154,14 +156,14 @@ class PerfScriptReader:
         self.samples += 1
 
     def _stack(self, stack: bytes) -> int:
-        lines = self._lines
-        path = []
-        for line in stack.split(b"\n"):
-            frame = lines.get(line, -1)
-            if frame == -1:
-                frame = self._line(line)
-            if frame is not None:
-                path.append(frame)
+        lines = stack.split(b"\n")
+        known = list(map(self._lines.get, lines))
+        if None in known:
+            known = [
+                self._line(line) if frame is None else frame
+                for line, frame in zip(lines, known, strict=True)
+            ]
+        path = [frame for frame in known if frame is not None and frame != _NO_FRAME]
         path.reverse()
         node = self._builder.node(path)
         if len(self._stacks) >= _CACHED_STACKS or self._cached_bytes > _CACHED_BYTES:
@@ -172,16 +174,17 @@ class PerfScriptReader:
         self._cached_bytes += len(stack)
         return node
 
-    def _line(self, line: bytes) -> int | None:
-        """The frame of a line of a call path; None where it is something else."""
+    def _line(self, line: bytes) -> int:
+        """The frame of a line of a call path; :data:`_NO_FRAME` where it is something else."""
         frame = self._frame(line) if line.endswith(b")") else None
         if frame is None and line.strip() and not line.startswith(b" "):
             self.skipped += 1
         if len(self._lines) >= _CACHED_LINES:
             self._lines.clear()
-        self._lines[line] = frame
+        number = _NO_FRAME if frame is None else frame
+        self._lines[line] = number
         self._cached_bytes += len(line)
-        return frame
+        return number
 
     def _frame(self, line: bytes) -> int | None:
         """The frame of ``address symbol+offset (module)``."""

@@ -7,6 +7,7 @@ are summed by call path, of several kinds at a time (samples, CPU time, bytes); 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 from hpcd.errors import FormatError
 from hpcd.measurement.foreign.recording_builder import NO_MODULE, RecordingBuilder
@@ -15,6 +16,9 @@ from hpcd.measurement.foreign.wire_format import fields, numbers, signed
 
 MAX_BYTES = 1 << 30
 _MAX_KINDS = 64
+# Fields of the message that are numbers; encoders write them in any order.
+_NUMBERS = (7, 8, 9, 10, 12, 14)
+_FIRST_FIELDS = 16
 _TIMES = {
     "nanoseconds": 1e-9, "microseconds": 1e-6, "milliseconds": 1e-3, "seconds": 1.0,
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0,
@@ -43,9 +47,17 @@ class _Profile:
 
 
 def looks_like_pprof(head: bytes) -> bool:
-    """Whether this begins with a kind of values, as profiles do."""
-    # Field 1, a short message that begins with its own field 1 or 2, a number.
-    return len(head) > 3 and head[0] == 0x0A and 2 <= head[1] <= 12 and head[2] in (0x08, 0x10)
+    """Whether a kind of values, (type, unit), is among the first fields."""
+    try:
+        for number, value in islice(fields(memoryview(head)), _FIRST_FIELDS):
+            if isinstance(value, int) != (number in _NUMBERS):
+                return False
+            if number == 1 and not isinstance(value, int):
+                kind = dict(fields(value))
+                return 0 < len(kind) <= 2 and {1, 2} >= kind.keys()
+    except FormatError:
+        pass
+    return False
 
 
 class PprofReader:

@@ -1,7 +1,7 @@
 """Building a measurement of samples whose frames have names instead of addresses.
 
-A frame is a module and a name. Its offset in the module is 40 bits of the name's hash, so that equal
-names are equal frames in every measurement, and trees of several imports unite as those of
+A frame is a module and a name. Its offset in the module is 40 bits of the name's hash, so that
+equal names are equal frames in every measurement, and trees of several imports unite as those of
 recordings do. That two of 10,000 names of a module share a hash happens once in 20,000 imports;
 within one measurement the second then takes the next offset that is free.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.foreign.names import readable
 from hpcd.measurement.writer import MeasurementWriter
@@ -239,7 +240,7 @@ class RecordingBuilder:
         self.writer.flush()
         self._name_bytes_unflushed = 0
 
-    def _note_times(self, line: np.ndarray, time: np.ndarray) -> None:  # type: ignore[type-arg]
+    def _note_times(self, line: U32, time: U64) -> None:
         self._last_ns = max(self._last_ns, int(time.max()))
         numbers, first = np.unique(line, return_index=True)
         counts = np.bincount(line)

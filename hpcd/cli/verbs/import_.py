@@ -44,7 +44,7 @@ class Import(Command):
         parser.add_argument("-o", "--output", type=Path, required=True, metavar="MEASUREMENT",
                             help="measurement directory to create")  # fmt: skip
         parser.add_argument("--format", choices=FORMATS, default="",
-                            help="format of FILE (default: recognised by its contents)")  # fmt: skip
+                            help="format of FILE (default: recognised by contents)")  # fmt: skip
         parser.add_argument("--frequency", type=float, default=0.0, metavar="HZ",
                             help="counts of collapsed stacks are samples of CPU time, taken HZ "
                             "times a second (default: counts are counts)")  # fmt: skip
