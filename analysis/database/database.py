@@ -69,6 +69,12 @@ class MeasurementRow(NamedTuple):
     options: dict[str, Any]
     summary: dict[str, Any]
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Of a recording of another tool, what is known of it; else empty. (docs/import.md)"""
+        origin = self.options.get("imported")
+        return origin if isinstance(origin, dict) else {}
+
 
 class Loss(NamedTuple):
     """``samples`` of lines of ``measurement`` were dropped from ``start`` to ``end``, ns since the

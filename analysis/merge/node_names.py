@@ -97,9 +97,7 @@ def name_tree(
         groups.append((nodes, place))
         first = tables[number][0] if tables[number] else None
         further = tuple(tables[number][1:]) if module.kind in _BY_NAME else ()
-        tasks.append(
-            SymbolTask(module.kind, module.path, module.build_id, first, offsets, further)
-        )
+        tasks.append(SymbolTask(module.kind, module.path, module.build_id, first, offsets, further))
     answers = {}
     with ExitStack() as stack:
         stack.callback(close_readers)

@@ -390,11 +390,7 @@ class _Merge:
     ) -> NamedTree:
         """Stage 4: procedures for all frames."""
         tables = [
-            [
-                (measurements[m].part, i)
-                for m, i in module.sources
-                if i in measurements[m].symbols
-            ]
+            [(measurements[m].part, i) for m, i in module.sources if i in measurements[m].symbols]
             for module in modules
         ]
         return name_tree(

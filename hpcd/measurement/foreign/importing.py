@@ -147,8 +147,9 @@ def _import_perf_data(source: Path, output: Path, options: ImportOptions) -> Imp
     header = perf_data.read_header(source)
     # Its clock is the host's since boot, but which boot that was is not in it.
     identity = f"imported {os.urandom(8).hex()}"
-    host = Host(header.host.hostname or _UNKNOWN_HOST, identity, header.host.kernel, header.host.machine,
-                header.host.cpus)  # fmt: skip
+    known = header.host
+    hostname = known.hostname or _UNKNOWN_HOST
+    host = Host(hostname, identity, known.kernel, known.machine, known.cpus)
     origin = {"tool": f"perf {header.version}".strip(), "command": header.command}
     builder = _builder(str(source), output, options, host, _PERF_DATA, "recorded", origin)
     with _Unfinished(builder):

@@ -43,7 +43,7 @@ class InputFile:
         if head.startswith(b"\x1f\x8b"):
             self._file = io.BufferedReader(gzip.GzipFile(fileobj=plain), _HEAD)
         elif head.startswith(b"\xfd7zXZ\x00"):
-            self._file = io.BufferedReader(lzma.LZMAFile(plain), _HEAD)
+            self._file = io.BufferedReader(lzma.LZMAFile(plain), _HEAD)  # noqa: SIM115
         elif head.startswith(b"\x28\xb5\x2f\xfd"):
             reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
                 plain, read_across_frames=True

@@ -145,7 +145,7 @@ def _environment() -> dict[str, str]:
     """Nothing that has perf run or load anything, nor ask a server; the cache of build ids."""
     return {
         "PATH": "/usr/bin:/bin", "LC_ALL": "C", "PAGER": "cat", "DEBUGINFOD_URLS": "",
-        "PERF_CONFIG": "/dev/null", "HOME": os.environ.get("HOME", "/"), "TERM": "dumb",
+        "PERF_CONFIG": "/dev/null", "HOME": str(Path.home()), "TERM": "dumb",
     }  # fmt: skip
 
 

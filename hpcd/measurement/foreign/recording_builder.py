@@ -33,8 +33,8 @@ _MAX_NODES = 1 << 24
 _MAX_LINES = 1 << 18
 _MAX_EVENTS = 1 << 10
 _MAX_VALUE = 1 << 56
-# As the recorder keeps them: what a deep recursion repeats tells nothing.
-_MAX_DEPTH = 1024
+# As the recorder keeps them.
+_MAX_DEPTH = 1 << 14
 _OUTERMOST = 256
 _MAX_TIME_NS = 1 << 59
 
