@@ -16,6 +16,7 @@ from hpcd.measurement.foreign.collapsed import (
     looks_collapsed,
     looks_like_py_spy,
 )
+from hpcd.measurement.foreign.hpctoolkit import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.measurement.foreign.input_file import InputFile
 from hpcd.measurement.foreign.names import readable
 from hpcd.measurement.foreign.perf_script import PerfScriptReader, looks_like_perf_script
@@ -113,7 +114,8 @@ _FORMATS = {
     "perf-script": _Format(looks_like_perf_script, _perf_script, "recorded"),
 }
 _PERF_DATA = "perf-data"
-FORMATS = (_PERF_DATA, *_FORMATS)
+_HPCTOOLKIT = "hpctoolkit"
+FORMATS = (_PERF_DATA, _HPCTOOLKIT, *_FORMATS)
 """Names of the formats that can be imported."""
 
 
@@ -127,8 +129,10 @@ def import_recording(source: Path, output: Path, options: ImportOptions) -> Impo
     """
     if options.format == _PERF_DATA or (not options.format and perf_data.is_perf_data(source)):
         return _import_perf_data(source, output, options)
+    if options.format == _HPCTOOLKIT or (not options.format and is_hpctoolkit_database(source)):
+        return _import_hpctoolkit(source, output, options)
     if source.is_dir():
-        raise FormatError(f"{source}: a directory, and no perf.data")
+        raise FormatError(f"{source}: a directory, but neither perf.data nor of HPCToolkit")
     with InputFile(source) as file:
         name = options.format or _recognise(file)
         kind = _FORMATS[name]
@@ -155,6 +159,15 @@ def _import_perf_data(source: Path, output: Path, options: ImportOptions) -> Imp
     with _Unfinished(builder):
         PerfScriptReader(builder, own=True).read(perf_data.sample_text(source, header))
         return _finished(builder, _PERF_DATA, "recorded", modified_ns)
+
+
+def _import_hpctoolkit(source: Path, output: Path, options: ImportOptions) -> Imported:
+    times = "recorded" if (source / "trace.db").exists() else "none"
+    origin = {"tool": "HPCToolkit"}
+    builder = _builder(str(source), output, options, _host(), _HPCTOOLKIT, times, origin)
+    with _Unfinished(builder):
+        ended_ns = HpctoolkitReader(builder).read(source)
+        return _finished(builder, _HPCTOOLKIT, times, ended_ns)
 
 
 def _recognise(file: InputFile) -> str:

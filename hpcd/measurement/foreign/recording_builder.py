@@ -69,6 +69,8 @@ class RecordingBuilder:
         self._new_parents: list[int] = []
         self._new_frames: list[int] = []
         self._processes: dict[int, Process] = {}
+        self._process_names: dict[int, str] = {}
+        self._ranks: dict[int, int] = {}
         self._lines: dict[tuple[int, int, int], int] = {}
         self._threads: list[Thread] = []
         self._events: dict[str, int] = {}
@@ -137,6 +139,11 @@ class RecordingBuilder:
             node = child
         return node
 
+    def child(self, parent: int, frame: int) -> int:
+        """The node of a frame number called from the node ``parent``, 0 being the root."""
+        key = parent << 32 | frame
+        return self._children.get(key) or self._new_node(key, parent, frame)
+
     def _new_node(self, key: int, parent: int, frame: int) -> int:
         number = self._nodes
         if number > _MAX_NODES:
@@ -199,6 +206,14 @@ class RecordingBuilder:
     def line_count(self) -> int:
         """How many trace lines there are."""
         return len(self._lines)
+
+    def name_process(self, pid: int, name: bytes | str) -> None:
+        """Name a process by another thing than its main thread."""
+        self._process_names[pid] = readable(name)
+
+    def set_rank(self, pid: int, rank: int) -> None:
+        """Say which rank a process is."""
+        self._ranks[pid] = rank
 
     def rename(self, line: int, name: bytes | str) -> None:
         """Give a thread the name it had last, and its process that of its main thread."""
@@ -281,10 +296,9 @@ class RecordingBuilder:
         busiest = self._samples_of.most_common(1)[0][0]
         for process in self._processes.values():
             name = main.get((process.id, process.pid), process.name)
-            ranked = process.id == busiest and self.rank is not None
-            self.writer.add_process(
-                replace(
-                    process, name=name,
-                    rank=self.rank if ranked else None, size=self.size if ranked else None,
-                )
-            )  # fmt: skip
+            name = self._process_names.get(process.pid, name)
+            rank = self._ranks.get(process.pid)
+            if rank is None and process.id == busiest:
+                rank = self.rank
+            size = None if rank is None else self.size
+            self.writer.add_process(replace(process, name=name, rank=rank, size=size))
