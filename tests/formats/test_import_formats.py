@@ -169,7 +169,7 @@ def test_austin_times_are_sums_of_durations(tmp_path: Path) -> None:
     lines = gzip.decompress(source.read_bytes()).decode().splitlines()
     samples = [line.rsplit(" ", 1) for line in lines if line.startswith("P")]
     assert (result.format, result.samples, result.times) == ("austin", len(samples), "summed")
-    totals = sums(tmp_path / "m")["wall-time"]
+    totals = sums(tmp_path / "m")["time"]
     assert sum(totals.values()) == sum(int(metric) for _, metric in samples)
     path = ("Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run", "outer", "inner")
     assert totals[path] == sum(
@@ -191,7 +191,7 @@ def test_all_metrics_of_austin(tmp_path: Path) -> None:
         for line in lines if line.startswith("P")
     ]  # fmt: skip
     totals = {name: sum(counter.values()) for name, counter in sums(tmp_path / "m").items()}
-    assert totals["wall-time"] == sum(time for time, _, _ in metrics)
+    assert totals["time"] == sum(time for time, _, _ in metrics)
     assert totals["cpu-time"] == sum(time for time, idle, _ in metrics if not idle)
     assert totals["memory_allocated"] == sum(size for _, _, size in metrics if size > 0)
     assert totals.get("memory_freed", 0) == -sum(size for _, _, size in metrics if size < 0)

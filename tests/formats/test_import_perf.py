@@ -13,7 +13,7 @@ import pytest
 
 from hpcd.__main__ import main
 from hpcd.errors import FormatError
-from hpcd.measurement.foreign import perf_data
+from hpcd.measurement.foreign.tool_process import tool_output
 from hpcd.measurement.reader import open_measurement
 from tests.support.imported import imported, sums
 
@@ -127,10 +127,8 @@ def test_perf_data_cut_off_or_damaged_gets_one_line(
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="drops root's rights")
-def test_perf_runs_without_root_rights(
-    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is run in perf's place says who it is, and cannot write root's files."""
+def test_tools_run_without_root_rights(recording: Path, tmp_path: Path) -> None:
+    """What is run in a tool's place says who it is, and cannot write root's files."""
     stand_in = tmp_path / "perf"
     tmp_path.chmod(0o755)
     stand_in.write_text(
@@ -138,12 +136,9 @@ def test_perf_runs_without_root_rights(
         "grep -E '^(Uid|CapEff|NoNewPrivs)' /proc/self/status\n"
     )
     stand_in.chmod(0o755)
-    monkeypatch.setattr(perf_data.shutil, "which", {
-        "perf": str(stand_in), "setpriv": shutil.which("setpriv"),
-    }.get)  # fmt: skip
-    with perf_data._perf(recording, []) as child:
-        assert child.stdout is not None
-        status = dict(line.split(":", 1) for line in child.stdout.read().decode().splitlines())
+    keeps = ("dac_read_search", "syslog")
+    with tool_output(recording, [str(stand_in)], "stand-in", keeps) as output:
+        status = dict(line.split(":", 1) for line in output.read().decode().splitlines())
     assert status["Uid"].split() == ["65534"] * 4
     # CAP_DAC_READ_SEARCH and CAP_SYSLOG.
     assert int(status["CapEff"], 16) == 1 << 2 | 1 << 34

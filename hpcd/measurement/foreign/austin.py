@@ -20,7 +20,8 @@ _HEAD = re.compile(rb"P(\d{1,10});T(?:(\d{1,10}):)?(0x[0-9A-Fa-f]{1,16}|[0-9A-Fa
 _FRAME = re.compile(rb"(.*):([^:]*):(\d{1,9})$", re.DOTALL)
 _METRICS = re.compile(rb"-?\d{1,15}(?:,-?\d{1,15}){0,2}")
 _SETTING = re.compile(rb"# ([a-z]+): (.*)")
-_MODES = {b"wall": "wall_time", b"cpu": "cpu_time", b"full": "wall_time", b"memory": "memory"}
+# "time" is what a thread lived.
+_MODES = {b"wall": "time", b"cpu": "cpu_time", b"full": "time", b"memory": "memory"}
 _SKIPPED_SHARE = 0.1
 _CACHED = 1 << 18
 

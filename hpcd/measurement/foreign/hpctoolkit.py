@@ -29,9 +29,10 @@ from hpcd.measurement.foreign.recording_builder import NO_MODULE, RecordingBuild
 
 _UNIT = re.compile(rb"(.*?)\s*\((sec|s|usec|us|ms|ns|bytes|B)\)$")
 _SECONDS = {"sec": 1.0, "s": 1.0, "ms": 1e-3, "usec": 1e-6, "us": 1e-6, "ns": 1e-9}
-_METRICS = {"CPUTIME": "cpu_time", "REALTIME": "real_time"}
+_METRICS = {"CPUTIME": "cpu_time", "REALTIME": "time"}
 # A count below this keeps six decimals.
 _LARGE = 1e6
+_MAX_VALUE = 2.0**55
 _UNKNOWN_ENTRY = 0
 
 
@@ -44,7 +45,7 @@ class _Metric(NamedTuple):
 
 
 def is_hpctoolkit_database(path: Path) -> bool:
-    """Whether ``path`` is the directory of a HPCToolkit database."""
+    """Whether ``path`` is the directory of an HPCToolkit database."""
     try:
         with (path / "meta.db").open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -197,9 +198,9 @@ class HpctoolkitReader:
         # What rounding leaves over is no cost.
         threshold = 1e-9 * float(values.max(initial=0.0))
         costly = np.flatnonzero(exclusive > threshold)
-        amounts = np.rint(exclusive[costly] * metric.factor)
-        if len(amounts) and float(amounts.max()) >= 2.0**55:
+        if float(exclusive.max(initial=0.0)) >= _MAX_VALUE / metric.factor:
             raise FormatError(f"{self._builder.source}: a value is out of range")
+        amounts = np.rint(exclusive[costly] * metric.factor)
         return dict(zip(costly.tolist(), amounts.astype(np.int64).tolist(), strict=True))
 
     # --- records ---

@@ -1,4 +1,4 @@
-"""The files of a HPCToolkit database, version 4: contexts, metrics, profiles, traces.
+"""The files of an HPCToolkit database, version 4: contexts, metrics, profiles, traces.
 
 Layouts are those of FORMATS.md, which hpcprof puts into each database. Strides of arrays are in the
 files, so that structures may grow within the version.
@@ -209,7 +209,7 @@ def _open(path: Path, kind: bytes) -> MappedFile:
     file = MappedFile(path)
     head = file.unpack(_HEADER, 0)
     if (head[0], head[1]) != (MAGIC, kind):
-        raise FormatError(f"{path}: not a file of a HPCToolkit database")
+        raise FormatError(f"{path}: not a file of an HPCToolkit database")
     if head[2] != 4:
         raise FormatError(f"{path}: version {head[2]} of HPCToolkit's format; only 4 is read")
     return file

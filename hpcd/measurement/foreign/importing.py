@@ -19,6 +19,7 @@ from hpcd.measurement.foreign.collapsed import (
 from hpcd.measurement.foreign.hpctoolkit import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.measurement.foreign.input_file import InputFile
 from hpcd.measurement.foreign.names import readable
+from hpcd.measurement.foreign.otf2 import Otf2Reader, anchor_file
 from hpcd.measurement.foreign.perf_script import PerfScriptReader, looks_like_perf_script
 from hpcd.measurement.foreign.pprof import MAX_BYTES, PprofReader, looks_like_pprof
 from hpcd.measurement.foreign.recording_builder import RecordingBuilder
@@ -115,7 +116,8 @@ _FORMATS = {
 }
 _PERF_DATA = "perf-data"
 _HPCTOOLKIT = "hpctoolkit"
-FORMATS = (_PERF_DATA, _HPCTOOLKIT, *_FORMATS)
+_OTF2 = "otf2"
+FORMATS = (_PERF_DATA, _HPCTOOLKIT, _OTF2, *_FORMATS)
 """Names of the formats that can be imported."""
 
 
@@ -131,8 +133,11 @@ def import_recording(source: Path, output: Path, options: ImportOptions) -> Impo
         return _import_perf_data(source, output, options)
     if options.format == _HPCTOOLKIT or (not options.format and is_hpctoolkit_database(source)):
         return _import_hpctoolkit(source, output, options)
+    anchor = anchor_file(source)
+    if options.format == _OTF2 or (not options.format and anchor):
+        return _import_otf2(source, anchor, output, options)
     if source.is_dir():
-        raise FormatError(f"{source}: a directory, but neither perf.data nor of HPCToolkit")
+        raise FormatError(f"{source}: a directory, but not one of perf, HPCToolkit or OTF2")
     with InputFile(source) as file:
         name = options.format or _recognise(file)
         kind = _FORMATS[name]
@@ -162,12 +167,24 @@ def _import_perf_data(source: Path, output: Path, options: ImportOptions) -> Imp
 
 
 def _import_hpctoolkit(source: Path, output: Path, options: ImportOptions) -> Imported:
-    times = "recorded" if (source / "trace.db").exists() else "none"
+    times = "recorded" if (source / "trace.db").exists() else "synthetic"
     origin = {"tool": "HPCToolkit"}
     builder = _builder(str(source), output, options, _host(), _HPCTOOLKIT, times, origin)
     with _Unfinished(builder):
         ended_ns = HpctoolkitReader(builder).read(source)
         return _finished(builder, _HPCTOOLKIT, times, ended_ns)
+
+
+def _import_otf2(
+    source: Path, anchor: Path | None, output: Path, options: ImportOptions
+) -> Imported:
+    if anchor is None:
+        raise FormatError(f"{source}: not an OTF2 archive")
+    times = "recorded"
+    builder = _builder(str(source), output, options, _host(), _OTF2, times, {"tool": "OTF2"})
+    with _Unfinished(builder):
+        ended_ns = Otf2Reader(builder).read(anchor) or anchor.stat().st_mtime_ns
+        return _finished(builder, _OTF2, times, ended_ns)
 
 
 def _recognise(file: InputFile) -> str:

@@ -1,35 +1,27 @@
 """perf.data, read by ``perf script``.
 
 The file's format is perf's own affair (it changes with every kernel), so perf reads it, as a child
-process without rights: it may not write, and started by root it runs as nobody with two
-capabilities, those to read files and the kernel's symbols, without which perf report would show
-more than the import. (capabilities(7): CAP_DAC_READ_SEARCH, CAP_SYSLOG.)
+process without rights. Started by root it keeps two capabilities, those to read files and the
+kernel's symbols, without which perf report would show more than the import.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import resource
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from hpcd.errors import FormatError, NotFoundError, PlatformError
+from hpcd.errors import FormatError, PlatformError
 from hpcd.measurement.foreign.input_file import blocks
 from hpcd.measurement.foreign.names import readable
+from hpcd.measurement.foreign.tool_process import tool_output
 from hpcd.model.identity import Host
 
 MAGIC = (b"PERFILE2", b"2ELIFREP")
-_NOBODY = 65534
-_CAPABILITIES = "-all,+dac_read_search,+syslog"
-_CPU_SECONDS = 4 * 3600
-_MEMORY = 32 << 30
-_MESSAGES = 1 << 20
 _MAX_HEADER = 64 << 20
 _MAX_STACK = 65535
 _FIELD = re.compile(rb"^# ([a-z ]+?)\s*: (.*)$", re.MULTILINE)
@@ -59,9 +51,8 @@ def is_perf_data(path: Path) -> bool:
 
 def read_header(path: Path) -> PerfHeader:
     """The header of a perf.data. Raises :class:`FormatError`, :class:`PlatformError`."""
-    with _perf(path, ["--header-only"]) as child:
-        assert child.stdout is not None
-        text = child.stdout.read(_MAX_HEADER)
+    with _perf(path, ["--header-only"]) as output:
+        text = output.read(_MAX_HEADER)
     values = {key.decode(): readable(value) for key, value in _FIELD.findall(text)}
     types = [set(kinds.decode().split("|")) for kinds in _SAMPLE_TYPE.findall(text)]
     common = set.intersection(*types) if types else {"TID", "TIME", "PERIOD", "CALLCHAIN"}
@@ -85,14 +76,12 @@ def sample_text(path: Path, header: PerfHeader) -> Iterator[bytes]:
     """
     # Inlined calls would be looked up address by address, which takes hours.
     arguments = ["-F", header.fields, "--no-inline", "--show-lost-events"]
-    with _perf(path, [*arguments, "--max-stack", str(_MAX_STACK)]) as child:
-        assert child.stdout is not None
-        yield from blocks(child.stdout.read, str(path), b"\n\n", b"\n")
+    with _perf(path, [*arguments, "--max-stack", str(_MAX_STACK)]) as output:
+        yield from blocks(output.read, str(path), b"\n\n", b"\n")
 
 
-@contextlib.contextmanager
-def _perf(path: Path, arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """``perf script`` of a file; raises what it says when it fails."""
+def _perf(path: Path, arguments: list[str]) -> contextlib.AbstractContextManager[BinaryIO]:
+    """The output of ``perf script`` of a file."""
     if str(path) == "-":
         raise FormatError("standard input: perf.data must be a file")
     perf = shutil.which("perf")
@@ -101,66 +90,6 @@ def _perf(path: Path, arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]
             "reading perf.data needs perf (Debian's linux-perf); elsewhere: "
             "perf script > FILE, and import that"
         )
-    command = [*_without_rights(), perf, "script", "-f", "-i", str(path.absolute()), *arguments]
-    with tempfile.TemporaryFile() as messages:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=messages,
-            cwd="/",
-            env=_environment(),
-            start_new_session=True,
-            preexec_fn=_limit,
-        )
-        try:
-            yield child
-            assert child.stdout is not None
-            while child.stdout.read(1 << 20):
-                pass
-            if child.wait():
-                messages.seek(0)
-                raise _failure(path, messages.read(1 << 16), child.returncode)
-        finally:
-            child.kill()
-            child.wait()
-            if child.stdout:
-                child.stdout.close()
-
-
-def _without_rights() -> list[str]:
-    if os.geteuid():
-        return []
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        raise PlatformError("reading perf.data as root needs setpriv (util-linux)")
-    capabilities = [f"--{kind}={_CAPABILITIES}" for kind in ("inh-caps", "ambient-caps")]
-    return [
-        setpriv, f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--no-new-privs",
-        *capabilities, f"--bounding-set={_CAPABILITIES}", "--",
-    ]  # fmt: skip
-
-
-def _environment() -> dict[str, str]:
-    """Nothing that has perf run or load anything, nor ask a server; the cache of build ids."""
-    return {
-        "PATH": "/usr/bin:/bin", "LC_ALL": "C", "PAGER": "cat", "DEBUGINFOD_URLS": "",
-        "PERF_CONFIG": "/dev/null", "HOME": str(Path.home()), "TERM": "dumb",
-    }  # fmt: skip
-
-
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_MESSAGES, _MESSAGES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _failure(path: Path, messages: bytes, code: int) -> FormatError | NotFoundError:
-    lines = [line.strip() for line in messages.splitlines() if line.strip()]
-    said = readable(lines[-1][:300]) if lines else f"it ended with {code}"
-    if code < 0:
-        said = f"it was ended by signal {-code}"
-    if b"Permission denied" in messages:
-        return NotFoundError(f"{path}: perf script: {said}")
-    return FormatError(f"{path}: perf script cannot read it: {said}")
+    command = [perf, "script", "-f", "-i", str(path.absolute()), *arguments]
+    # Without CAP_SYSLOG the kernel hides the addresses of its symbols.
+    return tool_output(path, command, "perf script", ("dac_read_search", "syslog"))

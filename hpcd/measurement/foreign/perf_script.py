@@ -142,11 +142,11 @@ class PerfScriptReader:
         line = self._threads.get(key)
         if line is None:
             pid, tid = int(first), int(second or first)
-            line = self._builder.line(pid, tid, comm, int(key[2] or 0))
+            line = self._builder.line(pid, tid, comm.rstrip(), int(key[2] or 0))
             self._threads[key] = line
             self._names[line] = comm
         elif self._names[line] != comm:
-            self._builder.rename(line, comm)
+            self._builder.rename(line, comm.rstrip())
             self._names[line] = comm
         event = self._events.get(name)
         if event is None:

@@ -149,7 +149,9 @@ class PprofReader:
 
 def _event(builder: RecordingBuilder, name: str, unit: str) -> int:
     if unit in _TIMES:
-        metric = name if name.endswith("time") else f"{name}_time"
+        # "time" is what a thread lived.
+        plain = "time" if name == "wall" else f"{name}_time"
+        metric = name if name.endswith("time") else plain
         return builder.event(f"{name}/{unit}", "s", _TIMES[unit], metric)
     # "samples" is the number of records.
     metric = "sample_count" if name == "samples" else name or "count"

@@ -163,14 +163,17 @@ class RecordingBuilder:
 
     # --- who ---
 
-    def event(self, name: str, unit: str, scale: float, metric: str, frequency: int = 0) -> int:
+    def event(
+        self, name: str, unit: str, scale: float, metric: str, frequency: int = 0,
+        *, interval: bool = False,
+    ) -> int:  # fmt: skip
         """The number of an event, announced when it is new."""
         number = self._events.get(name)
         if number is None:
             number = self._events[name] = len(self._events)
             if number >= _MAX_EVENTS:
                 raise FormatError(f"{self.source}: more than {_MAX_EVENTS:,} events")
-            self.writer.add_event(Event(number, name, unit, scale, metric, frequency))
+            self.writer.add_event(Event(number, name, unit, scale, metric, frequency, interval))
         return number
 
     def first_clock(self, name: str) -> bool:
