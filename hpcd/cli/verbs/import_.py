@@ -30,17 +30,17 @@ _TIMES = {
 class Import(Command):
     """Import a recording of another tool.
 
-    Turns perf.data (read by perf), the text of perf script, collapsed stacks, pprof profiles and
-    the output of py-spy and Austin into a measurement, which hpcd merge takes as any other. The
-    format is recognised by the contents; files may be compressed by gzip, xz or zstd.
-    docs/import.md says what each format carries and what is lost.
+    Turns perf.data (read by perf), the text of perf script, collapsed stacks, pprof profiles, the
+    output of py-spy and Austin, HPCToolkit databases and OTF2 archives into a measurement, which
+    hpcd merge takes as any other. The format is recognised by the contents; files may be compressed
+    by gzip, xz or zstd. docs/import.md says what each format carries and what is lost.
     """
 
     name = "import"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE",
-                            help="file to import; - is standard input")  # fmt: skip
+                            help="file or directory to import; - is standard input")  # fmt: skip
         parser.add_argument("-o", "--output", type=Path, required=True, metavar="MEASUREMENT",
                             help="measurement directory to create")  # fmt: skip
         parser.add_argument("--format", choices=FORMATS, default="",
