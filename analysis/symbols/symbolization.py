@@ -141,8 +141,8 @@ def _expected(task: SymbolTask) -> bool:
 def _tables(task: SymbolTask) -> tuple[list[SymbolTable], str]:
     if task.table is not None and task.kind is not ModuleKind.ELF:
         rows = load_symbols(*task.table)
-        for place in task.further:
-            rows = sorted({*rows, *load_symbols(*place)})
+        if task.further:
+            rows = sorted({*rows, *(row for place in task.further for row in load_symbols(*place))})
         return [symbol_tables.from_rows(rows)], f"{len(rows)} symbols from the measurement"
     if not len(task.offsets):
         return [], "no addresses"

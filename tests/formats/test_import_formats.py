@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.support.imported import DATA, imported, sums
+from tests.support.recorded import HPCD
 
 
 def perf_text_sums(text: str) -> dict[str, Counter[tuple[str, ...]]]:
@@ -128,6 +131,14 @@ def test_collapsed_stacks_compressed_or_not(tmp_path: Path, pack: object) -> Non
         ("main", "work"): 2,
         ("main", "other", "inner"): 1,
     }
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    text = gzip.decompress((DATA / "perf-script.txt.gz").read_bytes())
+    command = [*HPCD, "import", "-", "-o", str(tmp_path / "m"), "--json"]
+    done = subprocess.run(command, input=text, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["samples"] == 538
 
 
 def test_a_frequency_makes_counts_cpu_time(tmp_path: Path) -> None:

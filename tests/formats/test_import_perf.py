@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
@@ -107,6 +108,32 @@ def test_who_was_recorded_is_kept(recording: Path, tmp_path: Path) -> None:
         assert origin["tool"].startswith("perf ") and "cpu-clock" in origin["command"]
         (pair,) = measurement.clock_pairs.tolist()
         assert abs(pair[1] - recording.stat().st_mtime_ns) < 10**9
+
+
+def test_threads_are_there_from_their_first_to_their_last_sample(
+    recording: Path, tmp_path: Path
+) -> None:
+    imported(recording, tmp_path / "m")
+    with open_measurement(tmp_path / "m") as measurement:
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for part in measurement.record_chunks():
+            for place, line in enumerate(part.line.tolist()):
+                times = part.time_ns[part.start[place] : part.start[place + 1]].tolist()
+                first.setdefault(line, times[0])
+                last[line] = times[-1]
+        threads = measurement.threads.values()
+        assert len(threads) == 2
+        assert {t.line: t.start_ns for t in threads} == first
+        assert {t.line: t.end_ns for t in threads} == last
+
+
+def test_perf_data_may_not_be_compressed(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data.gz").write_bytes(gzip.compress(recording.read_bytes()))
+    assert main(["import", str(tmp_path / "data.gz"), "-o", str(tmp_path / "m")]) == 7
+    assert "not compressed" in capsys.readouterr().err
 
 
 def test_perf_data_cut_off_or_damaged_gets_one_line(

@@ -193,6 +193,8 @@ def _recognise(file: InputFile) -> str:
         raise FormatError(f"{file.name}: empty")
     if head.startswith(b"MOJ"):
         raise FormatError(f"{file.name}: Austin's binary format; convert it with mojo2austin first")
+    if head.startswith(perf_data.MAGIC):
+        raise FormatError(f"{file.name}: perf.data must be a file, and not compressed")
     for name, kind in _FORMATS.items():
         if kind.recognise(head):
             return name

@@ -81,6 +81,8 @@ class Otf2Reader:
         with _otf2_print(anchor) as output:
             self._read_events(blocks(output.read, str(anchor)))
         end_ns = max(self._since.values(), default=0)
+        for line, since in self._since.items():
+            self._builder.alive(line, since, since)
         return began_ns + end_ns if began_ns else None
 
     # --- definitions ---

@@ -19,7 +19,7 @@ import numpy as np
 from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.foreign.names import readable
-from hpcd.measurement.writer import MeasurementWriter
+from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 from hpcd.model import frame as frames
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
@@ -260,13 +260,20 @@ class RecordingBuilder:
 
     def _note_times(self, line: U32, time: U64) -> None:
         self._last_ns = max(self._last_ns, int(time.max()))
-        numbers, first = np.unique(line, return_index=True)
-        counts = np.bincount(line)
-        for number, at in zip(numbers.tolist(), first.tolist(), strict=True):
-            thread = self._threads[number]
-            if not thread.start_ns:
-                self._threads[number] = replace(thread, start_ns=int(time[at]))
-            self._samples_of[thread.process] += int(counts[number])
+        order = by_line_and_time(line, time)
+        numbers, first, counts = np.unique(line[order], return_index=True, return_counts=True)
+        times = time[order]
+        rows = (numbers, times[first], times[first + counts - 1], counts)
+        for number, begin, end, count in zip(*(row.tolist() for row in rows), strict=True):
+            self.alive(number, begin, end)
+            self._samples_of[self._threads[number].process] += count
+
+    def alive(self, line: int, begin_ns: int, end_ns: int) -> None:
+        """Say that a thread was there from ``begin_ns`` to ``end_ns`` at least."""
+        thread = self._threads[line]
+        if thread.end_ns is not None:
+            begin_ns, end_ns = min(begin_ns, thread.start_ns), max(end_ns, thread.end_ns)
+        self._threads[line] = replace(thread, start_ns=begin_ns, end_ns=end_ns)
 
     def close(self, realtime_ns: int | None) -> int:
         """Write the rest; returns the number of records.
