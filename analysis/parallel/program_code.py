@@ -54,6 +54,8 @@ def is_program_code(path: str, kind: str) -> bool:
     if kind not in (ModuleKind.ELF, ModuleKind.JIT, ModuleKind.NAMED):
         return False
     name = PurePath(path.removesuffix(" (deleted)")).name
+    if name in ("[vdso]", "[vsyscall]"):  # as other tools call what has a kind of its own
+        return False
     mine, others = _users_patterns()
     if _fits(mine, name, path):
         return True
