@@ -153,6 +153,10 @@ def gather_facts(db: Database) -> Facts:
         facts.complete -= number
         if not ending or ending.looked_for:
             facts.truncated[ending.label if ending else marker_name(code)] += number
+    if any(row.origin for row in db.measurements):
+        # Other tools do not say where a call path had to end.
+        facts.complete = 0
+        facts.truncated.clear()
     return facts
 
 

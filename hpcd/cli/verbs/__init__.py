@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from keyword import iskeyword
 
 from hpcd.cli.command import Command
 from hpcd.errors import PlatformError
@@ -18,6 +19,7 @@ VERBS = {
     "detach": ("Detach", "end a recording of the service"),
     "status": ("Status", "show what the service records"),
     "snapshot": ("Snapshot", "end the host's measurement and start a new one"),
+    "import": ("Import", "import recordings of perf, py-spy and other tools"),
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
     "annotate": ("Annotate", "print source lines or instructions with their cost"),
@@ -40,8 +42,10 @@ VERBS = {
 
 def load(verb: str) -> Command:
     """The command of this name. A missing library disables only the verbs that need it."""
+    # A word of the language names no module.
+    name = f"{verb}_" if iskeyword(verb) else verb
     try:
-        module = importlib.import_module(f"hpcd.cli.verbs.{verb}")
+        module = importlib.import_module(f"hpcd.cli.verbs.{name}")
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("hpcd"):
             raise
