@@ -36,8 +36,8 @@ class Frames:
     ``name`` is the procedure's display name; ``module`` ``uint32[n]`` its load module's id or 0;
     ``procedure`` ``uint32[n]``, of inlined calls the one they are in; ``inlined`` ``bool[n]``;
     ``address`` ``uint64[n]``: in the module, 0 where there is none; ``file`` and ``line``
-    ``uint32[n]``: the source line that is executed, or, where frames are not told apart by address,
-    where the procedure begins; empty and 0 where unknown.
+    ``uint32[n]``: the source line that is executed (0 where only the file is known), or, where
+    frames are not told apart by address, where the procedure begins; empty and 0 where unknown.
     """
 
     name: list[str]
@@ -166,11 +166,12 @@ def _frames_by_place(db: Database, rows: _Unfolded) -> tuple[Frames, U64]:
     procedures, scopes = db.procedures, db.scopes
     procedure = db.procedure_of_node[node]
     own = scope == 0
-    # Of unknown lines at least the procedure is known; not so of inlined ones.
-    begins = [(procedures.file[p], int(procedures.line[p])) for p in procedure.tolist()]
+    # Of unknown lines at least the procedure's file is known; not so of inlined ones.
     where = [
-        (scopes.file[s], int(scopes.line[s])) if s and scopes.file[s] else begin if o else ("", 0)
-        for s, begin, o in zip(site.tolist(), begins, own.tolist(), strict=True)
+        (scopes.file[s], int(scopes.line[s]))
+        if s and scopes.file[s]
+        else (procedures.file[p] if o else "", 0)
+        for s, p, o in zip(site.tolist(), procedure.tolist(), own.tolist(), strict=True)
     ]
     names = db.procedure_names
     places = db.cct.frame[node]

@@ -29,8 +29,10 @@ FORMATS = {
     "pprof": Format("pprof", ".pb.gz", False, "go tool pprof, and what else reads its profiles"),
     "firefox": Format("firefox", ".firefox.json", False, "Firefox Profiler"),
     "chrome": Format("chrome", ".trace.json", False, "chrome://tracing, Perfetto: nested slices"),
+    "perfetto": Format("perfetto", ".perfetto-trace", False, "Perfetto: weighted stack samples"),
     "csv": Format("csv_tables", ".csv", True, "tables as CSV files"),
     "hatchet": Format("hatchet", ".hatchet.json", False, "Hatchet: a literal GraphFrame"),
+    "hpctoolkit": Format("hpctoolkit", ".hpctoolkit", True, "HPCToolkit 4: hpcviewer, Hatchet"),
     "tau": Format("tau", ".tau", True, "TAU profiles: paraprof, Hatchet"),
 }
 """Format → what it is."""

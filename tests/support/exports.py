@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+from tests.support.hpctoolkit_reader import read_hpctoolkit
 from tests.support.protobuf_reader import message, packed
 
 Costs = dict[str, Counter[tuple[str, ...]]]
@@ -192,6 +193,34 @@ def read_tau(path: Path) -> Costs:
     return costs
 
 
+def read_perfetto(path: Path) -> Costs:
+    strings: dict[int, dict[int, str]] = defaultdict(dict)
+    frames: dict[int, int] = {}
+    stacks: dict[int, list[int]] = {}
+    counters: dict[int, tuple[str, bool]] = {}
+    tasks: set[int] = set()
+    costs = empty()
+    for packet in map(message, message(path.read_bytes())[1]):
+        for interned in map(message, packet.get(12, [])):
+            for field in (5, 16, 17, 18):
+                for entry in map(message, interned.get(field, [])):
+                    strings[field][entry[1][0]] = entry[2][0].decode()
+            for frame in map(message, interned.get(6, [])):
+                frames[frame[1][0]] = frame[2][0]
+            for stack in map(message, interned.get(7, [])):
+                stacks[stack[1][0]] = stack[2]
+            for counter in map(message, interned.get(50, [])):
+                counters[counter[1][0]] = counter[2][0].decode(), counter.get(3) == [1]
+            for task in map(message, interned.get(48, [])):
+                tasks.add(task[1][0])
+        for sample in map(message, packet.get(135, [])):
+            assert packet[8][0] >= 2 * 10**18 and packet[13] == [2] and sample[2][0] in tasks
+            metric, timed = counters[sample[10][0]]
+            place = tuple(strings[5][frames[frame]] for frame in stacks[sample[6][0]])
+            costs[metric][place] += sample[11][0] * (1e-9 if timed else 1)
+    return costs
+
+
 READERS = {
     "collapsed": read_collapsed,
     "speedscope": read_speedscope,
@@ -201,4 +230,6 @@ READERS = {
     "csv": read_csv,
     "hatchet": read_hatchet,
     "tau": read_tau,
+    "hpctoolkit": read_hpctoolkit,
+    "perfetto": read_perfetto,
 }
