@@ -48,6 +48,12 @@ class TraceBlock:
     def __len__(self) -> int:
         return len(self.time)
 
+    @property
+    def recorded(self) -> Mask:
+        """``bool[n]``: the records that fit the filter; no ends of intervals."""
+        fits: Mask = ~self.end & ((self.node != 0) | np.asarray(self.cost.any(axis=0)))
+        return fits
+
 
 @dataclass(frozen=True)
 class LineCosts:

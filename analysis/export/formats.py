@@ -30,7 +30,10 @@ FORMATS = {
     "firefox": Format("firefox", ".firefox.json", False, "Firefox Profiler"),
     "chrome": Format("chrome", ".trace.json", False, "chrome://tracing, Perfetto: nested slices"),
     "perfetto": Format("perfetto", ".perfetto-trace", False, "Perfetto: weighted stack samples"),
+    "otf2": Format("otf2_archive", ".otf2", True, "OTF2: otf2-print, Vampir (pip install otf2)"),
     "csv": Format("csv_tables", ".csv", True, "tables as CSV files"),
+    "parquet": Format("parquet_files", ".parquet", True, "tables as Parquet (pip install pyarrow)"),
+    "arrow": Format("arrow_files", ".arrow", True, "tables as Arrow IPC (pip install pyarrow)"),
     "hatchet": Format("hatchet", ".hatchet.json", False, "Hatchet: a literal GraphFrame"),
     "hpctoolkit": Format("hpctoolkit", ".hpctoolkit", True, "HPCToolkit 4: hpcviewer, Hatchet"),
     "tau": Format("tau", ".tau", True, "TAU profiles: paraprof, Hatchet"),
@@ -54,7 +57,10 @@ def export(selection: Selection, kind: str, path: Path, *, replace: bool = False
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("hpcd"):
             raise
-        raise PlatformError(f"--format {kind} needs the Python library {error.name}") from error
+        library = str(error.name).lstrip("_")
+        raise PlatformError(
+            f"--format {kind} needs the Python library {library}: pip install {library}"
+        ) from error
     with put_in_place(path, directory=entry.directory, replace=replace) as target:
         module.write(selection, target)
 

@@ -143,7 +143,7 @@ class _Writer:
     def _samples(self, task: int, block: TraceBlock, origin: int) -> None:
         cost = block.cost[self._rows] * self._scale[:, None]
         whole = np.rint(cost.sum(axis=0)).astype(np.int64)
-        kept = np.flatnonzero(whole)
+        kept = np.flatnonzero(block.recorded)
         context: I64 = self._table.of_node[block.node[kept]].astype(np.int64)
         fresh = np.unique(context[~self._known[context]])
         self._known[fresh] = True

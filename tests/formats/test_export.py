@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import sqlite3
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import hpcd.analysis
 from hpcd.__main__ import main
@@ -78,7 +82,7 @@ def test_totals_are_those_of_the_report(
         # Whole numbers, where a window cuts a wait that is one sample.
         if kind == "pprof" and metric == "samples" and "time" in "".join(filters):
             assert found[metric] == pytest.approx(total, abs=3)
-        elif metric in found or kind not in ("collapsed", "firefox", "perfetto"):
+        elif metric in found or kind not in ("collapsed", "firefox", "perfetto", "otf2"):
             assert found.get(metric, 0.0) == pytest.approx(total, rel=1e-6, abs=2e-6), metric
 
 
@@ -175,6 +179,12 @@ def weird(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.add_records(np.full(count, line, np.uint32), times.astype(np.uint64), nodes, 0)
     writer.close({})
     merge([folder / "m"], folder / "db")
+    # A merge replaces control characters; readers must not depend on it.
+    with sqlite3.connect(folder / "db" / "hpcd.sqlite") as tables:
+        stored = tables.execute("SELECT id, name FROM procedure ORDER BY id").fetchall()
+        for (number, _), name in zip(stored[1:], names, strict=True):
+            tables.execute("UPDATE procedure SET name = ? WHERE id = ?", (name, number))
+    tables.close()
     return folder / "db"
 
 
@@ -204,6 +214,8 @@ def test_any_name_survives_or_is_escaped(weird: Path, tmp_path: Path, kind: str)
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_nothing_recorded(tmp_path: Path, kind: str) -> None:
+    if kind in ("parquet", "arrow"):
+        pytest.importorskip("pyarrow")
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_clock_pair(10**9, 2 * 10**18)
     writer.close({})
@@ -268,6 +280,87 @@ def test_pprof_itself_reads_it(db: Database, tmp_path: Path) -> None:
         if metric == "cpu_time":
             assert f"of {total * unit[1]:.0f}ns total" in done.stdout
             assert shown["main"] == f"{total * 1e9:.0f}ns"
+
+
+@pytest.mark.skipif(not shutil.which("otf2-print"), reason="needs otf2-tools")
+def test_otf2_print_reads_it(db: Database, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", "otf2", "-o", str(output)]) == 0
+    done = subprocess.run(
+        ["otf2-print", str(output / "traces.otf2")], capture_output=True, text=True, check=True
+    )
+    assert not done.stderr
+    samples = done.stdout.count("CALLING_CONTEXT_SAMPLE")
+    assert samples == db.metrics.exclusive("samples").sum()
+    for name, unit in zip(db.metrics.names[1:], db.metrics.units[1:], strict=True):
+        values = re.findall(rf'\("{name}" <\d+>; UINT64; (\d+)\)', done.stdout)
+        assert unit == "s"
+        total = float(db.metrics.exclusive(name).sum())
+        assert sum(map(int, values)) / 1e9 == pytest.approx(total)
+
+
+def test_perfettos_classes_read_it(db: Database, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", "perfetto", "-o", str(output)]) == 0
+    trace = perfetto_trace_pb2.Trace()
+    trace.ParseFromString(output.read_bytes())
+    counters: dict[int, str] = {}
+    total: Counter[str] = Counter()
+    threads = {}
+    for packet in trace.packet:
+        # What the classes do not know would be kept apart.
+        assert not packet.FindInitializationErrors()
+        for counter in packet.interned_data.stack_sample_counter_descriptors:
+            counters[counter.iid] = counter.name
+        if packet.track_descriptor.HasField("thread"):
+            thread = packet.track_descriptor.thread
+            threads[thread.pid, thread.tid] = thread.thread_name
+        if packet.HasField("stack_sample"):
+            sample = packet.stack_sample
+            total[counters[sample.primary_descriptor_iid]] += sample.primary_weight
+            total["samples"] += 1
+    expected = {
+        name: round(float(db.metrics.exclusive(name).sum()) * (1e9 if unit == "s" else 1))
+        for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
+    }
+    assert dict(total) == expected
+    assert list(threads.values()) == db.lines.label
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_arrow_tables_hold_what_the_csv_does(
+    db: Database, weird: Path, tmp_path: Path, kind: str
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
+    read = {"parquet": parquet.read_table, "arrow": lambda p: pyarrow.ipc.open_file(p).read_all()}
+    tables = {file.stem: read[kind](str(file)) for file in output.glob(f"*.{kind}")}
+    for name, number in (("costs", len(db.lines)), ("trace", len(db.lines))):
+        assert len(set(tables[name]["trace_line"].to_pylist())) == number
+        for metric in db.metrics.names:
+            total = sum(tables[name][metric].to_pylist())
+            assert total == pytest.approx(float(db.metrics.exclusive(metric).sum()))
+    assert len(tables["trace"]) == len(db.trace)
+    assert main(["export", str(weird), "--format", kind, "-o", str(output), "--force"]) == 0
+    names = read[kind](str(output / f"contexts.{kind}"))["name"].to_pylist()
+    with hpcd.analysis.open(weird) as named:
+        assert set(names) == set(named.procedures.name)
+
+
+@pytest.mark.parametrize(("kind", "library"), [("otf2", "_otf2"), ("parquet", "pyarrow")])
+def test_a_missing_library_is_named(
+    db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, kind: str, library: str,
+) -> None:  # fmt: skip
+    for module in ("otf2_archive", "arrow_tables", "parquet_files"):
+        monkeypatch.delitem(sys.modules, f"hpcd.analysis.export.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 5
+    assert f"pip install {library.lstrip('_')}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_contexts_by_procedure_and_name(db: Database) -> None:

@@ -10,6 +10,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import otf2
+
 from tests.support.hpctoolkit_reader import read_hpctoolkit
 from tests.support.protobuf_reader import message, packed
 
@@ -221,6 +223,31 @@ def read_perfetto(path: Path) -> Costs:
     return costs
 
 
+def read_otf2(path: Path) -> Costs:
+    costs = empty()
+    with otf2.reader.open(str(path / "traces.otf2")) as trace:
+        timed = {a.name: a.description == "ns" for a in trace.definitions.attributes}
+        last: dict[Any, int] = defaultdict(int)
+        counts: Counter[Any] = Counter()
+        for location, event in trace.events:
+            assert isinstance(event, otf2.events.CallingContextSample)
+            assert last[location] <= event.time
+            last[location] = event.time
+            counts[location] += 1
+            names = []
+            context = event.calling_context
+            while context is not None:
+                names.append(context.region.name)
+                context = context.parent
+            ((attribute, value),) = event.attributes.items()
+            scale = 1e-9 if timed[attribute.name] else 1
+            costs[attribute.name][tuple(reversed(names))] += value * scale
+        for location in trace.definitions.locations:
+            assert location.number_of_events == counts[location]
+            assert location.group.system_tree_parent.class_name == "node"
+    return costs
+
+
 READERS = {
     "collapsed": read_collapsed,
     "speedscope": read_speedscope,
@@ -232,4 +259,5 @@ READERS = {
     "tau": read_tau,
     "hpctoolkit": read_hpctoolkit,
     "perfetto": read_perfetto,
+    "otf2": read_otf2,
 }
