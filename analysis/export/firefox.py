@@ -207,7 +207,7 @@ def _frame_table(
     category = [_KERNEL if kernel[procedure] else _USER for procedure in frames.procedure.tolist()]
     count = len(frames) + waits
     return {
-        "address": [*frames.address.tolist(), *[-1] * waits],
+        "address": [*_addresses(table), *[-1] * waits],
         "lib": [*(frames.module.astype(np.int64) - 1).tolist(), *[-1] * waits],
         "inlineDepth": [*nested, *[0] * waits],
         "category": [*category, *[_WAITING] * waits],
@@ -219,6 +219,14 @@ def _frame_table(
         "column": [None] * count,
         "originalLocation": [None] * count,
     }
+
+
+def _addresses(table: Contexts) -> list[int]:
+    """Addresses in load modules; -1 where there is none, or one that the reader's 32 bits do not
+    hold."""
+    frames = table.frames
+    held = (frames.module > 0) & (frames.address < 1 << 31)
+    return np.where(held, frames.address.astype(np.int64), -1).tolist()
 
 
 def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:

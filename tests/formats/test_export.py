@@ -204,6 +204,9 @@ def test_any_name_survives_or_is_escaped(weird: Path, tmp_path: Path, kind: str)
     assert WEIRD[0] in names and WEIRD[5] in names
     with hpcd.analysis.open(weird) as db:
         stored = set(db.procedures.name)
+    if kind in ("hpctoolkit", "otf2"):
+        # Their strings end at the first NUL.
+        stored = {name.replace("\0", "\\x00") for name in stored}
     escaped = {"collapsed", "csv", "tau"}
     if kind not in escaped:
         # The root, and what the names of threads and columns are, come besides.
