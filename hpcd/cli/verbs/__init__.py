@@ -28,6 +28,7 @@ VERBS = {
     "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
     "view": ("View", "show databases in a browser"),
     "render": ("Render", "draw the viewer's pictures into files"),
+    "export": ("Export", "write a database in the format of another tool"),
     "structure": (
         "StructureCommand",
         "show procedures, inlined calls, loops and lines of binaries",
