@@ -128,8 +128,8 @@ class _Draft:
             code_pc, code = code_rows(
                 self._elf.text(section), low, sorted(mine), known, self._elf.machine
             )
-            numbers = [self._rules.number(tuple(row.tolist())) for row in code]
-            parts_pc.append(code_pc.astype(np.int64))
+            numbers = list(map(self._rules.number, code))
+            parts_pc.append(code_pc)
             parts_rule.append(np.array(numbers, np.uint16))
         self.pc, self.rule = _merged(
             self.pc, self.rule, np.concatenate(parts_pc), np.concatenate(parts_rule)
