@@ -23,6 +23,7 @@ from hpcd.daemon.unwind.stack_state import (
     StackState,
     interest_in,
     is_followed,
+    registers_of,
     step,
 )
 from hpcd.daemon.unwind.unwind_rules import Rule
@@ -109,11 +110,16 @@ def code_rows(
 
 @dataclass(slots=True)
 class _Steps:
-    """What can move the stack pointer or control, in address order, and the targets of calls;
-    ``looked_at`` instructions there are in all."""
+    """What can move the stack pointer or control, in address order: where each begins and ends,
+    and the registers it depends on (:func:`~hpcd.daemon.unwind.stack_state.registers_of`).
+
+    ``called`` are the targets of calls, ``looked_at`` instructions there are in all.
+    """
 
     steps: list[Instruction] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
+    registers: list[tuple[int, int] | None] = field(default_factory=list)
     called: set[int] = field(default_factory=set)
     looked_at: int = 0
 
@@ -122,7 +128,8 @@ def _decode(code: bytes, start: int, budget: int) -> _Steps:
     """The steps of ``code`` at address ``start``, of at most ``budget`` instructions."""
     decoded = _Steps()
     count = 0
-    steps, at, interest = decoded.steps, decoded.at, _interest
+    steps, at, ends, registers = decoded.steps, decoded.at, decoded.after, decoded.registers
+    interest = _interest
     for instruction in Decoder(64, code, ip=start):
         count += 1
         if count > budget:
@@ -133,13 +140,15 @@ def _decode(code: bytes, start: int, budget: int) -> _Steps:
             kind = interest[code_number] = interest_in(instruction)
         if kind == IGNORED or (kind == BY_OPERANDS and not is_followed(instruction)):
             continue
-        begin = instruction.ip
+        after = instruction.next_ip
         if kind == TAKEN and instruction.flow_control == FlowControl.CALL:
             target = instruction.near_branch_target
-            if target != begin + instruction.len:  # or it asks where it is
+            if target != after:  # or it asks where it is
                 decoded.called.add(target)
         steps.append(instruction)
-        at.append(begin)
+        at.append(instruction.ip)
+        ends.append(after)
+        registers.append(registers_of(instruction) if kind == BY_OPERANDS else None)
     decoded.looked_at = count
     return decoded
 
@@ -192,7 +201,8 @@ class _Gap:
         self._entries = {start, *self._functions, *called} - set(self._seeds)
         self.parts: dict[int, StackState] = {}
         """Where functions go on outside of themselves, and with which state."""
-        self._steps, self._at = decoded.steps, decoded.at
+        self._steps, self._at, self._after = decoded.steps, decoded.at, decoded.after
+        self._registers = decoded.registers
         self._visited = bytearray(len(self._at))
         self._rows: dict[int, Rule] = {}
         self._bodies: dict[int, StackState] = {}
@@ -241,17 +251,19 @@ class _Gap:
         call that does not return.
         """
         steps, visited, rows = self._steps, self._visited, self._rows
+        ends, registers = self._after, self._registers
         count = bisect.bisect_left(self._at, limit, index)
         row = state.row()
         while index < count and not visited[index]:
             visited[index] = True
+            after, touched = ends[index], registers[index]
             instruction = steps[index]
-            after = self._at[index] + instruction.len
-            flow = instruction.flow_control
             index += 1
+            flow = FlowControl.NEXT if touched else instruction.flow_control
             if flow in _GOES_ON:
-                before = state.sp
-                if step(state, instruction):
+                before, copies = state.sp, state.copies
+                idle = touched and not (copies and (touched[0] in copies or touched[1] in copies))
+                if not idle and step(state, instruction):
                     row = state.row()
                 if after < limit:
                     rows[after] = row
@@ -302,8 +314,7 @@ class _Gap:
             if self._visited[index] or instruction.code == Code.INT3:
                 continue
             if index:
-                before = self._steps[index - 1]
-                begin = before.ip + before.len
+                begin = self._after[index - 1]
             entry = self._after_padding(begin)
             function = entry % _ALIGNMENT == 0 and entry > begin
             owner = self._function_at(begin)

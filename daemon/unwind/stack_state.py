@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from iced_x86 import Code, FlowControl, Instruction, OpCodeOperandKind, OpKind, Register
 
@@ -34,6 +34,7 @@ _OTHER_OPERANDS = frozenset(
     for name, number in vars(OpCodeOperandKind).items()
     if name.startswith(("XMM_", "YMM_", "ZMM_", "K_", "MM_", "R32_", "R16_", "R8_"))
 )
+_NEITHER = (0, 0)
 IGNORED, BY_OPERANDS, TAKEN = range(3)
 
 
@@ -56,6 +57,29 @@ def is_followed(instruction: Instruction) -> bool:
         and instruction.op1_kind == _REGISTER_KIND
         and instruction.op1_register in (RBP, RBX)
     )
+
+
+def registers_of(instruction: Instruction) -> tuple[int, int] | None:
+    """The registers (target, source) on which it depends whether an instruction does anything to a
+    state: where neither has an address of the stack it does nothing. None: that depends on more."""
+    code = instruction.code
+    handled = code in _HANDLERS
+    if code in _READERS or (not handled and instruction.op0_kind == _MEMORY_KIND):
+        return _NEITHER
+    target = instruction.op0_register
+    if instruction.op0_kind != _REGISTER_KIND or target == RSP or target == RBP:
+        return None
+    if not handled:
+        return _same_pair(target, 0)
+    if code not in _SETTERS or target == RBX:
+        return None
+    source = instruction.memory_base if code == Code.LEA_R64_M else instruction.op1_register
+    return None if source == RSP else _same_pair(target, source)
+
+
+@cache
+def _same_pair(target: int, source: int) -> tuple[int, int]:
+    return target, source
 
 
 @dataclass(slots=True)
@@ -300,5 +324,14 @@ _READERS = frozenset(
         "CMP_RM64_IMM8", "CMP_RM64_IMM32", "CMP_RM64_R64", "CMP_R64_RM64", "CMP_RAX_IMM32",
         "TEST_RM64_R64", "TEST_RM64_IMM32", "TEST_RAX_IMM32", "NOP_RM64", "BT_RM64_IMM8",
         "BT_RM64_R64",
+    )
+)  # fmt: skip
+# Of those above, the ones that only put a value into their first operand.
+_SETTERS = frozenset(
+    int(getattr(Code, name))
+    for name in (
+        "SUB_RM64_IMM8", "SUB_RM64_IMM32", "SUB_RM64_R64", "SUB_R64_RM64", "ADD_RM64_IMM8",
+        "ADD_RM64_IMM32", "ADD_RM64_R64", "ADD_R64_RM64", "LEA_R64_M", "MOV_R64_RM64",
+        "MOV_RM64_R64", "AND_RM64_IMM8", "AND_RM64_IMM32",
     )
 )  # fmt: skip
