@@ -27,11 +27,12 @@ from hpcd.daemon.unwind.stack_state import (
     step,
 )
 from hpcd.daemon.unwind.unwind_rules import Rule
+from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
 
 # An analysis longer than this is no gap between functions; the rest keeps "no information".
 MAX_INSTRUCTIONS = 8_000_000
-# What is decoded once and followed twice, some 100 bytes each.
-_MAX_KEPT = 500_000
+# What is decoded once and followed twice, some 150 bytes each.
+_MAX_KEPT = 300_000
 _ALIGNMENT = 16
 _PADDING = frozenset((0x90, 0xCC, 0x00))
 
@@ -45,6 +46,7 @@ def code_rows(
     gaps: list[tuple[int, int]],
     functions: list[tuple[int, int]],
     machine: str,
+    limit: WorkLimit = UNLIMITED,
 ) -> tuple[npt.NDArray[np.int64], list[Rule]]:
     """Rows for stretches of machine code.
 
@@ -82,6 +84,7 @@ def code_rows(
         for span in wanted:
             if budget <= 0:
                 break
+            limit.check()
             here: dict[int, StackState] = {}
             steps = steps_of(span)
             budget -= steps.looked_at
@@ -96,6 +99,7 @@ def code_rows(
         places = sorted(at for at, state in seeds.items() if state.sp is not None)
         for span in wanted:
             low, high = (bisect.bisect_left(places, end) for end in span)
+            limit.check()
             if low < high and budget > 0:
                 mine = {at: seeds[at] for at in places[low:high]}
                 steps = steps_of(span)

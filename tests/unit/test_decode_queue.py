@@ -25,9 +25,24 @@ class Bench:
         self.now = 0.0
         self.order: list[str] = []
         self.go = threading.Event()
-        self.queue = DecodeQueue(self._decode, clock=lambda: self.now)
+        self.queue = DecodeQueue(self, clock=lambda: self.now)
 
-    def _decode(self, _fd: int, label: str) -> ModuleTable:
+    def start(self) -> None:
+        pass
+
+    def look_up(self, _fd: int, label: str) -> ModuleTable | None:
+        if label.startswith("cached"):
+            self.order.append(label)
+            raise DecodeError(f"{label}: odd")
+        return None
+
+    def is_large(self, _fd: int) -> bool:
+        return False
+
+    def make_large(self, fd: int, label: str) -> ModuleTable:
+        return self.make(fd, label)
+
+    def make(self, _fd: int, label: str) -> ModuleTable:
         self.go.wait()
         self.order.append(label)
         self.now += float(label.split()[1])

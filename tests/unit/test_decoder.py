@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path:
     other = Decoder(TableCache(tmp_path))
     asked: list[bytes] = []
     real = other._ask
-    other._ask = lambda request, fd, label: (asked.append(request), real(request, fd, label))[1]  # type: ignore[method-assign]
+    other._ask = lambda request, *rest, **more: (asked.append(request), real(request, *rest, **more))[1]  # type: ignore[method-assign]
     try:
         with pytest.raises(DecodeError, match=r"inert: .*no executable segment"):
             ask(other, path)
@@ -168,10 +169,10 @@ def test_worker_that_dies_at_work_costs_one_module(decoder: Decoder, tmp_path: P
     path.write_bytes(PROGRAM.read_bytes())
 
     class Cutting(Decoder):
-        def _ask(self, request: bytes, fd: int, label: str) -> bytes:
+        def _ask(self, request: bytes, *rest: Any, **more: Any) -> bytes:
             if request == b"t":
                 process.kill()
-            return super()._ask(request, fd, label)
+            return super()._ask(request, *rest, **more)
 
     decoder.__class__ = Cutting
     process.poll = lambda: None  # type: ignore[method-assign] # it dies after being looked at
