@@ -80,6 +80,8 @@ class _User:
     """None: may take any time."""
     waiting: tuple[deque[_Request], ...] = field(default_factory=_queues)
     """By stage."""
+    looked_up: int = 0
+    """Files that are being looked up, and may have to wait again."""
     spent: float = 0.0
     turn: list[float] = field(default_factory=lambda: [0.0] * len(_LANES))
     """What it has spent of each thread, in the time of those it takes turns with: see
@@ -139,7 +141,7 @@ class DecodeQueue:
             account = self._users.get(user)
             if account is None:
                 account = self._users[user] = _User(self._bucket() if user else None)
-            if user and len(account.requests()) >= MOST_WAITING:
+            if user and len(account.requests()) + account.looked_up >= MOST_WAITING:
                 why = f"{label}: {MOST_WAITING:,} files of user {user} are waiting to be decoded"
                 request.future.set_exception(DecodeError(why))
                 os.close(fd)
@@ -199,11 +201,11 @@ class DecodeQueue:
             try:
                 table, following = self._work(stage, request)
             except BaseException as error:
-                self._spend(account, lane, began)
+                self._spend(account, lane, stage, began)
                 request.future.set_exception(error)
                 os.close(request.fd)
                 continue
-            self._spend(account, lane, began)
+            self._spend(account, lane, stage, began)
             if table is not None:
                 request.future.set_result(table)
                 os.close(request.fd)
@@ -225,10 +227,11 @@ class DecodeQueue:
         table = tables.look_up(fd, label)
         return table, stage if table else _Stage.LARGE if tables.is_large(fd) else _Stage.MAKE
 
-    def _spend(self, account: _User, lane: int, began: float) -> None:
+    def _spend(self, account: _User, lane: int, stage: _Stage, began: float) -> None:
         with self._changed:
             now = self._clock()
             account.spent += now - began
+            account.looked_up -= stage is _Stage.LOOK_UP
             account.turn[lane] += now - began
             if not any(other.waits_for(lane) for other in self._users.values()):
                 # Who comes next begins from here.
@@ -251,6 +254,7 @@ class DecodeQueue:
                 ]
                 if ready:
                     account, stage = _first(ready, lane)
+                    account.looked_up += stage is _Stage.LOOK_UP
                     self._turn[lane] = min(other.turn[lane] for other in ready)
                     return account, stage, account.waiting[stage].popleft()
                 self._changed.wait(min(delays, default=None))

@@ -100,11 +100,12 @@ def _ends(piece: U8) -> tuple[I64, I64]:
     at, size = at[fits], size[fits]
     # What lies within one that has been found is part of a jump.
     dropped = np.zeros(len(at), bool)
-    for index in np.flatnonzero(at[1:] < (at + size)[:-1]).tolist():
-        before = index
+    behind = np.maximum.accumulate(at + size)
+    for index in (np.flatnonzero(at[1:] < behind[:-1]) + 1).tolist():
+        before = index - 1
         while dropped[before]:
             before -= 1
-        dropped[index + 1] = at[index + 1] < at[before] + size[before]
+        dropped[index] = at[index] < at[before] + size[before]
     return at[~dropped] + 1, (at + size)[~dropped]
 
 
