@@ -1,13 +1,13 @@
-"""Time, memory and rows of unwind tables, beside readelf, and pyelftools on a library it can manage.
+"""Time, memory and rows of unwind tables, beside readelf, and pyelftools where it can manage.
 
     python -m benchmarks.unwind_tables [FILE...]
 
 Each file is decoded in a process of its own, three times; the median and the extremes are shown,
 and the CPU time beside them: where that is well below the time, others kept the machine busy.
 Peak memory is that of the whole process, interpreter and numpy included. Before each of them
-``readelf --debug-dump=frames-interp`` writes the rows of the same file's call frame information; the
-ratio is hpcd's CPU time to its, the median of the rounds. readelf has nothing to say of code without
-such information, so where a file has much of that (OpenBLAS, Chromium) the ratio is no comparison.
+``readelf --debug-dump=frames-interp`` writes the rows of the same file's call frame information;
+the ratio is hpcd's CPU time to its, the median of the rounds. readelf has nothing to say of code
+without such information: of a file with much of that (OpenBLAS, Chromium) it is no comparison.
 """
 
 from __future__ import annotations

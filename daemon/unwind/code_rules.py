@@ -51,7 +51,7 @@ def code_rows(
     """Rows for stretches of machine code.
 
     ``text`` is a section at ``text_vaddr``; ``gaps`` are (start, end) addresses in it without call
-    frame information; ``functions`` are known (start, size). Returns (pc ``int64[n]``, the n rules),
+    frame information; ``functions`` are known (start, size). Returns (pc ``int64[n]``, n rules),
     pcs strictly increasing within each gap. Only x86-64 is analysed; elsewhere compilers and
     assemblers give information, or there are none (aarch64 kernels are leaf functions that
     keep their return address in the link register, which no table is needed to find: untested).
@@ -167,8 +167,8 @@ def _analyse(
     rows_of: dict[tuple[int, int], tuple[list[int], list[Rule]]],
     decoded: _Steps,
 ) -> None:
-    """Rows of one stretch into ``rows_of``; ``parts`` are parts of functions known to be within, and
-    those seen from here are added."""
+    """Rows of one stretch into ``rows_of``; ``parts`` are parts of functions known to be within,
+    and those seen from here are added."""
     low, high = span
     named = functions[bisect.bisect_left(starts, low) : bisect.bisect_left(starts, high)]
     gap = _Gap(bytes(text[low - text_vaddr : high - text_vaddr]), low, named, parts, decoded)
@@ -258,6 +258,7 @@ class _Gap:
         ends, registers = self._after, self._registers
         count = bisect.bisect_left(self._at, limit, index)
         row = state.row()
+        kept = False  # whether the state is that of the body
         while index < count and not visited[index]:
             visited[index] = True
             after, touched = ends[index], registers[index]
@@ -269,12 +270,16 @@ class _Gap:
                 idle = touched and not (copies and (touched[0] in copies or touched[1] in copies))
                 if not idle and step(state, instruction):
                     row = state.row()
+                    kept = False
                 if after < limit:
                     rows[after] = row
                 # The deepest state is that of the function's body.
                 now = state.sp
+                if kept:
+                    continue
                 if now is None or (before is not None and now > (self._body.sp or 0)):
                     self._body = state.copy()
+                    kept = True
                 continue
             if flow in _BRANCHES:
                 self._branch(instruction.near_branch_target, state, pending)
@@ -284,7 +289,9 @@ class _Gap:
                 break
             rows.setdefault(after, row)
 
-    def _branch(self, target: int, state: StackState, pending: list[tuple[int, StackState]]) -> None:
+    def _branch(
+        self, target: int, state: StackState, pending: list[tuple[int, StackState]]
+    ) -> None:
         """Follow a branch to ``target`` later, or note it as an entry of another part.
 
         No code leaves a function for another with its frame still there: such a target is a part

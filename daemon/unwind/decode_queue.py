@@ -205,17 +205,16 @@ class DecodeQueue:
                 request.future.set_exception(error)
                 os.close(request.fd)
                 continue
-            self._spend(account, lane, stage, began)
-            if table is not None:
-                request.future.set_result(table)
-                os.close(request.fd)
-                continue
             with self._changed:
-                if self._closed:
-                    request.future.cancel()
-                    os.close(request.fd)
-                else:
+                self._spend(account, lane, stage, began)
+                if table is None and not self._closed:
                     self._add(account, request, following)
+                    continue
+            if table is None:
+                request.future.cancel()
+            else:
+                request.future.set_result(table)
+            os.close(request.fd)
 
     def _work(self, stage: _Stage, request: _Request) -> tuple[ModuleTable | None, _Stage]:
         """The table, or None and what the file has to wait for."""
@@ -267,9 +266,7 @@ def _first(ready: list[_User], lane: int) -> tuple[_User, _Stage]:
     until = account.turn[lane] + _AHEAD_SECONDS
     if not account.waiting[_LANES[lane][0]]:
         asking = [
-            other
-            for other in ready
-            if other.waiting[_LANES[lane][0]] and other.turn[lane] <= until
+            other for other in ready if other.waiting[_LANES[lane][0]] and other.turn[lane] <= until
         ]
         account = min(asking, key=lambda account: account.turn[lane], default=account)
     stage = next(stage for stage in _LANES[lane] if account.waiting[stage])

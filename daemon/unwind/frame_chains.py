@@ -70,7 +70,9 @@ def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64
         (resume, _FRAMED),
     ]
     pc = np.concatenate([column for column, _ in columns])
-    number = np.concatenate([np.full(len(column), of_rule, np.uint8) for column, of_rule in columns])
+    number = np.concatenate(
+        [np.full(len(column), of_rule, np.uint8) for column, of_rule in columns]
+    )
     order = np.argsort(pc, kind="stable")
     pc, number = pc[order], number[order]
     first = np.ones(len(pc), bool)
@@ -118,7 +120,8 @@ def _padded(piece: U8) -> I64:
     behind = last + 1
     inside = np.minimum(behind + 1, len(piece) - 1)
     check = (behind + 1 < len(piece)) & (piece[inside - 1] == 0x0F) & (piece[inside] == 0x0B)
-    return behind[~check]
+    kept: I64 = behind[~check]
+    return kept
 
 
 def _without(places: I64, others: I64) -> I64:
@@ -126,7 +129,8 @@ def _without(places: I64, others: I64) -> I64:
     if not len(others):
         return places
     at = np.minimum(np.searchsorted(others, places), len(others) - 1)
-    return places[others[at] != places]
+    kept: I64 = places[others[at] != places]
+    return kept
 
 
 def _stretches(other: I64, begin: I64, high: int) -> I64:

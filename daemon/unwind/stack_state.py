@@ -67,7 +67,7 @@ def registers_of(instruction: Instruction) -> tuple[int, int] | None:
     if code in _READERS or (not handled and instruction.op0_kind == _MEMORY_KIND):
         return _NEITHER
     target = instruction.op0_register
-    if instruction.op0_kind != _REGISTER_KIND or target == RSP or target == RBP:
+    if instruction.op0_kind != _REGISTER_KIND or target in (RSP, RBP):
         return None
     if not handled:
         return _same_pair(target, 0)
@@ -97,6 +97,7 @@ class StackState:
     fp_lost: bool = False
 
     def copy(self) -> StackState:
+        """Another that may change apart from this one."""
         return StackState(self.sp, dict(self.copies), self.fp, self.bx, self.fp_lost)
 
     def row(self) -> Rule:

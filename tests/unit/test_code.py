@@ -26,7 +26,6 @@ from hpcd.daemon.unwind.stack_state import (
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.unwind_rules import CfaKind
 
-
 RAX, R12 = int(Register.RAX), int(Register.R12)
 
 

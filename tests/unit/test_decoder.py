@@ -120,7 +120,12 @@ def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path:
     other = Decoder(TableCache(tmp_path))
     asked: list[bytes] = []
     real = other._ask
-    other._ask = lambda request, *rest, **more: (asked.append(request), real(request, *rest, **more))[1]  # type: ignore[method-assign]
+
+    def ask_and_note(request: bytes, *rest: Any, **more: Any) -> bytes:
+        asked.append(request)
+        return real(request, *rest, **more)
+
+    other._ask = ask_and_note  # type: ignore[method-assign]
     try:
         with pytest.raises(DecodeError, match=r"inert: .*no executable segment"):
             ask(other, path)
