@@ -121,7 +121,7 @@ class Modules:
         self._decoder = decoder
         self._accounts = accounts or UserAccounts()
         self._announce = announce
-        self._queue = DecodeQueue(decoder.table, start=decoder.start)
+        self._queue = DecodeQueue(decoder)
         self.tables_ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Event descriptor, readable when a table has arrived that :meth:`install` has not
         taken yet."""
