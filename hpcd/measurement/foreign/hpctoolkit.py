@@ -58,7 +58,7 @@ class HpctoolkitReader:
 
     def __init__(self, builder: RecordingBuilder) -> None:
         self._builder = builder
-        self._nodes: dict[int, int] = {}
+        self._process_of_host: dict[int, int] = {}
         self._node_of = np.zeros(0, np.uint32)
         self._parent_of = np.zeros(0, np.uint32)
         self._in_tree = np.zeros(0, bool)
@@ -139,8 +139,9 @@ class HpctoolkitReader:
     def _line(self, profile: Profile, meta: MetaFile) -> int:
         ids = profile.ids
         rank = ids.get("RANK")
-        # Without ranks processes are told apart by their nodes.
-        pid = self._nodes.setdefault(ids.get("NODE", 0), len(self._nodes)) if rank is None else rank
+        hosts = self._process_of_host
+        # Without ranks processes are told apart by their hosts.
+        pid = hosts.setdefault(ids.get("NODE", 0), len(hosts)) if rank is None else rank
         others = {kind: number for kind, number in ids.items() if kind not in ("NODE", "RANK")}
         words = " ".join(f"{kind.lower()} {number}" for kind, number in others.items())
         builder = self._builder
