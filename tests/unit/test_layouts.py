@@ -52,6 +52,7 @@ STRUCTS = {
     "thread": layouts.THREAD_DTYPE,
     "process": layouts.PROCESS_DTYPE,
     "settings": layouts.SETTINGS_DTYPE,
+    "clock_phase": layouts.CLOCK_PHASE_DTYPE,
     "mapping": table_memory.MAPPING,
     "rule": RULE_DTYPE,
 }
@@ -94,6 +95,7 @@ NUMBERS = {
     "CACHE_SET_BITS": layouts.CACHE_SET_BITS,
     "GENERATION_BITS": layouts.GENERATION_BITS,
     "sizeof(struct cache_set)": layouts.CACHE_SET_BYTES,
+    "CLOCK_PARTS": layouts.CLOCK_PARTS,
     "THREAD_CPU_BITS": layouts.THREAD_CPU_BITS,
     "THREADS_PER_CPU": layouts.THREADS_PER_CPU,
     "sizeof(struct rule)": layouts.RULE_BYTES,

@@ -14,6 +14,7 @@ VERBS = {
     "attach": ("Attach", "record running processes"),
     "run": ("Run", "start a command and record it"),
     "top": ("Top", "show live where processes spend their time"),
+    "stacks": ("Stacks", "show where all threads of a job stand now, and what they wait for"),
     "list": ("List", "show the jobs and ranks on this host"),
     "detach": ("Detach", "end a recording of the service"),
     "status": ("Status", "show what the service records"),
@@ -27,6 +28,7 @@ VERBS = {
     "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
     "view": ("View", "show databases in a browser"),
     "render": ("Render", "draw the viewer's pictures into files"),
+    "export": ("Export", "write a database in the format of another tool"),
     "structure": (
         "StructureCommand",
         "show procedures, inlined calls, loops and lines of binaries",

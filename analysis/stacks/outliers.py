@@ -1,0 +1,137 @@
+"""Who is not where the others are: of the ranks of a job, of processes of one program, of threads.
+
+Compared is one procedure: that which most of a group are in, but not all. In a job it is an MPI
+call where there is one; everybody waits in it for the one who is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.model.identity import Process
+from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
+
+_MPI = re.compile(r"^P?MPI_[A-Z]|^p?mpi_\w+_$|^nccl[A-Z]|^shmem_|^gasnet_")
+_LEAST_RANKS, _LEAST = 3, 4
+# More than these are no outliers, but another half.
+_MOST_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Outliers:
+    """``members`` of the ``group`` (``ranks of job 12``) of ``size`` are not in ``procedure``; each
+    with the thread that stands for it. ``where`` is the procedure each is in instead."""
+
+    group: str
+    size: int
+    procedure: str
+    members: list[tuple[str, ThreadStack]]
+    where: list[str]
+
+
+def outliers(snapshot: StackSnapshot, paths: Sequence[Path]) -> list[Outliers]:
+    """What stands out in a snapshot; ranks first, then processes, then threads."""
+    found = []
+    for group, least, found_members in _groups(snapshot, paths):
+        # Of whom no procedure is known nothing can be said.
+        members = [member for member in found_members if _procedures(paths[member[1].path])]
+        if len(members) < least:
+            continue
+        stands_out = _compare(group, members, paths, snapshot.processes)
+        if stands_out:
+            found.append(stands_out)
+    return found
+
+
+def _groups(
+    snapshot: StackSnapshot, paths: Sequence[Path]
+) -> Iterable[tuple[str, int, list[tuple[str, ThreadStack]]]]:
+    """Groups of what should be in one place: name, least size, members."""
+    main = {thread.pid: thread for thread in snapshot.threads if thread.tid == thread.pid}
+    jobs: defaultdict[str, dict[int, ThreadStack]] = defaultdict(dict)
+    programs: defaultdict[str, list[tuple[str, ThreadStack]]] = defaultdict(list)
+    parents = {process.parent_pid for process in snapshot.processes.values()}
+    for pid, process in sorted(snapshot.processes.items()):
+        thread = main.get(pid)
+        if thread is None:
+            continue
+        if process.rank is None:
+            if process.exe:
+                programs[process.exe].append((f"process {pid}", thread))
+            continue
+        # A rank's wrapper scripts and helpers have its environment too.
+        other = jobs[process.job].get(process.rank)
+        if other is None or _more_likely(thread, other, paths, parents):
+            jobs[process.job][process.rank] = thread
+    for job, ranks in jobs.items():
+        members = [(f"rank {rank}", thread) for rank, thread in sorted(ranks.items())]
+        yield (f"ranks of {job}" if len(jobs) > 1 else "ranks"), _LEAST_RANKS, members
+    for exe, members in programs.items():
+        yield f"processes of {exe.rpartition('/')[2]}", _LEAST, members
+    threads: defaultdict[int, list[tuple[str, ThreadStack]]] = defaultdict(list)
+    for thread in snapshot.threads:
+        if thread.tid != thread.pid:
+            threads[thread.pid].append((f"thread {thread.tid} ({thread.name})", thread))
+    for pid, members in threads.items():
+        yield f"threads that process {pid} started", _LEAST, members
+
+
+def _more_likely(
+    thread: ThreadStack, other: ThreadStack, paths: Sequence[Path], parents: set[int]
+) -> bool:
+    """Whether ``thread`` rather than ``other`` is the rank's own."""
+
+    def rank_of(which: ThreadStack) -> tuple[bool, bool, int]:
+        communicates = any(_MPI.match(frame.name) for frame in paths[which.path])
+        return communicates, which.pid not in parents, -which.start_ns
+
+    return rank_of(thread) > rank_of(other)
+
+
+def _compare(
+    group: str,
+    members: list[tuple[str, ThreadStack]],
+    paths: Sequence[Path],
+    processes: dict[int, Process],
+) -> Outliers | None:
+    counts: Counter[str] = Counter()
+    depth: dict[str, int] = {}
+    for _, thread in members:
+        names = [frame.name for frame in _procedures(paths[thread.path])]
+        counts.update(set(names))
+        for level, name in enumerate(names):
+            depth[name] = max(depth.get(name, 0), level)
+    least = max(len(members) * (1 - _MOST_SHARE), len(members) / 2)
+    common = [name for name, count in counts.items() if least <= count < len(members)]
+    calls = [name for name in common if _MPI.match(name)]
+    if not common:
+        return None
+    if calls:
+        procedure = max(calls, key=lambda name: (counts[name], -depth[name]))
+    else:
+        procedure = max(common, key=lambda name: (counts[name], depth[name]))
+    apart = [
+        (label, thread)
+        for label, thread in members
+        if all(frame.name != procedure for frame in paths[thread.path])
+    ]
+    where = [own_procedure(paths[thread.path], processes.get(thread.pid)) for _, thread in apart]
+    return Outliers(group, len(members), procedure, apart, where)
+
+
+def _procedures(path: Path) -> list[Frame]:
+    """The user's procedures on ``path``, outermost first."""
+    return [frame for frame in path if frame.is_procedure and not frame.kernel]
+
+
+def own_procedure(path: Path, process: Process | None) -> str:
+    """The innermost procedure of the program itself on ``path``, or of whatever it is in; "" when
+    there is none."""
+    user = _procedures(path)
+    own = [frame for frame in user if process is not None and frame.module == process.exe]
+    innermost = (own or user or list(path))[-1:]
+    return innermost[0].name if innermost else ""
