@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 
 from hpcd.errors import FormatError
-from hpcd.measurement.foreign.collapsed import python_frame
+from hpcd.measurement.foreign.collapsed_stacks import python_frame
 from hpcd.measurement.foreign.recording_builder import NO_MODULE, RecordingBuilder
 
 _HEAD = re.compile(rb"P(\d{1,10});T(?:(\d{1,10}):)?(0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{1,20})(?:;|$)")

@@ -11,18 +11,18 @@ from typing import NamedTuple
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement.foreign import perf_data
 from hpcd.measurement.foreign.austin import AustinReader, AustinSamples, looks_like_austin
-from hpcd.measurement.foreign.collapsed import (
+from hpcd.measurement.foreign.collapsed_stacks import (
     CollapsedReader,
     looks_collapsed,
     looks_like_py_spy,
 )
-from hpcd.measurement.foreign.hpctoolkit import HpctoolkitReader, is_hpctoolkit_database
+from hpcd.measurement.foreign.hpctoolkit_records import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.measurement.foreign.input_file import InputFile
 from hpcd.measurement.foreign.mojo import MojoReader, looks_like_mojo
 from hpcd.measurement.foreign.names import readable
 from hpcd.measurement.foreign.otf2 import Otf2Reader, anchor_file
 from hpcd.measurement.foreign.perf_script import PerfScriptReader, looks_like_perf_script
-from hpcd.measurement.foreign.pprof import MAX_BYTES, PprofReader, looks_like_pprof
+from hpcd.measurement.foreign.pprof_profile import MAX_BYTES, PprofReader, looks_like_pprof
 from hpcd.measurement.foreign.recording_builder import RecordingBuilder
 from hpcd.model.identity import Host
 
