@@ -45,6 +45,7 @@ def test_costs_of_hpctoolkit_are_those_of_its_contexts(tmp_path: Path) -> None:
     write_database(tmp_path / "database", tree(), THREADS)
     result = imported(tmp_path / "database", tmp_path / "m")
     assert (result.format, result.times, result.lines) == ("hpctoolkit", "recorded", 2)
+    assert result.samples == 5
     assert seconds(tmp_path / "m", "CPUTIME") == pytest.approx(
         {("main",): 0.1, ("main", "work"): 1.1, ("main", "MPI_Recv"): 0.3}
     )
@@ -151,3 +152,28 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
             assert str(source) in str(error) and not output.exists()
             continue
         assert [finding for finding in check_measurement(output) if finding.fatal] == []
+
+
+@pytest.mark.parametrize("kind", ["pprof", "hpctoolkit", "collapsed"])
+def test_what_hpcd_exports_it_can_import(tmp_path: Path, kind: str) -> None:
+    """Both are written from the formats' descriptions, by nothing they share."""
+    imported(DATA / "perf-script.txt.gz", tmp_path / "m")
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    exported = tmp_path / "exported"
+    words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(exported)]
+    assert main([*words, "--metric", "cpu_time"] if kind == "collapsed" else words) == 0
+    result = imported(exported, tmp_path / "again")
+    assert result.format == kind
+    original = {
+        path: value for path, value in sums(tmp_path / "m")["cpu-clock"].items()
+        if not any(name.startswith("[") for name in path)
+    }  # fmt: skip
+    totals = sums(tmp_path / "again")
+    (event,) = [name for name in totals if "cpu" in name.lower() or kind == "collapsed"]
+    again = {tuple(name.removesuffix(" [k]") for name in path): value
+             for path, value in totals[event].items()}  # fmt: skip
+    for path, value in original.items():
+        assert again[path] == pytest.approx(value, rel=1e-6)
+    if kind != "collapsed":
+        with open_measurement(tmp_path / "again") as measurement:
+            assert len(measurement.threads) == 2 and len(measurement.processes) == 1

@@ -208,6 +208,28 @@ def test_all_metrics_of_austin(tmp_path: Path) -> None:
     assert totals.get("memory_freed", 0) == -sum(size for _, _, size in metrics if size < 0)
 
 
+@pytest.mark.parametrize("mode", ["wall", "full"])
+def test_mojo_is_what_its_converter_makes_of_it(tmp_path: Path, mode: str) -> None:
+    """The text is mojo2austin's (austin-python), which leaves out invalid frames and, of full
+    samples, all metrics but the time."""
+    assert imported(DATA / f"austin-{mode}.mojo.gz", tmp_path / "m").format == "austin-mojo"
+    assert imported(DATA / f"austin-{mode}.mojo.txt.gz", tmp_path / "t").format == "austin"
+    binary, text = sums(tmp_path / "m"), sums(tmp_path / "t")
+    valid: Counter[tuple[str, ...]] = Counter()
+    for path, value in binary["time"].items():
+        valid[tuple(name for name in path if name != "[invalid]")] += value
+    assert valid == text["time"] and valid.total() > 500_000
+    if mode == "full":
+        assert binary.keys() == {"time", "cpu-time", "memory_allocated", "memory_freed"}
+        assert 0 < binary["cpu-time"].total() < valid.total()
+    lines = []
+    for name in "mt":
+        with open_measurement(tmp_path / name) as measurement:
+            threads = measurement.threads.values()
+            lines.append([(t.tid, t.name, t.start_ns, t.end_ns) for t in threads])
+    assert lines[0] == lines[1] and len(lines[0]) == 2
+
+
 def test_pprof_of_go_is_what_go_tool_pprof_shows(tmp_path: Path) -> None:
     result = imported(DATA / "go-cpu.pb.gz", tmp_path / "m")
     assert (result.format, result.samples) == ("pprof", 29)

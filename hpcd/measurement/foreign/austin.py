@@ -1,6 +1,6 @@
 """Austin's text: ``P<pid>;T<tid>;file:function:line;... MICROSECONDS``, one sample a line.
 
-Austin 3 writes it; Austin 4 writes MOJO, which ``mojo2austin`` of austin-python turns into it. A
+Austin 3 writes it; MOJO, its binary sibling, is :mod:`hpcd.measurement.foreign.mojo`'s. A
 sample says how much time has passed since its thread's sample before, so times follow: they are
 exact within a thread, and a thread begins when the others have come so far. Of the three metrics
 of ``austin --full`` (time, idle, memory) idle samples are no CPU time. The format is described in
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 
 from hpcd.errors import FormatError
-from hpcd.measurement.foreign.collapsed import python_frame
+from hpcd.measurement.foreign.collapsed_stacks import python_frame
 from hpcd.measurement.foreign.recording_builder import NO_MODULE, RecordingBuilder
 
 _HEAD = re.compile(rb"P(\d{1,10});T(?:(\d{1,10}):)?(0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{1,20})(?:;|$)")
@@ -32,20 +32,66 @@ def looks_like_austin(head: bytes) -> bool:
     return head.startswith(b"# austin:") or bool(_HEAD.match(first))
 
 
-class AustinReader:
-    """Turns Austin's text into records of ``builder``; with ``lines`` a function's lines are
-    procedures of their own."""
+class AustinSamples:
+    """Takes in Austin's samples, whichever format they come from; with ``lines`` a function's
+    lines are procedures of their own."""
 
     def __init__(self, builder: RecordingBuilder, *, lines: bool = False) -> None:
-        self._builder = builder
+        self.builder = builder
         self._with_lines = lines
         self._mode = b"wall"
         self._now: dict[int, int] = {}
         self._latest = 0
+
+    def setting(self, key: bytes, value: bytes) -> None:
+        """Take in a line of Austin's metadata."""
+        if key == b"mode" and value in _MODES:
+            self._mode = value
+
+    @property
+    def memory_only(self) -> bool:
+        """Whether samples have no times."""
+        return self._mode == b"memory"
+
+    def frame(self, function: bytes, file: bytes, line: int) -> int:
+        """The number of a Python frame."""
+        return python_frame(self.builder, function, file, line if self._with_lines else 0)
+
+    def special_frame(self, name: bytes) -> int:
+        """The number of what stands in the place of a frame, such as garbage collection."""
+        module = self.builder.module(NO_MODULE)
+        return self.builder.frame(module, b"[%s]" % name.strip(b":").lower())
+
+    def add(self, line: int, node: int, time_us: int, memory: int, busy: bool | None) -> None:
+        """Take in a sample; ``busy`` is None where nobody asked."""
+        builder = self.builder
+        # Without times, what comes later in the file is later.
+        passed = max(time_us, 1) * 1000
+        now = self._now.get(line, max(self._latest - passed, 0)) + passed
+        self._now[line] = now
+        self._latest = max(self._latest, now)
+        builder.taken += 1
+        if not self.memory_only:
+            metric = _MODES[self._mode]
+            event = builder.event(metric.replace("_", "-"), "s", 1e-6, metric)
+            builder.add(line, now, node, event, max(time_us, 0))
+            if busy:
+                event = builder.event("cpu-time", "s", 1e-6, "cpu_time")
+                builder.add(line, now, node, event, max(time_us, 0))
+        if memory:
+            name = "memory_allocated" if memory > 0 else "memory_freed"
+            builder.add(line, now, node, builder.event(name, "bytes", 1.0, name), abs(memory))
+
+
+class AustinReader:
+    """Turns Austin's text into records."""
+
+    def __init__(self, samples: AustinSamples) -> None:
+        self._samples = samples
+        self._builder = samples.builder
         self._paths: dict[bytes, int] = {}
         self._frames: dict[bytes, int] = {}
         self._skipped = 0
-        self.version = ""
 
     def read(self, blocks: Iterable[bytes]) -> None:
         """Take in blocks of whole lines. Raises :class:`FormatError` when they are something
@@ -55,18 +101,12 @@ class AustinReader:
             for line in block.split(b"\n"):
                 number += 1
                 if line.startswith(b"#"):
-                    self._setting(line)
+                    if match := _SETTING.match(line):
+                        self._samples.setting(match[1], match[2].strip())
                 elif line.strip():
                     self._take(line.rstrip(), number)
         if self._skipped:
             self._builder.dropped["lines not understood"] = self._skipped
-
-    def _setting(self, line: bytes) -> None:
-        match = _SETTING.match(line)
-        if match and match[1] == b"mode" and match[2].strip() in _MODES:
-            self._mode = match[2].strip()
-        elif match and match[1] == b"austin":
-            self.version = match[2].decode("ascii", "replace")[:40]
 
     def _take(self, line: bytes, number: int) -> None:
         stack, _, metrics = line.rpartition(b" ")
@@ -81,37 +121,20 @@ class AustinReader:
             if len(self._paths) >= _CACHED:
                 self._paths.clear()
             node = self._paths[stack] = self._node(stack[head.end() :])
-        self._sample(self._line(head), node, [int(value) for value in metrics.split(b",")])
+        values = [int(value) for value in metrics.split(b",")]
+        line_number = self._line(head)
+        if len(values) == 3:
+            self._samples.add(line_number, node, values[0], values[2], not values[1])
+        elif self._samples.memory_only:
+            self._samples.add(line_number, node, 0, values[0], None)
+        else:
+            self._samples.add(line_number, node, values[0], 0, None)
 
     def _line(self, head: re.Match[bytes]) -> int:
         text = head[3]
         hexadecimal = text.startswith(b"0x") or not text.isdigit()
         tid = int(text, 16 if hexadecimal else 10) & (1 << 62) - 1
-        return self._builder.line(int(head[1]), tid, b"thread " + text, int(head[2] or 0))
-
-    def _sample(self, line: int, node: int, values: list[int]) -> None:
-        builder = self._builder
-        time_us, memory = values[0], 0
-        if len(values) == 3:
-            time_us, memory = values[0], values[2]
-        elif self._mode == b"memory":
-            time_us, memory = 0, values[0]
-        # Without times, what comes later in the file is later.
-        passed = max(time_us, 1) * 1000
-        now = self._now.get(line, max(self._latest - passed, 0)) + passed
-        self._now[line] = now
-        self._latest = max(self._latest, now)
-        builder.taken += 1
-        if self._mode != b"memory":
-            metric = _MODES[self._mode]
-            event = builder.event(metric.replace("_", "-"), "s", 1e-6, metric)
-            builder.add(line, now, node, event, max(time_us, 0))
-            if len(values) == 3 and not values[1]:
-                busy = builder.event("cpu-time", "s", 1e-6, "cpu_time")
-                builder.add(line, now, node, busy, max(time_us, 0))
-        if memory:
-            name = "memory_allocated" if memory > 0 else "memory_freed"
-            builder.add(line, now, node, builder.event(name, "bytes", 1.0, name), abs(memory))
+        return self._builder.line(int(head[1]), tid, b"thread %d" % tid, int(head[2] or 0))
 
     def _node(self, stack: bytes) -> int:
         path = []
@@ -127,8 +150,6 @@ class AustinReader:
     def _frame(self, text: bytes) -> int:
         match = _FRAME.match(text)
         if match is None:
-            # :INVALID:, :GC: and what else Austin says in the place of a frame.
-            module = self._builder.module(NO_MODULE)
-            return self._builder.frame(module, b"[%s]" % text.strip(b":"))
+            return self._samples.special_frame(text)
         file, function, line = match.groups()
-        return python_frame(self._builder, function, file, int(line) if self._with_lines else 0)
+        return self._samples.frame(function, file, int(line))

@@ -44,6 +44,7 @@ _FUNCTION_LIKE = 0
 _HAS_FUNCTION = 1
 _MAX_CONTEXTS = 1 << 24
 _MAX_PROFILES = 1 << 18
+_MAX_INSTANCES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ class MetaFile:
         named = {}
         for number in range(min(count, 1 << 12)):
             name, instances, _, instance_count, _ = file.unpack(_METRIC, place + stride * number)
+            if instance_count > _MAX_INSTANCES:
+                raise file.damaged(f"{instance_count} kinds of a metric")
             for instance in range(instance_count):
                 scope, metric = file.unpack(_SCOPE_INSTANCE, instances + instance_stride * instance)
                 if file.unpack(_SCOPE, scope)[1] == _EXECUTION:
@@ -152,9 +155,13 @@ class ProfileFile:
         if count > _MAX_PROFILES:
             raise file.damaged(f"{count} profiles")
         profiles = {}
+        size = 0
         for number in range(count):
             fields = file.unpack(_PROFILE, place + stride * number)
             value_count, values, context_count, contexts, ids = fields[:5]
+            size += value_count * _VALUE.itemsize + context_count * _INDEX.itemsize
+            if size > len(file):
+                raise file.damaged("profiles have more values than fit into it")
             if not fields[5] & 1 and ids:
                 profiles[number] = Profile(
                     self._ids(ids), values, value_count, contexts, context_count
@@ -199,8 +206,12 @@ class TraceFile:
         """(profile, times in ns since 1970 ``uint64[n]``, contexts ``uint32[n]``) of each."""
         file = self._file
         place, count, stride = self._header[:3]
+        size = 0
         for number in range(min(count, _MAX_PROFILES)):
             profile, begin, end = file.unpack(_TRACE, place + stride * number)
+            size += end - begin
+            if end < begin or size > len(file):
+                raise file.damaged("traces are longer than fit into it")
             elements = file.array(_ELEMENT, begin, (end - begin) // _ELEMENT.itemsize)
             yield profile, elements["time_ns"], elements["context"]
 

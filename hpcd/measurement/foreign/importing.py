@@ -10,18 +10,19 @@ from typing import NamedTuple
 
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement.foreign import perf_data
-from hpcd.measurement.foreign.austin import AustinReader, looks_like_austin
-from hpcd.measurement.foreign.collapsed import (
+from hpcd.measurement.foreign.austin import AustinReader, AustinSamples, looks_like_austin
+from hpcd.measurement.foreign.collapsed_stacks import (
     CollapsedReader,
     looks_collapsed,
     looks_like_py_spy,
 )
-from hpcd.measurement.foreign.hpctoolkit import HpctoolkitReader, is_hpctoolkit_database
+from hpcd.measurement.foreign.hpctoolkit_records import HpctoolkitReader, is_hpctoolkit_database
 from hpcd.measurement.foreign.input_file import InputFile
+from hpcd.measurement.foreign.mojo import MojoReader, looks_like_mojo
 from hpcd.measurement.foreign.names import readable
 from hpcd.measurement.foreign.otf2 import Otf2Reader, anchor_file
 from hpcd.measurement.foreign.perf_script import PerfScriptReader, looks_like_perf_script
-from hpcd.measurement.foreign.pprof import MAX_BYTES, PprofReader, looks_like_pprof
+from hpcd.measurement.foreign.pprof_profile import MAX_BYTES, PprofReader, looks_like_pprof
 from hpcd.measurement.foreign.recording_builder import RecordingBuilder
 from hpcd.model.identity import Host
 
@@ -98,7 +99,12 @@ def _read_counts(
 
 
 def _austin(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> int | None:
-    AustinReader(builder, lines=options.lines).read(file.blocks())
+    AustinReader(AustinSamples(builder, lines=options.lines)).read(file.blocks())
+    return None
+
+
+def _mojo(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -> int | None:
+    MojoReader(AustinSamples(builder, lines=options.lines)).read(file)
     return None
 
 
@@ -108,6 +114,7 @@ def _pprof(file: InputFile, builder: RecordingBuilder, options: ImportOptions) -
 
 # In this order: py-spy's output and Austin's are collapsed stacks too.
 _FORMATS = {
+    "austin-mojo": _Format(looks_like_mojo, _mojo, "summed"),
     "pprof": _Format(looks_like_pprof, _pprof, "synthetic"),
     "austin": _Format(looks_like_austin, _austin, "summed"),
     "py-spy": _Format(looks_like_py_spy, _py_spy, "synthetic"),
@@ -191,8 +198,6 @@ def _recognise(file: InputFile) -> str:
     head = file.head()
     if not head:
         raise FormatError(f"{file.name}: empty")
-    if head.startswith(b"MOJ"):
-        raise FormatError(f"{file.name}: Austin's binary format; convert it with mojo2austin first")
     if head.startswith(perf_data.MAGIC):
         raise FormatError(f"{file.name}: perf.data must be a file, and not compressed")
     for name, kind in _FORMATS.items():

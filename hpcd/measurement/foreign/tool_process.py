@@ -1,7 +1,7 @@
 """Other tools, run to read their own files.
 
-They read files that anyone may have made, so they run without rights: they may not write, and
-started by root they are nobody with the capabilities that reading takes (capabilities(7)).
+They read files that anyone may have made, so they run with bounds and without rights: started by
+root they are nobody, with the capabilities that reading takes (capabilities(7)) and no others.
 """
 
 from __future__ import annotations

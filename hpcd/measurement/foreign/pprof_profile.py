@@ -23,6 +23,13 @@ _TIMES = {
     "nanoseconds": 1e-9, "microseconds": 1e-6, "milliseconds": 1e-3, "seconds": 1.0,
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0,
 }  # fmt: skip
+# What labels of various tools say of a thread.
+_LABELS = {
+    b"pid": "pid", b"process_id": "pid", b"process id": "pid",
+    b"tid": "tid", b"thread_id": "tid", b"thread id": "tid",
+    b"thread": "thread", b"thread_name": "thread", b"thread name": "thread",
+    b"comm": "process", b"process_name": "process", b"rank": "rank",
+}  # fmt: skip
 _Line = tuple[int, int]
 
 
@@ -68,6 +75,7 @@ class PprofReader:
         self._builder = builder
         self._with_lines = lines
         self._frames: dict[int, list[int]] = {}
+        self._lines: dict[tuple[bytes, ...], int] = {}
         self._profile = _Profile()
 
     def read(self, data: bytes) -> int | None:
@@ -103,10 +111,9 @@ class PprofReader:
         timed = [place for place, scale in enumerate(scales) if scale]
         primary = kinds.index(default) if default in kinds else (timed or [len(kinds) - 1])[0]
         clock = SyntheticClock(builder, events, primary)
-        line = builder.line(0, 0, builder.default_name)
         counts = next((place for place, (_, unit) in enumerate(names) if unit == "count"), None)
         for sample in profile.samples:
-            path, values = _sample(sample)
+            path, values, labels = _sample(sample)
             if len(values) != len(events):
                 raise FormatError("a sample has not one value of each kind")
             negative = sum(value < 0 for value in values)
@@ -116,9 +123,33 @@ class PprofReader:
             if not any(values):
                 continue
             frames = [frame for place in reversed(path) for frame in self._location(place)]
-            clock.add(line, builder.node(frames), tuple(values))
+            clock.add(self._line(labels), builder.node(frames), tuple(values))
             builder.taken += 1 if counts is None else values[counts]
         clock.finish(max(round(scales[primary] * 1e9), 1) if scales[primary] else 1_000_000)
+
+    def _line(self, labels: tuple[bytes, ...]) -> int:
+        """The trace line of what has these labels: of one thread, if they name it."""
+        line = self._lines.get(labels)
+        if line is not None:
+            return line
+        profile, builder = self._profile, self._builder
+        known: dict[str, bytes] = {}
+        for label in labels:
+            fields_of = dict(fields(memoryview(label)))
+            meaning = _LABELS.get(profile.string(_int(fields_of, 1)))
+            if meaning:
+                text = profile.string(_int(fields_of, 2))
+                known[meaning] = text or b"%d" % signed(_int(fields_of, 3))
+        pid, tid, rank = (_number(known.get(key, b"")) for key in ("pid", "tid", "rank"))
+        process = known.get("process", b"")
+        name = known.get("thread") or process or builder.default_name
+        line = self._lines[labels] = builder.line(pid or 0, tid or 0, name)
+        if process:
+            builder.name_process(pid or 0, process)
+        if rank is not None:
+            builder.job = builder.job or builder.default_name
+            builder.set_rank(pid or 0, rank)
+        return line
 
     def _location(self, number: int) -> list[int]:
         """Frames of a location, the outermost first: calls inlined there are several."""
@@ -212,16 +243,23 @@ def _add_location(profile: _Profile, data: memoryview) -> None:
     profile.locations[number] = mapping, address, lines
 
 
-def _sample(data: memoryview) -> tuple[list[int], list[int]]:
-    """(locations, the innermost first; values)."""
+def _sample(data: memoryview) -> tuple[list[int], list[int], tuple[bytes, ...]]:
+    """(locations, the innermost first; values; labels)."""
     path: list[int] = []
     values: list[int] = []
+    labels: list[bytes] = []
     for number, value in fields(data):
         if number == 1:
             path += numbers(value)
         elif number == 2:
             values += [signed(one) for one in numbers(value)]
-    return path, values
+        elif number == 3 and not isinstance(value, int):
+            labels.append(bytes(value))
+    return path, values, tuple(labels)
+
+
+def _number(text: bytes) -> int | None:
+    return int(text) if text.isdigit() and len(text) < 10 else None
 
 
 def _int(message: dict[int, int | memoryview], number: int) -> int:

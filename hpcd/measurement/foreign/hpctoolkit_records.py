@@ -58,10 +58,11 @@ class HpctoolkitReader:
 
     def __init__(self, builder: RecordingBuilder) -> None:
         self._builder = builder
-        self._nodes: dict[int, int] = {}
+        self._process_of_host: dict[int, int] = {}
         self._node_of = np.zeros(0, np.uint32)
         self._parent_of = np.zeros(0, np.uint32)
         self._in_tree = np.zeros(0, bool)
+        self._idle = 0
 
     def read(self, folder: Path) -> int | None:
         """Take in the database; returns when its last trace ended, ns since 1970.
@@ -94,7 +95,6 @@ class HpctoolkitReader:
         frames: dict[int, int] = {}
         nodes = {0: -1}
         parents = {}
-        pathless = builder.node([])
         for context in meta.contexts():
             if context.id in nodes or context.parent not in nodes:
                 raise FormatError(
@@ -115,11 +115,12 @@ class HpctoolkitReader:
         size = max(nodes) + 1
         if size > 1 << 26:
             raise FormatError(f"{builder.source}: damaged: context {size - 1} is out of range")
-        self._node_of = np.full(size, pathless, np.uint32)
+        self._node_of = np.zeros(size, np.uint32)
         self._parent_of = np.zeros(size, np.uint32)
         numbers = np.fromiter(nodes, np.int64)
         found = np.fromiter(nodes.values(), np.int64)
-        self._node_of[numbers] = np.where(found < 0, pathless, found)
+        # What is in no call stands at the root until it is used.
+        self._node_of[numbers] = np.maximum(found, 0)
         self._in_tree = np.zeros(size, bool)
         self._in_tree[np.fromiter(parents, np.int64)] = True
         self._parent_of[np.fromiter(parents, np.int64)] = np.fromiter(parents.values(), np.int64)
@@ -139,8 +140,9 @@ class HpctoolkitReader:
     def _line(self, profile: Profile, meta: MetaFile) -> int:
         ids = profile.ids
         rank = ids.get("RANK")
-        # Without ranks processes are told apart by their nodes.
-        pid = self._nodes.setdefault(ids.get("NODE", 0), len(self._nodes)) if rank is None else rank
+        hosts = self._process_of_host
+        # Without ranks processes are told apart by their hosts.
+        pid = hosts.setdefault(ids.get("NODE", 0), len(hosts)) if rank is None else rank
         others = {kind: number for kind, number in ids.items() if kind not in ("NODE", "RANK")}
         words = " ".join(f"{kind.lower()} {number}" for kind, number in others.items())
         builder = self._builder
@@ -201,7 +203,12 @@ class HpctoolkitReader:
         if float(exclusive.max(initial=0.0)) >= _MAX_VALUE / metric.factor:
             raise FormatError(f"{self._builder.source}: a value is out of range")
         amounts = np.rint(exclusive[costly] * metric.factor)
-        return dict(zip(costly.tolist(), amounts.astype(np.int64).tolist(), strict=True))
+        placed = [self._placed(node) for node in costly.tolist()]
+        return dict(zip(placed, amounts.astype(np.int64).tolist(), strict=True))
+
+    def _placed(self, node: int) -> int:
+        """``node``, or what stands for it where that is the root."""
+        return node or self._builder.node([])
 
     # --- records ---
 
@@ -214,16 +221,22 @@ class HpctoolkitReader:
         file = TraceFile(folder)
         traces = {}
         builder = self._builder
-        idle = builder.node([builder.frame(builder.module(NO_MODULE), "[not running]")])
         for number, times, contexts in file.traces():
             if not len(times) or number not in profiles:
                 continue
             if bool((times[1:] < times[:-1]).any()) or int(times[0]) < file.begin_ns:
                 raise FormatError(f"{builder.source}: damaged: times of a trace run backwards")
             inside = np.minimum(contexts, len(self._node_of) - 1)
-            nodes = np.where(contexts > 0, self._node_of[inside], np.uint32(idle))
+            nodes = self._node_of[inside]
+            if bool((contexts == 0).any()):
+                nodes = np.where(contexts > 0, nodes, np.uint32(self._not_running()))
             traces[number] = (times - np.uint64(file.begin_ns)).astype(np.int64), nodes
         return traces, file.begin_ns
+
+    def _not_running(self) -> int:
+        builder = self._builder
+        self._idle = builder.node([builder.frame(builder.module(NO_MODULE), "[not running]")])
+        return self._idle
 
     def _write(
         self, line: int, times: Array, nodes: U32, metrics: list[_Metric],
@@ -231,6 +244,7 @@ class HpctoolkitReader:
     ) -> None:  # fmt: skip
         """The records of a thread: each sample with its share of its node's cost."""
         builder = self._builder
+        nodes = np.where(nodes == 0, np.uint32(self._placed(0)), nodes) if 0 in nodes else nodes
         sampled = dict(zip(*(part.tolist() for part in np.unique(nodes, return_counts=True)),
                            strict=True))  # fmt: skip
         plain = builder.event("trace sample", "", 1.0, "")
@@ -244,7 +258,7 @@ class HpctoolkitReader:
                     charged = True
             if not charged:
                 builder.add(line, time_ns, node, plain, 1)
-        builder.taken += len(times)
+        builder.taken += len(times) - sampled.get(self._idle, 0)
         # Costs without samples (or without any trace) stand where the thread begins.
         begin = int(times[0]) if len(times) else 0
         for metric, cost in zip(metrics, costs, strict=True):
