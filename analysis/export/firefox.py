@@ -226,7 +226,8 @@ def _addresses(table: Contexts) -> list[int]:
     hold."""
     frames = table.frames
     held = (frames.module > 0) & (frames.address < 1 << 31)
-    return np.where(held, frames.address.astype(np.int64), -1).tolist()
+    addresses: list[int] = np.where(held, frames.address.astype(np.int64), -1).tolist()
+    return addresses
 
 
 def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
