@@ -120,17 +120,18 @@ class _Slices:
         timed = [n for n, unit in enumerate(self._units) if unit == "s" and cost[n]]
         return self._wait_names[timed[0]] if timed else '"[wait]"'
 
-    def _write(
-        self, name: str, begin: int, duration: int, cost: F64, category: str = "frame"
-    ) -> None:
+    def _write(self, name: str, begin: int, duration: int, cost: F64, category: str = "") -> None:
         values = cost.tolist()
         args = ",".join(
             f"{key}:{value:.15g}"
             for key, value in zip(self._keys, values, strict=True) if value
         )  # fmt: skip
+        about = (f',"cat":"{category}"' if category else "") + (
+            f',"args":{{{args}}}' if args else ""
+        )
         self._event(
-            f'{{"ph":"X","cat":"{category}","name":{name},{self._place},'
-            f'"ts":{_micro(begin)},"dur":{_micro(duration)},"args":{{{args}}}}}'
+            f'{{"ph":"X","name":{name},{self._place},'
+            f'"ts":{_micro(begin)},"dur":{_micro(duration)}{about}}}'
         )
 
     def _event(self, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,17 @@ _HAS_FUNCTION, _HAS_LINE, _HAS_POINT = 1, 2, 4
 _FUNCTION, _LINE, _INSTRUCTION = 0, 2, 3
 _LEXICAL, _CALL, _INLINED_CALL = 0, 1, 2
 _MAIN_THREAD = 1
+_ENTRY_NAME = "all threads"
+
+
+class _Places(NamedTuple):
+    """Where in the file load modules (by id), functions (by number), source files and the name of
+    the entry point lie."""
+
+    module: I64
+    function: I64
+    file: dict[str, int]
+    entry: int
 
 
 def write_meta(
@@ -98,11 +109,11 @@ def _write_metrics(file: BinaryIO, metrics: MetricIds) -> tuple[int, int]:
 
 def _write_code(
     file: BinaryIO, selection: Selection, contexts: LexicalContexts
-) -> tuple[tuple[I64, I64, dict[str, int]], list[tuple[int, int]]]:
-    """Strings, load modules, source files and functions; where modules (by id), functions and
-    files lie, and the sections."""
+) -> tuple[_Places, list[tuple[int, int]]]:
+    """Strings, load modules, source files and functions: where they lie, and the sections."""
     strings_at = align(file)
     strings = StringTable(strings_at)
+    entry = strings(_ENTRY_NAME)
     modules = [strings(module.path) for module in selection.db.modules]
     named = [strings(function.name) for function in contexts.functions]
     paths = {function.file for function in contexts.functions}
@@ -125,7 +136,7 @@ def _write_code(
     ]  # fmt: skip
     sections.append(_write_table(file, 40, rows))
     function_of = function_at + 40 * np.arange(len(rows))
-    return (module_of, function_of, file_of), sections
+    return _Places(module_of, function_of, file_of, entry), sections
 
 
 def _write_table(file: BinaryIO, size: int, rows: list[bytes]) -> tuple[int, int]:
@@ -134,11 +145,9 @@ def _write_table(file: BinaryIO, size: int, rows: list[bytes]) -> tuple[int, int
     return file.tell() - at, at
 
 
-def _write_contexts(
-    file: BinaryIO, contexts: LexicalContexts, code: tuple[I64, I64, dict[str, int]]
-) -> tuple[int, int]:
+def _write_contexts(file: BinaryIO, contexts: LexicalContexts, code: _Places) -> tuple[int, int]:
     """The tree: the entry point, which is its root, and {Ctx} of all others, siblings together."""
-    module_of, function_of, file_of = code
+    module_of, function_of, file_of, name = code
     tree, inside, number = contexts.tree, contexts.within_function, contexts.number
     count = len(tree)
     first, second = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
@@ -174,10 +183,9 @@ def _write_contexts(
     table[:, 3] = np.where(inside, _IN_FUNCTION_BIT, 0)
     table[:, 4], table[:, 5] = first, second
     kept: U64 = table[1:][np.arange(6) < (4 + words[1:])[:, None]]
-    name = at + 48 + int(size.sum())
     file.write(struct.pack("<QHB5x", at + 16, 1, 32))
     file.write(struct.pack("<QQIH2xQ", int(span[0]), int(begin[0]), 1, _MAIN_THREAD, name))
-    file.write(kept.astype("<u8").tobytes() + c_string("all threads"))
+    file.write(kept.astype("<u8").tobytes())
     return file.tell() - at, at
 
 

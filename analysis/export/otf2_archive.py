@@ -25,6 +25,8 @@ from hpcd.errors import StorageError
 
 _ARCHIVE = "traces"
 _EVENT_CHUNK, _DEFINITION_CHUNK = 1 << 20, 4 << 20
+# Chunks of a location's events in memory.
+_EVENT_CHUNKS = 4
 _UNDEFINED = 0xFFFFFFFF
 _RESOLUTION = 10**9
 
@@ -48,6 +50,8 @@ def _write(selection: Selection, path: Path) -> None:
     # The library keeps no reference to these.
     callbacks = _otf2.FlushCallbacks(pre_flush=_flush, post_flush=None)
     _otf2.Archive_SetFlushCallbacks(archive, callbacks, None)
+    buffers = _Buffers()
+    buffers.attach(archive)
     _otf2.Archive_SetSerialCollectiveCallbacks(archive)
     _otf2.Archive_SetCreator(archive, "hpcd")
     table = selection.contexts(Detail.PLACE)
@@ -67,6 +71,47 @@ def _write(selection: Selection, path: Path) -> None:
 
 def _flush(*_: object) -> Any:
     return _otf2.FLUSH
+
+
+# OTF2_MemoryAllocate and OTF2_MemoryFreeAll; the bindings' types lack their first parameter.
+_ALLOCATE = ctypes.CFUNCTYPE(
+    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_uint64, ctypes.c_void_p,
+    ctypes.c_uint64,
+)  # fmt: skip
+_FREE_ALL = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_bool
+)
+
+
+class _MemoryCallbacks(ctypes.Structure):
+    _fields_ = (("allocate", _ALLOCATE), ("free_all", _FREE_ALL))
+
+
+class _Buffers:
+    """The library's memory. By itself it keeps a location's events until that is closed; it flushes
+    them where it gets no more."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[tuple[int, int], list[Any]] = {}
+        self._callbacks = _MemoryCallbacks(_ALLOCATE(self._allocate), _FREE_ALL(self._free_all))
+
+    def attach(self, archive: Any) -> None:
+        """Have ``archive`` use this memory, for as long as this object exists."""
+        function = _otf2.Config.conf.lib.OTF2_Archive_SetMemoryCallbacks
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        function.restype = _otf2.ErrorCode
+        function.errcheck = _otf2.ErrorCodes.HandleErrorCode
+        function(archive, ctypes.byref(self._callbacks), None)
+
+    def _allocate(self, _: object, kind: int, location: int, _data: object, size: int) -> Any:
+        chunks = self._chunks.setdefault((kind, location), [])
+        if kind == _otf2.FILETYPE_EVENTS.value and len(chunks) >= _EVENT_CHUNKS:
+            return None
+        chunks.append(ctypes.create_string_buffer(size))
+        return ctypes.addressof(chunks[-1])
+
+    def _free_all(self, _: object, kind: int, location: int, _data: object, _final: bool) -> None:
+        self._chunks.pop((kind, location), None)
 
 
 class _EventWriter:

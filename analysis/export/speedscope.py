@@ -7,6 +7,7 @@ of each metric it has. Times are in ns. Weights of consecutive records of one co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
 
@@ -54,13 +55,18 @@ def write(selection: Selection, path: Path) -> None:
         file.write("]}\n")
 
 
+# Call paths kept as text: what a trace is in over and over again. Some MB.
+_PATHS_KEPT = 10_000
+
+
 class _Paths:
     """Call paths as JSON lists of frames, outermost first."""
 
     def __init__(self, table: Contexts) -> None:
         self._parent, self._frame = table.parent.tolist(), table.frame.tolist()
+        self.text = lru_cache(_PATHS_KEPT)(self._text)
 
-    def __getitem__(self, context: int) -> str:
+    def _text(self, context: int) -> str:
         frames = []
         while context:
             frames.append(self._frame[context])
@@ -99,8 +105,9 @@ def _write_profile(
     file.write(',"startValue":0,"samples":[')
     first = True
     for context, _ in contexts:
-        for number in context.tolist():
-            file.write(("" if first else ",") + paths[number])
+        stacks = ",".join(map(paths.text, context.tolist()))
+        if stacks:
+            file.write(("" if first else ",") + stacks)
             first = False
     file.write('],"weights":[')
     total, first = 0.0, True

@@ -19,6 +19,7 @@ import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.export import export_selection as selection_module
+from hpcd.analysis.export import otf2_archive
 from hpcd.analysis.export.context_table import Detail
 from hpcd.analysis.export.export_selection import Selection
 from hpcd.analysis.export.formats import FORMATS
@@ -29,6 +30,7 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.exports import READERS
 from tests.support.made import make
+from tests.support.random_measurements import long_measurement
 
 OPTIONS = [
     [],
@@ -124,8 +126,6 @@ def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.Monkey
 
 
 def test_pieces_of_a_line_with_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.support.random_measurements import long_measurement
-
     long_measurement(tmp_path / "m", records=5000)
     merge([tmp_path / "m"], tmp_path / "db")
     monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
@@ -300,6 +300,24 @@ def test_otf2_print_reads_it(db: Database, tmp_path: Path) -> None:
         assert unit == "s"
         total = float(db.metrics.exclusive(name).sum())
         assert sum(map(int, values)) / 1e9 == pytest.approx(total)
+
+
+def test_long_lines_are_flushed_to_otf2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otf2_archive, "_EVENT_CHUNK", 1 << 18)
+    monkeypatch.setattr(otf2_archive, "_EVENT_CHUNKS", 1)
+    flushed = []
+    flush = otf2_archive._flush
+    monkeypatch.setattr(otf2_archive, "_flush", lambda *args: [flushed.append(args), flush()][1])
+    long_measurement(tmp_path / "m", records=20_000)
+    merge([tmp_path / "m"], tmp_path / "db")
+    words = ["export", str(tmp_path / "db"), "--format", "otf2", "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    # Once in the middle of each line at least, and at its end.
+    assert len(flushed) > 4
+    costs = READERS["otf2"](tmp_path / "out")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        total = float(db.metrics.exclusive("cpu_time").sum())
+    assert sum(costs["cpu_time"].values()) == pytest.approx(total)
 
 
 def test_perfettos_classes_read_it(db: Database, tmp_path: Path) -> None:

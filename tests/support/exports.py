@@ -124,7 +124,7 @@ def read_chrome(path: Path) -> Costs:
                 opened.pop()
             assert not opened or end <= opened[-1]["ts"] + opened[-1]["dur"] + 1e-3
             opened.append(event)
-            for metric, cost in event["args"].items():
+            for metric, cost in event.get("args", {}).items():
                 costs[metric][()] += cost
     return costs
 

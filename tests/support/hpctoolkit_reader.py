@@ -29,8 +29,12 @@ class File:
     def take(self, form: str, at: int) -> tuple[Any, ...]:
         return struct.unpack_from(form, self.data, at)
 
-    def string(self, at: int) -> str:
-        return self.data[at : self.data.index(b"\0", at)].decode()
+    def string_in(self, at: int, section: int) -> str:
+        """A string that must lie, with its NUL, in a section."""
+        size, begin = self.take("<QQ", 16 + 16 * section)
+        end = self.data.index(b"\0", at)
+        assert begin <= at and end < begin + size
+        return self.data[at:end].decode()
 
 
 def read_hpctoolkit(path: Path) -> Costs:
@@ -71,12 +75,12 @@ def _metrics(meta: File) -> tuple[dict[int, str], set[int], dict[int, str]]:
     scopes: dict[int, str] = {}
     for number in range(count):
         name_at, instances, _, many, _ = meta.take("<QQQHH", table + number * size)
-        name = meta.string(name_at).removesuffix(" (sec)")
+        name = meta.string_in(name_at, 2).removesuffix(" (sec)")
         name = {"CPUTIME": "cpu_time"}.get(name, name)
         for place in range(many):
             scope, metric = meta.take("<QH", instances + place * instance_size)
             names[metric] = name
-            scopes[metric] = meta.string(*meta.take("<Q", scope))
+            scopes[metric] = meta.string_in(*meta.take("<Q", scope), 2)
     return names, {metric for metric, scope in scopes.items() if scope == "function"}, scopes
 
 
@@ -84,7 +88,8 @@ def _contexts(meta: File) -> tuple[dict[int, tuple[str, ...]], dict[int, int]]:
     """Path of functions, and lexical type, of each context."""
     entries, count, size = meta.take("<QHB", meta.sections[3])
     assert (count, size) == (1, 32)
-    span, begin, root, _ = meta.take("<QQIH", entries)
+    span, begin, root, _, pretty = meta.take("<QQIH2xQ", entries)
+    assert meta.string_in(pretty, 4) == "all threads"
     paths: dict[int, tuple[str, ...]] = {0: (), root: ()}
     kinds: dict[int, int] = {root: -1}
     waiting = [(span, begin, root)]
@@ -101,12 +106,12 @@ def _contexts(meta: File) -> tuple[dict[int, tuple[str, ...]], dict[int, int]]:
                 (function,) = meta.take("<Q", at + 32)
                 assert meta.sections[7] < function
                 name, *_ = meta.take("<QQQQII", function)
-                paths[context] = (*paths[above], meta.string(name))
+                paths[context] = (*paths[above], meta.string_in(name, 4))
             else:
                 assert (kind, flags) in ((2, 2), (3, 4)) and relation == 0 and words == 2
                 where, place = meta.take("<QQ", at + 32)
                 section = meta.sections[6] if kind == 2 else meta.sections[5]
-                assert section < where and meta.string(*meta.take("<Q", where + 8))
+                assert section < where and meta.string_in(*meta.take("<Q", where + 8), 4)
                 assert place or kind == 3
             waiting.append((children, first, context))
             at += 32 + 8 * words
