@@ -51,7 +51,8 @@ def _groups(
     snapshot: StackSnapshot, paths: Sequence[Path]
 ) -> Iterable[tuple[str, int, list[tuple[str, ThreadStack]]]]:
     """Groups of what should be in one place: name, least size, members."""
-    main = {thread.pid: thread for thread in snapshot.threads if thread.tid == thread.pid}
+    own = {pid: process.pid for pid, process in snapshot.processes.items()}
+    main = {t.pid: t for t in snapshot.threads if t.tid == own.get(t.pid, t.pid)}
     jobs: defaultdict[str, dict[int, ThreadStack]] = defaultdict(dict)
     programs: defaultdict[str, list[tuple[str, ThreadStack]]] = defaultdict(list)
     parents = {process.parent_pid for process in snapshot.processes.values()}
@@ -61,7 +62,7 @@ def _groups(
             continue
         if process.rank is None:
             if process.exe:
-                programs[process.exe].append((f"process {pid}", thread))
+                programs[process.exe].append((f"process {process.pid}", thread))
             continue
         # A rank's wrapper scripts and helpers have its environment too.
         other = jobs[process.job].get(process.rank)
@@ -74,10 +75,10 @@ def _groups(
         yield f"processes of {exe.rpartition('/')[2]}", _LEAST, members
     threads: defaultdict[int, list[tuple[str, ThreadStack]]] = defaultdict(list)
     for thread in snapshot.threads:
-        if thread.tid != thread.pid:
+        if main.get(thread.pid) is not thread:
             threads[thread.pid].append((f"thread {thread.tid} ({thread.name})", thread))
     for pid, members in threads.items():
-        yield f"threads that process {pid} started", _LEAST, members
+        yield f"threads that process {own.get(pid, pid)} started", _LEAST, members
 
 
 def _more_likely(

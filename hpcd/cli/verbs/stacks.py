@@ -13,11 +13,14 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+import hpcd.analysis
 from hpcd.analysis.stacks.named_paths import Path, PathNames
 from hpcd.analysis.stacks.outliers import outliers
+from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
 from hpcd.analysis.stacks.wait_words import named_wait
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
 from hpcd.cli.command import Command
+from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.stack_json import as_json
 from hpcd.cli.output.stack_text import (
     Reading,
@@ -28,6 +31,7 @@ from hpcd.cli.output.stack_text import (
     printable,
     tree_lines,
 )
+from hpcd.cli.result_store import latest_result
 from hpcd.cli.verbs.attach import add_selection_options, selection
 from hpcd.daemon.stacks.stack_reader import StackReader
 from hpcd.daemon.targets import processes
@@ -44,12 +48,17 @@ class Stacks(Command):
     since when, and what they wait for: a lock and the thread that holds it, a file, pipe or socket
     and who has its other end, a child, a timer. What stands out comes first: the ranks that are not
     where the others are, deadlocks, and chains of waiters. Processes that the selected ones started
-    are included. Needs root.
+    are included. Needs root. With a database and --at it shows what its threads did at that moment.
     """
 
     name = "stacks"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
+        add_database_argument(parser, nargs="?")
+        parser.add_argument(
+            "--at", type=float, metavar="S",
+            help="show the stacks of a database, S seconds after its beginning",
+        )  # fmt: skip
         add_selection_options(parser)
         parser.add_argument(
             "--no-children", action="store_true", help="leave out processes that a target started"
@@ -77,6 +86,8 @@ class Stacks(Command):
             raise UsageError("--watch must be between 0.1 and 86400 seconds")
         if args.rounds < 0:
             raise UsageError("--rounds must not be negative")
+        if args.at is not None or args.database:
+            return _recorded(args)
         selector = selection(args)
         if os.geteuid() != 0:
             raise PrivilegeError("hpcd stacks reads other processes' memory: sudo hpcd stacks ...")
@@ -92,6 +103,19 @@ class Stacks(Command):
             if args.watch is not None:
                 _watch(first, reader, names, selector, args, stop)
         return 0
+
+
+def _recorded(args: argparse.Namespace) -> int:
+    if args.at is None or args.watch is not None:
+        raise UsageError("give --at SECONDS with a database, and no --watch")
+    chosen = (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
+    if any(chosen):
+        raise UsageError("give either a database or processes")
+    with hpcd.analysis.open(args.database or latest_result()) as db:
+        snapshot, paths = recorded_stacks(db, args.at)
+    by_tid = {thread.tid: thread for thread in snapshot.threads}
+    _print_first(Reading(snapshot, paths, outliers(snapshot, paths), waiting_chains(by_tid)), args)
+    return 0
 
 
 def read(reader: StackReader, names: PathNames, pids: list[int]) -> Reading:
@@ -131,7 +155,7 @@ def _print_first(reading: Reading, args: argparse.Namespace) -> None:
     if args.json:
         _print_json(as_json(reading))
         return
-    _print([headline(reading.snapshot), ""])
+    _print([headline(reading.snapshot, args.at), ""])
     found = list(findings(reading))
     if found:
         _print([*found, ""])
