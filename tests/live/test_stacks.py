@@ -266,6 +266,16 @@ def test_what_changes_while_it_is_read_is_marked_not_invented(
     assert not own, "functions that never ran"
 
 
+def test_frames_that_lie_far_apart(build: Callable[..., Path]) -> None:
+    """Of each stack 64 KiB are copied."""
+    with asleep(build("asleep.c"), "large", threads=2) as pid:
+        (thread,) = (t for t in stacks("--pid", pid)["threads"] if t["tid"] != pid)
+    functions = user_functions(thread)
+    assert functions[functions.index("waits_in_sleep") :] == [
+        "waits_in_sleep", *["has_large_frames"] * 5, "in_large_frames", "start_thread", "clone3"
+    ]  # fmt: skip
+
+
 def test_a_stack_that_lies_is_marked(build: Callable[..., Path]) -> None:
     with asleep(build("asleep.c"), "lies", threads=2) as pid:
         (liar,) = (t for t in stacks("--pid", pid)["threads"] if t["tid"] != pid)
