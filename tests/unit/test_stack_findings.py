@@ -178,6 +178,19 @@ def test_halves_are_no_outliers_nor_those_of_whom_nothing_is_known() -> None:
     assert outliers(snapshot(threads, processes), paths) == []
 
 
+def test_without_ranks_threads_are_compared_unless_everything_stands_out() -> None:
+    paths = [(), path("main", "worker", "wait"), path("main", "worker", "write")]
+
+    def pool(pid: int) -> list[ThreadStack]:
+        started = [thread(pid + n, 2 if n == 5 else 1, pid=pid) for n in range(1, 17)]
+        return [thread(pid, 2), *started]
+
+    (found,) = outliers(snapshot(pool(100)), paths)
+    assert (found.size, found.procedure) == (16, "wait")
+    assert [label for label, _ in found.members] == ["thread 105 (t105)"]
+    assert outliers(snapshot([t for pid in (100, 200, 300, 400) for t in pool(pid)]), paths) == []
+
+
 @pytest.mark.parametrize(
     ("function", "kind", "holders"),
     [

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import hpcd.analysis
@@ -38,6 +38,8 @@ from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import PrivilegeError, TargetError, UsageError
 from hpcd.model.stack_snapshot import ThreadStack
+
+_LONG_SECONDS = 2.0
 
 
 class Stacks(Command):
@@ -98,11 +100,29 @@ class Stacks(Command):
                 signal.signal(number, lambda *_: stop.set())
         with contextlib.closing(StackReader()) as reader:
             names = PathNames()
-            first = read(reader, names, _pids(selector, children=not args.no_children))
+            with _patience():
+                first = read(reader, names, _pids(selector, children=not args.no_children))
             _print_first(first, args)
             if args.watch is not None:
                 _watch(first, reader, names, selector, args, stop)
         return 0
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """Say on a terminal why it takes long, if it does: tables of new programs are made once."""
+
+    def say() -> None:
+        print("hpcd: analysing the programs; tables are kept for the next time", file=sys.stderr)
+
+    timer = threading.Timer(_LONG_SECONDS, say)
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _recorded(args: argparse.Namespace) -> int:
