@@ -16,9 +16,11 @@ from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
 
 _MPI = re.compile(r"^P?MPI_[A-Z]|^p?mpi_\w+_$|^nccl[A-Z]|^shmem_|^gasnet_")
-_LEAST_RANKS, _LEAST = 3, 4
-# More than these are no outliers, but another half.
-_MOST_SHARE = 0.25
+# How many ranks, or processes or threads, can be compared; and the share of these that are outliers
+# at most, as more are another half.
+_RANKS, _OTHERS = (3, 0.25), (8, 0.125)
+# Where ever more stand out, of programs that have nothing to do with each other, none does.
+_MOST_OTHERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +36,28 @@ class Outliers:
 
 
 def outliers(snapshot: StackSnapshot, paths: Sequence[Path]) -> list[Outliers]:
-    """What stands out in a snapshot; ranks first, then processes, then threads."""
-    found = []
-    for group, least, found_members in _groups(snapshot, paths):
+    """What stands out in a snapshot: of the ranks of each job, or, where there are none, of the
+    processes of a program and the threads of a process."""
+    found: dict[tuple[int, float], list[Outliers]] = {_RANKS: [], _OTHERS: []}
+    for group, limits, found_members in _groups(snapshot, paths):
         # Of whom no procedure is known nothing can be said.
         members = [member for member in found_members if _procedures(paths[member[1].path])]
-        if len(members) < least:
+        if len(members) < limits[0]:
             continue
-        stands_out = _compare(group, members, paths, snapshot.processes)
+        stands_out = _compare(group, members, paths, snapshot.processes, limits[1])
         if stands_out:
-            found.append(stands_out)
-    return found
+            found[limits].append(stands_out)
+    if any(process.rank is not None for process in snapshot.processes.values()):
+        return found[_RANKS]
+    return found[_OTHERS] if len(found[_OTHERS]) <= _MOST_OTHERS else []
 
 
 def _groups(
     snapshot: StackSnapshot, paths: Sequence[Path]
-) -> Iterable[tuple[str, int, list[tuple[str, ThreadStack]]]]:
-    """Groups of what should be in one place: name, least size, members."""
-    main = {thread.pid: thread for thread in snapshot.threads if thread.tid == thread.pid}
+) -> Iterable[tuple[str, tuple[int, float], list[tuple[str, ThreadStack]]]]:
+    """Groups of what should be in one place: name, limits, members."""
+    own = {pid: process.pid for pid, process in snapshot.processes.items()}
+    main = {t.pid: t for t in snapshot.threads if t.tid == own.get(t.pid, t.pid)}
     jobs: defaultdict[str, dict[int, ThreadStack]] = defaultdict(dict)
     programs: defaultdict[str, list[tuple[str, ThreadStack]]] = defaultdict(list)
     parents = {process.parent_pid for process in snapshot.processes.values()}
@@ -61,7 +67,7 @@ def _groups(
             continue
         if process.rank is None:
             if process.exe:
-                programs[process.exe].append((f"process {pid}", thread))
+                programs[process.exe].append((f"process {process.pid}", thread))
             continue
         # A rank's wrapper scripts and helpers have its environment too.
         other = jobs[process.job].get(process.rank)
@@ -69,15 +75,15 @@ def _groups(
             jobs[process.job][process.rank] = thread
     for job, ranks in jobs.items():
         members = [(f"rank {rank}", thread) for rank, thread in sorted(ranks.items())]
-        yield (f"ranks of {job}" if len(jobs) > 1 else "ranks"), _LEAST_RANKS, members
+        yield (f"ranks of {job}" if len(jobs) > 1 else "ranks"), _RANKS, members
     for exe, members in programs.items():
-        yield f"processes of {exe.rpartition('/')[2]}", _LEAST, members
+        yield f"processes of {exe.rpartition('/')[2]}", _OTHERS, members
     threads: defaultdict[int, list[tuple[str, ThreadStack]]] = defaultdict(list)
     for thread in snapshot.threads:
-        if thread.tid != thread.pid:
+        if main.get(thread.pid) is not thread:
             threads[thread.pid].append((f"thread {thread.tid} ({thread.name})", thread))
     for pid, members in threads.items():
-        yield f"threads that process {pid} started", _LEAST, members
+        yield f"threads that process {own.get(pid, pid)} started", _OTHERS, members
 
 
 def _more_likely(
@@ -97,6 +103,7 @@ def _compare(
     members: list[tuple[str, ThreadStack]],
     paths: Sequence[Path],
     processes: dict[int, Process],
+    most: float,
 ) -> Outliers | None:
     counts: Counter[str] = Counter()
     depth: dict[str, int] = {}
@@ -105,7 +112,7 @@ def _compare(
         counts.update(set(names))
         for level, name in enumerate(names):
             depth[name] = max(depth.get(name, 0), level)
-    least = max(len(members) * (1 - _MOST_SHARE), len(members) / 2)
+    least = len(members) * (1 - most)
     common = [name for name, count in counts.items() if least <= count < len(members)]
     calls = [name for name in common if _MPI.match(name)]
     if not common:

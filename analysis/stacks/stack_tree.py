@@ -73,7 +73,7 @@ def whose(threads: Iterable[ThreadStack], processes: dict[int, Process]) -> str:
         if process is not None and process.rank is not None:
             ranks.setdefault(process.job, []).append(process.rank)
         else:
-            others.append(pid)
+            others.append(process.pid if process else pid)
     words = []
     jobs = {process.job for process in processes.values() if process.rank is not None}
     for job, numbers in ranks.items():

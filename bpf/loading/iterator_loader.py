@@ -54,7 +54,10 @@ class Iterator:
                 self._load(maps)
             except KernelRefusedError as error:
                 self.close()
-                raise PlatformError(first_error_line(stderr.text()) or str(error)) from None
+                reason = first_error_line(stderr.text()) or str(error)
+                raise PlatformError(
+                    f"this kernel cannot read threads' stacks (Linux 5.18 can): {reason}"
+                ) from None
             except BaseException:
                 self.close()
                 raise

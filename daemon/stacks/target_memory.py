@@ -31,6 +31,15 @@ class TargetMemory:
             return None
         return data if len(data) == size else None
 
+    def read_some(self, pid: int, address: int, size: int) -> bytes:
+        """Up to ``size`` bytes, a page at least as far as there is memory; else none."""
+        try:
+            if pid in self._files:
+                return os.pread(self._files[pid], size, address)
+            return patience.ask(pid, lambda: os.pread(self._open(pid), size, address))
+        except (OSError, OverflowError, WithheldError):
+            return b""
+
     def word(self, pid: int, address: int) -> int | None:
         """The 32-bit word at ``address``."""
         data = self.read(pid, address, 4)

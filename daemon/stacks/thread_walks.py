@@ -14,6 +14,7 @@ from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, Wanted
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
+from hpcd.daemon.stacks.far_frames import FarFrames
 from hpcd.daemon.stacks.running_threads import RunningThreads
 from hpcd.daemon.stacks.system_calls import system_call
 from hpcd.daemon.stacks.thread_activity import stands_somewhere
@@ -142,14 +143,29 @@ class ThreadWalks:
         """Walk these threads' stacks into ``stacks``; the processes whose mappings may be out of
         date."""
         outdated = set()
-        for record in records:
-            if stands_somewhere(record):
-                ending, stacks[record.tid] = self._walked(record)
+        later: dict[int, tuple[TaskStack, bytes]] = {}
+        far = FarFrames(self._walker)
+        try:
+            for record in records:
+                if not stands_somewhere(record):
+                    continue
+                ending, depth, stacks[record.tid] = self._walked(record)
                 if ending in _EARLY:
                     outdated.add(record.tgid)
+                elif ending is UnwindStatus.READ_FAULT and record.size:
+                    more = far.finish(record, depth)
+                    if more:
+                        later[record.tid] = record, stack_event(record, *more)
+        finally:
+            far.close()
+        if later:
+            # What was read after the registers belongs to them if the thread has not run since.
+            gone = self.gone_on({tid: record for tid, (record, _) in later.items()})
+            stacks.update({tid: event for tid, (_, event) in later.items() if tid not in gone})
         return outdated
 
-    def _walked(self, record: TaskStack) -> tuple[UnwindStatus, bytes]:
+    def _walked(self, record: TaskStack) -> tuple[UnwindStatus, int, bytes]:
+        """How the walk ended, after how many user frames, and the stack as an event."""
         mapped = self._spaces.get(record.tgid)
         ending, depth, frames = UnwindStatus.KERNEL_ONLY, 0, np.zeros(0, np.uint64)
         call = system_call(record)
@@ -160,7 +176,7 @@ class ThreadWalks:
             elif record.size:
                 number, depth, frames = self._walker.walk(record.copy, mapped.space)
                 ending = UnwindStatus(number)
-        return ending, stack_event(record, ending, depth, frames)
+        return ending, depth, stack_event(record, ending, depth, frames)
 
 
 def stack_event(record: TaskStack, ending: UnwindStatus, depth: int, frames: U64) -> bytes:

@@ -251,11 +251,11 @@ def test_what_changes_while_it_is_read_is_marked_not_invented(
     build: Callable[..., Path], what: str, number: int
 ) -> None:
     with asleep(build("asleep.c"), what, *([number] if number else [])) as pid:
-        command = [*HPCD, "stacks", "--json", "-p", str(pid), "--watch", "0.1", "--rounds", "12"]
+        command = [*HPCD, "stacks", "--json", "-p", str(pid), "--watch", "0.1", "--rounds", "6"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     readings = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(readings) == 12
+    assert len(readings) == 6
     paths = [user_functions(t) for reading in readings for t in reading["threads"]]
     seen = {name for names in paths for name in names}
     assert seen & OWN
@@ -264,6 +264,16 @@ def test_what_changes_while_it_is_read_is_marked_not_invented(
         assert not names or names[-1] in ("clone3", "_start") or names[-1].startswith("["), names
     own = {name for name in seen if name in ("waits_in_read", "takes_first", "link_of_chain")}
     assert not own, "functions that never ran"
+
+
+def test_frames_that_lie_far_apart(build: Callable[..., Path]) -> None:
+    """Of each stack 64 KiB are copied."""
+    with asleep(build("asleep.c"), "large", threads=2) as pid:
+        (thread,) = (t for t in stacks("--pid", pid)["threads"] if t["tid"] != pid)
+    functions = user_functions(thread)
+    assert functions[functions.index("waits_in_sleep") :] == [
+        "waits_in_sleep", *["has_large_frames"] * 5, "in_large_frames", "start_thread", "clone3"
+    ]  # fmt: skip
 
 
 def test_a_stack_that_lies_is_marked(build: Callable[..., Path]) -> None:
@@ -331,6 +341,18 @@ def test_a_recording_has_the_paths_of_those_that_slept_when_it_began(
         assert "__schedule" in names
         marker = frames.marker_frame(UnwindStatus.BEFORE_ATTACH)
         assert marker not in measurement.cct.frame.tolist()
+    database = tmp_path / "db"
+    subprocess.run([*HPCD, "merge", tmp_path / "m", "-o", database], check=True)
+    command = [*HPCD, "stacks", str(database), "--at", "0.5", "--json"]
+    document = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    named = {thread["name"]: thread for thread in document["threads"]}
+    for name, (functions, _) in PLACES.items():
+        found = user_functions(named[name])
+        at = found.index(functions[0])
+        assert found[at : at + 2] == functions
+        assert named[name]["activity"] == "asleep"
+        assert named[name]["since_s"] == pytest.approx(0.5, abs=0.1)
+        assert named[name]["pid"] == pid
 
 
 def test_a_process_that_holds_its_address_space_locked_keeps_nobody_waiting(

@@ -7,6 +7,7 @@
  *   asleep many N       N threads that sleep in a condition
  *   asleep coming N     threads that begin and end all the time, N at once
  *   asleep execs        a process that executes itself again and again
+ *   asleep large        a thread whose frames lie 300 kB apart
  *   asleep lies         a thread whose stack is made of words that are no return addresses
  *
  * Says "ready" when all of them are (about to be) asleep, and ends with its input.
@@ -178,6 +179,25 @@ static void *keeps_coming(void *unused)
 	return unused;
 }
 
+/* Frames that lie megabytes apart. */
+static NOINLINE void has_large_frames(int depth)
+{
+	char large[300000];
+
+	memset(large, depth, sizeof large);
+	if (depth == 0)
+		waits_in_sleep();
+	else
+		has_large_frames(depth - 1);
+	__asm__ volatile("" ::"r"(large) : "memory");
+}
+
+static void *in_large_frames(void *unused)
+{
+	has_large_frames(4);
+	return unused;
+}
+
 static u_int64_t lies[512];
 
 /* In a system call, with the stack pointer in the middle of lies[]. */
@@ -240,7 +260,11 @@ int main(int count, char **arguments)
 		executes_itself(again);
 	} else if (!strcmp(what, "vfork"))
 		start("vfork", in_vfork, 0);
-	else if (!strcmp(what, "lies"))
+	else if (!strcmp(what, "large")) {
+		pthread_t thread;
+		if (pthread_create(&thread, 0, in_large_frames, 0)) /* with a stack of the usual size */
+			abort();
+	} else if (!strcmp(what, "lies"))
 		start("liar", stands_on_lies, 0);
 	else
 		for (long index = 0; index < number; index++)

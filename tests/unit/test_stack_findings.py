@@ -9,6 +9,7 @@ import pytest
 
 from hpcd.analysis.stacks.named_paths import Frame, Path
 from hpcd.analysis.stacks.outliers import outliers
+from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
 from hpcd.analysis.stacks.stack_tree import merged, ranges, whose
 from hpcd.analysis.stacks.wait_words import duration, named_wait, span, wait_text
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
@@ -177,6 +178,19 @@ def test_halves_are_no_outliers_nor_those_of_whom_nothing_is_known() -> None:
     assert outliers(snapshot(threads, processes), paths) == []
 
 
+def test_without_ranks_threads_are_compared_unless_everything_stands_out() -> None:
+    paths = [(), path("main", "worker", "wait"), path("main", "worker", "write")]
+
+    def pool(pid: int) -> list[ThreadStack]:
+        started = [thread(pid + n, 2 if n == 5 else 1, pid=pid) for n in range(1, 17)]
+        return [thread(pid, 2), *started]
+
+    (found,) = outliers(snapshot(pool(100)), paths)
+    assert (found.size, found.procedure) == (16, "wait")
+    assert [label for label, _ in found.members] == ["thread 105 (t105)"]
+    assert outliers(snapshot([t for pid in (100, 200, 300, 400) for t in pool(pid)]), paths) == []
+
+
 @pytest.mark.parametrize(
     ("function", "kind", "holders"),
     [
@@ -198,6 +212,32 @@ def test_the_function_that_waits_says_what_kind_of_lock(
 def test_holders_have_their_names() -> None:
     assert wait_text(mutex(5), {5: thread(5)}) == "mutex 0x10 held by thread 5 (t5)"
     assert wait_text(mutex(5), {}) == "mutex 0x10 held by thread 5"
+
+
+EVENTS = [
+    _Event("cpu-clock", 0.001, False),
+    _Event("blocked", 1e-6, True),
+    _Event("runnable", 1e-6, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        pytest.param([(0, 1, 100), (100_000, 1, 900)], (0, 1, False), id="in pieces"),
+        pytest.param([(0, 0, 1), (5_000, 1, 9000)], (5_000, 1, True), id="after a sample"),
+        pytest.param([(0, 1, 100), (100_000, 2, 900)], (100_000, 2, True), id="of another kind"),
+        pytest.param([(0, 1, 100), (200_000, 1, 900)], (200_000, 1, True), id="it ran in between"),
+        pytest.param([(0, 1, 100)], (500_000, None, True), id="it runs"),
+        pytest.param([], (500_000, None, False), id="nothing is known"),
+    ],
+)
+def test_a_recorded_wait_and_when_it_began(
+    records: list[tuple[int, int, int]], expected: tuple[int, int | None, bool]
+) -> None:
+    """At 0.5 ms, by records (time in ns, event, value) before it."""
+    times, kinds, values = ([record[column] for record in records] for column in range(3))
+    assert _wait_at(times, kinds, values, 500_000, EVENTS) == expected
 
 
 def test_text_says_what_stands_out_first() -> None:

@@ -22,7 +22,7 @@ def as_json(
         "read_s": round(snapshot.seconds, 6),
         "processes": [_process(process) for process in snapshot.processes.values()],
         "threads": [
-            _thread(thread, reading.paths[thread.path])
+            _thread(thread, reading.paths[thread.path], snapshot.processes.get(thread.pid))
             | ({} if unmoved is None else {"moved": _moved(thread, unmoved, same)})
             for thread in snapshot.threads
         ],
@@ -66,9 +66,9 @@ def _process(process: Process) -> dict[str, Any]:
     }
 
 
-def _thread(thread: ThreadStack, path: Path) -> dict[str, Any]:
+def _thread(thread: ThreadStack, path: Path, process: Process | None) -> dict[str, Any]:
     return {
-        "pid": thread.pid,
+        "pid": process.pid if process else thread.pid,
         "tid": thread.tid,
         "name": thread.name,
         "activity": str(thread.activity),

@@ -43,8 +43,8 @@ class Reading:
         return {thread.tid: thread for thread in self.snapshot.threads}
 
 
-def headline(snapshot: StackSnapshot) -> str:
-    """What was read, in a line."""
+def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
+    """What was read, in a line; of a recording ``at`` which second."""
     threads = snapshot.threads
     counts = Counter(thread.activity for thread in threads)
     parts = ", ".join(f"{count} {activity}" for activity, count in counts.most_common())
@@ -56,10 +56,10 @@ def headline(snapshot: StackSnapshot) -> str:
     what = _number(len(snapshot.processes), "process", "processes")
     if ranks:
         what += f" ({_number(len(ranks), 'rank', 'ranks')})"
-    return (
-        f"{what}, {_number(len(threads), 'thread', 'threads')}: {parts}; "
-        f"read in {duration(snapshot.seconds)}, none was stopped"
-    )
+    how = f"read in {duration(snapshot.seconds)}, none was stopped"
+    if at is not None:
+        how = f"{at:g} s into the recording"
+    return f"{what}, {_number(len(threads), 'thread', 'threads')}: {parts}; {how}"
 
 
 def findings(reading: Reading) -> Iterator[str]:
@@ -211,7 +211,7 @@ def _process_words(process: Process | None, pid: int) -> str:
     if process is None:
         return f"process {pid}"
     rank = "" if process.rank is None else f", rank {process.rank} of {process.job}"
-    return f"process {pid}{rank}: {' '.join(process.command) or process.name}"
+    return f"process {process.pid}{rank}: {' '.join(process.command) or process.name}"
 
 
 def moved_words(moved: int, same: int, unmoved: int) -> str:

@@ -10,14 +10,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import hpcd.analysis
 from hpcd.analysis.stacks.named_paths import Path, PathNames
 from hpcd.analysis.stacks.outliers import outliers
+from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
 from hpcd.analysis.stacks.wait_words import named_wait
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
 from hpcd.cli.command import Command
+from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.stack_json import as_json
 from hpcd.cli.output.stack_text import (
     Reading,
@@ -28,12 +31,15 @@ from hpcd.cli.output.stack_text import (
     printable,
     tree_lines,
 )
+from hpcd.cli.result_store import latest_result
 from hpcd.cli.verbs.attach import add_selection_options, selection
 from hpcd.daemon.stacks.stack_reader import StackReader
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import PrivilegeError, TargetError, UsageError
 from hpcd.model.stack_snapshot import ThreadStack
+
+_LONG_SECONDS = 2.0
 
 
 class Stacks(Command):
@@ -44,12 +50,17 @@ class Stacks(Command):
     since when, and what they wait for: a lock and the thread that holds it, a file, pipe or socket
     and who has its other end, a child, a timer. What stands out comes first: the ranks that are not
     where the others are, deadlocks, and chains of waiters. Processes that the selected ones started
-    are included. Needs root.
+    are included. Needs root. With a database and --at it shows what its threads did at that moment.
     """
 
     name = "stacks"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
+        add_database_argument(parser, nargs="?")
+        parser.add_argument(
+            "--at", type=float, metavar="S",
+            help="show the stacks of a database, S seconds after its beginning",
+        )  # fmt: skip
         add_selection_options(parser)
         parser.add_argument(
             "--no-children", action="store_true", help="leave out processes that a target started"
@@ -77,6 +88,8 @@ class Stacks(Command):
             raise UsageError("--watch must be between 0.1 and 86400 seconds")
         if args.rounds < 0:
             raise UsageError("--rounds must not be negative")
+        if args.at is not None or args.database:
+            return _recorded(args)
         selector = selection(args)
         if os.geteuid() != 0:
             raise PrivilegeError("hpcd stacks reads other processes' memory: sudo hpcd stacks ...")
@@ -87,11 +100,42 @@ class Stacks(Command):
                 signal.signal(number, lambda *_: stop.set())
         with contextlib.closing(StackReader()) as reader:
             names = PathNames()
-            first = read(reader, names, _pids(selector, children=not args.no_children))
+            with _patience():
+                first = read(reader, names, _pids(selector, children=not args.no_children))
             _print_first(first, args)
             if args.watch is not None:
                 _watch(first, reader, names, selector, args, stop)
         return 0
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """Say on a terminal why it takes long, if it does: tables of new programs are made once."""
+
+    def say() -> None:
+        print("hpcd: analysing the programs; tables are kept for the next time", file=sys.stderr)
+
+    timer = threading.Timer(_LONG_SECONDS, say)
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _recorded(args: argparse.Namespace) -> int:
+    if args.at is None or args.watch is not None:
+        raise UsageError("give --at SECONDS with a database, and no --watch")
+    chosen = (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
+    if any(chosen):
+        raise UsageError("give either a database or processes")
+    with hpcd.analysis.open(args.database or latest_result()) as db:
+        snapshot, paths = recorded_stacks(db, args.at)
+    by_tid = {thread.tid: thread for thread in snapshot.threads}
+    _print_first(Reading(snapshot, paths, outliers(snapshot, paths), waiting_chains(by_tid)), args)
+    return 0
 
 
 def read(reader: StackReader, names: PathNames, pids: list[int]) -> Reading:
@@ -131,7 +175,7 @@ def _print_first(reading: Reading, args: argparse.Namespace) -> None:
     if args.json:
         _print_json(as_json(reading))
         return
-    _print([headline(reading.snapshot), ""])
+    _print([headline(reading.snapshot, args.at), ""])
     found = list(findings(reading))
     if found:
         _print([*found, ""])
