@@ -9,7 +9,7 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.parallel.ranks import idle_helpers
+from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -46,7 +46,7 @@ def database(tmp_path: Path) -> Path:
 def test_statistics_leave_out_helper_threads(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
         lines = np.arange(len(db.lines))
-        helpers = idle_helpers(db)
+        helpers = ~working_lines(db)
         assert int(helpers.sum()) == 4
         everything = np.ones(len(db.cct), bool)
         answer = over_lines(db, lines, "cpu_time", everything)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
+from hpcd.analysis.parallel.findings import findings
 from hpcd.analysis.profile.advice import advice
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
@@ -162,6 +163,8 @@ class Report(Command):
                 return 0
             facts = gather_facts(db)
             facts.notes = advice(db, facts, cut_by)
+            if not args.filter:
+                facts.findings = [finding.text for finding in findings(db)]
             if args.json:
                 for part in joined(json_parts(db, facts, outline)):
                     sys.stdout.write(part)
