@@ -11,7 +11,8 @@ from hpcd.analysis import Database
 from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.working_lines import working_lines
-from hpcd.array_types import U32
+from hpcd.array_types import I64, U32
+from hpcd.model import frame
 from hpcd.model.cct import NO_NODE
 
 NO_PROCEDURE = np.uint32(0xFFFFFFFF)
@@ -60,15 +61,17 @@ class DepthContent:
     shares: list[tuple[int, float]]
 
 
-def best_depth(db: Database, nodes: U32) -> int:
-    """The depth that tells most at a glance.
+def best_depth(db: Database, nodes: U32, lines: Sequence[int] | I64) -> int:
+    """The depth that tells most at a glance of ``nodes`` ``uint32[h, w]`` of ``lines`` ``[h]``.
 
     The outer frames are start-up code all samples share; far inside, everything differs. Taken is
     the shallowest depth with three quarters of the variety (entropy over pixels) that any depth
     up to 20 has. Variety is counted in the program's own procedures, frames of libraries and of the
     kernel being their callers' affair: how MPI waits tells less than where the program called it.
+    It is the variety within programs: that the outermost frames of a launcher differ from those of
+    its ranks, labels tell. Truncated paths, and those without any own frame, do not count.
     """
-    return most_telling(_varieties(db, nodes, _DEEPEST_DEFAULT))
+    return most_telling(_varieties(db, nodes, lines, _DEEPEST_DEFAULT))
 
 
 def most_telling(varieties: Sequence[float]) -> int:
@@ -80,24 +83,41 @@ def most_telling(varieties: Sequence[float]) -> int:
     return next(at for at, variety in enumerate(considered, 1) if variety >= _INTERESTING * most)
 
 
-def depth_contents(db: Database, nodes: U32, deepest: int) -> list[DepthContent]:
-    """What each depth would show, from 1 on, down to ``deepest`` or the deepest path."""
+def depth_contents(
+    db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int
+) -> list[DepthContent]:
+    """What each depth would show of ``nodes`` of ``lines``, from 1 on, down to ``deepest`` or the
+    deepest path."""
     return [
         DepthContent(depth, variety, shares(procedures_at(db, nodes, depth)))
-        for depth, variety in enumerate(_varieties(db, nodes, deepest), 1)
+        for depth, variety in enumerate(_varieties(db, nodes, lines, deepest), 1)
     ]
 
 
-def _varieties(db: Database, nodes: U32, deepest: int) -> list[float]:
-    shown = nodes[nodes != NO_NODE]
-    nodes_seen, pixels = np.unique(shown, return_counts=True)
+def _varieties(db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int) -> list[float]:
+    program = db.lines.texts("process")[1][np.asarray(lines, np.int64)].astype(np.int64)
     own = innermost(db.cct, program_contexts(db))
+    shown = nodes != NO_NODE
+    deepest = min(int(db.cct.depth()[nodes[shown]].max(initial=0)), deepest)
+    counted = (own > 0) & ~frame.is_marker(db.cct.frame[db.cct.ancestor_at(1)])
+    shown[shown] = counted[nodes[shown]]
+    if not bool(shown.any()):
+        return [0.0] * deepest
+    # Pixels by program and node: few kinds of many.
+    key, pixels = np.unique(
+        (np.broadcast_to(program[:, None], nodes.shape) * len(db.cct))[shown] + nodes[shown],
+        return_counts=True,
+    )
+    program, node = key // len(db.cct), key % len(db.cct)
+    share = pixels / pixels.sum()
+    of_program = np.bincount(program, share)
+    procedures = len(db.procedure_names)
     varieties = []
-    for depth in range(1, min(int(db.cct.depth()[shown].max(initial=1)), deepest) + 1):
-        procedure = db.procedure_of_node[own[db.cct.ancestor_at(depth)[nodes_seen]]]
-        count = np.bincount(procedure, pixels)
-        part = count[count > 0] / max(len(shown), 1)
-        varieties.append(float(-(part * np.log2(part)).sum()))
+    for depth in range(1, deepest + 1):
+        procedure = db.procedure_of_node[own[db.cct.ancestor_at(depth)[node]]]
+        both, of_both = np.unique(program * procedures + procedure, return_inverse=True)
+        part = np.bincount(of_both, share)
+        varieties.append(float(-(part * np.log2(part / of_program[both // procedures])).sum()))
     return varieties
 
 
@@ -110,8 +130,9 @@ def depth_choice(db: Database) -> dict[str, object]:
     lines = np.flatnonzero(working_lines(db))
     contents: list[DepthContent] = []
     if len(lines) and db.duration_ns > 0:
-        nodes = db.sample_grid(lines, 0, db.duration_ns, _ROWS, _COLUMNS)
-        contents = depth_contents(db, nodes, _DEEPEST_CHOICE)
+        chosen = db.sample_lines(lines, _ROWS)
+        nodes = db.sample_grid(chosen, 0, db.duration_ns, len(chosen), _COLUMNS)
+        contents = depth_contents(db, nodes, chosen, _DEEPEST_CHOICE)
     names = db.procedure_names
     return {
         "best": most_telling([content.variety for content in contents]),

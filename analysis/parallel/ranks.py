@@ -83,10 +83,13 @@ def has_ranks(db: Database) -> bool:
 
 
 def main_program(db: Database) -> str:
-    """Path of the executable that used most CPU time of all; empty where nothing is known."""
+    """Path of the executable that used most CPU time, of the ranks where there are any: a launcher
+    that works more than a short program is not it. Empty where nothing is known."""
     if not len(db.lines):
         return ""
-    busy = db.metrics.over_lines("cpu_time" if "cpu_time" in db.metrics.names else 0, 0)
+    busy = _busy_seconds(db)
+    if has_ranks(db):
+        busy = np.where(db.lines.rank >= 0, busy, -1.0)
     process = db.lines.process.astype(np.int64)
     seconds = sum_by(process, busy, int(process.max()) + 1)
     paths = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())

@@ -14,9 +14,9 @@ from hpcd.array_types import F64, I64, Mask
 
 # A thread that runs for less of its life than this serves others; MPI's helpers run for 0.1 %.
 _IDLE_SHARE = 0.01
-# What all helper threads of a process may have used of its CPU time together: of a server whose
-# many threads each run for a moment at a time, those that share the load are no helpers.
-_HELPERS_SHARE = 0.02
+# Threads that used as much of their process's CPU time together are what it is about: those that
+# share the load of a server each run for a moment at a time.
+_HELPERS_SHARE = 0.5
 # What the CPU time of all idle processes may be together, of that of all processes.
 _IDLE_PROCESSES_SHARE = 0.005
 
@@ -43,14 +43,14 @@ def select_working(cpu: F64, life: F64, process: I64, rank: I64) -> Mask:
     """``bool[n]``: which of n threads did the work.
 
     ``cpu`` and ``life`` are seconds, ``process`` numbers the processes, ``rank`` the ranks (-1: of
-    none). Not among them are helper threads: those that ran for less than 1 % of their lives, which
-    together used at most 2 % of their process's CPU time; and all threads of the least busy
-    processes, which together used at most 0.5 % of all CPU time. The busiest thread of each rank is
-    always among them, also of one that did next to nothing: that is news. All are where nothing
-    ran.
+    none). Not among them are helper threads: those besides the busiest of their process that ran
+    for less than 1 % of their lives, unless they used half of its CPU time together; and all
+    threads of the least busy processes, which together used at most 0.5 % of all CPU time. The
+    busiest thread of each rank is always among them, also of one that did next to nothing: that is
+    news. All are where nothing ran.
 
     Four threads of a process with 2, 1, 0.02 and 0 s in ten seconds: the last two are helpers,
-    running for 0.2 % and 0 % of their lives and 0.7 % of the process's time together.
+    running for 0.2 % and 0 % of their lives, 0.7 % of the process's CPU time together.
     """
     count = len(cpu)
     total = float(cpu.sum())
@@ -59,15 +59,12 @@ def select_working(cpu: F64, life: F64, process: I64, rank: I64) -> Mask:
     _, of_line = np.unique(process, return_inverse=True)
     of_process = np.bincount(of_line, cpu)
     order = np.lexsort((cpu, of_line))
-    running = np.cumsum(cpu[order])
-    last = np.append(of_line[order][1:] != of_line[order][:-1], True)
-    before = np.concatenate(([0.0], running[last][:-1]))
-    within = np.empty(count)
-    within[order] = running - before[of_line[order]]
     busiest = np.zeros(count, bool)
-    busiest[order[last]] = True
-    helper = (within <= _HELPERS_SHARE * of_process[of_line]) & (cpu < _IDLE_SHARE * life)
-    helper &= ~busiest
+    busiest[order[np.append(of_line[order][1:] != of_line[order][:-1], True)]] = True
+    helper = (cpu < _IDLE_SHARE * life) & ~busiest
+    together = np.bincount(of_line[helper], cpu[helper], len(of_process))
+    # A process of which nothing ran is idle as a whole.
+    helper &= ((together < _HELPERS_SHARE * of_process) | (of_process == 0))[of_line]
     least = np.argsort(of_process, kind="stable")
     idle = np.zeros(len(of_process), bool)
     idle[least] = np.cumsum(of_process[least]) <= _IDLE_PROCESSES_SHARE * total

