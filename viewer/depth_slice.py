@@ -117,7 +117,8 @@ def _varieties(db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: in
         procedure = db.procedure_of_node[own[db.cct.ancestor_at(depth)[node]]]
         both, of_both = np.unique(program * procedures + procedure, return_inverse=True)
         part = np.bincount(of_both, share)
-        varieties.append(float(-(part * np.log2(part / of_program[both // procedures])).sum()))
+        bits = (part * np.log2(of_program[both // procedures] / part)).sum()
+        varieties.append(max(0.0, float(bits)))
     return varieties
 
 
