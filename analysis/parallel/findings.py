@@ -95,7 +95,7 @@ def _hot(db: Database, own: I64, waits: Mask) -> Iterator[Finding]:
         return
     top = int(by_procedure.argmax())
     name = db.procedure_names[top]
-    if by_procedure[top] < _SHARE * total or name.startswith("["):
+    if by_procedure[top] < _SHARE * total:
         return
     share = by_procedure[top] / total
     itself = float(cost[db.procedure_of_node == top].sum()) / total
