@@ -110,8 +110,6 @@ def comparing(page: Page) -> None:
     assert box
     page.mouse.click(box["x"] + 0.8 * box["width"], box["y"] + 0.1 * box["height"])
     expect(page.locator(".side .at")).to_have_count(2)
-    for _ in range(3):
-        page.keyboard.press("[")
     page.mouse.move(0, 0)
     keep(page, "13-compare-traces")
     page.get_by_role("button", name="Call graph").click()

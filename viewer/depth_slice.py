@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from hpcd.analysis import Database
-from hpcd.analysis.parallel.program_code import is_program_code
+from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.tree_matching import innermost
-from hpcd.array_types import U32, Mask
+from hpcd.analysis.profile.working_lines import working_lines
+from hpcd.array_types import I64, U32
+from hpcd.model import frame
 from hpcd.model.cct import NO_NODE
 
 NO_PROCEDURE = np.uint32(0xFFFFFFFF)
-# A depth is worth showing when this many procedures share the picture.
+# A depth tells enough with this part of the variety that any has.
 _INTERESTING = 0.75
+_DEEPEST_DEFAULT = 20
+# Of depths to choose from: how deep, by how large a picture, and how many procedures are named.
+_DEEPEST_CHOICE, _ROWS, _COLUMNS, _SHOWN = 60, 200, 400, 3
 
 
 def procedures_at(db: Database, nodes: U32, depth: int) -> U32:
@@ -43,35 +51,100 @@ def shares(picture: U32) -> list[tuple[int, float]]:
     return [(int(procedure[i]), float(count[i] / len(shown))) for i in order]
 
 
-def best_depth(db: Database, nodes: U32) -> int:
-    """The depth that tells most at a glance.
+@dataclass(frozen=True)
+class DepthContent:
+    """What a picture shows at a call path depth: ``variety`` of the program's own procedures
+    there, entropy over pixels in bits, and all ``shares`` as :func:`shares` gives them."""
+
+    depth: int
+    variety: float
+    shares: list[tuple[int, float]]
+
+
+def best_depth(db: Database, nodes: U32, lines: Sequence[int] | I64) -> int:
+    """The depth that tells most at a glance of ``nodes`` ``uint32[h, w]`` of ``lines`` ``[h]``.
 
     The outer frames are start-up code all samples share; far inside, everything differs. Taken is
     the shallowest depth with three quarters of the variety (entropy over pixels) that any depth
     up to 20 has. Variety is counted in the program's own procedures, frames of libraries and of the
     kernel being their callers' affair: how MPI waits tells less than where the program called it.
+    It is the variety within programs: that the outermost frames of a launcher differ from those of
+    its ranks, labels tell. Truncated paths, and those without any own frame, do not count.
     """
-    shown = nodes[nodes != NO_NODE]
-    deepest = int(db.cct.depth()[shown].max(initial=1))
-    nodes_seen, pixels = np.unique(shown, return_counts=True)
-    own = innermost(db.cct, _own_nodes(db))
-    variety = []
-    for depth in range(1, min(deepest, 20) + 1):
-        procedure = db.procedure_of_node[own[db.cct.ancestor_at(depth)[nodes_seen]]]
-        count = np.bincount(procedure, pixels)
-        part = count[count > 0] / max(len(shown), 1)
-        variety.append(float(-(part * np.log2(part)).sum()))
-    if not variety or max(variety) == 0:
+    return most_telling(_varieties(db, nodes, lines, _DEEPEST_DEFAULT))
+
+
+def most_telling(varieties: Sequence[float]) -> int:
+    """The depth :func:`best_depth` takes of those from 1 on with these varieties."""
+    considered = varieties[:_DEEPEST_DEFAULT]
+    most = max(considered, default=0.0)
+    if most == 0:
         return 1
-    return next(
-        depth for depth, entropy in enumerate(variety, 1) if entropy >= _INTERESTING * max(variety)
-    )
+    return next(at for at, variety in enumerate(considered, 1) if variety >= _INTERESTING * most)
 
 
-def _own_nodes(db: Database) -> Mask:
-    """``bool[nodes]``: contexts in the program's own code; all where it has none."""
-    of_module = np.array(
-        [False, *(is_program_code(row.path, row.kind) for row in db.modules)], bool
+def depth_contents(
+    db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int
+) -> list[DepthContent]:
+    """What each depth would show of ``nodes`` of ``lines``, from 1 on, down to ``deepest`` or the
+    deepest path."""
+    return [
+        DepthContent(depth, variety, shares(procedures_at(db, nodes, depth)))
+        for depth, variety in enumerate(_varieties(db, nodes, lines, deepest), 1)
+    ]
+
+
+def _varieties(db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int) -> list[float]:
+    program = db.lines.texts("process")[1][np.asarray(lines, np.int64)].astype(np.int64)
+    own = innermost(db.cct, program_contexts(db))
+    shown = nodes != NO_NODE
+    deepest = min(int(db.cct.depth()[nodes[shown]].max(initial=0)), deepest)
+    counted = (own > 0) & ~frame.is_marker(db.cct.frame[db.cct.ancestor_at(1)])
+    shown[shown] = counted[nodes[shown]]
+    if not bool(shown.any()):
+        return [0.0] * deepest
+    # Pixels by program and node: few kinds of many.
+    key, pixels = np.unique(
+        (np.broadcast_to(program[:, None], nodes.shape) * len(db.cct))[shown] + nodes[shown],
+        return_counts=True,
     )
-    own: Mask = of_module[db.procedures.module[db.procedure_of_node]]
-    return own if bool(own.any()) else np.ones(len(own), bool)
+    program, node = key // len(db.cct), key % len(db.cct)
+    share = pixels / pixels.sum()
+    of_program = np.bincount(program, share)
+    procedures = len(db.procedure_names)
+    varieties = []
+    for depth in range(1, deepest + 1):
+        procedure = db.procedure_of_node[own[db.cct.ancestor_at(depth)[node]]]
+        both, of_both = np.unique(program * procedures + procedure, return_inverse=True)
+        part = np.bincount(of_both, share)
+        bits = (part * np.log2(of_program[both // procedures] / part)).sum()
+        varieties.append(max(0.0, float(bits)))
+    return varieties
+
+
+def depth_choice(db: Database) -> dict[str, object]:
+    """What a person chooses a depth by: ``best``, and of each of ``depths`` its ``variety`` in
+    bits, how many ``procedures`` it shows, and ``shown``, the names and shares of the largest.
+
+    Of the whole recording's working lines, sampled.
+    """
+    lines = np.flatnonzero(working_lines(db))
+    contents: list[DepthContent] = []
+    if len(lines) and db.duration_ns > 0:
+        chosen = db.sample_lines(lines, _ROWS)
+        nodes = db.sample_grid(chosen, 0, db.duration_ns, len(chosen), _COLUMNS)
+        contents = depth_contents(db, nodes, chosen, _DEEPEST_CHOICE)
+    names = db.procedure_names
+    return {
+        "best": most_telling([content.variety for content in contents]),
+        "depths": [
+            {
+                "variety": round(content.variety, 3),
+                "procedures": len(content.shares),
+                "shown": [
+                    [names[number], round(share, 4)] for number, share in content.shares[:_SHOWN]
+                ],
+            }
+            for content in contents
+        ],
+    }

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.profile.working_lines import select_working
 from hpcd.analysis.symbols.frame_names import RAW_NAME, marker_name, omitted_name, round_count
 from hpcd.analysis.symbols.symbolization import Namer
 from hpcd.array_types import F64, I64, U32, U64
@@ -45,13 +46,16 @@ class HotPath:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """A process of the window: its place, living threads and seconds as in :class:`HotPath`."""
+    """A process of the window: its place, its living threads, how many of them did the work
+    (:func:`~hpcd.analysis.profile.working_lines.select_working`), seconds as in :class:`HotPath`.
+    """
 
     job: str
     rank: int | None
     pid: int
     name: str
     threads: int
+    working: int
     cpu_s: float
     blocked_s: float
     runnable_s: float
@@ -174,7 +178,7 @@ class Live:
             runnable_s=totals[2],
             hottest=self._names.top(by_path, 0, paths),
             waits=self._names.top(by_path, 1, paths),
-            busiest=self._busiest(lines, processes),
+            busiest=self._busiest(lines, self._length(block), processes),
             threads=int((lines.sum(axis=0) > 0).sum()),
             dropped=sum(samples.get("dropped", {}).values()),
             frequency=int(rates[-1].get("frequency", 0)),
@@ -210,20 +214,26 @@ class Live:
             return 0.0
         return float(block.end.max() - block.begin.min()) / 1e9
 
-    def _busiest(self, lines: F64, limit: int) -> list[Busy]:
-        of_process: dict[int, tuple[F64, int]] = {}
-        for number in np.flatnonzero(lines.sum(axis=0)).tolist():
-            thread = self._measurement.threads[number]
-            sums, threads = of_process.get(thread.process, (np.zeros(len(METRICS)), 0))
-            of_process[thread.process] = (sums + lines[:, number], threads + 1)
-        busiest = []
-        for number, (sums, threads) in of_process.items():
-            process = self._measurement.processes.get(number)
-            if process:
-                busiest.append(
-                    Busy(process.job, process.rank, process.pid, process.name, threads,
-                         *(float(value) for value in sums))
-                )  # fmt: skip
+    def _busiest(self, lines: F64, seconds: float, limit: int) -> list[Busy]:
+        threads = np.flatnonzero(lines.sum(axis=0))
+        owner = np.array([self._measurement.threads[t].process for t in threads.tolist()], np.int64)
+        processes = self._measurement.processes
+        # Ranks are processes here: which of a rank's processes is its program does not matter.
+        rank = np.array(
+            [n if n in processes and processes[n].rank is not None else -1 for n in owner.tolist()],
+            np.int64,
+        )
+        working = select_working(lines[0, threads], np.full(len(threads), seconds), owner, rank)
+        used, group = np.unique(owner, return_inverse=True)
+        count = np.bincount(group).tolist()
+        at_work = np.bincount(group[working], minlength=len(used)).tolist()
+        sums = np.stack([np.bincount(group, row, len(used)) for row in lines[:, threads]], axis=1)
+        busiest = [
+            Busy(process.job, process.rank, process.pid, process.name, count[n], at_work[n],
+                 *sums[n].tolist())
+            for n, number in enumerate(used.tolist())
+            if (process := processes.get(number))
+        ]  # fmt: skip
         busiest.sort(key=lambda usage: (-usage.cpu_s, -usage.runnable_s, usage.pid))
         return busiest[:limit]
 

@@ -15,6 +15,10 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path, PurePath
 
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.array_types import Mask
 from hpcd.model.identity import ModuleKind
 
 _LARGEST = 1 << 16
@@ -60,6 +64,15 @@ def is_program_code(path: str, kind: str) -> bool:
     if _fits(mine, name, path):
         return True
     return not (_fits(_SUPPORT, name) or _fits(others, name, path))
+
+
+def program_contexts(db: Database) -> Mask:
+    """``bool[nodes]``: contexts in the program's own code; all where it has none."""
+    of_module = np.array(
+        [False, *(is_program_code(row.path, row.kind) for row in db.modules)], bool
+    )
+    own: Mask = of_module[db.procedures.module[db.procedure_of_node]]
+    return own if bool(own.any()) else np.ones(len(own), bool)
 
 
 def _fits(patterns: Sequence[str], *names: str) -> bool:

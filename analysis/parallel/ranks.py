@@ -2,7 +2,7 @@
 
 A recording holds more than the program: launchers, daemons, and in each rank threads of the MPI
 library that sleep all the time. Their seconds would water every percentage down, so a rank is its
-busiest thread and all others that use a CPU.
+busiest thread and all others that are no helpers (:mod:`hpcd.analysis.profile.working_lines`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
+from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
-
-_IDLE_SHARE = 0.01
-"""A thread that runs for less of its life than this serves others; MPI's helpers run for 0.1 %."""
 
 
 @dataclass(frozen=True)
@@ -84,27 +82,14 @@ def has_ranks(db: Database) -> bool:
     return bool((db.lines.rank >= 0).any())
 
 
-def idle_helpers(db: Database) -> npt.NDArray[np.bool_]:
-    """``bool[lines]``: threads that hardly run beside a busier one of their process.
-
-    None where CPU time was not measured.
-    """
-    helpers = np.zeros(len(db.lines), bool)
-    if not len(db.lines) or "cpu_time" not in db.metrics.names:
-        return helpers
-    busy = db.line_totals("cpu_time")
-    process = db.lines.process.astype(np.int64)
-    busiest = np.zeros(int(process.max()) + 1)
-    np.maximum.at(busiest, process, busy)
-    life = (db.lines.end - db.lines.start) / 1e9
-    return (busy < _IDLE_SHARE * life) & (busy < busiest[process])
-
-
 def main_program(db: Database) -> str:
-    """Path of the executable that used most CPU time of all; empty where nothing is known."""
+    """Path of the executable that used most CPU time, of the ranks where there are any: a launcher
+    that works more than a short program is not it. Empty where nothing is known."""
     if not len(db.lines):
         return ""
-    busy = db.metrics.over_lines("cpu_time" if "cpu_time" in db.metrics.names else 0, 0)
+    busy = _busy_seconds(db)
+    if has_ranks(db):
+        busy = np.where(db.lines.rank >= 0, busy, -1.0)
     process = db.lines.process.astype(np.int64)
     seconds = sum_by(process, busy, int(process.max()) + 1)
     paths = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())
@@ -125,8 +110,7 @@ def find_threads(db: Database) -> Ranks:
     busy = _busy_seconds(db)
     process = db.lines.process.astype(np.int64)
     lines = np.flatnonzero(process == np.argmax(sum_by(process, busy, int(process.max()) + 1)))
-    life = (db.lines.end - db.lines.start)[lines] / 1e9
-    lines = lines[(busy[lines] >= _IDLE_SHARE * life) | (busy[lines] == busy[lines].max())]
+    lines = lines[working_lines(db)[lines] | (busy[lines] == busy[lines].max())]
     threads = _gather(db, "", len(lines), lines, db.lines.tid[lines].astype(np.int64), busy, "")
     return replace(threads, kind="thread")
 
@@ -140,13 +124,12 @@ def _gather(
     busy: npt.NDArray[np.float64],
     note: str,
 ) -> Ranks:
-    life = (db.lines.end - db.lines.start)[lines] / 1e9
     seconds = busy[lines]
     # By rank, the busiest first.
     order = np.lexsort((lines, -seconds, rank))
     first = np.ones(len(order), bool)
     first[1:] = rank[order][1:] != rank[order][:-1]
-    kept = order[first | (seconds[order] >= _IDLE_SHARE * life[order])]
+    kept = order[first | (working_lines(db)[lines[order]] & (seconds[order] > 0))]
     kept = kept[np.argsort(lines[kept])]
     number, of_line = np.unique(rank[kept], return_inverse=True)
     programs = dict(db.sql().execute("SELECT id, exe FROM process").fetchall())

@@ -8,7 +8,7 @@ waiting for others.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +33,7 @@ _SUMS = ("short-blocked", "short-runnable")
 
 def waiting_nodes(matching: Matching) -> Mask:
     """``bool[n]``: contexts that are calls others may have to answer, and all below them."""
-    waits = np.array([_WAITS.fullmatch(place.name) is not None for place in matching.places])
-    inside = waits[matching.place_of]
+    inside = are_waits(place.name for place in matching.places)[matching.place_of]
     inside[0] = False
     below: Mask = innermost(matching.tree, inside) > 0
     return below
@@ -43,6 +42,11 @@ def waiting_nodes(matching: Matching) -> Mask:
 def counted(matching: Matching, metric: str) -> Mask:
     """``bool[n]``: contexts that count in ``metric``: for ``work`` those that do not wait."""
     return ~waiting_nodes(matching) if metric == WORK else np.ones(len(matching.tree), bool)
+
+
+def are_waits(names: Iterable[str]) -> Mask:
+    """``bool[n]``: which of these procedures are calls others may have to answer."""
+    return np.array([_WAITS.fullmatch(name) is not None for name in names], bool)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.profile.tree_rows import Forest, fit
 from hpcd.analysis.profile.views import View
+from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.model import frame
 from hpcd.model.scope import Kind
@@ -44,6 +45,8 @@ class Facts:
     seconds: dict[str, float] = field(default_factory=dict)
     damage: int = 0
     unclosed: int = 0
+    idle_lines: int = 0
+    findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -53,6 +56,7 @@ class Facts:
             "measurements": self.measurements,
             "hosts": self.hosts,
             "lines": self.lines,
+            "idle_lines": self.idle_lines,
             "processes": self.processes,
             "duration_s": self.duration_s,
             "contexts": self.contexts,
@@ -66,16 +70,18 @@ class Facts:
             "unwind": {"complete": self.complete, "truncated": dict(self.truncated)},
             "damage": self.damage,
             "unclosed": self.unclosed,
+            "findings": self.findings,
             "notes": self.notes,
         }
 
     def as_text(self) -> list[str]:
         """The header as lines."""
         hosts = self.hosts[0] if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
+        idle = f" ({self.idle_lines:,} hardly ran)" if self.idle_lines else ""
         lines = [
             f"{self.database}: {_count(len(self.measurements), 'measurement')} on {hosts}, "
             f"{_count(self.processes, 'process', 'processes')}, "
-            f"{_count(self.lines, 'trace line')}, {self.duration_s:.1f} s, "
+            f"{_count(self.lines, 'trace line')}{idle}, {self.duration_s:.1f} s, "
             f"{_count(self.contexts, 'calling context')}"
         ]
         samples = f"samples: {self.recorded:,} recorded"
@@ -108,6 +114,7 @@ class Facts:
             lines.append(f"{_count(self.unclosed, 'measurement')} ended without being closed")
         if self.damage:
             lines.append(f"damaged parts were left out in {self.damage} places: see hpcd check")
+        lines += [f"stands out: {finding}" for finding in self.findings]
         return lines + [f"note: {note}" for note in self.notes]
 
 
@@ -121,6 +128,7 @@ def gather_facts(db: Database) -> Facts:
         processes=len(np.unique(db.lines.process)),
         duration_s=round(db.duration_ns / 1e9, 3),
         contexts=len(db.cct) - 1,
+        idle_lines=int(np.count_nonzero(~working_lines(db))),
         expected=0,
         taken=0,
         recorded=int(db.metrics.exclusive(SAMPLES).sum()),

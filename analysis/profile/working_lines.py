@@ -1,7 +1,8 @@
-"""Which trace lines did the work: pictures and statistics begin with these.
+"""Which trace lines did the work: reports, statistics, pictures, the viewer and ``hpcd top`` begin
+with these.
 
-MPI libraries, launchers and run-time systems keep threads that sleep all the time; beside one or
-two working threads a rank they fill most of a picture and water down every mean.
+MPI libraries, launchers and run-time systems keep threads that sleep all the time (helper
+threads); beside one or two working threads a rank they fill most of a picture and lower every mean.
 """
 
 from __future__ import annotations
@@ -9,30 +10,66 @@ from __future__ import annotations
 import numpy as np
 
 from hpcd.analysis.database import Database
-from hpcd.array_types import Mask
+from hpcd.array_types import F64, I64, Mask
 
-# What all lines left out may have used together: threads of a percent or more are never among them.
-_LEFT_OUT = 0.005
+# A thread that runs for less of its life than this serves others; MPI's helpers run for 0.1 %.
+_IDLE_SHARE = 0.01
+# Threads that used as much of their process's CPU time together are what it is about: those that
+# share the load of a server each run for a moment at a time.
+_HELPERS_SHARE = 0.5
+# What the CPU time of all idle processes may be together, of that of all processes.
+_IDLE_PROCESSES_SHARE = 0.005
 
 
 def working_lines(db: Database) -> Mask:
-    """``bool[lines]``: the busiest lines, which together used 99.5 % of the CPU time, and each
-    rank's busiest one. All lines where no CPU time was measured. O(lines · log lines)."""
-    count = len(db.lines)
-    if "cpu_time" not in db.metrics.names or not count:
+    """``bool[lines]``: all lines but helper threads and idle processes (:func:`select_working`).
+
+    All lines where no CPU time was measured. O(lines · log lines).
+    """
+    lines = db.lines
+    if "cpu_time" not in db.metrics.names or not len(lines):
+        return np.ones(len(lines), bool)
+    rank = np.full(len(lines), -1, np.int64)
+    ranked = np.flatnonzero(lines.rank >= 0)
+    if len(ranked):
+        of_line = lines.rank[ranked].astype(np.int64)
+        job = lines.texts("job")[1][ranked].astype(np.int64)
+        rank[ranked] = job * (int(of_line.max()) + 1) + of_line
+    life = (lines.end - lines.start) / 1e9
+    return select_working(db.line_totals("cpu_time"), life, lines.process.astype(np.int64), rank)
+
+
+def select_working(cpu: F64, life: F64, process: I64, rank: I64) -> Mask:
+    """``bool[n]``: which of n threads did the work.
+
+    ``cpu`` and ``life`` are seconds, ``process`` numbers the processes, ``rank`` the ranks (-1: of
+    none). Not among them are helper threads: those besides the busiest of their process that ran
+    for less than 1 % of their lives, unless they used half of its CPU time together; and all
+    threads of the least busy processes, which together used at most 0.5 % of all CPU time. The
+    busiest thread of each rank is always among them, also of one that did next to nothing: that is
+    news. All are where nothing ran.
+
+    Four threads of a process with 2, 1, 0.02 and 0 s in ten seconds: the last two are helpers,
+    running for 0.2 % and 0 % of their lives, 0.7 % of the process's CPU time together.
+    """
+    count = len(cpu)
+    total = float(cpu.sum())
+    if not count or total <= 0:
         return np.ones(count, bool)
-    cost = db.line_totals("cpu_time")
-    order = np.argsort(cost, kind="stable")
-    rest = np.cumsum(cost[order])
-    if rest[-1] <= 0:
-        return np.ones(count, bool)
-    working = np.zeros(count, bool)
-    working[order[rest > _LEFT_OUT * rest[-1]]] = True
-    # Of each rank the busiest line, also of a rank that did next to nothing: that is news.
-    ranked = order[db.lines.rank[order] >= 0]
-    _, code = db.lines.texts("job")
-    rank_of = db.lines.rank[ranked].astype(np.int64)
-    key = code[ranked].astype(np.int64) * (int(rank_of.max(initial=0)) + 1) + rank_of
-    _, busiest = np.unique(key[::-1], return_index=True)
-    working[ranked[::-1][busiest]] = True
+    _, of_line = np.unique(process, return_inverse=True)
+    of_process = np.bincount(of_line, cpu)
+    order = np.lexsort((cpu, of_line))
+    busiest = np.zeros(count, bool)
+    busiest[order[np.append(of_line[order][1:] != of_line[order][:-1], True)]] = True
+    helper = (cpu < _IDLE_SHARE * life) & ~busiest
+    together = np.bincount(of_line[helper], cpu[helper], len(of_process))
+    # A process of which nothing ran is idle as a whole.
+    helper &= ((together < _HELPERS_SHARE * of_process) | (of_process == 0))[of_line]
+    least = np.argsort(of_process, kind="stable")
+    idle = np.zeros(len(of_process), bool)
+    idle[least] = np.cumsum(of_process[least]) <= _IDLE_PROCESSES_SHARE * total
+    working: Mask = ~helper & ~idle[of_line]
+    by_rank = np.lexsort((cpu, rank))
+    top = np.append(rank[by_rank][1:] != rank[by_rank][:-1], True)
+    working[by_rank[top & (rank[by_rank] >= 0)]] = True
     return working

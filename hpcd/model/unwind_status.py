@@ -75,7 +75,7 @@ _LABELS = {
     UnwindStatus.WALKER_FAILED: "walker stopped by the kernel",
     UnwindStatus.OVER_BUDGET: "left out to keep the overhead budget",
     UnwindStatus.BEFORE_ATTACH: "waiting since before hpcd attached",
-    UnwindStatus.NEVER_SAMPLED: "ended before its first sample",
+    UnwindStatus.NEVER_SAMPLED: "before its first sample",
     UnwindStatus.REGISTERS_CHANGING: "registers changing for a signal",
     UnwindStatus.FRAMES_OMITTED: "frames left out",
 }

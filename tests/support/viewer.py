@@ -60,6 +60,31 @@ def eight_ranks(folder: Path) -> Path:
     return folder / "run.db"
 
 
+def ranks_with_helpers(folder: Path, *, helpers: int) -> Path:
+    """Two ranks of a thread that works for a second and ``helpers`` that sleep."""
+    writer = MeasurementWriter(folder / "m", Host("host", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=1))
+    writer.add_symbols(1, [(0, 16, "main")])
+    node = writer.add_nodes(np.zeros(1, np.uint32), np.array([module_frame(1, 4)], np.uint64))
+    line = 0
+    for rank in range(2):
+        writer.add_process(Process(rank, 100 + rank, 1, "app", "/app", (), 0, 0, "job", rank, 2))
+        for thread in range(1 + helpers):
+            tid = 100 + rank + 1000 * thread
+            name = "helper" if thread else "app"
+            writer.add_thread(Thread(line, rank, tid, name, 0, 10**9))
+            count = 1000 if thread == 0 else 1
+            times = np.arange(count, dtype=np.uint64) * np.uint64(10**6)
+            lines = np.full(count, line, np.uint32)
+            writer.add_records(lines, times, np.full(count, node, np.uint32), 0)
+            line += 1
+    writer.add_clock_pair(0, 10**18)
+    writer.close({})
+    merge([folder / "m"], folder / "db")
+    return folder / "db"
+
+
 def two_runs(folder: Path) -> list[Path]:
     """A run of two ranks, and one of four of a rebuilt program: each rank's turn to write makes
     the others wait, the solver takes longer, a checkpoint is new and the check is gone."""

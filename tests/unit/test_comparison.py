@@ -272,3 +272,15 @@ def test_what_cannot_be_compared_is_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_what_a_run_of_several_threads_took(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps: list[Step] = [("main/solve", "cpu", 1.0), ("main/k_sleep", "blocked", 1.0)]
+    one = str(make(tmp_path / "one", {0: steps, 1: steps}, threads=True))
+    two = str(make(tmp_path / "two", {0: steps, 1: steps}, threads=True, seed=2))
+    assert main(["compare", one, two]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    expected = "2.000 s of work; it took 2.000 s, 4.000 s of the time of 2 threads"
+    assert first == f"1: {one}: {expected}"

@@ -9,7 +9,8 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.merge.stages import merge
-from hpcd.analysis.parallel.ranks import idle_helpers
+from hpcd.analysis.parallel.ranks import main_program
+from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -46,7 +47,7 @@ def database(tmp_path: Path) -> Path:
 def test_statistics_leave_out_helper_threads(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
         lines = np.arange(len(db.lines))
-        helpers = idle_helpers(db)
+        helpers = ~working_lines(db)
         assert int(helpers.sum()) == 4
         everything = np.ones(len(db.cct), bool)
         answer = over_lines(db, lines, "cpu_time", everything)
@@ -60,3 +61,24 @@ def test_statistics_leave_out_helper_threads(database: Path) -> None:
         alone = over_lines(db, lines[helpers], "cpu_time", everything)
         assert (alone["lines"], alone["helpers"]) == (4, 0)
         assert alone["max"] == pytest.approx(0.003)
+
+
+def test_the_main_program_is_the_ranks_one(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=1))
+    writer.add_symbols(1, [(0, 16, "main")])
+    node = writer.add_nodes(np.zeros(1, np.uint32), np.array([module_frame(1, 4)], np.uint64))
+    # A launcher that works longer than the short program it starts.
+    writer.add_process(Process(0, 100, 1, "mpirun", "/usr/bin/mpirun", (), 0, 0, "", None, None))
+    writer.add_process(Process(1, 101, 100, "app", "/opt/app", (), 0, 0, "job", 0, 1))
+    for line, count in enumerate((80, 30)):
+        writer.add_thread(Thread(line, line, 100 + line, "thread", 0, SECOND))
+        times = np.arange(count, dtype=np.uint64) * np.uint64(1_000_000)
+        lines = np.full(count, line, np.uint32)
+        writer.add_records(lines, times, np.full(count, node, np.uint32), 0)
+    writer.add_clock_pair(0, 10**18)
+    writer.close({})
+    merge([tmp_path / "m"], tmp_path / "db")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert main_program(db) == "/opt/app"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from hpcd.model.unwind_status import UnwindStatus
 from hpcd.viewer import palette
-from hpcd.viewer.depth_slice import NO_PROCEDURE, best_depth, procedures_at, shares
+from hpcd.viewer.depth_slice import NO_PROCEDURE, best_depth, depth_choice, procedures_at, shares
 from hpcd.viewer.pictures import VIEWS, View, draw
-from tests.support.made import make
+from tests.support.made import Step, make
 from tests.support.recorded import hpcd as command
 
 SECOND = 1_000_000_000
@@ -67,7 +68,7 @@ def test_procedures_at_known_times(database: Path) -> None:
 def test_shares_and_depth(database: Path) -> None:
     with hpcd.analysis.open(database) as db:
         nodes = db.sample_grid(None, 0, 10 * SECOND, 2, 1000)
-        assert best_depth(db, nodes) == 2
+        assert best_depth(db, nodes, [0, 1]) == 2
         result = dict(shares(procedures_at(db, nodes, 2)))
         assert sum(result.values()) == pytest.approx(1)
         wait = db.procedure_names.index("wait [k]")
@@ -248,3 +249,21 @@ def test_lines_filtered_and_sorted(database: Path, tmp_path: Path) -> None:
 
     assert sorted(lines("--sort", "samples")) == lines()
     assert lines("--lines", "host:.") == lines()
+
+
+def test_a_launcher_beside_its_program_tells_no_depth(tmp_path: Path) -> None:
+    # By the outermost frames alone a rank differs from its launcher; by the third its work shows.
+    solve, write = "start/main/solve", "start/main/write"
+    steps: dict[int, list[Step]] = {0: [(solve, "cpu", 1.0), (write, "cpu", 1.0)]}
+    launcher: dict[int, list[Step]] = {0: [("boot/wait", "cpu", 2.0)]}
+    parts = [
+        make(tmp_path / "app.db", steps, name="app").with_name("app.db-m"),
+        make(tmp_path / "run.db", launcher, name="launcher").with_name("run.db-m"),
+    ]
+    merge(parts, tmp_path / "db")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        choice = depth_choice(db)
+        assert choice["best"] == 3
+        depths: Any = choice["depths"]
+        assert [depth["variety"] > 0 for depth in depths] == [False, False, True]
+        assert {name for name, _ in depths[2]["shown"]} == {"wait", "solve", "write"}

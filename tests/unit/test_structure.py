@@ -245,6 +245,10 @@ def test_the_command_prints_a_tree(inlined: Path) -> None:
     lines = done.stdout.splitlines()
     assert "inlined calls" in lines[0]
     assert "tally" in lines[1] and f"{PROGRAM}:" in lines[1]
+    # A procedure without a name is called by its address, which stands there once.
+    printed = hpcd("structure", "/bin/true").stdout
+    assert re.search(r"^\[true\+0x[0-9a-f]+\]", printed, re.M)
+    assert not re.search(r"^0x([0-9a-f]+) \[.*\+0x\1\]", printed, re.M)
     assert any(line.startswith("  inlined ") and f"at {PROGRAM}:" in line for line in lines)
 
 

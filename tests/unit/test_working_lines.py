@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.analysis.profile.working_lines import working_lines
+from hpcd.analysis.profile.working_lines import select_working, working_lines
 from hpcd.errors import UsageError
+from hpcd.viewer.server.selection import Choice, Selection
 from tests.support.made import make
+from tests.support.viewer import ranks_with_helpers
 
 
 def test_helpers_that_sleep_are_left_out(tmp_path: Path) -> None:
@@ -31,3 +33,47 @@ def test_helpers_that_sleep_are_left_out(tmp_path: Path) -> None:
             assert working[mine[cost[mine].argmax()]]
         with pytest.raises(UsageError, match="no metric"):
             db.line_totals("luck")
+
+
+def test_one_rule_for_helper_threads_and_idle_processes() -> None:
+    # Process 0: a worker, one of a thousandth, one that sleeps; 1: a launcher; 2: a server whose
+    # four threads each run for a moment, as often as one another.
+    cpu = np.array([5.0, 0.02, 0.0, 0.001, 0.08, 0.08, 0.08, 0.08])
+    process = np.array([0, 0, 0, 1, 2, 2, 2, 2])
+    life, unranked = np.full(8, 10.0), np.full(8, -1)
+    working = select_working(cpu, life, process, unranked)
+    assert working.tolist() == [True, False, False, False, True, True, True, True]
+    # A rank that did nothing is news; a thread may have worked all of a short life.
+    rank = np.array([-1, -1, -1, 0, -1, -1, -1, -1])
+    assert select_working(cpu, life, process, rank)[3]
+    life[1] = 0.03
+    assert select_working(cpu, life, process, unranked)[1]
+    # Where nothing ran there is nothing to choose by.
+    assert select_working(np.zeros(3), np.ones(3), np.zeros(3, np.int64), np.full(3, -1)).all()
+
+
+def test_a_row_stands_for_the_helper_threads_of_a_process(tmp_path: Path) -> None:
+    path = ranks_with_helpers(tmp_path, helpers=3)
+    with hpcd.analysis.open(path) as db:
+        selection = Selection(db)
+        every, folded = Choice(), Choice(fold=True)
+        rows = selection.order(folded)
+        assert (len(selection.order(every)), len(rows)) == (8, 4)
+        labels = selection.labels(rows.tolist(), folded)
+        assert labels == [
+            "rank 0",
+            "rank 0 · 3 helpers",
+            "rank 1",
+            "rank 1 · 3 helpers",
+        ]
+        assert selection.folded(rows.tolist(), folded) == [0, 3, 0, 3]
+        # Nothing of the costs is lost: a row stands for all of its lines.
+        assert sorted(selection.with_folded(rows, folded).tolist()) == list(range(8))
+        assert len(selection.with_folded(rows[1:2], folded)) == 3
+        process = int(db.lines.process[rows[1]])
+        unfolded = Choice(fold=True, unfolded=(process,))
+        assert len(selection.order(unfolded)) == 6
+        assert selection.folded(selection.order(unfolded).tolist(), unfolded) == [0, 1, 1, 1, 0, 3]
+        # Who asks for helper threads alone sees them.
+        assert len(selection.order(Choice("helper", fold=True))) == 6
+        assert len(selection.order(Choice("rank 0", fold=True))) == 2

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.compiled import compiled
 from tests.support.page import watched
-from tests.support.viewer import eight_ranks, served, two_runs
+from tests.support.viewer import eight_ranks, ranks_with_helpers, served, two_runs
 
 # A page that never comes to what is expected fails by this and says why. Playwright's own 5 s are
 # too few where other programs have the processors.
@@ -39,6 +39,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def url(database: Path, runs: list[Path], program: Path) -> Iterator[str]:
     """The viewer's URL, token and all; the eight ranks come first."""
     with served(database, *runs, program) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="session")
+def helped_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a viewer of two ranks with three helper threads each."""
+    with served(ranks_with_helpers(tmp_path_factory.mktemp("helped"), helpers=3)) as (url, _):
         yield url
 
 

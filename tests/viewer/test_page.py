@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.page import SHOTS, at, rows, shot, unnamed
+from tests.support.page import SHOTS, at, rows, shot, unnamed, watched
 
 
 def window(page: Page) -> list[int]:
@@ -227,7 +227,7 @@ def test_a_context_over_lines(page: Page) -> None:
     page.get_by_role("button", name="Whole program").click()
     expect(page.locator("#of")).to_have_text("of the whole program")
     # The line that costs most, in the trace view.
-    page.get_by_role("button", name="rank 7").click()
+    page.get_by_role("button", name="rank 7", exact=True).click()
     at(page, "line=7")
     expect(page.locator("#path li").first).to_contain_text("main")
 
@@ -260,7 +260,7 @@ def test_export_of_every_view(page: Page, pane: str) -> None:
         if kind == "SVG":
             ElementTree.fromstring(content)
         if kind == "CSV":
-            assert (b"solve" if pane == "calls" else b"kernel") in content
+            assert (b"solve" if pane in ("calls", "trace") else b"kernel") in content
 
 
 def test_panes_are_resized_by_mouse_and_keys_and_remembered(page: Page) -> None:
@@ -320,3 +320,58 @@ def test_help_and_labels(page: Page) -> None:
     expect(page.get_by_role("dialog")).to_be_visible()
     page.get_by_role("button", name="Close").click()
     assert unnamed(page) == []
+
+
+def test_helper_threads_share_a_row_until_it_is_clicked(browser: Browser, helped_url: str) -> None:
+    with watched(browser, helped_url) as page:
+        page.wait_for_selector("main[data-drawn]")
+        labels = page.locator("#trace-labels span")
+        expect(labels).to_have_text(
+            ["rank 0", "▸ rank 0 · 3 helpers", "rank 1", "▸ rank 1 · 3 helpers"]
+        )
+        expect(page.locator("#count")).to_have_text("8 lines in 4 rows")
+        page.get_by_role("button", name="rank 0 · 3 helpers").click()
+        expect(labels).to_have_count(6)
+        expect(page.locator("#trace-labels button[aria-expanded=true]")).to_have_count(3)
+        at(page, "unfolded=")
+        page.locator("#trace-labels button[aria-expanded=true]").first.click()
+        expect(labels).to_have_count(4)
+        page.get_by_label("all lines").check()
+        expect(labels).to_have_count(8)
+        assert window(page)[2:] == [0, 8]
+        page.reload()
+        page.wait_for_selector("main[data-drawn]")
+        expect(labels).to_have_count(8)
+        page.get_by_label("all lines").uncheck()
+        expect(labels).to_have_count(4)
+        # Costs are of all lines, times of those that have rows of their own.
+        page.keyboard.press("2")
+        expect(page.locator("#what")).to_contain_text("8 lines, all their time: exact")
+
+
+def test_what_stands_out_is_said_on_top(page: Page) -> None:
+    findings = page.locator("#findings")
+    expect(findings).to_contain_text("8 ranks with 8 threads over 0.999 s")
+    expect(findings).to_contain_text("Colour is the procedure at depth")
+    # One that is about a line shows the line, one about a procedure finds it.
+    page.get_by_role("button", name="Rank 7 works").click()
+    at(page, "line=7")
+    page.get_by_role("button", name="Most work is done in kernel").click()
+    at(page, "search=kernel")
+    page.keyboard.press("2")
+    expect(findings).to_contain_text("Width is cost")
+    expect(findings).to_contain_text("Most work is done in kernel")
+
+
+def test_depths_say_what_they_would_show(page: Page) -> None:
+    bars = page.locator("#depth-bars i")
+    expect(bars).to_have_count(4)
+    expect(bars.nth(0)).to_have_attribute("title", "Depth 1: main 100.0 %")
+    expect(bars.nth(1)).to_have_attribute(
+        "title", re.compile(r"Depth 2: solve .* %, exchange .* %")
+    )
+    bars.nth(3).click(force=True)
+    at(page, "depth=4")
+    expect(page.locator("#depth")).to_have_attribute(
+        "aria-valuetext", re.compile("^Depth 4 of 4: ")
+    )

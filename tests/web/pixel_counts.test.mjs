@@ -33,3 +33,10 @@ test("any number of stretches adds up to the same", () => {
     assert.equal(counts.width.reduce((sum, width) => sum + width, 0), 7 * 31);
   }
 });
+
+test("rows of folded lines are left out, unless there are no others", () => {
+  const grid = { nodes: Uint16Array.from([1, 1, 2, 2]), w: 2, h: 2, folded: Uint32Array.from([0, 3]) };
+  assert.deepEqual([...new PixelCounts(grid, 3, 1).add(new Float64Array(3), (node) => node)], [0, 2, 0]);
+  const alone = { ...grid, folded: Uint32Array.from([2, 3]) };
+  assert.deepEqual([...new PixelCounts(alone, 3, 1).add(new Float64Array(3), (node) => node)], [0, 2, 2]);
+});

@@ -65,7 +65,7 @@ def _drawn(page: Page, kind: str) -> Drawn:
         )
     cost = tree.exclusive[at] if inverse else tree.inclusive[at]
     total = float(tree.total[at])
-    boxes = _boxes(tree, cost, total, width, height // _ROW)
+    boxes = boxes_of(tree, cost, total, width, height // _ROW)
     if not boxes:
         raise UsageError(f"nothing of {metric} was measured in what is to be drawn")
     rgb = palette.colours(trees.coloured_as(kind), page.view.colours)
@@ -101,7 +101,7 @@ def _seconds(page: Page) -> str:
     return f"{page.start / 1e9:.6g} to {page.end / 1e9:.6g} s"
 
 
-def _boxes(tree: Tree, cost: F64, total: float, width: int, rows: int) -> list[Box]:
+def boxes_of(tree: Tree, cost: F64, total: float, width: int, rows: int) -> list[Box]:
     """Nodes wide enough to be seen, the costliest child first."""
     if total <= 0:
         return []

@@ -6,6 +6,7 @@ browser undoes by itself; their shapes are in the answer's first words.
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,10 +24,12 @@ from starlette.staticfiles import StaticFiles
 from zstandard import ZstdCompressor
 
 from hpcd.analysis import Database
+from hpcd.analysis.parallel.findings import findings, scene
 from hpcd.analysis.parallel.ranks import main_program
 from hpcd.analysis.profile.formula import parse_formula
 from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.errors import HpcdError, NotFoundError, UsageError
+from hpcd.viewer.depth_slice import depth_choice
 from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.marks import marks
 from hpcd.viewer.palette import colours, parse_patterns
@@ -35,6 +38,7 @@ from hpcd.viewer.server.comparison_api import Comparisons, comparison_request, p
 from hpcd.viewer.server.open_database import GoneError, OpenDatabase
 from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
+from hpcd.viewer.server.selection import Choice
 
 WEB = Path(__file__).parent.parent / "web"
 # Twice the largest screens: a request for more is a mistake or mischief.
@@ -70,6 +74,8 @@ def create_app(
             Route("/api/v1/db/{name}/live", views.live),
             Route("/api/v1/db/{name}/cct", views.cct),
             Route("/api/v1/db/{name}/lines", views.lines),
+            Route("/api/v1/db/{name}/depths", views.depths),
+            Route("/api/v1/db/{name}/findings", views.findings),
             Route("/api/v1/db/{name}/grid", views.grid),
             Route("/api/v1/db/{name}/selection", views.selection),
             Route("/api/v1/db/{name}/profile", views.profile),
@@ -146,8 +152,11 @@ class _Views:
         recording = self._databases.get(request.path_params["name"])
         database, _ = self._database_and_parameters(request)
         live = recording.state() if isinstance(recording, LiveRevisions) else None
-        return await _json(lambda: {**_summary(database.db), "live": live and {
-            **live, "revision": database.revision}})  # fmt: skip
+        return await _json(lambda: {
+            **_summary(database.db),
+            "rows": len(database.selection.order(Choice(fold=True))),
+            "live": live and {**live, "revision": database.revision},
+        })  # fmt: skip
 
     async def live(self, request: Request) -> Response:
         """How far a measurement being written is: its newest revision, whether more will come; and
@@ -196,7 +205,8 @@ class _Views:
         return await _json(make)
 
     async def lines(self, request: Request) -> Response:
-        """Labels, numbers and groups of ``count`` lines of a choice, from ``from`` on."""
+        """Labels, numbers and groups of ``count`` rows of a choice, from ``from`` on; how many
+        lines each stands for."""
         database, parameters = self._database_and_parameters(request)
 
         def make() -> object:
@@ -205,10 +215,30 @@ class _Views:
             first = parameters.whole("from", 0, len(order))
             chosen = order[first : first + parameters.whole("count", 1, _MOST_LINES)].tolist()
             return {
-                "labels": db.lines.labels(chosen),
+                "labels": database.selection.labels(chosen, choice),
                 "lines": chosen,
+                "folded": database.selection.folded(chosen, choice),
+                "processes": db.lines.process[chosen].tolist(),
                 "groups": database.selection.groups(chosen, choice.group),
                 "measurements": db.trace.measurements(chosen),
+            }
+
+        return await _json(make)
+
+    async def depths(self, request: Request) -> Response:
+        """What each call path depth would show of the recording, and the one that tells most."""
+        database, _ = self._database_and_parameters(request)
+        return await _json(lambda: depth_choice(database.db))
+
+    async def findings(self, request: Request) -> Response:
+        """What was recorded and what stands out, in sentences."""
+        database, _ = self._database_and_parameters(request)
+
+        def make() -> object:
+            db = database.db
+            return {
+                "scene": scene(db),
+                "findings": [dataclasses.asdict(finding) for finding in findings(db)],
             }
 
         return await _json(make)
@@ -217,7 +247,8 @@ class _Views:
         """A picture: u32 h, w, b, then line u32[h], place u32[h], node[h, w].
 
         Nodes have b bytes: 2, or 4 where there are many. Of a choice's lines ``l0`` to ``l1``, or
-        of ``line`` alone, over ``t0`` to ``t1`` ns.
+        of ``line`` alone, over ``t0`` to ``t1`` ns. With ``folds`` folded u32[h], how many lines
+        each row stands for, comes before the nodes.
         """
         database, parameters = self._database_and_parameters(request)
 
@@ -237,10 +268,15 @@ class _Views:
                 lines = order[place]
             nodes = db.sample_grid(lines, t0, t1, len(lines), width)
             kind = np.uint16 if len(db.cct) < np.iinfo(np.uint16).max else np.uint32
+            folded: list[npt.NDArray[Any]] = []
+            if parameters.has("folds"):
+                counts = database.selection.folded(lines.tolist(), parameters.choice())
+                folded = [np.array(counts, np.uint32)]
             return [
                 np.array([len(lines), width, np.dtype(kind).itemsize], np.uint32),
                 lines.astype(np.uint32),
                 place.astype(np.uint32),
+                *folded,
                 nodes.ravel().astype(kind, copy=False),
             ]
 
@@ -339,7 +375,7 @@ class _Views:
         def make() -> object:
             inside = database.trees.inside(parameters.text("context", longest=_LONGEST_TEXT))
             return over_lines(
-                database.db, database.rows(parameters), parameters.text("metric"), inside
+                database.db, database.all_lines(parameters), parameters.text("metric"), inside
             )
 
         return await _json(make)
@@ -351,7 +387,7 @@ class _Views:
         def make() -> list[npt.NDArray[Any]]:
             height, width = parameters.whole("h", 1, 2_000), parameters.whole("w", 1, 500)
             cells = heat(
-                database.db, database.rows(parameters), parameters.text("metric"), height, width
+                database.db, database.own_rows(parameters), parameters.text("metric"), height, width
             )
             size = np.array([len(cells.line), len(cells.procedure)], np.uint32)
             return [size, cells.line, cells.procedure, cells.value.ravel()]

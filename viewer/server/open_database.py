@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hpcd.analysis import Database
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
@@ -32,7 +34,20 @@ class OpenDatabase:
         l0, l1 = parameters.rows(len(order))
         return order[l0:l1]
 
+    def all_lines(self, parameters: QueryParameters) -> I64:
+        """``int64[n]``: as :meth:`rows`, with the lines that are folded into these rows."""
+        return self.selection.with_folded(self.rows(parameters), parameters.choice())
+
     def profile(self, parameters: QueryParameters) -> Profile:
         """What the contexts cost in the requested window. Raises :class:`UsageError`."""
         t0, t1 = parameters.interval()
-        return profile(self.db, self.rows(parameters), t0, t1, times=parameters.has("times"))
+        times = parameters.has("times")
+        lines = self.own_rows(parameters) if times else self.all_lines(parameters)
+        return profile(self.db, lines, t0, t1, times=times)
+
+    def own_rows(self, parameters: QueryParameters) -> I64:
+        """The lines with a row of their own: times are those of what a picture is about, costs are
+        complete. All where every row is of folded lines."""
+        rows = self.rows(parameters)
+        folded = np.array(self.selection.folded(rows.tolist(), parameters.choice()))
+        return rows[folded <= 1] if bool((folded <= 1).any()) else rows

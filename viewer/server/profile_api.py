@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.parallel.ranks import idle_helpers
 from hpcd.analysis.profile.occupancy import occupancy
+from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, U32
 from hpcd.model.cct import NO_NODE
 
@@ -61,13 +61,14 @@ def over_lines(
     """What the contexts ``inside`` cost on each of ``lines``.
 
     Statistics, a histogram, and the sorted curve. Of many lines the curve has every
-    so many-th; its first and last are always there. Helper threads that hardly run, of MPI and of
-    runtimes, count in the sum alone: ``helpers`` is how many there are. What they and ranks have in
+    so many-th; its first and last are always there. Helper threads and idle processes
+    (:mod:`hpcd.analysis.profile.working_lines`) count in the sum alone: ``helpers`` is how many
+    such lines there are. What they and ranks have in
     common is no statistic of the program. Where there is nothing else, they are what it is about.
     """
     cost = db.metrics.over_contexts(metric, inside)
     total = float(cost[lines].sum())
-    helps = idle_helpers(db)[lines]
+    helps = ~working_lines(db)[lines]
     if helps.all():
         helps = np.zeros(len(lines), bool)
     lines = lines[~helps]

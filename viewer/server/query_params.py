@@ -9,6 +9,7 @@ from hpcd.viewer.server.selection import Choice
 
 _LONGEST = 400  # characters of a text
 _DIGITS = 24
+_UNFOLDED = 4000  # characters of a list of processes
 
 
 class QueryParameters:
@@ -51,16 +52,22 @@ class QueryParameters:
             raise UsageError(f"{name} may be given {count} times")
         return tuple(_text(name, text) for text in texts)
 
-    def numbers(self, name: str) -> list[int]:
+    def numbers(self, name: str, longest: int = _LONGEST) -> list[int]:
         """A few whole numbers between commas, or none."""
-        parts = self.text(name).split(",") if self.text(name) else []
+        text = self.text(name, longest=longest)
+        parts = text.split(",") if text else []
         if not all(part.isascii() and part.isdigit() and len(part) < _DIGITS for part in parts):
             raise UsageError(f"{name} must be whole numbers between commas")
         return [int(part) for part in parts]
 
     def choice(self) -> Choice:
         """Which lines, in which order."""
-        return Choice(self.text("filter"), self.text("sort") or "rank", self.text("group"))
+        # Numbers beyond those of processes fit none; arrays hold no larger ones.
+        unfolded = {number for number in self.numbers("unfolded", _UNFOLDED) if number < 1 << 32}
+        return Choice(
+            self.text("filter"), self.text("sort") or "rank", self.text("group"),
+            self.has("fold"), tuple(sorted(unfolded)),
+        )  # fmt: skip
 
     def interval(self) -> tuple[int, int]:
         """From t0 to t1, ns."""

@@ -1,7 +1,8 @@
-"""Which trace lines a view shows, and in what order: filtered, sorted, grouped.
+"""Which trace lines a view shows, and in what order: filtered, folded, sorted, grouped.
 
 A view's rows are places in an order of lines; the order is made once and kept, so that zooming
-through a million sorted lines costs no more than through the database's own order.
+through a million sorted lines costs no more than through the database's own order. Folded, the
+lines of a process that did nothing share one row: that of the busiest of them.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock
 
 import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.trace.trace_lines import NO_RANK
-from hpcd.array_types import F64, I64
+from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.viewer import patterns
 
@@ -26,6 +28,7 @@ SORTS = ("rank", "start", "label")
 GROUPS = ("", "job", "rank", "process")
 _KEPT = 8  # orders: 8 MB each for a million lines
 _LABELS = 50_000  # resolved at a time
+_THREAD = " · "  # between a process and its thread, as in labels of lines
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,26 @@ class Choice:
     """The lines a user chose. ``sort`` is one of :data:`SORTS` or a metric, costliest first.
 
     ``filter`` is a regular expression that one of :data:`FIELDS` must match somewhere, or
-    ``field:expression`` for one of them; empty for all lines.
+    ``field:expression`` for one of them; empty for all lines. ``fold`` gives the lines of a
+    process that did nothing (:mod:`hpcd.analysis.profile.working_lines`) one row, unless it is one
+    of ``unfolded``, or the filter leaves nothing else of it.
     """
 
     filter: str = ""
     sort: str = "rank"
     group: str = ""
+    fold: bool = False
+    unfolded: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """``rows`` ``int64[n]``: the line of each row; ``row_of`` ``int64[lines]``: of each line of the
+    database the line whose row stands for it, -1 where it was not chosen; None where each stands
+    for itself."""
+
+    rows: I64
+    row_of: I64 | None = None
 
 
 class Selection:
@@ -47,12 +64,66 @@ class Selection:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._lock = Lock()
-        self._made: Callable[[Choice], I64] = lru_cache(_KEPT)(self._make)
+        self._made: Callable[[Choice], Order] = lru_cache(_KEPT)(self._make)
 
     def order(self, choice: Choice) -> I64:
-        """``int64[n]``: the lines of ``choice``, in order. Raises :class:`UsageError`."""
+        """``int64[n]``: the lines of ``choice``, in order, of folded ones the one that has the row.
+
+        Raises :class:`UsageError`.
+        """
+        return self._order(choice).rows
+
+    def with_folded(self, lines: I64, choice: Choice) -> I64:
+        """``int64[k]``: all lines that the rows of ``lines`` stand for."""
+        row_of = self._order(choice).row_of
+        if row_of is None:
+            return lines
+        shown = np.zeros(len(row_of) + 1, bool)
+        shown[lines] = True
+        return np.flatnonzero(shown[row_of])
+
+    def folded(self, lines: Sequence[int], choice: Choice) -> list[int]:
+        """How many lines the row of each of ``lines`` stands for; 1 also for a line that would be
+        folded if its process were not unfolded, 0 for others."""
+        if not choice.fold:
+            return [0] * len(lines)
+        chosen = np.asarray(lines, np.int64)
+        row_of = self._order(choice).row_of
+        open_again = ~self._working[chosen] & np.isin(
+            self._db.lines.process[chosen], choice.unfolded
+        )
+        counts = open_again.astype(np.int64)
+        if row_of is not None:
+            many = np.bincount(row_of[row_of >= 0], minlength=len(row_of))[chosen]
+            counts = np.where(many > 1, many, counts)
+        return [int(count) for count in counts]
+
+    def labels(self, lines: Sequence[int], choice: Choice) -> list[str]:
+        """What an axis calls the rows of ``lines``."""
+        labels = self._db.lines.labels(lines)
+        working = self._process_works
+        for at, count in enumerate(self.folded(lines, choice)):
+            if count > 1:
+                own = labels[at].partition(_THREAD)[0]
+                kind = "helpers" if working[self._db.lines.process[lines[at]]] else "idle"
+                labels[at] = f"{own}{_THREAD}{count:,} {kind}"
+        return labels
+
+    def _order(self, choice: Choice) -> Order:
         with self._lock:  # a second request waits instead of making the same order
             return self._made(choice)
+
+    @cached_property
+    def _working(self) -> Mask:
+        return working_lines(self._db)
+
+    @cached_property
+    def _process_works(self) -> Mask:
+        """``bool[processes]``: whether any of its lines did."""
+        lines = self._db.lines
+        works = np.zeros(int(lines.process.max(initial=0)) + 1, bool)
+        works[lines.process[self._working]] = True
+        return works
 
     def groups(self, lines: Sequence[int], group: str) -> list[str]:
         """Names of the groups of ``lines``."""
@@ -66,10 +137,38 @@ class Selection:
                     f"{row.job} rank {row.rank}".strip() for row in rows]  # fmt: skip
         return [f"{row.process} {row.pid} on {row.host}" for row in rows]
 
-    def _make(self, choice: Choice) -> I64:
+    def _make(self, choice: Choice) -> Order:
         if choice.group not in GROUPS:
             raise UsageError(f"lines are grouped by {', '.join(GROUPS[1:])}")
         lines = self._matching(choice.filter)
+        row_of = self._fold(lines, choice) if choice.fold else None
+        if row_of is not None:
+            lines = lines[row_of[lines] == lines]
+        return Order(self._sorted(lines, choice), row_of)
+
+    def _fold(self, lines: I64, choice: Choice) -> I64 | None:
+        """``row_of`` of an :class:`Order`; None where nothing is folded. O(lines)."""
+        process = self._db.lines.process[lines].astype(np.int64)
+        idle = ~self._working[lines] & ~np.isin(process, choice.unfolded)
+        if choice.filter:
+            # Who asks for helper threads alone wants to see them.
+            idle &= np.isin(process, process[self._working[lines]])
+        count = np.bincount(process[idle], minlength=int(process.max(initial=0)) + 1)
+        idle &= count[process] > 1
+        if not bool(idle.any()):
+            return None
+        row_of = np.full(len(self._db.lines), -1, np.int64)
+        row_of[lines] = lines
+        folded, owner = lines[idle], process[idle]
+        busy = self._db.line_totals("cpu_time")[folded]
+        order = np.lexsort((-folded, busy, owner))
+        last = np.append(owner[order][1:] != owner[order][:-1], True)
+        shown = np.zeros(len(count), np.int64)
+        shown[owner[order[last]]] = folded[order[last]]
+        row_of[folded] = shown[owner]
+        return row_of
+
+    def _sorted(self, lines: I64, choice: Choice) -> I64:
         key, add = self._key(choice.sort)
         mine = key[lines]
         if not choice.group:

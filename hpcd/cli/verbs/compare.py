@@ -255,8 +255,7 @@ def _heading(comparison: Comparison) -> Iterator[str]:
         more = ""
         if number and total[number - 1] > 0:
             more = f" ({100 * (total[number] / total[number - 1] - 1):+.1f} %)"
-        lived = float(comparison.lived[number])
-        of_time = f"; it took {amount(lived, 's')}" if lived and comparison.metric != TIME else ""
+        of_time = "" if comparison.metric == TIME else _time_of(comparison, number)
         yield f"{number + 1}: {side.label}: {cost} of {comparison.metric}{ranks}{more}{of_time}"
     for number, step in enumerate(_steps(comparison)):
         yield (
@@ -265,6 +264,22 @@ def _heading(comparison: Comparison) -> Iterator[str]:
             f"({step['gone_share']:.1%} and {step['new_share']:.1%} of the cost); "
             f"{step['different']:,} of those in common differ"
         )
+
+
+def _time_of(comparison: Comparison, number: int) -> str:
+    """How long a side took; of several threads for each rank, how long these were there."""
+    side, lived = comparison.sides[number], float(comparison.lived[number])
+    threads = len(np.unique(side.lines))
+    if not lived:
+        return ""
+    if threads <= side.ranks:
+        return f"; it took {amount(lived, 's')}"
+    together = f"{amount(lived, 's')} of the time of {threads / side.ranks:,.3g} threads"
+    if side.begin is not None or not bool(comparison.looked_at.all()):
+        return f"; {together}"
+    lines = side.database.lines
+    elapsed = float(lines.end[side.lines].max() - lines.start[side.lines].min()) / 1e9
+    return f"; it took {amount(elapsed, 's')}, {together}"
 
 
 def _steps(comparison: Comparison) -> list[dict[str, Any]]:

@@ -7,12 +7,14 @@ import csv
 import json
 import shutil
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
+from hpcd.analysis.parallel.findings import findings
 from hpcd.analysis.profile.advice import advice
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
@@ -121,6 +123,11 @@ class Report(Command):
             "--json", action="store_true", help="print one JSON object, children nested"
         )
         form.add_argument("--csv", action="store_true", help="print one CSV row per context")
+        form.add_argument(
+            "--html", type=Path, metavar="FILE",
+            help="write one HTML file that needs nothing else: findings, the trace, a flame graph,"
+            " the profile",
+        )  # fmt: skip
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the report."""
@@ -130,8 +137,10 @@ class Report(Command):
             raise UsageError("--depth must be at least 1")
         if args.addresses and args.view != "top-down":
             raise UsageError("--addresses requires --view top-down")
-        if args.by and (args.hot_path or args.addresses or args.depth or args.csv):
-            raise UsageError("--by makes a table: no --hot-path, --addresses, --depth or --csv")
+        if args.by and (args.hot_path or args.addresses or args.depth or args.csv or args.html):
+            raise UsageError(
+                "--by makes a table: no --hot-path, --addresses, --depth, --csv or --html"
+            )
         with open_database(args.database or latest_result()) as db:
             if args.by:
                 return _print_groups(db, args)
@@ -162,7 +171,17 @@ class Report(Command):
                 return 0
             facts = gather_facts(db)
             facts.notes = advice(db, facts, cut_by)
-            if args.json:
+            if not args.filter:
+                facts.findings = [finding.text for finding in findings(db)]
+            if args.html:
+                # Drawing takes a library that is slow to import.
+                from hpcd.cli.output.html_report import write_html
+
+                write_html(
+                    args.html, db, facts, outline, metrics[1:], Filter.parse(args.filter)
+                )  # fmt: skip
+                print(args.html)
+            elif args.json:
                 for part in joined(json_parts(db, facts, outline)):
                     sys.stdout.write(part)
             else:

@@ -100,8 +100,10 @@ def as_text(path: Path, structure: Structure, procedure: str | None = None) -> I
         if kind == Kind.PROCEDURE:
             # What is known by its module only begins nowhere.
             entry = int(forest.address[scope])
-            begin = f"{entry:#x} " if entry else ""
-            yield f"{begin}{forest.label(scope)}  {where}".rstrip()
+            label = forest.label(scope)
+            # One without a name is called by its address.
+            begin = "" if not entry or label.endswith(f"+{entry:#x}]") else f"{entry:#x} "
+            yield f"{begin}{label}  {where}".rstrip()
         elif kind == Kind.INLINED:
             yield f"{indent}inlined {forest.label(scope)}  at {where or '?'}"
         else:

@@ -291,10 +291,15 @@ def processes_table(busiest: list[Busy], span: float) -> Table:
     for process in busiest:
         place = ["" if process.rank is None else str(process.rank), process.job] if jobs else []
         table.add_row(
-            *_shares(process, span), str(process.threads), str(process.pid), *map(Text, place),
+            *_shares(process, span), _threads(process), str(process.pid), *map(Text, place),
             Text(harmless(process.name), no_wrap=True, overflow="ellipsis"),
         )  # fmt: skip
     return table
+
+
+def _threads(process: Busy) -> str:
+    idle = process.threads - process.working
+    return f"{process.threads} ({idle} idle)" if idle else str(process.threads)
 
 
 def paths_table(title: str, paths: list[HotPath], span: float) -> Table:

@@ -3,6 +3,7 @@
 // the difference as a flame graph, what is lost on more ranks, and how often what called what.
 
 import { isAbort, messageOf } from "../core/failure.js";
+import { CHOICE } from "../core/store.js";
 import { part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
 import { AlignedTree } from "./aligned_tree.js";
@@ -100,7 +101,7 @@ class Compare {
       ...addLimits(part(element, "limits", HTMLElement), store),
       store.subscribe(["compare", "versus", "sides", "compared", "shares", "scopes"], () => this.show()),
       // Costs are of all ranks; lines are chosen for traces. Of one that grows there are no others.
-      store.subscribe(["filter", "sort", "group", "revision"], () => { if (this.current[0] === "traces") this.show(); }),
+      store.subscribe([...CHOICE, "revision"], () => { if (this.current[0] === "traces") this.show(); }),
     ];
     this.show();
   }

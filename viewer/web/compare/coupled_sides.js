@@ -50,14 +50,14 @@ export function coupledWindow(side, first, { t0, t1, l0, l1 }, lines, sameTime) 
  */
 export async function loadSides(view) {
   const { store, api, context, sides } = view;
-  const { filter, sort, group } = store.state;
+  const { filter, sort, group, all, unfolded } = store.state;
   /**
    * @param {string} db
    * @param {Partial<TraceSide>} [patch] what is not of all lines and time
    */
   const side = async (db, patch) => {
     const database = await openDatabase(view, db);
-    return { label: db, db, database, from: 0, to: database.summary.duration_ns, choice: { filter, sort, group }, count: 0, ...patch };
+    return { label: db, db, database, from: 0, to: database.summary.duration_ns, choice: { filter, sort, group, all, unfolded: db === store.db ? unfolded : "" }, count: 0, ...patch };
   };
   /** @type {TraceSide[]} */
   let loaded;
@@ -65,7 +65,7 @@ export async function loadSides(view) {
   if (sides.kind === "runs") loaded = await Promise.all(query.getAll("db").map((db) => side(db)));
   else if (sides.kind === "rank") {
     loaded = await Promise.all(query.getAll("rank").map((number) => side(store.db, {
-      label: `rank ${number}`, choice: { filter: `label:(^| )rank ${number}( |$)`, sort, group },
+      label: `rank ${number}`, choice: { filter: `label:(^| )rank ${number}( |$)`, sort, group, all, unfolded },
     })));
   } else {
     const comparison = await view.aligned();

@@ -163,6 +163,20 @@ export class Api {
 
   /**
    * @param {string} db
+   * @param {number} [revision]
+   * @returns {Promise<import("./api_types.js").DepthsAnswer>}
+   */
+  depths(db, revision) { return this.json(this.base(db) + "/depths", revision); }
+
+  /**
+   * @param {string} db
+   * @param {number} [revision]
+   * @returns {Promise<import("./api_types.js").FindingsAnswer>}
+   */
+  findings(db, revision) { return this.json(this.base(db) + "/findings", revision); }
+
+  /**
+   * @param {string} db
    * @param {URLSearchParams} query
    * @param {AbortSignal} [signal]
    * @returns {Promise<Grid>}
@@ -170,10 +184,10 @@ export class Api {
   async grid(db, query, signal) {
     const buffer = await this.buffer(`${this.base(db)}/grid?${query}`, signal);
     const [h, w, bytes] = new Uint32Array(buffer, 0, 3);
-    const words = new Uint32Array(buffer, 12, 2 * h);
+    const words = new Uint32Array(buffer, 12, 3 * h);
     return {
-      h, w, revision: this.revision, lines: words.subarray(0, h), places: words.subarray(h),
-      nodes: new (bytes === 2 ? Uint16Array : Uint32Array)(buffer, 12 + 8 * h, h * w),
+      h, w, revision: this.revision, lines: words.subarray(0, h), places: words.subarray(h, 2 * h), folded: words.subarray(2 * h),
+      nodes: new (bytes === 2 ? Uint16Array : Uint32Array)(buffer, 12 + 12 * h, h * w),
     };
   }
 
@@ -184,7 +198,7 @@ export class Api {
    * @param {number} w
    * @param {AbortSignal} [signal]
    */
-  picture(db, window, h, w, signal) { return this.grid(db, windowQuery(window, { h, w }), signal); }
+  picture(db, window, h, w, signal) { return this.grid(db, windowQuery(window, { h, w, folds: 1 }), signal); }
 
   /**
    * @param {string} db
@@ -194,7 +208,7 @@ export class Api {
    */
   lineOverTime(db, line, { t0, t1 }, w) {
     const query = new URLSearchParams();
-    for (const [name, value] of Object.entries({ line, t0: Math.round(t0), t1: Math.round(t1), h: 1, w })) query.set(name, String(value));
+    for (const [name, value] of Object.entries({ line, t0: Math.round(t0), t1: Math.round(t1), h: 1, w, folds: 1 })) query.set(name, String(value));
     return this.grid(db, query);
   }
 
@@ -279,9 +293,10 @@ export class Api {
  * Which lines, in which order; l0 and l1 are places in it.
  * @param {LineChoice} choice
  */
-function choiceQuery({ filter, sort, group }) {
+function choiceQuery({ filter, sort, group, all, unfolded }) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries({ filter, sort, group })) if (value) query.set(name, value);
+  const fold = all ? "" : "1";
+  for (const [name, value] of Object.entries({ filter, sort, group, fold, unfolded: unfolded?.replaceAll(".", ",") })) if (value) query.set(name, value);
   return query;
 }
 

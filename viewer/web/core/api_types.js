@@ -2,7 +2,7 @@
 // Types of the server's answers; docs/viewer-api.md says what they hold. Nothing here runs.
 
 /**
- * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group">} LineChoice which lines, in which order
+ * @typedef {Pick<import("./store.js").State, "filter" | "sort" | "group" | "all" | "unfolded">} LineChoice which lines, in which order
  * @typedef {import("./store.js").Window} Window lines and time
  *
  * @typedef {{ name: string, unit: string, additive?: boolean }} Metric additive: true where left out
@@ -16,6 +16,7 @@
  * @typedef {object} Summary a database
  * @property {string} name
  * @property {number} lines how many trace lines there are
+ * @property {number} rows how many rows they have with helper threads folded
  * @property {number} duration_ns
  * @property {Metric[]} metrics
  * @property {[number, number, number, number][]} losses measurement, from, to, how many samples were dropped
@@ -43,11 +44,20 @@
  * @property {number | undefined} revision of the database it was made of
  * @property {Uint32Array} lines trace line of each row
  * @property {Uint32Array} places place of each row in the order of lines
+ * @property {Uint32Array} folded how many lines each row stands for; below 2: itself
  * @property {Uint16Array | Uint32Array} nodes [h * w]; numbers beyond the tree are blank
  *
  * @typedef {{ count: number, of: number }} SelectionAnswer how many of the lines a choice has
  *
- * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[] }} LinesAnswer
+ * folded: how many lines a row stands for, 1 for one that was unfolded, 0 for others.
+ * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[], folded: number[], processes: number[] }} LinesAnswer
+ *
+ * What a depth shows: variety in bits, and the largest of its procedures with their shares.
+ * @typedef {{ variety: number, procedures: number, shown: [string, number][] }} DepthContent
+ * @typedef {{ best: number, depths: DepthContent[] }} DepthsAnswer depths from 1 on; best tells most
+ *
+ * @typedef {{ kind: string, text: string, procedure: string, line: number | null }} Finding
+ * @typedef {{ scene: string, findings: Finding[] }} FindingsAnswer
  *
  * @typedef {object} ProfileAnswer
  * @property {number} kind SUMS, TIMES or SAMPLED of selected_profile.js

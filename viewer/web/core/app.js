@@ -9,10 +9,12 @@ import { mountCompare } from "../compare/compare.js";
 import { colourRulesDialog, rememberedColourRules } from "./colour_rules.js";
 import { fillHelp, commandPalette } from "./commands.js";
 import { PageContext } from "./context.js";
+import { mountDepthChoice } from "./depth_choice.js";
 import { exportView } from "./export.js";
 import { isAbort, messageOf } from "./failure.js";
 import { followRecording, stateInRevision } from "./live.js";
 import { OpenDatabase } from "./open_database.js";
+import { mountFindings } from "./findings.js";
 import { mountCostOverLines } from "../profile/cost_over_lines.js";
 import { mountSource } from "../profile/source.js";
 import { Store } from "./store.js";
@@ -27,7 +29,6 @@ import { part } from "../widgets/elements.js";
 /** @type {[string, string, (element: HTMLElement, page: PageParts) => Pane][]} */
 const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource]];
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
-const depthSlider = part(document, "depth", HTMLInputElement);
 const searchInput = part(document, "search", HTMLInputElement);
 const databaseSelect = part(document, "database", HTMLSelectElement);
 const helpDialog = part(document, "help-dialog", HTMLDialogElement);
@@ -39,6 +40,7 @@ let mounted = null;
 
 const context = new PageContext(store, {
   count: () => choice.count(),
+  toggleFold: (process) => choice.toggleFold(process),
   reach: () => mounted?.reach?.(),
   fail(error) {
     if (isAbort(error)) return;
@@ -49,6 +51,10 @@ const context = new PageContext(store, {
 });
 
 const choice = mountLineChoice(at("choice"), { store, api, context });
+
+const depthChoice = mountDepthChoice(at("depth-choice"), { store, api, context });
+
+const findingsLine = mountFindings(at("findings"), { store, api, context }, depthChoice);
 
 const live = followRecording({ store, api, context, button: at("live"), renew });
 
@@ -86,8 +92,9 @@ function put(database) {
 async function renew(now) {
   const { db } = store;
   const key = store.key();
-  const [summary, cct, { count }] = await Promise.all([
+  const [summary, cct, { count }, depths, findings] = await Promise.all([
     api.summary(db), api.cct(db, now.revision), api.selection(db, store.state, now.revision),
+    api.depths(db, now.revision), api.findings(db, now.revision),
   ]);
   // Something else is looked at by now, or there is a newer one yet: the next look tells.
   if (key !== store.key() || summary.live?.revision !== now.revision) return;
@@ -95,10 +102,10 @@ async function renew(now) {
   const patch = stateInRevision(store.state, context.opened, database, now.lines, { before: context.count(), now: count });
   put(database);
   await recoloured();
-  depthSlider.max = String(Math.min(context.tree.deepest, 100));
   choice.renew(count);
-  store.set(patch);
+  store.set({ ...patch, ...depthChoice.renew(depths) });
   choice.show();
+  findingsLine.renew(findings);
   live.begin(summary.live);
 }
 
@@ -107,16 +114,21 @@ async function open(db) {
   say("Loading " + db);
   live.begin(null);
   const summary = await api.summary(db);
-  put(new OpenDatabase(store, summary, await api.cct(db, summary.live?.revision)));
+  const revision = summary.live?.revision;
+  const [cct, depths, findings] = await Promise.all([api.cct(db, revision), api.depths(db, revision), api.findings(db, revision)]);
+  put(new OpenDatabase(store, summary, cct));
   await recoloured(db);
   document.title = `${summary.name} – hpcd`;
-  depthSlider.max = String(Math.min(context.tree.deepest, 100));
+  depthChoice.renew(depths);
   const { state } = store;
-  const { pane = "trace", depth = Math.min(8, context.tree.deepest) } = state;
+  const { pane = "trace" } = state;
+  // A depth of another database means nothing here.
+  const depth = (state.db === db && state.depth) || depths.best;
   store.set({ db, revision: summary.live?.revision, pane, depth, ...(await windowFits(db, summary) ? {} : everything(summary)) });
   live.begin(summary.live);
-  depthShown();
+  depthChoice.show();
   choice.show();
+  findingsLine.renew(findings);
   say(summary.lines && summary.duration_ns ? "" : "This database has no trace lines: no thread was recorded.");
   show(state.pane);
 }
@@ -142,15 +154,9 @@ function everything(summary) {
   store.past = [];
   store.future = [];
   return {
-    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.lines, filter: "", sort: "", group: "",
+    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "",
     time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined,
   };
-}
-
-function depthShown() {
-  const depth = String(store.state.depth ?? 1);
-  depthSlider.value = depth;
-  at("depth-value").textContent = depth;
 }
 
 // A link may hold what is no colour.
@@ -171,9 +177,6 @@ async function recolour(wanted) {
   show(store.state.pane);
 }
 
-/** @param {number} depth */
-function setDepth(depth) { store.set({ depth: Math.min(Math.max(1, depth), context.tree.deepest) }); }
-
 /** @type {Record<string, () => void>} */
 const KEYS = {
   "?": () => helpDialog.showModal(),
@@ -184,8 +187,8 @@ const KEYS = {
     find: (name) => store.set({ search: name }),
     names: () => context.tree.names,
   }),
-  "[": () => setDepth((store.state.depth ?? 1) - 1),
-  "]": () => setDepth((store.state.depth ?? 1) + 1),
+  "[": () => depthChoice.step(-1),
+  "]": () => depthChoice.step(1),
   w: () => context.zoomTime(0.7, 0.5), s: () => context.zoomTime(1 / 0.7, 0.5),
   W: () => context.zoomLines(0.7, 0.5), S: () => context.zoomLines(1 / 0.7, 0.5),
   a: () => context.move(-0.25, 0), d: () => context.move(0.25, 0),
@@ -202,8 +205,11 @@ const KEYS = {
 PANES.forEach(([pane], i) => { KEYS[i + 1] = () => store.set({ pane }); });
 fillHelp(at("keys"));
 
-/** @param {KeyboardEvent} event */
-function onInput({ target }) { return target instanceof Element && /INPUT|SELECT|TEXTAREA/.test(target.tagName); }
+/**
+ * Whether keys are the input's of its target; a checkbox has none of ours.
+ * @param {KeyboardEvent} event
+ */
+function onInput({ target }) { return target instanceof Element && target.matches("input:not([type=checkbox]), select, textarea"); }
 
 document.addEventListener("keydown", (event) => {
   const withControl = event.ctrlKey || event.metaKey;
@@ -238,10 +244,8 @@ at("home").addEventListener("click", KEYS.Home);
 at("colours").addEventListener("click", KEYS.c);
 at("theme").addEventListener("click", KEYS.t);
 at("help").addEventListener("click", KEYS["?"]);
-depthSlider.addEventListener("input", () => store.set({ depth: Number(depthSlider.value) }));
 searchInput.addEventListener("input", () => store.set({ search: searchInput.value }));
 databaseSelect.addEventListener("change", () => open(databaseSelect.value).catch(context.fail));
-store.subscribe(["depth"], depthShown);
 store.subscribe(["search"], ({ search }) => { searchInput.value = search ?? ""; });
 store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);

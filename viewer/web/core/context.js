@@ -11,6 +11,7 @@
  *
  * @typedef {object} Page what the context needs of the page around the panes
  * @property {() => number} count how many lines the chosen filter leaves
+ * @property {(process: number) => void} toggleFold folds or unfolds the helper threads of a process
  * @property {() => number | undefined} reach where the mounted pane's time ends, ns; undefined: where the recording does
  * @property {(error: unknown) => void} fail reports an error
  */
@@ -82,6 +83,9 @@ export class PageContext {
 
   // Until when there is something to look at, ns.
   reach() { return this.page.reach() ?? this.summary.duration_ns; }
+
+  // Passed on as it is.
+  toggleFold = (/** @type {number} */ process) => this.page.toggleFold(process);
 
   // Passed to catch as it is.
   fail = (/** @type {unknown} */ error) => this.page.fail(error);

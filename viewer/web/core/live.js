@@ -77,7 +77,7 @@ export function stateInRevision(state, before, after, lines, count) {
   // Who looks at the end goes along: with everything in view, or with a strip that slides.
   if (state.t1 >= end) Object.assign(patch, { t1: now, t0: state.t0 > 0 ? state.t0 + now - end : 0 });
   if (state.l0 === 0 && state.l1 === count.before) patch.l1 = count.now;
-  else if (!state.filter && !state.sort && !state.group && lines[0] !== null && lines[1] !== null) {
+  else if (isPlain(state, before) && isPlain(state, after) && lines[0] !== null && lines[1] !== null) {
     Object.assign(patch, { l0: lines[0], l1: lines[1] + 1 });
   } else {
     patch.l1 = Math.min(state.l1, count.now);
@@ -86,6 +86,15 @@ export function stateInRevision(state, before, after, lines, count) {
   if (state.line !== undefined) patch.line = lines[2] ?? undefined;
   if (state.context) patch.context = contextIn(state.context, before.tree, after.tree);
   return patch;
+}
+
+/**
+ * Whether places of the chosen order are the lines' own numbers.
+ * @param {State} state
+ * @param {Revision} revision
+ */
+function isPlain({ filter, sort, group, all }, { summary: { lines, rows } }) {
+  return !filter && !sort && !group && (Boolean(all) || rows === lines);
 }
 
 /**

@@ -4,9 +4,10 @@
 import { BLOCKED, COMMUNICATION } from "./cct.js";
 
 // Which pixels of 8 x 8 carry a mark: stripes where a thread waits (1), dots where it communicates (2).
+const isStripe = (/** @type {number} */ x, /** @type {number} */ y) => ((x + y) & 7) < 3;
 const TILE = Uint8Array.from({ length: 64 }, (_, i) => {
   const [x, y] = [i & 7, i >> 3];
-  const stripe = ((x + y) & 7) < 3;
+  const stripe = isStripe(x, y);
   const dot = (x & 3) === 0 && ((y + ((x >> 2) & 1) * 2) & 3) === 0;
   return (stripe ? 1 : 0) | (dot ? 2 : 0);
 });
@@ -40,13 +41,14 @@ export function nodeColours(tree, shown, blank, lit) {
  * @param {number} h
  * @param {ImageData} image
  * @param {Uint32Array} colours as nodeColours makes them
+ * @param {Uint32Array} [rows] of each line of pixels the row it shows; without, all are as high as each other
  */
-export function paintNodes(nodes, h, image, colours) {
+export function paintNodes(nodes, h, image, colours, rows) {
   const { width, height } = image;
   const pixels = new Uint32Array(image.data.buffer);
   const mask = (colours.length >> 2) - 1;
   for (let y = 0, at = 0; y < height; y++) {
-    const from = Math.floor((y * h) / height) * width;
+    const from = (rows ? rows[y] : Math.floor((y * h) / height)) * width;
     const tile = (y & 7) << 3;
     for (let x = 0; x < width; x++, at++) pixels[at] = colours[((nodes[from + x] & mask) << 2) | TILE[tile | (x & 7)]];
   }
@@ -66,6 +68,22 @@ function lighter(colour, blank, steps) {
 }
 
 /**
+ * The stripes of a thread that waits, to be drawn over its colours: the same as in pictures of lines.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {number} blank the background's pixel
+ */
+export function stripePattern(pen, blank) {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 8;
+  const image = new ImageData(8, 8);
+  const pixels = new Uint32Array(image.data.buffer);
+  const half = ((blank & 0xffffff) | 0x80000000) >>> 0;
+  for (let i = 0; i < 64; i++) if (isStripe(i & 7, i >> 3)) pixels[i] = half;
+  context2d(tile).putImageData(image, 0, 0);
+  return repeated(pen, tile);
+}
+
+/**
  * Diagonal lines that let what is below be seen.
  * @param {CanvasRenderingContext2D} pen
  */
@@ -80,8 +98,16 @@ export function hatchPattern(pen) {
     ink.lineTo(shift + 8, 0);
   }
   ink.stroke();
+  return repeated(pen, tile);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {HTMLCanvasElement} tile
+ */
+function repeated(pen, tile) {
   const pattern = pen.createPattern(tile, "repeat");
-  if (!pattern) throw new Error("the hatch pattern is empty");
+  if (!pattern) throw new Error("the pattern is empty");
   return pattern;
 }
 

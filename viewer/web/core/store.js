@@ -13,6 +13,8 @@
  * @property {string} [filter] of lines
  * @property {string} [sort]
  * @property {string} [group]
+ * @property {string} [all] "1" for every line a row of its own: helper threads are folded otherwise
+ * @property {string} [unfolded] numbers of processes whose helper threads are not folded, between dots
  * @property {number} [depth] of the call paths in pictures
  * @property {number} [time] of the crosshair, ns
  * @property {number} [line] of the crosshair, its number in the database
@@ -42,18 +44,20 @@
  * @property {string} [coupled] windows of traces: share or ns
  * @property {string} [beside] "1" for traces side by side
  *
- * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group">} Window
+ * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group" | "all" | "unfolded">} Window
  */
 
 /** @type {(keyof State)[]} */
-const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "depth", "time", "line",
+const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "all", "unfolded", "depth", "time", "line",
   "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
   "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside"];
 /** @type {Set<keyof State>} */
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines and time; other members say how. A recording being written has revisions (live.js).
 /** @type {(keyof State)[]} */
-export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", "filter", "sort", "group"];
+export const CHOICE = ["filter", "sort", "group", "all", "unfolded"];
+/** @type {(keyof State)[]} */
+export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", ...CHOICE];
 
 export class Store {
   constructor() {
@@ -129,8 +133,8 @@ export class Store {
 
   /** @returns {Window} */
   window() {
-    const { t0, t1, l0, l1, filter, sort, group } = this.state;
-    return { t0, t1, l0, l1, filter, sort, group };
+    const { t0, t1, l0, l1, filter, sort, group, all, unfolded } = this.state;
+    return { t0, t1, l0, l1, filter, sort, group, all, unfolded };
   }
 
   // Identifies what is looked at: an answer for one key is of no use for another.

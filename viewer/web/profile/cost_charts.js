@@ -67,9 +67,11 @@ export function drawCurve(canvas, over, text) {
   const top = over.max || 1;
   const x = (/** @type {number} */ i) => (place[i] / Math.max(1, over.lines - 1)) * (width - 2) + 1;
   const y = (/** @type {number} */ cost) => height - (cost / top) * (height - 4);
-  pen.fillText(`mean ${text(over.mean)}`, 4, Math.max(12, y(over.mean) - 4));
+  // Above its line, or below it where there is no room.
+  const mean = y(over.mean);
+  pen.fillText(`mean ${text(over.mean)}`, 4, mean > 18 * ratio ? mean - 4 : mean + 14 * ratio);
   axisEnds(pen, "0", `${over.lines.toLocaleString("en")} line${over.lines === 1 ? "" : "s"}`);
-  pen.fillRect(0, y(over.mean), width, 1);
+  pen.fillRect(0, mean, width, 1);
   pen.strokeStyle = cssVariable("--accent");
   pen.lineWidth = 2 * ratio;
   pen.beginPath();

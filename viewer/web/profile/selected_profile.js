@@ -58,7 +58,7 @@ async function requestProfile(store, api, context) {
     profiles.set(view, viewed);
     return viewed;
   };
-  return { measured, formulas, metrics: [...measured, ...formulas], wrong, profile, note: note(kind, pixels, store.state) };
+  return { measured, formulas, metrics: [...measured, ...formulas], wrong, profile, note: note(kind, pixels, store.state, summary) };
 }
 
 /**
@@ -76,9 +76,12 @@ function placed(values, { place, parent }) {
  * @param {number} kind
  * @param {number} pixels
  * @param {import("../core/store.js").State} state
+ * @param {import("../core/api_types.js").Summary} summary
  */
-function note(kind, pixels, { l0, l1 }) {
-  const lines = `${(l1 - l0).toLocaleString("en")} line${l1 - l0 === 1 ? "" : "s"}`;
+function note(kind, pixels, { l0, l1, all }, { lines: total, rows }) {
+  const folded = !all && rows < total;
+  const count = folded && l1 - l0 === rows ? total : l1 - l0;
+  const lines = `${count.toLocaleString("en")} line${count === 1 ? "" : "s"}${folded && count !== total ? " and their helper threads" : ""}`;
   if (kind === SUMS) return `${lines}, all their time: exact`;
   if (kind === TIMES) return `${lines}, the time in view: exact`;
   return `${lines}, the time in view: estimated from ${pixels.toLocaleString("en")} samples`;

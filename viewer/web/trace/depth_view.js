@@ -1,8 +1,10 @@
 // @ts-check
 // The depth view: the call path of the crosshair's line over time, outermost frame on top.
 
+import { BLOCKED } from "../core/cct.js";
+import { pixelOfColour } from "../core/colour.js";
+import { context2d, drawScaled, stripePattern } from "../core/paint.js";
 import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
-import { context2d, drawScaled } from "../core/paint.js";
 
 const DEEPEST = 200; // frames that are drawn
 
@@ -40,6 +42,7 @@ export function depthView(element, { store, api, context }, loaded) {
     pen.fillRect(0, 0, width, height);
     const image = frames(line);
     drawScaled(pen, image, 0, 0, width, height);
+    drawWaits(pen, context.tree, line, height / image.height);
     pen.fillStyle = cssVariable("--cross");
     const { t0, t1, time, depth = 0 } = store.state;
     pen.fillRect(0, Math.round(((depth - 0.5) / image.height) * height), width, 1);
@@ -78,4 +81,23 @@ export function depthView(element, { store, api, context }, loaded) {
   }
 
   return { canvas, load, draw, pathAtCrosshair, dispose() { disposed = true; dispose(); } };
+}
+
+/**
+ * Stripes where the thread waits.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {import("../core/api_types.js").Grid} line
+ * @param {number} rowHeight
+ */
+function drawWaits(pen, tree, { nodes, w }, rowHeight) {
+  const { width } = pen.canvas;
+  pen.fillStyle = stripePattern(pen, pixelOfColour(cssVariable("--blank")));
+  for (let x = 0, end = 0; x < w; x = end) {
+    const node = nodes[x];
+    for (end = x + 1; end < w && nodes[end] === node;) end++;
+    if (!tree.has(node) || tree.marks[node] !== BLOCKED) continue;
+    const [from, to] = [Math.round((x * width) / w), Math.round((end * width) / w)];
+    pen.fillRect(from, 0, to - from, Math.ceil(tree.depth[node] * rowHeight));
+  }
 }

@@ -2,7 +2,9 @@
 // Which lines are shown and in what order: one bar above all panes.
 
 import { messageOf } from "../core/failure.js";
+import { CHOICE } from "../core/store.js";
 import { part } from "../widgets/elements.js";
+import { RowCounts } from "./row_counts.js";
 
 /**
  * @typedef {import("../core/api_types.js").LineChoice} LineChoice
@@ -17,6 +19,7 @@ const HTML = `
       title="Matches label, process, thread, job or host; host:node1 matches hosts alone"></label>
     <label>sorted by <select id="sort"></select></label>
     <label>grouped by <select id="group"></select></label>
+    <label id="all-lines-label" title="A row of its own for every line, also of threads that hardly ran"><input type="checkbox" id="all-lines"> all lines</label>
     <output id="count" aria-live="polite"></output>`;
 
 /**
@@ -28,22 +31,23 @@ export function mountLineChoice(element, { store, api, context }) {
   const filterInput = part(element, "filter", HTMLInputElement);
   const sortSelect = part(element, "sort", HTMLSelectElement);
   const groupSelect = part(element, "group", HTMLSelectElement);
+  const allLines = part(element, "all-lines", HTMLInputElement);
+  const allLinesLabel = part(element, "all-lines-label", HTMLElement);
   const output = part(element, "count", HTMLOutputElement);
-  /** @type {Map<string, number>} how many lines a choice has */
-  const counts = new Map();
+  const counts = new RowCounts(store, api);
   let requests = 0;
   for (const [value, title] of GROUPS) groupSelect.append(new Option(title, value));
 
-  const key = (/** @type {LineChoice} */ { filter, sort, group }) => JSON.stringify([store.state.db, filter ?? "", sort ?? "", group ?? ""]);
-
   function show() {
-    const { filter, sort, group } = store.state;
-    const { metrics } = context.summary;
+    const { filter, sort, group, all } = store.state;
+    const { metrics, lines, rows } = context.summary;
+    allLines.checked = Boolean(all);
+    allLinesLabel.hidden = rows === lines;
     sortSelect.replaceChildren(...[...SORTS, ...metrics.map(({ name }) => [name, name.replaceAll("_", " ")])].map(([value, title]) => new Option(title, value)));
     sortSelect.value = sort ?? "";
     groupSelect.value = group ?? "";
     if (document.activeElement !== filterInput) filterInput.value = filter ?? "";
-    say(describeChoice(context.summary, context.count()));
+    say(describeChoice(context.summary, context.count(), Boolean(filter)));
   }
 
   /** @param {string} text */
@@ -53,44 +57,33 @@ export function mountLineChoice(element, { store, api, context }) {
   }
 
   /**
-   * Asks how many lines a choice has; it is shown when that is known.
+   * Asks how many rows a choice has; it is shown when that is known.
    * @param {LineChoice} patch
+   * @param {boolean} [inPlace] the window stays where it is, and ends as many rows later as there are more
    */
-  async function change(patch) {
-    const { filter, sort, group } = store.state;
-    const next = { filter, sort, group, ...patch };
+  async function change(patch, inPlace = false) {
+    const { filter, sort, group, all, unfolded, l0, l1 } = store.state;
+    const next = { filter, sort, group, all, unfolded, ...patch };
     const request = ++requests;
     try {
-      const count = await ask(next);
+      const count = await counts.ask(next);
       if (request !== requests) return;
       if (!count) { say("no line matches", true); return; }
-      const window = count === context.count() ? {} : { l0: 0, l1: count };
-      store.zoom({ ...store.window(), ...next, ...window });
+      const more = count - context.count();
+      const end = Math.min(count, Math.max(l0 + 1, l1 + more));
+      const window = inPlace ? { l0: Math.min(l0, end - 1), l1: end } : { l0: 0, l1: count };
+      store.zoom({ ...store.window(), ...next, ...(more ? window : {}) });
     } catch (error) {
       if (request === requests) say(messageOf(error), true);
     }
   }
 
   /**
-   * How many lines a choice has.
-   * @param {LineChoice} choice
+   * Folds or unfolds the helper threads of a process.
+   * @param {number} process
    */
-  async function ask(choice) {
-    const name = key(choice);
-    const counted = counts.get(name);
-    if (counted !== undefined) return counted;
-    const { count } = await api.selection(store.db, choice);
-    counts.set(name, count);
-    return count;
-  }
-
-  /**
-   * Of a newer revision of the database.
-   * @param {number} count
-   */
-  function renew(count) {
-    counts.clear();
-    counts.set(key(store.state), count);
+  function toggleFold(process) {
+    change({ unfolded: toggled(store.state.unfolded ?? "", String(process)) }, true);
   }
 
   let typing = 0;
@@ -100,17 +93,36 @@ export function mountLineChoice(element, { store, api, context }) {
   });
   sortSelect.addEventListener("change", () => change({ sort: sortSelect.value }));
   groupSelect.addEventListener("change", () => change({ group: groupSelect.value }));
-  store.subscribe(["filter", "sort", "group", "db"], show);
-  return { show, ask, renew, count: () => counts.get(key(store.state)) ?? context.summary.lines };
+  allLines.addEventListener("change", () => change({ all: allLines.checked ? "1" : "", unfolded: "" }));
+  store.subscribe(["db", ...CHOICE], show);
+  return {
+    show, toggleFold,
+    ask: (/** @type {LineChoice} */ choice) => counts.ask(choice),
+    renew: (/** @type {number} */ count) => counts.renew(count),
+    count: () => counts.known(store.state) ?? (store.state.all ? context.summary.lines : context.summary.rows),
+  };
 }
 
 /**
- * How many lines are chosen, and whether samples were dropped.
- * @param {import("../core/api_types.js").Summary} summary
- * @param {number} count
+ * Numbers between dots with one more, or without it where it is among them.
+ * @param {string} numbers
+ * @param {string} number
  */
-function describeChoice({ lines, losses }, count) {
+function toggled(numbers, number) {
+  const all = numbers.split(".").filter(Boolean);
+  return (all.includes(number) ? all.filter((other) => other !== number) : [...all, number]).join(".");
+}
+
+/**
+ * How many lines are chosen, how many share rows, and whether samples were dropped.
+ * @param {import("../core/api_types.js").Summary} summary
+ * @param {number} count of rows
+ * @param {boolean} filtered
+ */
+function describeChoice({ lines, losses }, count, filtered) {
   const dropped = losses.reduce((sum, [, , , samples]) => sum + samples, 0);
-  return (count === lines ? "" : `${count.toLocaleString("en")} of `) + `${lines.toLocaleString("en")} lines`
+  const all = `${lines.toLocaleString("en")} lines`;
+  const rows = count.toLocaleString("en");
+  return (count === lines ? all : filtered ? `${rows} of ${all}` : `${all} in ${rows} rows`)
     + (dropped ? `, ${dropped.toLocaleString("en")} samples dropped` : "");
 }

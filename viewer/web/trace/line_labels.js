@@ -4,7 +4,9 @@
 import { textElement } from "../widgets/elements.js";
 
 /**
- * @typedef {{ label: string, group: string, measurement: number }} LineLabel measurement: whose recording the line is of
+ * measurement: whose recording the line is of; folded: how many lines the row stands for, 1 for one that
+ * was unfolded, 0 for others; process: its number.
+ * @typedef {{ label: string, group: string, measurement: number, folded: number, process: number }} LineLabel
  * @typedef {import("../core/api_types.js").Window} Window
  */
 
@@ -24,8 +26,10 @@ export async function loadLineLabels(api, db, window, places) {
   const quarters = new Set([0, 0.25, 0.5, 0.75].map((share) => places[Math.floor(share * places.length)]));
   const spans = l1 - l0 <= MOST_LINES ? [{ from: l0, count: l1 - l0 }] : [...quarters].map((from) => ({ from, count: 1 }));
   const answers = await Promise.all(spans.map(({ from, count }) => api.lines(db, window, from, count)));
-  return new Map(answers.flatMap(({ labels, groups, measurements }, i) => labels.map(
-    (label, k) => /** @type {[number, LineLabel]} */ ([spans[i].from + k, { label, group: groups[k], measurement: measurements[k] }]))));
+  return new Map(answers.flatMap(({ labels, groups, measurements, folded, processes }, i) => labels.map(
+    (label, k) => /** @type {[number, LineLabel]} */ ([spans[i].from + k, {
+      label, group: groups[k], measurement: measurements[k], folded: folded[k], process: processes[k],
+    }]))));
 }
 
 /**
@@ -33,23 +37,43 @@ export async function loadLineLabels(api, db, window, places) {
  * @param {HTMLElement} element
  * @param {Uint32Array} places of the rows
  * @param {Map<number, LineLabel>} labels
+ * @param {import("./row_layout.js").RowLayout} layout
  * @param {number} height of the picture, px
+ * @param {(process: number) => void} [fold] folds or unfolds the helper threads of a process
  */
-export function drawLineLabels(element, places, labels, height) {
-  const rowHeight = height / places.length;
-  const every = Math.max(1, Math.ceil(ROW_HEIGHT / rowHeight));
+export function drawLineLabels(element, places, labels, layout, height, fold) {
   const items = [];
   let last = "";
-  for (let row = 0; row < places.length; row += every) {
+  let free = 0; // px, from where on there is room
+  for (let row = 0; row < places.length; row++) {
     const line = labels.get(places[row]);
-    if (!line) continue;
-    const { label, group } = line;
+    const [top, bottom] = [layout.edges[row] * height, layout.edges[row + 1] * height];
+    if (!line || top < free - 0.5) continue;
+    const { label, group, folded, process } = line;
+    // A low row does not take the room of the line below it.
+    if (folded > 1 && bottom - top < ROW_HEIGHT) continue;
+    free = top + ROW_HEIGHT;
     const heads = Boolean(group) && group !== last;
-    const item = textElement("span", heads && group !== label ? `${group}: ${label}` : label, heads ? "heads" : "");
-    item.title = item.textContent ?? "";
-    item.style.top = `${row * rowHeight}px`;
+    const text = heads && group !== label ? `${group}: ${label}` : label;
+    const item = textElement("span", folded && fold ? "" : text, heads ? "heads" : "");
+    item.title = text;
+    if (folded && fold) item.append(foldButton(text, folded, () => fold(process)));
+    item.style.top = `${top}px`;
     last = group;
     items.push(item);
   }
   element.replaceChildren(...items);
+}
+
+/**
+ * @param {string} text
+ * @param {number} folded how many lines the row stands for
+ * @param {() => void} act
+ */
+function foldButton(text, folded, act) {
+  const button = textElement("button", `${folded > 1 ? "▸" : "▾"} ${text}`);
+  button.title = folded > 1 ? `${text}: show them` : `${text}: back into one row`;
+  button.setAttribute("aria-expanded", String(folded === 1));
+  button.addEventListener("click", act);
+  return button;
 }

@@ -7,11 +7,12 @@ import { pixelOfColour } from "../core/colour.js";
 import { isAbort } from "../core/failure.js";
 import { formatTime } from "../core/format.js";
 import { context2d, drawScaled, hatchPattern, nodeColours, paintNodes } from "../core/paint.js";
-import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.js";
+import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
 import { placeTip, select } from "../widgets/elements.js";
 import { drawLineLabels, loadLineLabels } from "./line_labels.js";
 import { drawTimeAxis } from "./time_axis.js";
-import { addTraceMouse, rowAt } from "./trace_mouse.js";
+import { RowLayout } from "./row_layout.js";
+import { addTraceMouse, spotOf } from "./trace_mouse.js";
 
 /**
  * @typedef {import("../core/api_types.js").Grid} Grid
@@ -25,6 +26,7 @@ import { addTraceMouse, rowAt } from "./trace_mouse.js";
  * @property {() => void} [drawn]
  * @property {() => void} [labelled] after drawn
  * @property {(error: unknown) => void} failed
+ * @property {(process: number) => void} [fold] folds or unfolds the helper threads of a process
  *
  * @typedef {object} PictureOptions
  * @property {import("../core/api.js").Api} api
@@ -54,6 +56,7 @@ export class LinesOverTime {
     this.tip = select(element, ".tip", HTMLElement);
     /** @type {Grid | null} */
     this.loaded = null;
+    this.layout = new RowLayout([0]);
     /** @type {ImageData | null} */
     this.image = null;
     /** @type {Map<number, import("./line_labels.js").LineLabel>} by place */
@@ -66,7 +69,7 @@ export class LinesOverTime {
     const { canvas, dispose } = fittedCanvas(this.fill, label, this.load);
     this.canvas = canvas;
     this.disposeCanvas = dispose;
-    addTraceMouse({ canvas, fill: this.fill, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, cross, on });
+    addTraceMouse({ canvas, fill: this.fill, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
     canvas.addEventListener("pointermove", (event) => this.hover(event));
     canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
   }
@@ -95,6 +98,7 @@ export class LinesOverTime {
       return;
     }
     this.loaded = grid;
+    this.layout = new RowLayout(grid.folded);
     if (this.disposed) return;
     this.draw();
     this.on.drawn?.();
@@ -102,7 +106,7 @@ export class LinesOverTime {
       this.labels = await loadLineLabels(this.api, db, window, grid.places);
     } catch (error) { this.on.failed(error); return; }
     if (this.disposed) return;
-    drawLineLabels(this.names, this.loaded.places, this.labels, this.fill.clientHeight);
+    drawLineLabels(this.names, this.loaded.places, this.labels, this.layout, this.fill.clientHeight, this.on.fold);
     // Gaps between groups and dropped samples are found by the labels.
     if (window.group || source.database.summary.losses.length) this.draw();
     this.element.dataset.drawn = `${window.t0}-${window.t1}-${window.l0}-${window.l1}`;
@@ -116,12 +120,13 @@ export class LinesOverTime {
     const { database, window } = source;
     const pen = context2d(canvas);
     if (this.image?.width !== grid.w || this.image.height !== canvas.height) this.image = new ImageData(grid.w, canvas.height);
-    paintNodes(grid.nodes, grid.h, this.image, nodeColours(database.tree, database.shown(), pixelOfColour(cssVariable("--blank")), database.lit()));
+    const colours = nodeColours(database.tree, database.shown(), pixelOfColour(cssVariable("--blank")), database.lit());
+    paintNodes(grid.nodes, grid.h, this.image, colours, this.layout.rowsOfPixels(canvas.height));
     if (grid.w === canvas.width) pen.putImageData(this.image, 0, 0);
     else drawScaled(pen, this.image, 0, 0, canvas.width, canvas.height);
     if (window.group) this.drawGroups(pen, grid);
     this.drawLosses(pen, grid, source);
-    this.drawCrosshair(pen, grid);
+    this.drawCrosshair(pen);
     drawTimeAxis(this.axis, window);
   }
 
@@ -131,12 +136,12 @@ export class LinesOverTime {
    * @param {Grid} grid
    */
   drawGroups(pen, grid) {
-    const { canvas, labels } = this;
+    const { canvas, labels, layout } = this;
     if (canvas.height / grid.h < 3) return;
     pen.fillStyle = cssVariable("--text");
     for (let row = 1; row < grid.h; row++) {
       const [above, here] = [labels.get(grid.places[row - 1]), labels.get(grid.places[row])];
-      if (above && here && above.group !== here.group) pen.fillRect(0, Math.round((row * canvas.height) / grid.h) - 1, canvas.width, 2);
+      if (above && here && above.group !== here.group) pen.fillRect(0, Math.round(layout.edges[row] * canvas.height) - 1, canvas.width, 2);
     }
   }
 
@@ -153,30 +158,31 @@ export class LinesOverTime {
     let hatched = 0;
     const { width, height } = this.canvas;
     pen.fillStyle = hatchPattern(pen);
-    const rowHeight = height / grid.h;
+    const { edges } = this.layout;
     for (let row = 0; row < grid.h; row++) {
       const recording = this.labels.get(grid.places[row])?.measurement;
       for (const [measurement, from, to] of losses) {
         if (measurement !== recording) continue;
         const x = ((from - t0) / (t1 - t0)) * width;
-        pen.fillRect(x, Math.round(row * rowHeight), Math.max(2, ((to - from) / (t1 - t0)) * width), Math.ceil(rowHeight));
+        const [top, bottom] = [Math.round(edges[row] * height), Math.round(edges[row + 1] * height)];
+        pen.fillRect(x, top, Math.max(2, ((to - from) / (t1 - t0)) * width), bottom - top);
         hatched++;
       }
     }
     this.element.dataset.hatched = String(hatched);
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} pen
-   * @param {Grid} grid
-   */
-  drawCrosshair(pen, grid) {
+  /** @param {CanvasRenderingContext2D} pen */
+  drawCrosshair(pen) {
     const { x, y } = this.cross();
+    const { edges } = this.layout;
     const { width, height } = this.canvas;
     pen.fillStyle = cssVariable("--cross");
     if (x !== null && x >= 0 && x <= 1) pen.fillRect(Math.round(x * width), 0, 1, height);
     // Through the middle of the line.
-    if (y !== null) pen.fillRect(0, Math.round(((rowAt(grid, y) + 0.5) / grid.h) * height), width, 1);
+    if (y === null) return;
+    const row = this.layout.rowOf(y);
+    pen.fillRect(0, Math.round(((edges[row] + edges[row + 1]) / 2) * height), width, 1);
   }
 
   /** @param {MouseEvent} event */
@@ -185,7 +191,7 @@ export class LinesOverTime {
     const source = this.source();
     if (!grid || !source) return;
     this.tip.hidden = false;
-    this.tip.textContent = this.describe(relativePosition(this.canvas, event), grid, source);
+    this.tip.textContent = this.describe(spotOf(this.canvas, this.layout, event), grid, source);
     placeTip(this.tip, this.element, event);
   }
 
@@ -196,7 +202,7 @@ export class LinesOverTime {
    * @param {Source} source
    */
   describe(spot, grid, { database: { tree, summary }, window: { t0, t1 } }) {
-    const row = rowAt(grid, spot.y);
+    const row = this.layout.rowOf(spot.y);
     const node = grid.nodes[row * grid.w + Math.min(grid.w - 1, Math.floor(spot.x * grid.w))];
     const line = this.labels.get(grid.places[row]);
     const time = t0 + spot.x * (t1 - t0);

@@ -4,14 +4,18 @@
 
 export class PixelCounts {
   /**
-   * @param {Pick<import("../core/api_types.js").Grid, "nodes" | "w" | "h">} grid
+   * Rows that stand for folded lines are left out, unless there are no others.
+   * @param {Pick<import("../core/api_types.js").Grid, "nodes" | "w" | "h"> & { folded?: Uint32Array }} grid
    * @param {number} n nodes below it exist, others are blank
    * @param {number} stretches into how many the columns are divided, as wide as each other within a pixel
    */
-  constructor({ nodes, w, h }, n, stretches) {
+  constructor({ nodes, w, h, folded }, n, stretches) {
     this.stretches = stretches;
+    const every = Array.from({ length: h }, (_, row) => row);
+    const own = every.filter((row) => !((folded?.[row] ?? 0) > 1));
+    const rows = own.length ? own : every;
     // Pixels of each stretch.
-    this.width = Float64Array.from({ length: stretches }, (_, i) => (this.begin(i + 1, w) - this.begin(i, w)) * h);
+    this.width = Float64Array.from({ length: stretches }, (_, i) => (this.begin(i + 1, w) - this.begin(i, w)) * rows.length);
     this.start = new Uint32Array(stretches + 1);
     const pixels = new Uint32Array(n);
     const distinctNodes = new Uint32Array(n);
@@ -23,7 +27,7 @@ export class PixelCounts {
       const from = this.begin(stretch, w);
       const to = this.begin(stretch + 1, w);
       let distinct = 0;
-      for (let y = 0; y < h; y++) {
+      for (const y of rows) {
         for (let at = y * w + from, end = y * w + to; at < end; at++) {
           const shown = nodes[at];
           if (shown < n && pixels[shown]++ === 0) distinctNodes[distinct++] = shown;

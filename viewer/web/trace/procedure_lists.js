@@ -80,9 +80,11 @@ export function callPathList(list, { store, context }) {
   /** @type {number[]} */
   let path = [];
 
-  /** @param {number[]} nodes outermost first */
+  /** @param {number[] | null} nodes outermost first; null: no line and moment is chosen */
   function show(nodes) {
-    path = nodes;
+    path = nodes ?? [];
+    // Seen while the list is empty.
+    list.dataset.hint = nodes ? "The thread did not exist at that moment, or was not watched." : "Click into the picture to see the call path there.";
     list.replaceChildren(...path.map((node, i) => {
       const item = procedureItem(context, store, context.tree.procedure[node], "");
       item.classList.toggle("current", i + 1 === store.state.depth);

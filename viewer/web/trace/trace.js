@@ -8,7 +8,7 @@ import { miniMap } from "./mini_map.js";
 import { PixelCounts } from "./pixel_counts.js";
 import { callPathList, procedureShares } from "./procedure_lists.js";
 import { splitter } from "../widgets/split.js";
-import { WINDOW } from "../core/store.js";
+import { CHOICE, WINDOW } from "../core/store.js";
 import { summaryView } from "./summary_view.js";
 import { part } from "../widgets/elements.js";
 
@@ -51,7 +51,7 @@ export function mountTrace(element, { store, api, context }) {
   const trace = new LinesOverTime(at("lines"), {
     api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, trace.grid),
     source: () => context.database && { db: store.db, window: store.state, database: context.database },
-    on: { drawn, labelled, failed: context.fail, ...context.mouse },
+    on: { drawn, labelled, failed: context.fail, fold: context.toggleFold, ...context.mouse },
   });
   const mini = miniMap(at("mini-canvas"), shared);
   const summary = summaryView(at("summary-canvas"), shared);
@@ -94,13 +94,13 @@ export function mountTrace(element, { store, api, context }) {
 
   function showPath() {
     const nodes = depth.pathAtCrosshair();
-    if (nodes) path.show(nodes);
+    if (nodes || store.state.line === undefined) path.show(nodes);
   }
 
   at("code").addEventListener("click", () => showSource(store, path.procedureAtDepth()));
   const ends = [
     store.subscribe(WINDOW, trace.load),
-    store.subscribe(["db", "revision", "filter", "sort", "group"], mini.load),
+    store.subscribe(["db", "revision", ...CHOICE], mini.load),
     store.subscribe(["depth", "search", "theme"], draw),
     store.subscribe(["time", "line"], () => { draw(); depth.load(); }),
     () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose,

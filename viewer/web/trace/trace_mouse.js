@@ -7,7 +7,7 @@ import { relativePosition } from "../widgets/canvas.js";
  * @typedef {import("../core/context.js").Position} Position
  * @typedef {import("../core/api_types.js").Grid} Grid
  *
- * @typedef {object} TraceActs where, in shares of the picture
+ * @typedef {object} TraceActs where: x in shares of the picture, y in shares of its rows
  * @property {(position: Position & { line: number }) => void} click
  * @property {(rectangle: { x0: number, x1: number, y0: number | null, y1: number | null }) => void} drag y0 null: time alone
  * @property {(factor: number, position: Position, lines: boolean) => void} wheel
@@ -17,6 +17,7 @@ import { relativePosition } from "../widgets/canvas.js";
  * @property {HTMLElement} fill the canvas's box
  * @property {HTMLElement} rubber the rectangle that is drawn by dragging
  * @property {() => Grid | null} grid what is shown, if anything is
+ * @property {() => import("./row_layout.js").RowLayout} layout of its rows
  * @property {() => { x: number | null, y: number | null }} cross where the crosshair is
  * @property {TraceActs} on
  */
@@ -28,25 +29,37 @@ const FLAT = 0.02; // what moves less up or down is a drag in time alone
 const STEPS = { Enter: [0, 0], ArrowLeft: [-0.01, 0], ArrowRight: [0.01, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 /**
- * The row of a picture at a height.
+ * The row of a picture at a place among its rows.
  * @param {Grid} grid
  * @param {number} y
  */
 export function rowAt(grid, y) { return Math.min(grid.h - 1, Math.floor(y * grid.h)); }
 
+/**
+ * Where an event is in a picture: y as a share of its rows as if all were as high.
+ * @param {HTMLCanvasElement} canvas
+ * @param {import("./row_layout.js").RowLayout} layout
+ * @param {MouseEvent} event
+ * @returns {Position}
+ */
+export function spotOf(canvas, layout, event) {
+  const { x, y } = relativePosition(canvas, event);
+  return { x, y: layout.placeAt(y) };
+}
+
 /** @param {MousePicture} picture */
 export function addTraceMouse(picture) {
   addDragging(picture);
   addKeys(picture);
-  const { canvas, on } = picture;
+  const { canvas, layout, on } = picture;
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
-    on.wheel(Math.exp((event.deltaY || event.deltaX) * 0.002), relativePosition(canvas, event), event.shiftKey);
+    on.wheel(Math.exp((event.deltaY || event.deltaX) * 0.002), spotOf(canvas, layout(), event), event.shiftKey);
   }, { passive: false });
 }
 
 /** @param {MousePicture} picture */
-function addDragging({ canvas, fill, rubber, grid, on }) {
+function addDragging({ canvas, fill, rubber, grid, layout, on }) {
   /** @type {Position | null} */
   let pressed = null;
 
@@ -73,14 +86,13 @@ function addDragging({ canvas, fill, rubber, grid, on }) {
     pressed = null;
     rubber.hidden = true;
     if (Math.abs(from.x - to.x) < CLICK && Math.abs(from.y - to.y) < CLICK) {
-      on.click({ ...to, line: shown.lines[rowAt(shown, to.y)] });
+      const y = layout().placeAt(to.y);
+      on.click({ x: to.x, y, line: shown.lines[rowAt(shown, y)] });
       return;
     }
     const across = Math.abs(from.y - to.y) > FLAT;
-    on.drag({
-      x0: Math.min(from.x, to.x), x1: Math.max(from.x, to.x),
-      y0: across ? Math.min(from.y, to.y) : null, y1: across ? Math.max(from.y, to.y) : null,
-    });
+    const [y0, y1] = [Math.min(from.y, to.y), Math.max(from.y, to.y)].map((y) => layout().placeAt(y));
+    on.drag({ x0: Math.min(from.x, to.x), x1: Math.max(from.x, to.x), y0: across ? y0 : null, y1: across ? y1 : null });
   });
 }
 

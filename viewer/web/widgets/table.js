@@ -6,7 +6,8 @@ import { select, textElement } from "./elements.js";
 
 const HEIGHT = 22;
 const COLUMN_WIDTH = 134;
-const NAME_WIDTH = 300; // at least
+const NAME_WIDTH = 400; // at least
+const NAME_WIDEST = 1000; // on a wide screen the figures stay beside the names
 
 /**
  * @template Row
@@ -72,7 +73,7 @@ export class TreeTable {
   dispose() { this.observer.disconnect(); }
 
   header() {
-    this.box.style.setProperty("--columns", `minmax(0, 1fr) repeat(${this.columns.length}, ${COLUMN_WIDTH}px)`);
+    this.box.style.setProperty("--columns", `minmax(0, ${NAME_WIDEST}px) repeat(${this.columns.length}, ${COLUMN_WIDTH}px)`);
     this.box.style.setProperty("--wide", `${NAME_WIDTH + COLUMN_WIDTH * this.columns.length}px`);
     const name = textElement("span", "Name");
     name.setAttribute("role", "columnheader");

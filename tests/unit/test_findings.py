@@ -1,0 +1,63 @@
+"""What stands out is said in sentences, with the figures of the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis.parallel.findings import findings, scene
+from tests.support.made import Step, make
+
+
+def uneven(folder: Path) -> Path:
+    """Rank 0 solves for 3 s, the others for 1 s and wait for it, spinning or asleep."""
+    steps: dict[int, list[Step]] = {
+        0: [("main/solve/kernel", "cpu", 3.0)],
+        1: [("main/solve/kernel", "cpu", 1.0), ("main/MPI_Recv", "cpu", 2.0)],
+        2: [("main/solve/kernel", "cpu", 1.0), ("main/swap/MPI_Wait/k_sleep", "blocked", 2.0)],
+    }
+    return make(folder / "db", steps, helper=True)
+
+
+def test_who_works_most_and_what_the_others_wait_in(tmp_path: Path) -> None:
+    with hpcd.analysis.open(uneven(tmp_path)) as db:
+        told = {finding.kind: finding for finding in findings(db)}
+        assert set(told) == {"hot", "communication", "imbalance", "blocked"}
+        assert told["hot"].text == "Most work is done in kernel: 71 % of the CPU time."
+        assert told["hot"].procedure == "kernel"
+        assert "29 % of the CPU time" in told["communication"].text
+        assert told["communication"].procedure == "MPI_Recv"
+        assert told["imbalance"].text == (
+            "Rank 0 works 3.000 s, ranks on average 1.667 s: balance would save up to 1.333 s."
+        )
+        assert told["imbalance"].line is not None
+        assert int(db.lines.rank[told["imbalance"].line]) == 0
+        # Helper threads sleep all the time and do not count: 2 of 9 seconds.
+        assert told["blocked"].text == (
+            "Threads that work are blocked 22 % of the time, most of it in MPI_Wait (22 %),"
+            " called by swap."
+        )
+        said = "3 ranks with 6 threads over 3 s, on average 2.3 CPUs busy"
+        assert scene(db) == said + "; 3 of the threads hardly ran."
+
+
+def test_what_is_even_is_no_news(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {rank: [("main/solve", "cpu", 1.0)] for rank in range(3)}
+    with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
+        assert [finding.kind for finding in findings(db)] == ["hot"]
+
+
+def test_a_report_begins_with_what_stands_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = uneven(tmp_path)
+    assert main(["report", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("6 trace lines (3 hardly ran), 3.0 s, 8 calling contexts")
+    assert sum(line.startswith("stands out: ") for line in lines) == 4
+    # What a filter leaves out would not be what is shown.
+    assert main(["report", str(path), "--filter", "rank=0"]) == 0
+    assert "stands out" not in capsys.readouterr().out

@@ -1,0 +1,92 @@
+// @ts-check
+// The depth of call paths that pictures show: a slider, above it a bar for each depth of how much it
+// tells, and what it shows in words.
+
+import { part } from "../widgets/elements.js";
+import { formatPercent } from "./format.js";
+
+/**
+ * @typedef {import("./api_types.js").DepthsAnswer} DepthsAnswer
+ * @typedef {import("./api_types.js").DepthContent} DepthContent
+ */
+
+const DEEPEST = 100; // of the slider
+
+const HTML = `<span>Depth</span>
+    <span class="depth-slider"><span id="depth-bars" class="depth-bars" aria-hidden="true"></span><input id="depth" type="range" min="1" max="30" value="1" aria-label="Depth"></span>
+    <output id="depth-value" for="depth"></output>`;
+
+/**
+ * @param {HTMLElement} element
+ * @param {import("./pane_types.js").PageParts} page
+ */
+export function mountDepthChoice(element, { store, context }) {
+  element.innerHTML = HTML;
+  const slider = part(element, "depth", HTMLInputElement);
+  const bars = part(element, "depth-bars", HTMLElement);
+  const output = part(element, "depth-value", HTMLOutputElement);
+  /** @type {DepthsAnswer} */
+  let depths = { best: 1, depths: [] };
+
+  function show() {
+    const { depth = 1 } = store.state;
+    slider.value = String(depth);
+    output.textContent = String(depth);
+    const content = depths.depths[depth - 1];
+    element.title = content ? `Depth ${depth} of ${deepest()}: ${describeDepth(content)}` : `Depth ${depth} of ${deepest()}`;
+    slider.setAttribute("aria-valuetext", element.title);
+    [...bars.children].forEach((bar, i) => bar.classList.toggle("current", i + 1 === depth));
+  }
+
+  const deepest = () => (context.database ? Math.min(context.tree.deepest, DEEPEST) : 1);
+
+  function drawBars() {
+    const most = Math.max(...depths.depths.map(({ variety }) => variety), 1e-9);
+    bars.replaceChildren(...Array.from({ length: deepest() }, (_, i) => {
+      const content = depths.depths[i];
+      const bar = document.createElement("i");
+      bar.style.height = `${content ? Math.max(8, (100 * content.variety) / most) : 8}%`;
+      if (content) bar.title = `Depth ${i + 1}: ${describeDepth(content)}`;
+      bar.classList.toggle("best", i + 1 === depths.best);
+      bar.addEventListener("click", () => store.set({ depth: i + 1 }));
+      return bar;
+    }));
+  }
+
+  slider.addEventListener("input", () => store.set({ depth: Number(slider.value) }));
+  store.subscribe(["depth"], show);
+  return {
+    show() {
+      slider.max = String(deepest());
+      drawBars();
+      show();
+    },
+
+    /** @param {number} by */
+    step(by) { store.set({ depth: Math.min(Math.max(1, (store.state.depth ?? 1) + by), context.tree.deepest) }); },
+
+    /** @returns {DepthContent | undefined} what the depth that is shown shows */
+    content: () => depths.depths[(store.state.depth ?? 1) - 1],
+
+    /**
+     * Of another database, or a newer revision of it. Returns what changes in the store: a depth chosen
+     * when there was nothing to tell depths by.
+     * @param {DepthsAnswer} answer
+     */
+    renew(answer) {
+      const nothingBefore = depths.best === 1 && store.state.depth === 1;
+      depths = answer;
+      this.show();
+      return nothingBefore ? { depth: answer.best } : {};
+    },
+  };
+}
+
+/**
+ * The procedures of a depth, in words.
+ * @param {DepthContent} content
+ */
+export function describeDepth({ procedures, shown }) {
+  const more = procedures - shown.length;
+  return shown.map(([name, share]) => `${name} ${formatPercent(share)}`).join(", ") + (more > 0 ? `, ${more.toLocaleString("en")} more` : "");
+}
