@@ -237,6 +237,17 @@ def test_threads_not_seen_running_have_no_path_to_count(tmp_path: Path) -> None:
     assert (facts.recorded, facts.complete, facts.truncated) == (3, 0, {})
 
 
+def test_how_well_shares_are_known(tmp_path: Path) -> None:
+    """Samples come as if at random: their number has a standard error."""
+    path = database(tmp_path, [((("fib", 1),), 3)])
+    with hpcd.analysis.open(path) as db:
+        facts = gather_facts(db)
+    assert facts.share_error(0.1) is None  # nothing says how many were taken
+    facts.taken, facts.dropped["storage"] = 1000, 100
+    assert facts.share_error(0.1) == pytest.approx(0.01)
+    assert "10 % of the CPU time are known to ± 1 points" in "\n".join(facts.as_text())
+
+
 def test_paths_deeper_than_the_python_stack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
