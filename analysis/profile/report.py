@@ -102,7 +102,7 @@ class Facts:
             samples += f"; {self.recorded:,} records"
         error = self.share_error(0.1)
         if error is not None:
-            samples += f"; 10 % of the CPU time are known to ± {100 * error:.2g} points"
+            samples += f"; a CPU share of 10 % has a standard error of {100 * error:.2g} points"
         lines.append(samples)
         if "blocked_time" in self.seconds:
             lines.append(
