@@ -107,14 +107,20 @@ def test_foreign_file_is_refused_by_name(decoder: Decoder, tmp_path: Path, conte
     assert ask(decoder, SMALL)
 
 
-def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path: Path) -> None:
-    """By build id, and by all recorders that have the cache."""
+def inert(folder: Path) -> Path:
+    """An ELF file without an executable segment."""
     data = bytearray(SMALL.read_bytes())
     phoff, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
     for at in range(phoff, phoff + 56 * count, 56):
         struct.pack_into("<I", data, at + 4, 4)  # readable only
-    path = tmp_path / "inert"
+    path = folder / "inert"
     path.write_bytes(data)
+    return path
+
+
+def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path: Path) -> None:
+    """By build id, and by all recorders that have the cache."""
+    path = inert(tmp_path)
     with pytest.raises(DecodeError, match="no executable segment"):
         ask(decoder, path)
     other = Decoder(TableCache(tmp_path))
@@ -136,12 +142,7 @@ def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path:
 
 def test_cause_survives_and_so_does_the_worker(decoder: Decoder, tmp_path: Path) -> None:
     """An ELF file refused late, when numpy already looks into its mapping."""
-    data = bytearray(SMALL.read_bytes())
-    phoff, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
-    for at in range(phoff, phoff + 56 * count, 56):
-        struct.pack_into("<I", data, at + 4, 4)  # readable only
-    path = tmp_path / "inert"
-    path.write_bytes(data)
+    path = inert(tmp_path)
     process = worker(decoder)
     with pytest.raises(DecodeError, match=r"inert: .*no executable segment"):
         ask(decoder, path)
