@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpcd.bpf.libbpf import KernelRefusedError, checked, library
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
-from hpcd.bpf.loading.object_loader import SOURCES
+from hpcd.bpf.loading.object_loader import SOURCES, open_object
 from hpcd.errors import PlatformError
 
 ITERATOR = "read_task_stack"
@@ -46,10 +46,7 @@ class Iterator:
         self._library = library()
         self._link = None
         with Stderr() as stderr:
-            self._object = self._library.bpf_object__open_file(str(path).encode(), None)
-            if not self._object:
-                reason = first_error_line(stderr.text()) or "libbpf cannot open it"
-                raise PlatformError(f"{path}: {reason}")
+            self._object = open_object(path, stderr)
             try:
                 self._load(maps)
             except KernelRefusedError as error:
@@ -85,4 +82,4 @@ class Iterator:
             self._link = None
         if self._object:
             self._library.bpf_object__close(self._object)
-            self._object = None
+            self._object = 0

@@ -71,6 +71,15 @@ def object_path() -> Path:
     return SOURCES.parent / "objects" / f"sampler-{platform.machine()}-{digest:08x}.o"
 
 
+def open_object(path: Path, stderr: Stderr) -> int:
+    """libbpf's handle of the object file at ``path``. Raises :class:`PlatformError`."""
+    handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
+    if not handle:
+        reason = first_error_line(stderr.text()) or "libbpf cannot open it"
+        raise PlatformError(f"{path}: {reason}")
+    return handle
+
+
 class ObjectPrograms:
     """Programs from the object. They unload when it is closed.
 
@@ -84,10 +93,7 @@ class ObjectPrograms:
         self._library = library()
         path = object_path()
         with Stderr() as stderr:
-            self._object = self._library.bpf_object__open_file(str(path).encode(), None)
-            if not self._object:
-                reason = first_error_line(stderr.text()) or "libbpf cannot open it"
-                raise PlatformError(f"{path}: {reason}")
+            self._object = open_object(path, stderr)
             try:
                 self._load(constants, names, stderr)
             except BaseException:
@@ -145,4 +151,4 @@ class ObjectPrograms:
         """Unload the programs."""
         if self._object:
             self._library.bpf_object__close(self._object)
-            self._object = None
+            self._object = 0
