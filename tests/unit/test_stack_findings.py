@@ -178,6 +178,23 @@ def test_halves_are_no_outliers_nor_those_of_whom_nothing_is_known() -> None:
     assert outliers(snapshot(threads, processes), paths) == []
 
 
+def test_waits_that_differ_by_what_they_are_for_are_one_row() -> None:
+    paths: list[Path] = [(), path("main", "read")]
+    threads = [
+        thread(n, 1, pid=9, wait=Wait("file", f"descriptor {n}, /data/{n}", "read"))
+        for n in range(1, 6)
+    ]
+    threads += [thread(n, 1, pid=9, wait=mutex(n % 2 + 1)) for n in range(6, 10)]
+    shot = snapshot(threads, [Process(1, 9, 1, "app", "/bin/app", ("app",), 0, 0)])
+    reading = Reading(shot, paths, [], waiting_chains({t.tid: t for t in threads}))
+    rows = [line.partition("» ")[2] for line in tree_lines(reading, threads) if "»" in line]
+    assert rows == [
+        "waits for read: various descriptors (--each shows each)",
+        "waits for mutex 0x10 held by thread 1 (t1)",
+        "waits for mutex 0x10 held by thread 2 (t2)",
+    ]
+
+
 def test_without_ranks_threads_are_compared_unless_everything_stands_out() -> None:
     paths = [(), path("main", "worker", "wait"), path("main", "worker", "write")]
 
