@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from hpcd.__main__ import main
 from hpcd.analysis.stacks.named_paths import Frame, Path
 from hpcd.analysis.stacks.outliers import outliers
 from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
@@ -255,6 +256,22 @@ def test_a_recorded_wait_and_when_it_began(
     """At 0.5 ms, by records (time in ns, event, value) before it."""
     times, kinds, values = ([record[column] for record in records] for column in range(3))
     assert _wait_at(times, kinds, values, 500_000, EVENTS) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["1234"], "unexpected argument 1234; did you mean --pid 1234?"),
+        (["some/db"], "give --at SECONDS with a database, and no --watch"),
+        (["some/db", "--at", "1", "--pid", "1"], "give either a database or processes"),
+        (["--pid", "1", "--watch", "nan"], "--watch must be between 0.1 and 86400 seconds"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_a_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["stacks", *words]) == 2
+    assert capsys.readouterr().err == f"hpcd: {said}\n"
 
 
 def test_text_says_what_stands_out_first() -> None:

@@ -31,6 +31,7 @@ _ALIKE = {
     "futex": "various futexes",
 }
 _MOST_CHAIN = 8
+_MOST_COMMAND = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,10 @@ def _process_words(process: Process | None, pid: int) -> str:
     if process is None:
         return f"process {pid}"
     rank = "" if process.rank is None else f", rank {process.rank} of {process.job}"
-    return f"process {process.pid}{rank}: {' '.join(process.command) or process.name}"
+    command = " ".join(process.command) or process.name
+    if len(command) > _MOST_COMMAND:
+        command = f"{command[:_MOST_COMMAND]}..."
+    return f"process {process.pid}{rank}: {command}"
 
 
 def moved_words(moved: int, same: int, unmoved: int) -> str:
