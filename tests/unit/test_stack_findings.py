@@ -227,6 +227,14 @@ def test_the_function_that_waits_says_what_kind_of_lock(
     assert (wait.kind, wait.holders) == (kind, holders)
 
 
+def test_a_call_that_goes_on_after_a_signal() -> None:
+    wait = Wait("restart_syscall", "restart_syscall", "restart_syscall")
+    stopped = path("main", "sleep", kernel=("do_syscall_64", "hrtimer_nanosleep_restart"))
+    named = named_wait(thread(1, wait=wait), stopped)
+    assert wait_text(named, {}) == "a timer (since before a signal)"
+    assert named_wait(thread(1, wait=wait), path("main")) == wait
+
+
 def test_holders_have_their_names() -> None:
     assert wait_text(mutex(5), {5: thread(5)}) == "mutex 0x10 held by thread 5 (t5)"
     assert wait_text(mutex(5), {}) == "mutex 0x10 held by thread 5"
