@@ -110,6 +110,10 @@ class TaskStack(NamedTuple):
         """The stack from address :attr:`stack_start` on."""
         return self.record[_STACK_AT : _STACK_AT + self.size]
 
+    def without_stack(self) -> TaskStack:
+        """The same without the copy of its stack, which is most of it."""
+        return self._replace(record=self.record[:_STACK_AT], size=0)
+
     @property
     def copy(self) -> bytes:
         """The registers and the stack, as :class:`hpcd.bpf.saved_walk.SavedWalker` takes them."""
@@ -164,6 +168,8 @@ class TaskStacks:
                     yield _unpacked(record)
         finally:
             os.close(descriptor)
+            for _ in self._ring.take_any():  # of a reading that was broken off
+                pass
 
     @property
     def pending(self) -> int:

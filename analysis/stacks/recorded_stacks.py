@@ -48,9 +48,9 @@ def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[P
     be the same: they are told apart by their rows of the process table, which stand for pids in
     the snapshot. Raises :class:`UsageError` for a time outside of the recording.
     """
-    time = round(seconds * 1e9)
-    if not 0 <= time <= db.duration_ns:
+    if not 0 <= seconds <= db.duration_ns / 1e9:
         raise UsageError(f"--at must be between 0 and {db.duration_ns / 1e9:g} seconds")
+    time = round(seconds * 1e9)
     lines = list(db.lines)
     events = [
         _Event(str(name), float(scale), bool(interval))

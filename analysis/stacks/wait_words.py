@@ -20,6 +20,12 @@ _KINDS = (
     (re.compile(r"pthread_once|call_once|cxa_guard"), "initialisation by another thread"),
     (re.compile(r"gomp_|kmp_"), "OpenMP run-time system"),
 )
+# What is in the names of the functions that are in a call, and of the kernel's that restart it.
+_RESTARTED = (
+    ("nanosleep", "sleep", "a timer"),
+    ("poll", "poll", "descriptors"),
+    ("futex", "futex", "a futex"),
+)
 # Of the innermost user frames so many may say what kind of lock it is.
 _NEAR = 5
 
@@ -30,6 +36,8 @@ def named_wait(thread: ThreadStack, path: Path) -> Wait | None:
     A condition variable's word may look like a mutex': the function that waits decides.
     """
     wait = thread.wait
+    if wait is not None and wait.call == "restart_syscall":
+        return _restarted(wait, path)
     if wait is None or not wait.address:
         return wait
     kind = _kind(path)
@@ -41,6 +49,16 @@ def named_wait(thread: ThreadStack, path: Path) -> Wait | None:
     elif wait.kind == "thread":
         return wait
     return replace(wait, kind=kind, text=f"{kind} 0x{wait.address:x}")
+
+
+def _restarted(wait: Wait, path: Path) -> Wait:
+    """A wait that goes on after a signal has stopped the thread: the call's own number and
+    arguments are lost, the innermost functions show what it was."""
+    for frame in path[::-1][: 2 * _NEAR]:
+        for part, kind, text in _RESTARTED:
+            if part in frame.name:
+                return replace(wait, kind=kind, text=f"{text} (since before a signal)", call="")
+    return wait
 
 
 def _kind(path: Path) -> str | None:

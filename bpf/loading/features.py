@@ -65,7 +65,7 @@ def probe() -> list[Feature]:
         _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
         _attempt("BPF programs", _bpf_program, _privileges(), needed=True),
         _attempt("stacks of sleeping threads", _task_stacks,
-                 "Linux 5.18 or later and make bpf-object; only hpcd stacks needs it"),
+                 "Linux 5.18 or later and make bpf-object; hpcd stacks needs it"),
         _attempt("locked memory", _locked_memory, "ulimit -l unlimited", needed=True),
         _attempt("cpu-clock sampling", _cpu_clock, _privileges(), needed=True),
         _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),

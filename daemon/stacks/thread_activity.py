@@ -6,7 +6,7 @@ from hpcd.bpf.task_stacks import HAS_CHANGED, HAS_RUN, TaskStack
 from hpcd.model.stack_snapshot import Activity
 
 _INTERRUPTIBLE, _UNINTERRUPTIBLE, _STOPPED, _TRACED = 1, 2, 4, 8
-_EXITED, _PARKED, _DEAD = 0x30, 0x40, 0x80
+_EXITED, _PARKED, _DEAD, _NOLOAD = 0x30, 0x40, 0x80, 0x400
 _PF_EXITING, _PF_KTHREAD = 4, 0x00200000
 
 
@@ -17,7 +17,8 @@ def activity_of(record: TaskStack) -> Activity:
         (_EXITED | _DEAD, Activity.ENDED),
         (_TRACED, Activity.TRACED),
         (_STOPPED, Activity.STOPPED),
-        (_INTERRUPTIBLE | _PARKED, Activity.ASLEEP),
+        # Kernel threads that have nothing to do sleep so, which counts as no load.
+        (_INTERRUPTIBLE | _PARKED | _NOLOAD, Activity.ASLEEP),
         (_UNINTERRUPTIBLE, Activity.UNINTERRUPTIBLE),
     ):
         if state & bits and not record.on_cpu:

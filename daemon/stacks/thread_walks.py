@@ -6,6 +6,7 @@ import os
 import struct
 import time
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,15 @@ _NAP_SECONDS = 0.0002
 _EARLY = (UnwindStatus.NO_MAPPING, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
 # Within these the registers are the old program's, and the memory may be the new one's.
 _EXECS = ("execve", "execveat")
+
+
+class _Walked(NamedTuple):
+    """How a walk ended, the stack as an event, and where memory read later tells more of it, that
+    event; else nothing."""
+
+    ending: UnwindStatus
+    event: bytes
+    longer: bytes
 
 
 class ThreadWalks:
@@ -68,7 +78,7 @@ class ThreadWalks:
         stacks: dict[int, bytes] = {}
         again = set(images)
         for number in range(_MOST_ROUNDS):
-            fresh = {record.tid: record for record in self._iterate(again)}
+            fresh, walked = self._iterate(again, images)
             new_programs = {
                 record.tgid: record.image
                 for record in fresh.values()
@@ -88,7 +98,12 @@ class ThreadWalks:
                 for tid, record in fresh.items()
                 if tid not in kept and record.tgid not in new_programs
             ]
-            outdated = self._walk(walkable, stacks)
+            stacks |= self._trusted(walkable, walked)
+            outdated = {
+                record.tgid
+                for record in walkable
+                if record.tid in walked and walked[record.tid].ending in _EARLY
+            }
             running = [record.tid for record in walkable if record.on_cpu]
             if running:
                 stacks |= self._running.sample(running)
@@ -131,43 +146,48 @@ class ThreadWalks:
         }
         return records.keys() - still
 
-    def _iterate(self, pids: set[int]) -> Iterable[TaskStack]:
+    def _iterate(
+        self, pids: set[int], images: dict[int, int]
+    ) -> tuple[dict[int, TaskStack], dict[int, _Walked]]:
+        """The threads of ``pids``, without their stacks, and the paths of those that stood still
+        and run the program whose mappings are known."""
         wanted = {}
         for pid in pids:
             mapped = self._spaces.get(pid)
             whole = mapped is not None and not mapped.withheld
             wanted[pid] = Wanted.USER if whole else Wanted.KERNEL
-        return self._reading.read(wanted)
-
-    def _walk(self, records: Iterable[TaskStack], stacks: dict[int, bytes]) -> set[int]:
-        """Walk these threads' stacks into ``stacks``; the processes whose mappings may be out of
-        date."""
-        outdated = set()
-        later: dict[int, tuple[TaskStack, bytes]] = {}
+        walked: dict[int, _Walked] = {}
         far = FarFrames(self._walker)
+
+        def take(record: TaskStack) -> TaskStack:
+            if stands_somewhere(record) and record.image == images.get(record.tgid):
+                walked[record.tid] = self._walk(record, far)
+            return record.without_stack()
+
         try:
-            for record in records:
-                if not stands_somewhere(record):
-                    continue
-                ending, depth, stacks[record.tid] = self._walked(record)
-                if ending in _EARLY:
-                    outdated.add(record.tgid)
-                elif ending is UnwindStatus.READ_FAULT and record.size:
-                    more = far.finish(record, depth)
-                    if more:
-                        later[record.tid] = record, stack_event(record, *more)
+            threads = self._reading.read(wanted, take)
         finally:
             far.close()
-        if later:
-            # What was read after the registers belongs to them if the thread has not run since.
-            gone = self.gone_on({tid: record for tid, (record, _) in later.items()})
-            stacks.update({tid: event for tid, (_, event) in later.items() if tid not in gone})
-        return outdated
+        return {record.tid: record for record in threads}, walked
 
-    def _walked(self, record: TaskStack) -> tuple[UnwindStatus, int, bytes]:
-        """How the walk ended, after how many user frames, and the stack as an event."""
+    def _trusted(
+        self, records: Iterable[TaskStack], walked: dict[int, _Walked]
+    ) -> dict[int, bytes]:
+        """The stacks of ``records`` as events. What was read of memory later than the registers
+        counts where the thread has not run since."""
+        found = {record.tid: walked[record.tid] for record in records if record.tid in walked}
+        longer = [record for record in records if record.tid in found and found[record.tid].longer]
+        gone = self.gone_on({record.tid: record for record in longer}) if longer else set()
+        return {
+            tid: path.longer if path.longer and tid not in gone else path.event
+            for tid, path in found.items()
+        }
+
+    def _walk(self, record: TaskStack, far: FarFrames) -> _Walked:
+        """Walk the stack of a thread that stood still."""
         mapped = self._spaces.get(record.tgid)
         ending, depth, frames = UnwindStatus.KERNEL_ONLY, 0, np.zeros(0, np.uint64)
+        longer = b""
         call = system_call(record)
         if record.parts & HAS_REGISTERS and not (call and call.name in _EXECS):
             ending = UnwindStatus.READ_FAULT
@@ -176,7 +196,10 @@ class ThreadWalks:
             elif record.size:
                 number, depth, frames = self._walker.walk(record.copy, mapped.space)
                 ending = UnwindStatus(number)
-        return ending, depth, stack_event(record, ending, depth, frames)
+                if ending is UnwindStatus.READ_FAULT:
+                    more = far.finish(record, depth)
+                    longer = stack_event(record, *more) if more else b""
+        return _Walked(ending, stack_event(record, ending, depth, frames), longer)
 
 
 def stack_event(record: TaskStack, ending: UnwindStatus, depth: int, frames: U64) -> bytes:

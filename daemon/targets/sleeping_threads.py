@@ -45,11 +45,14 @@ class SleepingThreads:
         """Read the threads of ``pids``, which are to be registered now."""
         self._before.clear()
         size = 0
-        for record in self._reading.read(dict.fromkeys(pids, Wanted.USER)):
+
+        def take(record: TaskStack) -> TaskStack:
+            nonlocal size
             size += len(record.record)
-            if size > _MOST_BYTES:
-                break
-            if not record.on_cpu and not record.parts & ~HAS_REGISTERS:
+            return record if size <= _MOST_BYTES else record.without_stack()
+
+        for record in self._reading.read(dict.fromkeys(pids, Wanted.USER), take):
+            if record.size and not record.on_cpu and not record.parts & ~HAS_REGISTERS:
                 self._before[record.tid] = record
 
     def unmoved(self) -> dict[int, SleepingThread]:

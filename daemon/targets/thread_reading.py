@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hpcd.bpf.task_stacks import TaskStack, TaskStacks, Wanted
 from hpcd.daemon.targets import processes
@@ -22,6 +22,10 @@ _LOOK_SECONDS = 0.2
 _MOST_STUCK = 4
 
 
+def _whole(record: TaskStack) -> TaskStack:
+    return record
+
+
 class ThreadReading:
     """Reads threads. Raises what :class:`hpcd.bpf.task_stacks.TaskStacks` does."""
 
@@ -30,17 +34,24 @@ class ThreadReading:
         self.withheld: set[int] = set()
         """Processes that do not let their memory be read: of these the kernel's part is."""
 
-    def read(self, wanted: Mapping[int, Wanted]) -> list[TaskStack]:
+    def read(
+        self, wanted: Mapping[int, Wanted], take: Callable[[TaskStack], TaskStack] = _whole
+    ) -> list[TaskStack]:
         """The threads of the processes ``wanted``, in order of their ids; as far as they could be
-        read when too many processes do not let themselves be."""
+        read when too many processes do not let themselves be.
+
+        ``take`` is called with each at once, in a thread that the caller waits for, and says what
+        is kept of it; of one that has to be read once more again.
+        """
         while True:
             asked = {
                 pid: min(what, Wanted.KERNEL) if pid in self.withheld else what
                 for pid, what in wanted.items()
             }
-            attempt = _Attempt(self._stacks, asked)
+            attempt = _Attempt(self._stacks, asked, take)
             if attempt.wait():
                 return attempt.records
+            attempt.abandoned = True
             if len(self.withheld) >= _MOST_STUCK:
                 self.withheld.update(wanted)
             else:
@@ -55,8 +66,16 @@ class ThreadReading:
 class _Attempt:
     """One reading, in a thread that is not waited for for ever."""
 
-    def __init__(self, stacks: TaskStacks, wanted: Mapping[int, Wanted]) -> None:
+    def __init__(
+        self,
+        stacks: TaskStacks,
+        wanted: Mapping[int, Wanted],
+        take: Callable[[TaskStack], TaskStack],
+    ) -> None:
         self.records: list[TaskStack] = []
+        self.abandoned = False
+        """Nobody waits for it any more."""
+        self._take = take
         self._error: Exception | None = None
         self._stacks, self._wanted = stacks, wanted
         self._thread = threading.Thread(target=self._run, name="stack reader", daemon=True)
@@ -64,7 +83,9 @@ class _Attempt:
     def _run(self) -> None:
         try:
             for record in self._stacks.read(self._wanted):
-                self.records.append(record)
+                if self.abandoned:
+                    return
+                self.records.append(self._take(record))
         except Exception as error:
             self._error = error
 

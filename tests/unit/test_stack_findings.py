@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from hpcd.__main__ import main
 from hpcd.analysis.stacks.named_paths import Frame, Path
 from hpcd.analysis.stacks.outliers import outliers
 from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
@@ -178,6 +179,23 @@ def test_halves_are_no_outliers_nor_those_of_whom_nothing_is_known() -> None:
     assert outliers(snapshot(threads, processes), paths) == []
 
 
+def test_waits_that_differ_by_what_they_are_for_are_one_row() -> None:
+    paths: list[Path] = [(), path("main", "read")]
+    threads = [
+        thread(n, 1, pid=9, wait=Wait("file", f"descriptor {n}, /data/{n}", "read"))
+        for n in range(1, 6)
+    ]
+    threads += [thread(n, 1, pid=9, wait=mutex(n % 2 + 1)) for n in range(6, 10)]
+    shot = snapshot(threads, [Process(1, 9, 1, "app", "/bin/app", ("app",), 0, 0)])
+    reading = Reading(shot, paths, [], waiting_chains({t.tid: t for t in threads}))
+    rows = [line.partition("» ")[2] for line in tree_lines(reading, threads) if "»" in line]
+    assert rows == [
+        "waits for read: various descriptors (--each shows each)",
+        "waits for mutex 0x10 held by thread 1 (t1)",
+        "waits for mutex 0x10 held by thread 2 (t2)",
+    ]
+
+
 def test_without_ranks_threads_are_compared_unless_everything_stands_out() -> None:
     paths = [(), path("main", "worker", "wait"), path("main", "worker", "write")]
 
@@ -209,6 +227,14 @@ def test_the_function_that_waits_says_what_kind_of_lock(
     assert (wait.kind, wait.holders) == (kind, holders)
 
 
+def test_a_call_that_goes_on_after_a_signal() -> None:
+    wait = Wait("restart_syscall", "restart_syscall", "restart_syscall")
+    stopped = path("main", "sleep", kernel=("do_syscall_64", "hrtimer_nanosleep_restart"))
+    named = named_wait(thread(1, wait=wait), stopped)
+    assert wait_text(named, {}) == "a timer (since before a signal)"
+    assert named_wait(thread(1, wait=wait), path("main")) == wait
+
+
 def test_holders_have_their_names() -> None:
     assert wait_text(mutex(5), {5: thread(5)}) == "mutex 0x10 held by thread 5 (t5)"
     assert wait_text(mutex(5), {}) == "mutex 0x10 held by thread 5"
@@ -238,6 +264,22 @@ def test_a_recorded_wait_and_when_it_began(
     """At 0.5 ms, by records (time in ns, event, value) before it."""
     times, kinds, values = ([record[column] for record in records] for column in range(3))
     assert _wait_at(times, kinds, values, 500_000, EVENTS) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["1234"], "unexpected argument 1234; did you mean --pid 1234?"),
+        (["some/db"], "give --at SECONDS with a database, and no --watch"),
+        (["some/db", "--at", "1", "--pid", "1"], "give either a database or processes"),
+        (["--pid", "1", "--watch", "nan"], "--watch must be between 0.1 and 86400 seconds"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_a_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["stacks", *words]) == 2
+    assert capsys.readouterr().err == f"hpcd: {said}\n"
 
 
 def test_text_says_what_stands_out_first() -> None:

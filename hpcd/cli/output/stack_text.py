@@ -24,8 +24,14 @@ _ALIKE = {
     "files": "various descriptors (--each shows each)",
     "timer": "timers of various lengths",
     "child": "various child processes (--each shows each)",
+    "thread": "various threads to end",
+    "condition": "various conditions",
+    "semaphore": "various semaphores",
+    "barrier": "various barriers",
+    "futex": "various futexes",
 }
 _MOST_CHAIN = 8
+_MOST_COMMAND = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +166,10 @@ def _standing_rows(
     groups: dict[tuple[str, str], list[ThreadStack]] = {}
     for thread in threads:
         wait = thread.wait
-        alike = wait is not None and wait.kind in _ALIKE
-        words = wait.call if wait is not None and alike else activity_words(thread, by_tid)
+        if wait is not None and wait.kind in _ALIKE:
+            words = f"{wait.call} {wait.kind}"
+        else:
+            words = activity_words(thread, by_tid)
         groups.setdefault((thread.activity, words), []).append(thread)
     ordered = sorted(groups.values(), key=lambda members: -len(members))
     shown, others = ordered[:_MOST_WAITS], ordered[_MOST_WAITS:]
@@ -170,8 +178,10 @@ def _standing_rows(
     for number, members in enumerate(shown):
         texts = {activity_words(thread, by_tid) for thread in members}
         words = texts.pop()
-        if texts and members[0].wait is not None:
-            words = f"waits for {members[0].wait.call}: {_ALIKE[members[0].wait.kind]}"
+        wait = members[0].wait
+        if texts and wait is not None:
+            call = "" if wait.address else f"{wait.call}: "
+            words = f"waits for {call}{_ALIKE.get(wait.kind, wait.kind)}"
         yield (*_figures(members, processes), rest if number else first, f"» {words}")
     if others:
         members = [thread for group in others for thread in group]
@@ -211,7 +221,10 @@ def _process_words(process: Process | None, pid: int) -> str:
     if process is None:
         return f"process {pid}"
     rank = "" if process.rank is None else f", rank {process.rank} of {process.job}"
-    return f"process {process.pid}{rank}: {' '.join(process.command) or process.name}"
+    command = " ".join(process.command) or process.name
+    if len(command) > _MOST_COMMAND:
+        command = f"{command[:_MOST_COMMAND]}..."
+    return f"process {process.pid}{rank}: {command}"
 
 
 def moved_words(moved: int, same: int, unmoved: int) -> str:

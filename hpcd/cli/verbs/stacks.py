@@ -126,6 +126,9 @@ def _patience() -> Iterator[None]:
 
 
 def _recorded(args: argparse.Namespace) -> int:
+    word = args.database.name if args.database else ""
+    if args.at is None and word.isdigit() and not args.database.exists():
+        raise UsageError(f"unexpected argument {word}; did you mean --pid {word}?")
     if args.at is None or args.watch is not None:
         raise UsageError("give --at SECONDS with a database, and no --watch")
     chosen = (args.pid, args.comm, args.user, args.cgroup, args.container, args.job, args.all)
