@@ -113,6 +113,19 @@ def test_depth_and_metric(db: Database, tmp_path: Path, kind: str) -> None:
     assert max(map(len, costs["cpu_time"])) <= 2
 
 
+@pytest.mark.parametrize("kind", READERS)
+def test_a_count_alone(db: Database, tmp_path: Path, kind: str) -> None:
+    output = tmp_path / "out"
+    words = ["export", str(db.path), "--format", kind, "-o", str(output), "--metric", "samples"]
+    assert main(words) == 0
+    if kind == "collapsed":
+        counts = [int(line.rpartition(" ")[2]) for line in output.read_text().splitlines()]
+        found = {"samples": float(sum(counts))}
+    else:
+        found = totals(READERS[kind](output))
+    assert found == {"samples": db.metrics.exclusive("samples").sum()}
+
+
 def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read piece by piece is what the trace has."""
     monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
