@@ -268,12 +268,19 @@ def test_the_default_name(database: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert [path.name for path in tmp_path.iterdir()] == ["db.pb.gz"]
 
 
-def test_progress_is_told(db: Database, tmp_path: Path) -> None:
+def test_progress_is_told(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
     told: list[tuple[str, int, int]] = []
     selection = Selection(db, progress=lambda *step: told.append(step))
-    for _ in selection.each_line():
-        pass
-    assert told == [("export", n, 4) for n in range(5)]
+    for line in selection.each_line():
+        for _ in selection.trace(line.number):
+            pass
+    total = len(db.trace) + len(db.lines)
+    assert {(stage, whole) for stage, _, whole in told} == {("export", total)}
+    done = [done for _, done, _ in told]
+    assert done == sorted(done) and (done[0], done[-1]) == (0, total)
+    # Lines of several blocks are told of on the way.
+    assert len(told) > 2 * len(db.lines)
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="needs Go's pprof")
