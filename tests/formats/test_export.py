@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -260,6 +261,18 @@ def test_what_is_there_is_not_replaced(
     assert main([*words, "nothing"]) == 2
     assert main([*words, "csv", "--filter", "rank=99"]) == 2
     assert main([*words, "csv", "--depth", "0"]) == 2
+
+
+@pytest.mark.parametrize("kind", ["chrome", "hpctoolkit", "otf2", "pprof"])
+def test_what_cannot_be_written_is_one_line(db: Database, tmp_path: Path, kind: str) -> None:
+    words = ["export", str(db.path), "--format", kind, "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-m", "hpcd", *words], capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)),
+    )  # fmt: skip
+    assert done.returncode == 6, done.stderr
+    assert re.fullmatch(rf"hpcd: {tmp_path}/out: File (is )?too large\n", done.stderr)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_default_name(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
