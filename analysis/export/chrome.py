@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcd.analysis.export.context_table import Contexts, Detail
 from hpcd.analysis.export.export_selection import Selection, TraceBlock
+from hpcd.analysis.export.process_ids import ProcessIds
 from hpcd.analysis.export.text import as_json, json_names, utf8
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64, U32, Mask
@@ -24,7 +25,7 @@ from hpcd.array_types import F64, I64, U32, Mask
 def write(selection: Selection, path: Path) -> None:
     """Write ``selection`` to the file ``path``."""
     table = selection.contexts(Detail.PROCEDURE)
-    pids = _ProcessIds(selection)
+    pids = ProcessIds(selection)
     with path.open("w", encoding="ascii", newline="\n") as file:
         units = dict(zip(selection.names, selection.units, strict=True))
         about = {"exporter": "hpcd", "units": units, "origin_ns": selection.db.origin_ns}
@@ -36,25 +37,6 @@ def write(selection: Selection, path: Path) -> None:
                 slices.add(block)
             slices.finish(min(line.end, selection.span[1]))
         file.write("\n]}\n")
-
-
-class _ProcessIds:
-    """Numbers that tell processes and threads apart, even where several hosts have the same."""
-
-    def __init__(self, selection: Selection) -> None:
-        lines = selection.db.lines
-        chosen = selection.lines
-        processes = np.unique(lines.process[chosen])
-        pid_of = dict(zip(lines.process[chosen].tolist(), lines.pid[chosen].tolist(), strict=True))
-        self._pids_differ = len(set(pid_of.values())) == len(processes)
-        both = np.stack([lines.process[chosen].astype(np.int64), lines.tid[chosen]])
-        self._tids_differ = np.unique(both, axis=1).shape[1] == len(chosen)
-        self._process = lines.process
-
-    def __call__(self, line: Line) -> tuple[int, int]:
-        """The pid and the tid of a line: the real ones where they are unique."""
-        pid = line.pid if self._pids_differ else int(self._process[line.number]) + 1
-        return pid, line.tid if self._tids_differ else line.number + 1
 
 
 class _Slices:

@@ -31,7 +31,7 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.exports import READERS
 from tests.support.made import make
-from tests.support.random_measurements import long_measurement
+from tests.support.random_measurements import long_measurement, write_measurement
 
 OPTIONS = [
     [],
@@ -137,6 +137,29 @@ def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.Monkey
         for name in ("time", "node", "event"):
             joined = np.concatenate([getattr(block, name) for block in blocks])
             assert joined.tolist() == getattr(records, name).tolist()
+
+
+def test_processes_of_several_hosts_are_apart(tmp_path: Path) -> None:
+    for number, host in enumerate(("node0", "node1")):
+        write_measurement(tmp_path / host, seed=number, host=host, threads=2, records=20)
+    merge([tmp_path / "node0", tmp_path / "node1"], tmp_path / "db")
+    apart: dict[str, set[tuple[str, str]]] = {}
+    for kind in ("chrome", "firefox", "perfetto"):
+        words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(tmp_path / kind)]
+        assert main(words) == 0
+    events = json.loads((tmp_path / "chrome").read_text())["traceEvents"]
+    apart["chrome"] = {(str(event["pid"]), str(event["tid"])) for event in events}
+    threads = json.loads((tmp_path / "firefox").read_text())["threads"]
+    apart["firefox"] = {(thread["pid"], str(thread["tid"])) for thread in threads}
+    trace = perfetto_trace_pb2.Trace()
+    trace.ParseFromString((tmp_path / "perfetto").read_bytes())
+    tasks = [task for p in trace.packet for task in p.interned_data.stack_sample_task_contexts]
+    apart["perfetto"] = {(str(task.pid), str(task.tid)) for task in tasks}
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert len(set(db.lines.pid.tolist())) == 2
+        for places in apart.values():
+            assert len(places) == len(db.lines) == 8
+            assert len({pid for pid, _ in places}) == 4
 
 
 def test_pieces_of_a_line_with_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
