@@ -92,6 +92,7 @@ class Selection:
         fits = self.only.contexts(db) if self.only.procedures or self.only.modules else None
         self._fits = fits
         self._progress = progress or (lambda stage, done, total: None)
+        self._at: tuple[str, int, int, int] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -136,14 +137,24 @@ class Selection:
         return contexts(self.db, detail, self.depth)
 
     def each_line(self, stage: str = "export") -> Iterator[Line]:
-        """The trace lines; tells how far it has come."""
+        """The trace lines; tells how far it has come, by records."""
+        records = self.db.lines.records[self.lines]
+        # A line without records is a step, too.
+        before = np.concatenate(([0], np.cumsum(records + 1))).tolist()
         for at in range(0, len(self.lines), _LINES_AT_ONCE):
             for number, line in enumerate(
                 self.db.lines.rows(self.lines[at : at + _LINES_AT_ONCE].tolist()), start=at
             ):
-                self._progress(stage, number, len(self.lines))
+                self._at = (stage, before[number], before[number + 1], before[-1])
+                self._report(0)
                 yield line
-        self._progress(stage, len(self.lines), len(self.lines))
+        self._progress(stage, before[-1], before[-1])
+
+    def _report(self, read: int) -> None:
+        """Tell of ``read`` records of the present line."""
+        if self._at is not None:
+            stage, begin, end, total = self._at
+            self._progress(stage, min(begin + read, end), total)
 
     def line_costs(self, line: int, table: Contexts) -> LineCosts:
         """What the contexts of ``table`` cost on trace line ``line``, those that cost any.
@@ -197,11 +208,15 @@ class Selection:
         last = len(starts) if end is None else int(np.searchsorted(starts, end))
         cuts = [*range(first, last, _BLOCKS_AT_ONCE), last]
         part = trace.part(trace.measurements([line])[0]) if len(starts) else None
+        read = 0
         for low, high in pairwise(cuts):
             # Blocks that begin at the same moment are not divided by time.
             low_time = int(starts[low]) if low > first or begin is not None else None
             high_time = int(starts[high]) if high < last else end
-            yield self.db.records(line, low_time, high_time)
+            records = self.db.records(line, low_time, high_time)
+            read += len(records)
+            yield records
+            self._report(read)
             if part is not None:
                 part.release()
 

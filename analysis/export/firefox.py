@@ -16,6 +16,7 @@ import numpy as np
 
 from hpcd.analysis.export.context_table import Contexts, Detail
 from hpcd.analysis.export.export_selection import Selection, TraceBlock
+from hpcd.analysis.export.process_ids import ProcessIds
 from hpcd.analysis.export.text import as_json, utf8
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
@@ -40,9 +41,10 @@ def write(selection: Selection, path: Path) -> None:
         file.write(',"libs":' + as_json(_libraries(selection)) + ',"shared":{')
         _write_shared(file, selection, table, stacks)
         file.write('},"threads":[')
+        ids = ProcessIds(selection)
         for number, line in enumerate(selection.each_line()):
             file.write("," if number else "")
-            _write_thread(file, selection, stacks, line)
+            _write_thread(file, selection, stacks, line, *ids(line))
         file.write("]}\n")
 
 
@@ -245,7 +247,9 @@ def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
     }
 
 
-def _write_thread(file: TextIO, selection: Selection, stacks: _Stacks, line: Line) -> None:
+def _write_thread(
+    file: TextIO, selection: Selection, stacks: _Stacks, line: Line, pid: int, tid: int
+) -> None:
     thread = {
         "processType": "default",
         "processStartupTime": line.start / 1e6,
@@ -256,8 +260,8 @@ def _write_thread(file: TextIO, selection: Selection, stacks: _Stacks, line: Lin
         "name": utf8(line.label),
         "isMainThread": line.pid == line.tid,
         "processName": utf8(line.process),
-        "pid": str(line.pid),
-        "tid": line.tid,
+        "pid": str(pid),
+        "tid": tid,
         "markers": _NO_MARKERS,
     }
     kind = "tracing-ms" if stacks.timed else "samples"

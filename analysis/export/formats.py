@@ -24,19 +24,31 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "collapsed": Format("collapsed", ".folded", False, "collapsed stacks: flamegraph.pl, inferno"),
-    "speedscope": Format("speedscope", ".speedscope.json", False, "speedscope"),
-    "pprof": Format("pprof", ".pb.gz", False, "go tool pprof, and what else reads its profiles"),
-    "firefox": Format("firefox", ".firefox.json", False, "Firefox Profiler"),
-    "chrome": Format("chrome", ".trace.json", False, "chrome://tracing, Perfetto: nested slices"),
-    "perfetto": Format("perfetto", ".perfetto-trace", False, "Perfetto: weighted stack samples"),
-    "otf2": Format("otf2_archive", ".otf2", True, "OTF2: otf2-print, Vampir (pip install otf2)"),
+    "collapsed": Format(
+        "collapsed", ".folded", False, "collapsed stacks, as flamegraph.pl and others read"
+    ),
+    "speedscope": Format(
+        "speedscope", ".speedscope.json", False, "profiles of https://www.speedscope.app"
+    ),
+    "pprof": Format("pprof", ".pb.gz", False, "profile of go tool pprof"),
+    "firefox": Format("firefox", ".firefox.json", False, "profile of https://profiler.firefox.com"),
+    "chrome": Format(
+        "chrome", ".trace.json", False, "nested slices for chrome://tracing and Perfetto"
+    ),
+    "perfetto": Format(
+        "perfetto", ".perfetto-trace", False, "weighted stack samples of https://ui.perfetto.dev"
+    ),
+    "otf2": Format("otf2_archive", ".otf2", True, "OTF2 archive (needs pip install otf2)"),
     "csv": Format("csv_tables", ".csv", True, "tables as CSV files"),
-    "parquet": Format("parquet_files", ".parquet", True, "tables as Parquet (pip install pyarrow)"),
-    "arrow": Format("arrow_files", ".arrow", True, "tables as Arrow IPC (pip install pyarrow)"),
-    "hatchet": Format("hatchet", ".hatchet.json", False, "Hatchet: a literal GraphFrame"),
-    "hpctoolkit": Format("hpctoolkit", ".hpctoolkit", True, "HPCToolkit 4: hpcviewer, Hatchet"),
-    "tau": Format("tau", ".tau", True, "TAU profiles: paraprof, Hatchet"),
+    "parquet": Format(
+        "parquet_files", ".parquet", True, "tables as Parquet (needs pip install pyarrow)"
+    ),
+    "arrow": Format(
+        "arrow_files", ".arrow", True, "tables as Arrow IPC (needs pip install pyarrow)"
+    ),
+    "hatchet": Format("hatchet", ".hatchet.json", False, "literal GraphFrame of Hatchet"),
+    "hpctoolkit": Format("hpctoolkit", ".hpctoolkit", True, "database of HPCToolkit, version 4"),
+    "tau": Format("tau", ".tau", True, "profiles of TAU, by metric and thread"),
 }
 """Format → what it is."""
 

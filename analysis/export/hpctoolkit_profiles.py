@@ -48,7 +48,7 @@ class ProfileWriter:
         self.blocks: list[tuple[int, int, int, int]] = []
         self._tuples: list[list[tuple[str, bool, int, int]]] = []
         self._hosts: dict[str, int] = {}
-        self._threads: dict[int, int] = {}
+        self._threads: dict[tuple[str, int], int] = {}
 
     def __enter__(self) -> ProfileWriter:
         return self
@@ -67,7 +67,8 @@ class ProfileWriter:
         self.counts += values != 0
         self.blocks.append(self._write(values, 0))
         host = self._hosts.setdefault(line.host, len(self._hosts))
-        thread = self._threads[line.pid] = self._threads.get(line.pid, -1) + 1
+        process = line.host, line.pid
+        thread = self._threads[process] = self._threads.get(process, -1) + 1
         number = line.pid if line.rank is None else line.rank
         self._tuples.append(
             [

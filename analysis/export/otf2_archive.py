@@ -9,6 +9,7 @@ they lasted. The number of samples is the metric ``samples``.
 from __future__ import annotations
 
 import ctypes
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from hpcd.analysis.export.export_selection import Selection, TraceBlock
 from hpcd.analysis.export.text import utf8
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
-from hpcd.errors import StorageError
 
 _ARCHIVE = "traces"
 _EVENT_CHUNK, _DEFINITION_CHUNK = 1 << 20, 4 << 20
@@ -34,15 +34,51 @@ _RESOLUTION = 10**9
 def write(selection: Selection, path: Path) -> None:
     """Write ``selection`` to the folder ``path``: ``traces.otf2``, ``traces.def``, ``traces/``.
 
-    Raises :class:`StorageError` when the library cannot write it.
+    Raises :class:`OSError` when the library cannot write it.
     """
-    try:
-        _write(selection, path)
-    except _otf2.ErrorCodes.Error as error:
-        raise StorageError(f"{path}: OTF2: {error}") from None
+    with _Errors() as errors:
+        try:
+            _write(selection, path, errors)
+        except _otf2.ErrorCodes.Error as error:
+            raise OSError(errno.EIO, errors.first or str(error)) from None
+        errors.check()
 
 
-def _write(selection: Selection, path: Path) -> None:
+class _Errors:
+    """The library's errors, instead of lines on standard error.
+
+    What fails while buffers are written is told nowhere else.
+    """
+
+    def __init__(self) -> None:
+        self.first = ""
+        self._callback = _ERROR_CALLBACK(self._note)
+        self._register = _otf2.Config.conf.lib.OTF2_Error_RegisterCallback
+        self._register.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._register.restype = ctypes.c_void_p
+        self._previous = None
+
+    def __enter__(self) -> _Errors:
+        self._previous = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._register(self._previous, None)
+
+    def check(self) -> None:
+        """Raise :class:`OSError` if there was an error."""
+        if self.first:
+            raise OSError(errno.EIO, self.first)
+
+    def _note(self, _data: object, _file: object, _line: int, _function: object, code: int,
+              *_: object) -> int:  # fmt: skip
+        if code > 0 and not self.first:
+            description = _otf2.Error_GetDescription(_otf2.ErrorCode(code))
+            self.first = str(description)
+        return code
+
+
+def _write(selection: Selection, path: Path, errors: _Errors) -> None:
     archive = _otf2.Archive_Open(
         str(path), _ARCHIVE, _otf2.FILEMODE_WRITE, _EVENT_CHUNK, _DEFINITION_CHUNK,
         _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE,
@@ -61,6 +97,7 @@ def _write(selection: Selection, path: Path) -> None:
     definitions = _Definitions(selection, table, events)
     for line in selection.each_line():
         definitions.add_location(line, events.write(line.number))
+        errors.check()
     _otf2.Archive_CloseEvtFiles(archive)
     _otf2.Archive_CloseDefFiles(archive)
     writer = _otf2.Archive_GetGlobalDefWriter(archive)
@@ -81,6 +118,12 @@ _ALLOCATE = ctypes.CFUNCTYPE(
 _FREE_ALL = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_bool
 )
+
+# OTF2_ErrorCallback; its last parameter, a va_list, is a pointer where hpcd runs.
+_ERROR_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int,
+    ctypes.c_char_p, ctypes.c_void_p,
+)  # fmt: skip
 
 
 class _MemoryCallbacks(ctypes.Structure):

@@ -24,7 +24,7 @@ def put_in_place(path: Path, *, directory: bool, replace: bool = False) -> Itera
         raise StorageError(f"{path.parent}: no such directory")
     _check(path, replace=replace)
     try:
-        work = Path(tempfile.mkdtemp(prefix=f".{path.name[:100]}.", dir=path.parent))
+        work = Path(tempfile.mkdtemp(prefix=".hpcd-export-", dir=path.parent))
     except OSError as error:
         raise storage_error(path, error) from None
     try:

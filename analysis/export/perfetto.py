@@ -15,8 +15,8 @@ import numpy as np
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.export.context_table import Detail
 from hpcd.analysis.export.export_selection import Selection, TraceBlock
+from hpcd.analysis.export.process_ids import ProcessIds
 from hpcd.analysis.export.protobuf import integer, message, text, varint
-from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import I64, Mask
 
 # Fields of TracePacket.
@@ -67,14 +67,16 @@ class _Writer:
                      message(_CLOCK_SNAPSHOT, *clocks))  # fmt: skip
         self._intern_code()
         self._intern([message(_COUNTERS, *self._counter(n)) for n in range(len(self._rows))])
+        ids = ProcessIds(self._selection)
         pids: set[int] = set()
         for task, line in enumerate(self._selection.each_line(), start=1):
-            if line.pid not in pids:
-                pids.add(line.pid)
+            pid, tid = ids(line)
+            if pid not in pids:
+                pids.add(pid)
                 name = f"rank {line.rank} {line.process}" if line.rank is not None else line.process
-                process = message(3, integer(1, line.pid), text(6, name))
-                self._packet(integer(_SEQUENCE, 1), message(_TRACK, integer(1, line.pid), process))
-            self._thread(task, line)
+                process = message(3, integer(1, pid), text(6, name))
+                self._packet(integer(_SEQUENCE, 1), message(_TRACK, integer(1, pid), process))
+            self._thread(task, line.label, pid, tid)
             for block in self._selection.trace(line.number):
                 self._samples(task, block, origin)
 
@@ -91,14 +93,13 @@ class _Writer:
         kind = integer(3, _NANOSECONDS) if unit == "s" else text(4, unit) if unit else b""
         return [integer(1, number + 1), text(2, selection.names[row]), kind or integer(3, _COUNT)]
 
-    def _thread(self, task: int, line: Line) -> None:
-        names = message(4, integer(1, line.pid), integer(2, line.tid), text(5, line.label))
+    def _thread(self, task: int, label: str, pid: int, tid: int) -> None:
+        names = message(4, integer(1, pid), integer(2, tid), text(5, label))
         # Above all pids, which are the processes' own identifiers.
         uuid = (1 << 32) + task
-        self._packet(integer(_SEQUENCE, 1),
-                     message(_TRACK, integer(1, uuid), integer(5, line.pid), names))  # fmt: skip
-        ids = integer(1, task) + integer(2, line.pid) + integer(3, line.tid)
-        self._intern([message(_TASKS, ids)])
+        track = message(_TRACK, integer(1, uuid), integer(5, pid), names)
+        self._packet(integer(_SEQUENCE, 1), track)
+        self._intern([message(_TASKS, integer(1, task), integer(2, pid), integer(3, tid))])
 
     def _intern_code(self) -> None:
         """Load modules, names, files and frames."""

@@ -7,6 +7,7 @@ and the thread as labels. An inlined call is a location of its own, without an a
 from __future__ import annotations
 
 import gzip
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +55,13 @@ def write(selection: Selection, path: Path) -> None:
             labels = _labels(line, strings)
             for context, value in zip(costs.context.tolist(), values, strict=True):
                 if any(value):
-                    file.write(message(_SAMPLE, stacks[context], packed(2, value), labels))
+                    file.write(message(_SAMPLE, stacks.packed(context), packed(2, value), labels))
         for value in strings.table:
             file.write(text(_STRINGS, value))
+
+
+# Call paths kept as bytes: those of many threads are the same. Some MB.
+_STACKS_KEPT = 10_000
 
 
 class _Stacks:
@@ -64,8 +69,9 @@ class _Stacks:
 
     def __init__(self, table: Contexts) -> None:
         self._parent, self._frame = table.parent.tolist(), table.frame.tolist()
+        self.packed = lru_cache(_STACKS_KEPT)(self._packed)
 
-    def __getitem__(self, context: int) -> bytes:
+    def _packed(self, context: int) -> bytes:
         locations = []
         while context:
             locations.append(self._frame[context] + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -30,7 +31,7 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.exports import READERS
 from tests.support.made import make
-from tests.support.random_measurements import long_measurement
+from tests.support.random_measurements import long_measurement, write_measurement
 
 OPTIONS = [
     [],
@@ -88,7 +89,7 @@ def test_totals_are_those_of_the_report(
             assert found.get(metric, 0.0) == pytest.approx(total, rel=1e-6, abs=2e-6), metric
 
 
-@pytest.mark.parametrize("kind", sorted(READERS.keys() - {"chrome"}))
+@pytest.mark.parametrize("kind", READERS)
 def test_costs_are_those_of_call_paths(db: Database, tmp_path: Path, kind: str) -> None:
     output = tmp_path / "out"
     assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
@@ -113,6 +114,19 @@ def test_depth_and_metric(db: Database, tmp_path: Path, kind: str) -> None:
     assert max(map(len, costs["cpu_time"])) <= 2
 
 
+@pytest.mark.parametrize("kind", READERS)
+def test_a_count_alone(db: Database, tmp_path: Path, kind: str) -> None:
+    output = tmp_path / "out"
+    words = ["export", str(db.path), "--format", kind, "-o", str(output), "--metric", "samples"]
+    assert main(words) == 0
+    if kind == "collapsed":
+        counts = [int(line.rpartition(" ")[2]) for line in output.read_text().splitlines()]
+        found = {"samples": float(sum(counts))}
+    else:
+        found = totals(READERS[kind](output))
+    assert found == {"samples": db.metrics.exclusive("samples").sum()}
+
+
 def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read piece by piece is what the trace has."""
     monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
@@ -123,6 +137,29 @@ def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.Monkey
         for name in ("time", "node", "event"):
             joined = np.concatenate([getattr(block, name) for block in blocks])
             assert joined.tolist() == getattr(records, name).tolist()
+
+
+def test_processes_of_several_hosts_are_apart(tmp_path: Path) -> None:
+    for number, host in enumerate(("node0", "node1")):
+        write_measurement(tmp_path / host, seed=number, host=host, threads=2, records=20)
+    merge([tmp_path / "node0", tmp_path / "node1"], tmp_path / "db")
+    apart: dict[str, set[tuple[str, str]]] = {}
+    for kind in ("chrome", "firefox", "perfetto"):
+        words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(tmp_path / kind)]
+        assert main(words) == 0
+    events = json.loads((tmp_path / "chrome").read_text())["traceEvents"]
+    apart["chrome"] = {(str(event["pid"]), str(event["tid"])) for event in events}
+    threads = json.loads((tmp_path / "firefox").read_text())["threads"]
+    apart["firefox"] = {(thread["pid"], str(thread["tid"])) for thread in threads}
+    trace = perfetto_trace_pb2.Trace()
+    trace.ParseFromString((tmp_path / "perfetto").read_bytes())
+    tasks = [task for p in trace.packet for task in p.interned_data.stack_sample_task_contexts]
+    apart["perfetto"] = {(str(task.pid), str(task.tid)) for task in tasks}
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        assert len(set(db.lines.pid.tolist())) == 2
+        for places in apart.values():
+            assert len(places) == len(db.lines) == 8
+            assert len({pid for pid, _ in places}) == 4
 
 
 def test_pieces_of_a_line_with_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,13 +231,9 @@ def test_any_name_survives_or_is_escaped(weird: Path, tmp_path: Path, kind: str)
     assert main(["export", str(weird), "--format", kind, "-o", str(output)]) == 0
     costs = READERS[kind](output)["cpu_time"]
     assert sum(costs.values()) == pytest.approx(2e-3 * len(WEIRD))
-    if kind == "chrome":
-        text = output.read_text()
-        names = {event["name"] for event in json.loads(text)["traceEvents"]}
-    else:
-        costs = Counter({path: cost for path, cost in costs.items() if cost})
-        assert len(costs) == len(WEIRD)
-        names = set(max(costs, key=len))
+    costs = Counter({path: cost for path, cost in costs.items() if cost})
+    assert len(costs) == len(WEIRD)
+    names = set(max(costs, key=len))
     assert WEIRD[0] in names and WEIRD[5] in names
     with hpcd.analysis.open(weird) as db:
         stored = set(db.procedures.name)
@@ -253,18 +286,37 @@ def test_what_is_there_is_not_replaced(
     assert main([*words, "csv", "--depth", "0"]) == 2
 
 
+@pytest.mark.parametrize("kind", ["chrome", "hpctoolkit", "otf2", "pprof"])
+def test_what_cannot_be_written_is_one_line(db: Database, tmp_path: Path, kind: str) -> None:
+    words = ["export", str(db.path), "--format", kind, "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-m", "hpcd", *words], capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)),
+    )  # fmt: skip
+    assert done.returncode == 6, done.stderr
+    assert re.fullmatch(rf"hpcd: {tmp_path}/out: File (is )?too large\n", done.stderr)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_default_name(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["export", str(database), "--format", "pprof"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["db.pb.gz"]
 
 
-def test_progress_is_told(db: Database, tmp_path: Path) -> None:
+def test_progress_is_told(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
     told: list[tuple[str, int, int]] = []
     selection = Selection(db, progress=lambda *step: told.append(step))
-    for _ in selection.each_line():
-        pass
-    assert told == [("export", n, 4) for n in range(5)]
+    for line in selection.each_line():
+        for _ in selection.trace(line.number):
+            pass
+    total = len(db.trace) + len(db.lines)
+    assert {(stage, whole) for stage, _, whole in told} == {("export", total)}
+    done = [done for _, done, _ in told]
+    assert done == sorted(done) and (done[0], done[-1]) == (0, total)
+    # Lines of several blocks are told of on the way.
+    assert len(told) > 2 * len(db.lines)
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="needs Go's pprof")

@@ -115,17 +115,18 @@ def read_chrome(path: Path) -> Costs:
             threads[event["pid"], event["tid"]].append(event)
     costs = empty()
     for events in threads.values():
-        # Outer slices end last and are written last.
+        # Of slices of one length the first is the outer one.
         events.sort(key=lambda event: (event["ts"], -event["dur"]))
         opened: list[dict[str, Any]] = []
         for event in events:
             end = event["ts"] + event["dur"]
-            while opened and opened[-1]["ts"] + opened[-1]["dur"] <= event["ts"] + 5e-4:
+            while opened and opened[-1]["ts"] + opened[-1]["dur"] <= event["ts"]:
                 opened.pop()
-            assert not opened or end <= opened[-1]["ts"] + opened[-1]["dur"] + 1e-3
+            assert not opened or end <= opened[-1]["ts"] + opened[-1]["dur"]
             opened.append(event)
+            place = tuple(slice_["name"] for slice_ in opened if slice_.get("cat") != "wait")
             for metric, cost in event.get("args", {}).items():
-                costs[metric][()] += cost
+                costs[metric][place] += cost
     return costs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 from pathlib import Path
 
 from hpcd.analysis.database import open as open_database
@@ -55,6 +56,8 @@ class Export(Command):
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     def run(self, args: argparse.Namespace) -> int:
+        # SIGTERM cleans up as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         with open_database(args.database) as db, progress_bar() as update:
             selection = Selection(db, Filter.parse(args.filter), args.metric, args.depth, update)
             path = args.output or default_path(args.database, args.format)
