@@ -111,7 +111,7 @@ def test_parser_of_all_verbs_builds() -> None:
     [
         ([], 2, "required"),
         (["nonsense"], 2, "no verb nonsense; there are profile"),
-        (["reprot"], 2, "did you mean report or export?"),
+        (["reprot"], 2, "did you mean report?"),
         (["report", "--prcent", "3", "db"], 2, "unknown option --prcent; did you mean --percent?"),
         (["attach", "1234"], 2, "unexpected argument 1234; did you mean --pid 1234?"),
         (["merge", "--sideways", "m", "-o", "x"], 2, "unknown option --sideways"),
