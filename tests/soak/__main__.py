@@ -9,7 +9,7 @@ import argparse
 import importlib
 import sys
 
-NAMES = ("kills", "storage", "files", "messages", "unwind", "hour", "hostile")
+NAMES = ("kills", "storage", "files", "messages", "unwind", "mappings", "hour", "hostile")
 
 
 def main() -> int:
