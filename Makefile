@@ -25,8 +25,8 @@ demo: setup-demo bpf-object
 
 # What watches running programs has the machine to itself; of the rest two halves run at once.
 WATCHING = tests/live tests/service
-HALF = tests/unit tests/formats --ignore=tests/unit/test_structure.py
-OTHER_HALF = tests/unit/test_structure.py tests/viewer
+HALF = tests/unit tests/formats --ignore=tests/unit/test_structure.py --ignore=tests/formats/test_offline_benchmarks.py
+OTHER_HALF = tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py tests/viewer
 test: setup-test bpf-object lint
 	$(TOOLS)/pytest $(WATCHING); code=$$?; \
 	printf '%s\n' '$(HALF)' '$(OTHER_HALF)' | \

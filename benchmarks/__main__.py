@@ -1,7 +1,7 @@
 """All benchmarks, or those named on the command line.
 
-python -m benchmarks [--smallest] [slowdown collector walk whole waits imbalance compare churn
-                                   newcomers node merge check render viewer]
+python -m benchmarks [--smallest] [slowdown collector walk whole short from_start waits imbalance
+                                   compare churn newcomers node merge check render viewer]
 
 With --smallest each does as little as it can: whether it still works is all that shows.
 """
@@ -22,6 +22,8 @@ NAMES = (
     "collector",
     "walk",
     "whole",
+    "short",
+    "from_start",
     "slowdown",
     "waits",
     "imbalance",

@@ -1,10 +1,13 @@
-"""Time, memory and rows of unwind tables, beside pyelftools on a library it can manage.
+"""Time, memory and rows of unwind tables, beside readelf, and pyelftools where it can manage.
 
     python -m benchmarks.unwind_tables [FILE...]
 
 Each file is decoded in a process of its own, three times; the median and the extremes are shown,
 and the CPU time beside them: where that is well below the time, others kept the machine busy.
-Peak memory is that of the whole process, interpreter and numpy included.
+Peak memory is that of the whole process, interpreter and numpy included. Before each of them
+``readelf --debug-dump=frames-interp`` writes the rows of the same file's call frame information;
+the ratio is hpcd's CPU time to its, the median of the rounds. readelf has nothing to say of code
+without such information: of a file with much of that (OpenBLAS, Chromium) it is no comparison.
 """
 
 from __future__ import annotations
@@ -24,7 +27,18 @@ from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.table_cache import TableCache
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
-DEFAULT = sized(("libc.so.6", "libstdc++.so.6", "libLLVM-14.so.1"), ("libz.so.1",))
+DEFAULT = sized(
+    (
+        "libc.so.6",
+        "libstdc++.so.6",
+        "libpython3.11.so.1.0",
+        "liblammps.so.0",
+        "libLLVM-14.so.1",
+        "openblas-pthread/libopenblas.so.0",
+        "/usr/lib/chromium/chromium",
+    ),
+    ("libz.so.1",),
+)
 RUNS = sized(3, 1)
 
 
@@ -86,16 +100,30 @@ def measure_pyelftools(path: Path) -> dict[str, float]:
     }
 
 
+def readelf_seconds(path: Path) -> float:
+    """CPU seconds in which readelf interprets a file's call frame information."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = ["readelf", "--debug-dump=frames-interp", str(path)]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def in_child(kind: str, path: Path) -> list[dict[str, float]]:
-    """Results of :data:`RUNS` fresh processes."""
+    """Results of :data:`RUNS` fresh processes, readelf taking turns with them."""
     command = [sys.executable, "-m", "benchmarks.unwind_tables", kind, str(path)]
-    return [json.loads(subprocess.check_output(command)) for _ in range(RUNS)]
+    runs = []
+    for _ in range(RUNS):
+        peer = readelf_seconds(path)
+        runs.append(json.loads(subprocess.check_output(command)) | {"peer": peer})
+    return runs
 
 
 def show(name: str, runs: list[dict[str, float]]) -> None:
     """One line of the table."""
     times = sorted(run["build"] for run in runs)
     last = runs[-1]
+    ratios = [run["cpu"] / max(run["peer"], 0.001) for run in runs]
     extra = ""
     if "load" in last:
         load = statistics.median(run["load"] for run in runs) * 1000
@@ -104,7 +132,7 @@ def show(name: str, runs: list[dict[str, float]]) -> None:
         f"{name:28} {statistics.median(times):7.3f} {times[0]:6.3f}..{times[-1]:<6.3f}"
         f"{statistics.median(run['cpu'] for run in runs):6.3f}"
         f"{max(run['peak'] for run in runs):7.0f} {last['functions']:8.0f} {last['bad']:5.0f}"
-        f" {last['rows']:9.0f} {extra}"
+        f" {last['rows']:9.0f} {statistics.median(ratios):7.2f} {extra}"
     )
 
 
@@ -117,7 +145,7 @@ def main() -> None:
     paths = [Path(name) for name in sys.argv[1:]] or [LIBRARIES / name for name in DEFAULT]
     print(
         f"{'':28} {'build s':>7} {'min..max':>13} {'CPU s':>6} {'peak MB':>8} {'FDEs':>8}"
-        f" {'bad':>5} {'rows':>9} {'rules':>7} {'cache kB':>9} {'load ms':>8}"
+        f" {'bad':>5} {'rows':>9} {'ratio':>7} {'rules':>7} {'cache kB':>9} {'load ms':>8}"
     )
     for path in paths:
         if path.exists():

@@ -21,7 +21,7 @@ def perf_whole(workload: Workload, folder: Path, *graph: str) -> tuple[float, fl
     subprocess.run(
         ["perf", "record", "-q", "-e", "cpu-clock:u", "-F", "997", *graph, "-o", str(data), "--",
          *workload.command],
-        cwd=workload.folder, env=ENVIRONMENT, check=True,
+        cwd=workload.folder, env=ENVIRONMENT, check=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     script = subprocess.Popen(

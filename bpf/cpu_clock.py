@@ -20,10 +20,11 @@ import time
 from collections.abc import Iterable
 
 from hpcd.bpf import syscalls
+from hpcd.bpf.layouts import CLOCK_PARTS
 
-PARTS = 16
-"""Events that make up the clock of one CPU. Of those that begin when one of them fires, the clock
-sees one part in so many too little."""
+# Of what begins when one of them fires, the clock sees one part in so many too little.
+PARTS = CLOCK_PARTS
+"""Events that make up the clock of one CPU."""
 
 # The longest period of one event: so long the clock needs to be as even as it will ever be.
 _LONGEST_NS = 200_000_000

@@ -133,6 +133,7 @@ COUNTERS = np.dtype(
         ("kernel_mode", "<u8"),
         ("switches", "<u8"),
         ("thinned", "<u8"),
+        ("late", "<u8"),
         ("copied", "<u8"),
         ("not_copied", "<u8"),
         ("fired", "<u8"),
@@ -188,8 +189,24 @@ THREAD_DTYPE = np.dtype(
 )
 THREAD = _struct_of(THREAD_DTYPE)
 
-SETTINGS_DTYPE = np.dtype([("period", "<u8"), ("walk_one_in", "<u4"), ("passed_over", "<u4")])
+SETTINGS_DTYPE = np.dtype(
+    [
+        ("period", "<u8"),
+        ("walk_one_in", "<u4"),
+        ("passed_over", "<u4"),
+        ("first_part", "<u4"),
+        ("part_step", "<u4"),
+        ("late", "<u4"),
+        ("pad", "<u4"),
+    ]
+)
 SETTINGS = _struct_of(SETTINGS_DTYPE)
+
+CLOCK_PARTS = 16
+"""Events that make up the clock of one CPU, at most."""
+
+CLOCK_PHASE_DTYPE = np.dtype([("due", "<u8"), ("off", "<u8")])
+CLOCK_PHASE = _struct_of(CLOCK_PHASE_DTYPE)
 
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 """Size of ``struct registers`` by processor."""

@@ -123,6 +123,10 @@ _FUNCTIONS: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_object__load": (_INT, (_POINTER,)),
     "bpf_object__find_program_by_name": (_POINTER, (_POINTER, _TEXT)),
     "bpf_program__fd": (_INT, (_POINTER,)),
+    "bpf_program__attach_iter": (_POINTER, (_POINTER, _POINTER)),
+    "bpf_link__fd": (_INT, (_POINTER,)),
+    "bpf_link__destroy": (_INT, (_POINTER,)),
+    "bpf_iter_create": (_INT, (_INT,)),
     "bpf_object__close": (None, (_POINTER,)),
 }
 

@@ -21,11 +21,14 @@ from hpcd.bpf.layouts import (
     STACK_COPY,
     registers_bytes,
     saved_bytes,
+    walk_bytes,
 )
 from hpcd.bpf.loading.loader import Programs, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.table_memory import Space
 
+WALK_SP, WALK_DEPTH = 8, 72
+"""Offsets in ``struct walk``: the stack pointer (u64), the user frames so far (u32)."""
 # 33 tail calls of SAVED_WALK_FRAMES frames each run; a path has 1,151 at most.
 _MAX_RUNS = 32
 
@@ -42,6 +45,7 @@ class SavedWalker:
         self._bytes_at = SAVED.itemsize + self._registers
         size = -(-saved_bytes() // mmap.PAGESIZE) * mmap.PAGESIZE
         self._memory = mmap.mmap(saved.fd, size)
+        self._walk_at = saved_bytes() - walk_bytes()
         try:
             self._programs: Programs | ObjectPrograms = load_sampler(
                 {**constants, "SAVED_STACK": 1}, [], ["walk_saved"], [], "auto"
@@ -70,6 +74,25 @@ class SavedWalker:
         memory = self._memory
         memory[SAVED.itemsize : self._bytes_at + size] = copy[STACK_COPY.itemsize : first + size]
         _SAVED.pack_into(memory, 0, start, size, 1, space.address, space.count, 0, 0, 0, 0)
+        return self._run()
+
+    @property
+    def stack_pointer(self) -> int:
+        """Where the frame begins at which the last walk ended."""
+        return int(_U64.unpack_from(self._memory, self._walk_at + WALK_SP)[0])
+
+    def go_on(self, start: int, stack: bytes) -> tuple[int, int, U64]:
+        """As :meth:`walk`, from the frame on at which the last walk ended as it could not read:
+        ``stack`` is the memory from ``start`` on, :data:`COPY_BYTES` of it at most."""
+        memory, at = self._memory, self._walk_at + WALK_DEPTH
+        stack = stack[:COPY_BYTES]
+        memory[self._bytes_at : self._bytes_at + len(stack)] = stack
+        # The step that failed had counted its frame, and will again.
+        _U32.pack_into(memory, at, max(_U32.unpack_from(memory, at)[0] - 1, 0))
+        _SAVED.pack_into(memory, 0, start, len(stack), 0, 0, 0, 0, 0, 0, 0)
+        return self._run()
+
+    def _run(self) -> tuple[int, int, U64]:
         for _ in range(_MAX_RUNS):
             libbpf.run_program(self._fd)
             if self._head["done"][0]:
@@ -87,6 +110,7 @@ class SavedWalker:
         self._memory.close()
 
 
+_U64, _U32 = struct.Struct("<Q"), struct.Struct("<I")
 _COPY = struct.Struct("<QQIIIHH")
 _SAVED = struct.Struct("<QIIIIIIII")
 assert _COPY.size == STACK_COPY.itemsize

@@ -72,5 +72,11 @@ def did_you_mean(name: str, choices: Iterable[str], most: int = 3) -> str:
     names = [choice for choice in dict.fromkeys(choices) if 0 < len(choice) <= _LONGEST]
     wanted = name.casefold()
     near = sorted((choice for choice in names if wanted and wanted in choice.casefold()), key=len)
-    near = near or difflib.get_close_matches(name, names[:_COMPARED], most, 0.55)
+    if not near:
+        likeness = {
+            choice: difflib.SequenceMatcher(None, choice, name).ratio()
+            for choice in difflib.get_close_matches(name, names[:_COMPARED], most, 0.55)
+        }
+        # What is much less like it than the nearest was not meant.
+        near = [one for one in likeness if likeness[one] > max(likeness.values()) - 0.1]
     return f"; did you mean {' or '.join(near[:most])}?" if near else ""

@@ -34,6 +34,7 @@ ENVIRONMENT = {
     "XDG_CACHE_HOME": "Base directory of the user's caches (default: ~/.cache).",
     "XDG_RUNTIME_DIR": "Where hpcd view keeps the private file by which it opens the browser "
     "(default: the directory of temporary files).",
+    "LD_LIBRARY_PATH": "Where hpcd run looks for the libraries of its command, as ld.so(8) does.",
     "LISTEN_FDS, LISTEN_PID": "Set by systemd when it passes the control socket to the service.",
 }
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("root"):
             item.add_marker(skip)
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that all users reach, on a file system that honours set-user-ID."""
+    folder = Path("/var/tmp") / f"hpcd-test-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    try:
+        if os.statvfs(folder).f_flag & os.ST_NOSUID:
+            pytest.skip("mounted without set-user-ID programs")
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

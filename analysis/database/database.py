@@ -41,7 +41,7 @@ from hpcd.model.identity import ModuleKind
 from hpcd.model.scope import Kind
 
 _UID = re.compile("[0-9a-f]{16}")
-_KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+_KERNEL_KINDS = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 
 
 class ModuleRow(NamedTuple):
@@ -68,6 +68,12 @@ class MeasurementRow(NamedTuple):
     damage: list[str]
     options: dict[str, Any]
     summary: dict[str, Any]
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Of a recording of another tool, what is known of it; else empty. (docs/import.md)"""
+        origin = self.options.get("imported")
+        return origin if isinstance(origin, dict) else {}
 
 
 class Loss(NamedTuple):

@@ -25,7 +25,7 @@ from hpcd.model import frame as frames
 from hpcd.model.identity import ModuleKind
 
 METRICS = ("cpu_time", "blocked_time", "runnable_time")
-_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 # No wait is longer; what claims to be must not overflow.
 _LONGEST_SECONDS = 1e8
 

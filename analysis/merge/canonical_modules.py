@@ -10,6 +10,8 @@ elf, vdso      build id; without one, path (the vDSO: kernel release)
 kernel         build id; without one, kernel release
 kernel-module  name and build id; without one, name and kernel release
 jit            the region of the process in the measurement: nothing to share
+named,         path: offsets follow from the names in it
+named-kernel
 ============== ========================================================================
 """
 
@@ -49,6 +51,8 @@ def module_key(module: Module, host: Host, measurement: int) -> ModuleKey:
     if kind is ModuleKind.JIT:
         where = f"{module.process:010d}:{module.base:016x}"
         return (kind, path, f"{measurement:016x}", where)
+    if kind in (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL):
+        return (kind, path, "", "")
     if kind is ModuleKind.KERNEL_MODULE:
         return (kind, path, build_id, "" if build_id else host.kernel)
     if build_id:

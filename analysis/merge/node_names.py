@@ -32,6 +32,9 @@ _MAX_READERS = 4
 
 ROOT_NAME = "[all]"
 
+# Kinds of modules of which each measurement knows only the names it has met.
+_BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL)
+
 
 @dataclass(frozen=True, slots=True)
 class NamedTree:
@@ -70,13 +73,14 @@ def _threads() -> int:
 def name_tree(
     executor: Executor,
     modules: Sequence[CanonicalModule],
-    tables: Sequence[tuple[Path, int] | None],
+    tables: Sequence[Sequence[tuple[Path, int]]],
     tree: CCT,
     progress: Callable[[int, int], None],
 ) -> NamedTree:
     """Name all frames of ``tree``.
 
-    ``tables`` has, per module, the part and number there of symbols a measurement brought along.
+    ``tables`` has, per module, the parts and numbers there of symbols that measurements brought
+    along; but where measurements name what they met, those of the first will do.
     Procedure ids depend on the tree and the names alone: special ones first, then by module and
     address.
     """
@@ -91,7 +95,9 @@ def name_tree(
         nodes = order[bounds[number] : bounds[number + 1]]
         offsets, place = np.unique(offset_of[nodes], return_inverse=True)
         groups.append((nodes, place))
-        tasks.append(SymbolTask(module.kind, module.path, module.build_id, tables[number], offsets))
+        first = tables[number][0] if tables[number] else None
+        further = tuple(tables[number][1:]) if module.kind in _BY_NAME else ()
+        tasks.append(SymbolTask(module.kind, module.path, module.build_id, first, offsets, further))
     answers = {}
     with ExitStack() as stack:
         stack.callback(close_readers)

@@ -265,6 +265,9 @@ class _Merge:
             self._result.damaged += [(str(contents.path), what) for what in contents.damage]
             if not contents.closed:
                 self._result.notes.append(f"{contents.path}: not closed, merged as far as it goes")
+            origin = contents.options.get("imported")
+            if isinstance(origin, dict) and origin.get("times") == "synthetic":
+                self._result.notes.append(f"{contents.path}: imported, its times are synthetic")
         return measurements
 
     def _old_parts(self) -> list[PartContents]:
@@ -387,14 +390,7 @@ class _Merge:
     ) -> NamedTree:
         """Stage 4: procedures for all frames."""
         tables = [
-            next(
-                (
-                    (measurements[m].part, i)
-                    for m, i in module.sources
-                    if i in measurements[m].symbols
-                ),
-                None,
-            )
+            [(measurements[m].part, i) for m, i in module.sources if i in measurements[m].symbols]
             for module in modules
         ]
         return name_tree(

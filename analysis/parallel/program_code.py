@@ -55,9 +55,11 @@ _SUPPORT = _SYSTEM + _RUNTIME + _MPI + _NUMERICAL
 
 def is_program_code(path: str, kind: str) -> bool:
     """Whether a load module is the program's own code."""
-    if kind not in (ModuleKind.ELF, ModuleKind.JIT):
+    if kind not in (ModuleKind.ELF, ModuleKind.JIT, ModuleKind.NAMED):
         return False
     name = PurePath(path.removesuffix(" (deleted)")).name
+    if name in ("[vdso]", "[vsyscall]"):  # as other tools call what has a kind of its own
+        return False
     mine, others = _users_patterns()
     if _fits(mine, name, path):
         return True

@@ -38,7 +38,7 @@ _CLONE = re.compile(r"( \[clone )?\.(constprop|isra|lto_priv|llvm|clone)\.\d+\]?
 _NUMBER = re.compile(r"(?<=\.(?:part|cold))\.\d+")
 _START_AND_END = re.compile(r"MPI_(Init|Init_thread|Finalize)|mpi_(init|init_thread|finalize)_+")
 _MPI = re.compile("P?MPI_[A-Z]|p?mpi_[a-z_]+_$")
-_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
+_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 _PROGRAM = "\0program"
 
 

@@ -38,7 +38,19 @@ _REMEDIES = {
 
 def advice(db: Database, facts: Facts, metric: int) -> list[str]:
     """What to know of a profile, most important first; shares are of ``metric``'s total."""
-    return [*_of_paths(facts), *_of_names(db, metric)]
+    return [*_of_imports(db), *_of_paths(facts), *_of_names(db, metric)]
+
+
+def _of_imports(db: Database) -> list[str]:
+    """What is not known of recordings of other tools."""
+    origins = [origin for row in db.measurements if (origin := row.origin)]
+    if not origins:
+        return []
+    formats = ", ".join(sorted({str(origin.get("format", "")) for origin in origins}))
+    notes = f"imported ({formats}): which call paths are whole is not known"
+    if any(origin.get("times") == "synthetic" for origin in origins):
+        notes += "; there were no times, so traces show shares only"
+    return [notes]
 
 
 def _of_paths(facts: Facts) -> list[str]:

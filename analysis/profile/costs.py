@@ -32,10 +32,11 @@ _PARTS_OF_TIME = ("cpu_time", "blocked_time", "runnable_time")
 def metric_parts(db: Database, metric: str) -> list[int]:
     """Numbers of the metrics that add up to ``metric``. Raises :class:`UsageError`.
 
-    For ``work`` that is CPU time; the contexts that wait are the caller's to leave out.
+    For ``work`` that is CPU time, or all time where other tools measured no CPU time; the contexts
+    that wait are the caller's to leave out.
     """
     if metric == WORK and WORK not in db.metrics.names:
-        metric = "cpu_time"
+        metric = TIME if "cpu_time" not in db.metrics.names and has_time(db) else "cpu_time"
     if metric == TIME and TIME not in db.metrics.names:
         parts = [db.metrics.number(name) for name in _PARTS_OF_TIME if name in db.metrics.names]
         if parts:

@@ -79,7 +79,7 @@ class Filter:
             lines = np.flatnonzero(self.lines(db))
             costs = np.stack([self._costs(db, name, lines) for name in db.metrics.names])
         if self.procedures or self.modules:
-            costs = costs * self._contexts(db)
+            costs = costs * self.contexts(db)
         return costs
 
     def lines(self, db: Database) -> Mask:
@@ -111,7 +111,7 @@ class Filter:
 
         O(cells); with windows of time O(records in them + chosen lines · nodes).
         """
-        contexts = self._contexts(db) if self.procedures or self.modules else None
+        contexts = self.contexts(db) if self.procedures or self.modules else None
         inside = np.ones(len(db.cct), bool) if contexts is None else contexts
         names = db.metrics.names
         if not self.windows:
@@ -128,13 +128,15 @@ class Filter:
             return costs_by_node(db, metric, lines)
         weights = event_weights(db, metric)
         total = np.zeros(len(db.cct))
-        for low, high in _apart(self.windows):
+        for low, high in apart(self.windows):
             begin = np.full(len(lines), min(low, db.duration_ns + 1), np.int64)
             end = np.full(len(lines), min(high, db.duration_ns + 1), np.int64)
             total += costs_in_window(db, weights, lines, begin, end)
         return total
 
-    def _contexts(self, db: Database) -> Mask:
+    def contexts(self, db: Database) -> Mask:
+        """``bool[nodes]``: the contexts that fit, whatever the line and time. Raises
+        :class:`UsageError` when no name fits."""
         fits = np.ones(len(db.cct), bool)
         if self.procedures:
             fits &= below(db.cct, matching(db, self.procedures))
@@ -250,7 +252,7 @@ def _window(text: str) -> tuple[int, int]:
     return round(min(low, 1e9) * 1e9), round(min(high, 1e9) * 1e9)
 
 
-def _apart(windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def apart(windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same time in windows that do not overlap."""
     united: list[tuple[int, int]] = []
     for low, high in sorted(windows):

@@ -60,7 +60,8 @@ class SymbolTask:
 
     ``table`` is where symbols are that the measurement brought along: its part, and the module's
     number in it. Those of a file (the functions that were sampled) are asked when the file at its
-    path has another build id or cannot be read.
+    path has another build id or cannot be read. ``further`` are those of other measurements, where
+    each knows only the names it has met.
     """
 
     kind: ModuleKind
@@ -68,6 +69,7 @@ class SymbolTask:
     build_id: str
     table: tuple[Path, int] | None
     offsets: U64
+    further: tuple[tuple[Path, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,8 @@ def _expected(task: SymbolTask) -> bool:
 def _tables(task: SymbolTask) -> tuple[list[SymbolTable], str]:
     if task.table is not None and task.kind is not ModuleKind.ELF:
         rows = load_symbols(*task.table)
+        if task.further:
+            rows = sorted({*rows, *(row for place in task.further for row in load_symbols(*place))})
         return [symbol_tables.from_rows(rows)], f"{len(rows)} symbols from the measurement"
     if not len(task.offsets):
         return [], "no addresses"

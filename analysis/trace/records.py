@@ -172,6 +172,15 @@ class Trace:
         span = slice(begin, max(begin, end))
         return Records(time[span], node[span], event[span], value[span])
 
+    def block_times(self, line: int) -> I64:
+        """``int64[blocks]``: when each block of ``line`` begins (ns), for reading a long line in
+        pieces."""
+        number = int(self._map.part[line])
+        part, row = self.part(number), int(self._map.row[line])
+        low, high = part.lines.block[row : row + 2].tolist()
+        base: I64 = part.blocks.base[low:high]
+        return base * TIME_UNIT_NS + int(self._map.shift[number])
+
     def sample(self, lines: I64, times: I64, spacing: float, begin: I64, end: I64) -> U32:
         """Nodes ``uint32[len(lines), len(times)]`` at ``times`` (ns, ascending, evenly spaced).
 

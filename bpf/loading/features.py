@@ -20,6 +20,7 @@ from hpcd.bpf.loading.kernel_headers import cache_directory, kernel_headers
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.ring import Ring
+from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
 
 # Capabilities (include/uapi/linux/capability.h) and what they are needed for.
@@ -63,6 +64,8 @@ def probe() -> list[Feature]:
         _attempt("kernel headers", _headers, _headers_remedy(), needed=compiling),
         _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
         _attempt("BPF programs", _bpf_program, _privileges(), needed=True),
+        _attempt("stacks of sleeping threads", _task_stacks,
+                 "Linux 5.18 or later and make bpf-object; only hpcd stacks needs it"),
         _attempt("locked memory", _locked_memory, "ulimit -l unlimited", needed=True),
         _attempt("cpu-clock sampling", _cpu_clock, _privileges(), needed=True),
         _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),
@@ -221,6 +224,11 @@ def _bpf_program() -> str:
     )
     os.close(libbpf.checked(descriptor, "loading a BPF program"))
     return "a perf event program was loaded"
+
+
+def _task_stacks() -> str:
+    TaskStacks().close()
+    return "an iterator over threads was loaded"
 
 
 def _locked_memory() -> str:

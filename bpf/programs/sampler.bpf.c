@@ -306,15 +306,19 @@ static __always_inline void finish(struct walk *w)
 }
 
 /* How much of the stack is in use, as far as is known: a process' first thread has the end of its
- * stack in its address space. */
+ * stack in its address space, and C libraries keep the thread pointer above those of the others. */
 static __always_inline u64 stack_size(u64 start)
 {
-	u64 mm = 0, top = 0;
+	u64 mm = 0, top = 0, pointer, size = COPY_BYTES;
 
 	read_kernel(&mm, 8, this_task() + OFFSET_TASK_MM);
 	read_kernel(&top, 8, mm + OFFSET_MM_START_STACK);
 	top += 64; /* the arguments' number and the first of them, which the first frame may read */
-	return top > start && top - start < COPY_BYTES ? top - start : COPY_BYTES;
+	if (top - start < size)
+		size = top - start;
+	if (!thread_pointer(&pointer) && pointer - start < size)
+		size = pointer - start;
+	return size;
 }
 
 /* Sends a copy of the stack of a walk that ended early; returns its number, 0: it cannot be. */
@@ -655,6 +659,45 @@ static __always_inline u32 task_flags(u64 task)
 	return flags;
 }
 
+static __always_inline int near_whole(u64 time, u64 period, u64 tolerance)
+{
+	u64 rest = time % period;
+	return rest <= tolerance || period - rest <= tolerance;
+}
+
+/* Whether a firing of the CPU clock comes when the virtual CPU has not been running for a while. What
+ * was due meanwhile fires when it runs again, all events of the clock at once and all in the thread that
+ * happens to be there; the scheduler does not count that time as the thread's. */
+static __always_inline int came_late(struct settings *settings, u64 period)
+{
+	u32 part = 0;
+
+	if (!settings->late)
+		return 0;
+	if (settings->part_step)
+		part = ((u32)period - settings->first_part + settings->part_step / 2) / settings->part_step;
+	if (part >= CLOCK_PARTS)
+		return 0;
+	part += bpf_get_smp_processor_id() * CLOCK_PARTS;
+	struct clock_phase *phase = map_lookup(MAP(CLOCK_PHASES), &part);
+	if (!phase || !period)
+		return 0;
+	u64 now = bpf_ktime_get_ns();
+	if (!phase->due || near_whole(now - phase->due, period, settings->late)) {
+		phase->due = now;
+		return 0;
+	}
+	/* After a late firing the kernel goes on at the phase that was. An event that has been stopped
+	 * and started, as all are when another tool opens one, goes on at a new one. */
+	if (phase->off && near_whole(now - phase->off, period, settings->late)) {
+		phase->due = now;
+		phase->off = 0;
+		return 0;
+	}
+	phase->off = now;
+	return 1;
+}
+
 static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number)
 {
 	u32 context = CONTEXT_SAMPLE, zero = 0;
@@ -686,6 +729,10 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 		 * could fall into step with the target. */
 		if (settings->passed_over && bpf_get_prandom_u32() < settings->passed_over) {
 			count->thinned++;
+			return 0;
+		}
+		if (came_late(settings, value)) {
+			count->late++;
 			return 0;
 		}
 		value = settings->period; /* the clock is made of slower events */

@@ -39,6 +39,7 @@ struct thread {
 
 /* A stack that could not be walked there and then, as user space gets it: the mappings or a table
  * were still missing. */
+#define CLOCK_PARTS 16 /* events that make up the clock of one CPU, at most */
 #define COPY_BYTES 65536
 /* What may lie below the stack pointer (the red zone of x86-64). */
 #define COPY_BELOW 128
@@ -84,10 +85,20 @@ struct saved {
 	struct walk walk;
 };
 
+/* Of one event of a CPU's clock: times from which its firings are whole periods away. */
+struct clock_phase {
+	u64 due; /* the last that was not late */
+	u64 off; /* the last that was, or the first at another phase */
+};
+
 struct settings {
 	u64 period;      /* what a sample of the first event stands for, ns, if that is the CPU clock */
 	u32 walk_one_in; /* threads that leave the CPU, one in so many with its path; 0 and 1: all */
 	u32 passed_over; /* of 2^32 firings in targets */
+	u32 first_part;  /* shortest period of the events the CPU clock is made of, ns */
+	u32 part_step;   /* by how much that of the next is longer */
+	u32 late;        /* ns from which on a firing counts as late; 0: none does */
+	u32 pad;
 };
 
 #endif

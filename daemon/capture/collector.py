@@ -150,7 +150,8 @@ class Collector:
         time = np.where(held, written, np.maximum(records.time, written))
         records = replace(records, node=node, time=time)
         self._late_sums = [_select(records, late)] if late.any() else []
-        self._write_finished(_select(records, ~late))
+        finished = _select(records, ~late)
+        self._write_finished(_select(finished, by_line_and_time(finished.line, finished.time)))
 
     def name_jit_frames(self, *, last: bool = False) -> None:
         """Name frames in code made at run time as far as their runtimes tell by now."""
@@ -253,6 +254,7 @@ class Collector:
         self._write_finished(_select(records, ~held))
 
     def _write_finished(self, records: Records) -> None:
+        """Write ``records``, those of each line in order of time."""
         cct = self._stacks.cct
         if cct.count > self._written_nodes:
             fresh = slice(self._written_nodes, cct.count)

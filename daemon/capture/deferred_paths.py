@@ -127,16 +127,25 @@ class DeferredPaths:
             number = event[16:20] + event[30:32]
             copy = by_number.get(number)
             self._unnamed.pop(number, None)
-            if copy is None or self._bytes + len(copy) > _MAX_BYTES:
-                self.counts.no_room += 1
-                self._finish([index], [event])
-                continue
-            head = np.frombuffer(copy, STACK_COPY, 1)[0]
-            self._bytes += len(copy)
-            self._waiting[index] = _Deferred(
-                index, int(head["tgid"]), int(head["time"]), event, copy
-            )
+            self._defer(index, event, copy)
         return np.arange(first, first + len(events), dtype=np.uint32) | np.uint32(STAND_IN)
+
+    def add_one(self, event: bytes, copy: bytes) -> int:
+        """Take a stack that comes with its copy, by no ring; its stand-in."""
+        index = self._count
+        self._reserve(1)
+        self._count += 1
+        self._defer(index, event, copy)
+        return index | STAND_IN
+
+    def _defer(self, index: int, event: bytes, copy: bytes | None) -> None:
+        if copy is None or self._bytes + len(copy) > _MAX_BYTES:
+            self.counts.no_room += 1
+            self._finish([index], [event])
+            return
+        head = np.frombuffer(copy, STACK_COPY, 1)[0]
+        self._bytes += len(copy)
+        self._waiting[index] = _Deferred(index, int(head["tgid"]), int(head["time"]), event, copy)
 
     def tables_came(self) -> None:
         """Unwind tables have arrived: walk those that wait for one again."""

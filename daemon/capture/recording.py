@@ -42,7 +42,9 @@ from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.process_table import Targets
+from hpcd.daemon.targets.program_files import program_files
 from hpcd.daemon.targets.selector import Selector
+from hpcd.daemon.targets.sleeping_threads import SleepingThreads, sleeping_threads
 from hpcd.daemon.targets.user_accounts import TABLE_BYTES, UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import HpcdError, StorageError, UsageError
@@ -72,6 +74,8 @@ _MAX_PRELOADED_PROCESSES = 64
 # Sampling begins when the targets' unwind tables are ready, or after this time; stacks then end as
 # "module not yet analysed" until they are.
 _TABLE_WAIT_SECONDS = 1.5
+# A command is held until the tables of what it is known to run are there, or for so long.
+_COMMAND_WAIT_SECONDS = 20.0
 
 
 @dataclass(slots=True)
@@ -87,6 +91,10 @@ class Options:
     children: bool = True
     before_exec: bool = False
     """The target is about to exec what is to be recorded: its current mappings are ignored."""
+    command: tuple[str, ...] = ()
+    """What it will exec: the files it names are analysed before it starts."""
+    analysing: Callable[[int], None] | None = None
+    """Called with the number of such files when that takes a while, as it does the first time."""
     waits: bool = True
     """Record how long threads are blocked or wait for a CPU, and where."""
     threshold_ns: int = DEFAULT_THRESHOLD_NS
@@ -240,15 +248,14 @@ class Recording:
         thread_times = None
         if options.waits:
             thread_times = ThreadTimes(len(events), options.threshold_ns)
-        background = stack.enter_context(ThreadPoolExecutor(1))
+        background = stack.enter_context(ThreadPoolExecutor(2))
         accounts = UserAccounts(options.table_bytes)
         modules = Modules(Decoder(), writer.add_module, accounts)
         stack.callback(modules.close)
         # The decoder works on the targets' modules, and the kernel's symbols are read, while the
         # programs are being compiled.
         symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
-        if not options.before_exec:
-            self._preload_unwind_tables(modules)
+        preparing = background.submit(self._prepare_modules, modules)
         sampler = self._load_sampler(events)
         stack.callback(sampler.close)
         # Not in the background: what a loader writes to standard error is captured by taking the
@@ -264,10 +271,10 @@ class Recording:
         targets = Targets(modules, tables, sampler, mmaps.history, writer.add_process, accounts)
         kernel = KernelNaming(symbols.result, modules, writer)
         stacks = StackResolver(modules, kernel, mmaps.lookup, sampler.caches)
-        threads = ThreadLifecycle(targets, writer, stacks, thread_times)
-        jit = JitNaming(modules, targets, writer)
         deferred = DeferredPaths(walker, mmaps, modules, tables, targets.number_of, stacks.insert)
         stack.callback(deferred.close)
+        threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
+        jit = JitNaming(modules, targets, writer)
         collector = Collector(
             sampler, threads, stacks, jit, writer, periods, thread_times, deferred
         )
@@ -278,8 +285,14 @@ class Recording:
             children=options.children,
             only_user=options.only_user,
             only_groups=options.only_groups,
+            sleeping=self._sleeping_threads(stack),
         )
+        preparing.result()
         modules.install_within(_TABLE_WAIT_SECONDS, tables, sampler.set_rules)
+        if options.command and modules.pending:
+            if options.analysing:
+                options.analysing(modules.pending)
+            modules.install_within(_COMMAND_WAIT_SECONDS, tables, sampler.set_rules)
         return Parts(
             sampler=sampler,
             targets=targets,
@@ -294,6 +307,16 @@ class Recording:
             attachment=attachment,
             thread_times=thread_times,
         )
+
+    def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
+        """What reads the stacks of threads that sleep when they are attached to, closed by
+        ``stack``. Not wanted without waits, nor of what is about to exec."""
+        if not self._options.waits or self._options.before_exec:
+            return None
+        sleeping = sleeping_threads()
+        if sleeping:
+            stack.callback(sleeping.close)
+        return sleeping
 
     def _load_sampler(self, events: list[EventSpec]) -> Sampler:
         options, selector = self._options, self._options.selector
@@ -311,8 +334,11 @@ class Recording:
             ),
         )
 
-    def _preload_unwind_tables(self, modules: Modules) -> None:
-        """Have the modules of the targets there are analysed."""
+    def _prepare_modules(self, modules: Modules) -> None:
+        """Have the modules of the targets there are analysed, or those the command will run."""
+        if self._options.before_exec:
+            modules.prepare(program_files(self._options.command))
+            return
         only_user, only_groups = self._options.only_user, self._options.only_groups
         pids = list(self._options.selector.scan())[:_MAX_PRELOADED_PROCESSES]
         if self._options.children:

@@ -381,6 +381,7 @@ class Session:
                 "expected": expected,
                 "taken": taken,
                 "unexplained": _unexplained(taken, expected),
+                "late": int(counters["late"]),
                 "recorded": parts.collector.recorded,
                 "dropped": self._dropped(counters),
             },

@@ -166,6 +166,16 @@ class StackResolver:
             self._before_attach[kernel_stack] = node
         return node
 
+    def in_scheduler(self, event: bytes) -> bytes:
+        """The event of a sleeping thread's stack, which the kernel gives without the scheduler's
+        functions, with the one that every such thread stands in as its innermost frame."""
+        start, end = self._scheduler
+        if start >= end:
+            return event
+        head = np.frombuffer(event, STACK_EVENT, 1).copy()
+        head["kernel_frames"] += 1
+        return head.tobytes() + start.tobytes() + event[STACK_EVENT.itemsize :]
+
     # --- from ring to path ---
 
     def _insert(self, raw: list[bytes]) -> _Announced:

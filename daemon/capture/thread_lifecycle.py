@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -34,7 +34,10 @@ class ThreadLifecycle:
         writer: MeasurementWriter,
         stacks: StackResolver,
         thread_times: ThreadTimes | None,
+        defer: Callable[[bytes, bytes], int] | None = None,
     ) -> None:
+        """``defer`` gives the CCT node of a stack (its event and its copy) that is walked later."""
+        self._defer = defer
         self._targets = targets
         self._writer = writer
         self._stacks = stacks
@@ -78,7 +81,7 @@ class ThreadLifecycle:
                 if not inherited or event.other in self._out_of_date:
                     self._out_of_date.add(pid)
             case EventKind.EXEC if pid in self._targets:
-                self._targets.on_exec(pid, event.image)
+                self._targets.on_exec(pid, event.image, _text(event.comm))
                 self._out_of_date.add(pid)
             case EventKind.EXEC | EventKind.MOVED:
                 self._candidates.append(pid)
@@ -91,7 +94,9 @@ class ThreadLifecycle:
         line = self._new_line(thread.number, thread.pid, state.tid, state.name, state.start_ns)
         self._cpu.begin(thread.number, thread.pid, state.tid, thread.cpu_ns)
         if self._thread_times:
-            if state.running:
+            if thread.copy and self._defer:
+                node = self._defer(self._stacks.in_scheduler(thread.stack), thread.copy)
+            elif state.running:
                 node = self._stacks.never_sampled
             else:
                 node = self._stacks.node_before_attach(state.kernel_stack)
@@ -130,7 +135,7 @@ class ThreadLifecycle:
     def _new_line(self, number: int, pid: int, tid: int, name: str, start_ns: int) -> int:
         if pid not in self._targets:
             self._out_of_date.add(pid)  # recording everything, this is the first of it
-        process = self._targets.target(pid).process
+        process = self._targets.target(pid, name).process
         line = self._lines
         self._lines += 1
         thread = Thread(line, process.id, tid, name, start_ns)

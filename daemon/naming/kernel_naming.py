@@ -7,24 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols, kernel_build_id
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
 
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
 
+class SymbolWriter(Protocol):
+    """Whoever keeps the names."""
+
+    def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
+        """(start, size, name) of functions of a load module."""
+
+
 class KernelNaming:
     """Owns the module ids of the kernel's parts and which of their symbols have been written."""
 
     def __init__(
-        self, read_symbols: Callable[[], KernelSymbols], modules: Modules, writer: MeasurementWriter
+        self, read_symbols: Callable[[], KernelSymbols], modules: Modules, writer: SymbolWriter
     ) -> None:
         self._read_symbols = read_symbols
         self._modules = modules

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +59,8 @@ _JIT_SPAN = 1 << MODULE_SHIFT
 # Files kept open for their names; of more than that the path must do.
 _MAX_IMAGES = 1024
 _STOP_SECONDS = 0.5
+# Beyond that it is stuck, or makes the table of a large file.
+_DECODER_START_SECONDS = 5.0
 
 
 @dataclass
@@ -118,7 +121,7 @@ class Modules:
         self._decoder = decoder
         self._accounts = accounts or UserAccounts()
         self._announce = announce
-        self._queue = DecodeQueue(decoder.table, start=decoder.start)
+        self._queue = DecodeQueue(decoder)
         self.tables_ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Event descriptor, readable when a table has arrived that :meth:`install` has not
         taken yet."""
@@ -285,6 +288,19 @@ class Modules:
         self._by_key[key] = self._by_id[number] = entry
         return entry
 
+    def prepare(self, paths: Sequence[Path]) -> None:
+        """Have files analysed that a program of this process' own user is about to map."""
+        for path in paths:
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except OSError:
+                continue
+            key = _key_of(status_of("", fd))
+            if key in self._by_key:
+                os.close(fd)
+            else:
+                self._decode(key, os.getuid(), fd, str(path))
+
     def _announce_entry(self, entry: KnownModule) -> None:
         self._announce(entry.module)
 
@@ -312,17 +328,23 @@ class Modules:
 
     # --- tables ---
 
+    @property
+    def pending(self) -> int:
+        """Files whose tables are not there yet."""
+        return len(self._pending)
+
     def install_within(
         self,
         seconds: float,
         tables: Tables,
         write_rules: Callable[[int, npt.NDArray[np.void]], None],
     ) -> None:
-        """Put tables into table memory as the decoder finishes them, for up to ``seconds``."""
+        """Put tables into table memory as the decoder finishes them, for up to ``seconds`` from the
+        first on: on a busy machine the decoder itself takes a while to start."""
+        self.install_next(_DECODER_START_SECONDS, tables, write_rules)
         end = time.monotonic() + seconds
         while self._pending and (left := end - time.monotonic()) > 0:
-            wait([entry.future for entry in self._pending if entry.future], left, FIRST_COMPLETED)
-            self.install(tables, write_rules)
+            self.install_next(left, tables, write_rules)
 
     def install_next(
         self,
@@ -404,6 +426,10 @@ class Modules:
     def has_image(self, number: int) -> bool:
         """Whether the file of this module is open, and a table could be made of it."""
         return number in self._images and not self._by_id[number].failure
+
+    def image(self, number: int) -> int | None:
+        """Descriptor of the file of this module, None when it is not kept open. It stays ours."""
+        return self._images.get(number)
 
     def symbols(self, number: int, offsets: npt.NDArray[np.uint64]) -> list[tuple[int, int, str]]:
         """(start, size, name) of the functions of a module that hold ``offsets``. No table is made

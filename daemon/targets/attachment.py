@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from dataclasses import replace
 
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.selector import Selector
+from hpcd.daemon.targets.sleeping_threads import SleepingThreads
 
 
 class Attachment:
@@ -28,7 +30,10 @@ class Attachment:
         children: bool,
         only_user: int | None = None,
         only_groups: Collection[int] = (),
+        sleeping: SleepingThreads | None = None,
     ) -> None:
+        """``sleeping`` reads where threads stand that sleep at that moment."""
+        self._sleeping = sleeping
         self._selector = selector
         self._sampler = sampler
         self._targets = targets
@@ -42,8 +47,28 @@ class Attachment:
 
         With ``before_exec`` the targets' current mappings are ignored: they are about to exec.
         """
-        while any([self._attach_process(pid, before_exec=before_exec) for pid in self._selected()]):
-            pass
+        found = True
+        while found:
+            pids = self._selected()
+            fresh = [pid for pid in pids if pid not in self._targets and self._allowed(pid)]
+            if self._sleeping:
+                self._sleeping.read(fresh)
+            begun = len(self._attached)
+            found = any([self._attach_process(pid, before_exec=before_exec) for pid in pids])
+            if self._sleeping and found:
+                self._attached[begun:] = self._with_stacks(self._attached[begun:])
+
+    def _with_stacks(self, threads: list[AttachedThread]) -> list[AttachedThread]:
+        """``threads`` with the stacks of those that sleep since before they were registered."""
+        assert self._sleeping
+        unmoved = self._sleeping.unmoved()
+        stacked = []
+        for thread in threads:
+            stack = unmoved.get(thread.state.tid)
+            if stack and not thread.state.running:
+                thread = replace(thread, stack=stack.event, copy=stack.copy)
+            stacked.append(thread)
+        return stacked
 
     def _selected(self) -> list[int]:
         pids = dict.fromkeys(self._selector.scan())

@@ -12,7 +12,8 @@ class AttachedThread:
     """A thread that ran before it was registered, at ``time_ns`` (monotonic).
 
     ``number`` is what the BPF programs know it by, ``state`` what it was doing at that time,
-    ``cpu_ns`` the CPU time it had used.
+    ``cpu_ns`` the CPU time it had used. ``stack`` and ``copy`` are its stack, as the programs send
+    those that are walked later, when it slept at that time; else empty.
     """
 
     number: int
@@ -20,3 +21,5 @@ class AttachedThread:
     state: ThreadState
     time_ns: int
     cpu_ns: int
+    stack: bytes = b""
+    copy: bytes = b""

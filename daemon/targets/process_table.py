@@ -96,12 +96,14 @@ class Targets:
         target = self._by_pid.get(pid)
         return target.process.id if target else 0
 
-    def target(self, pid: int) -> Target:
-        """The target with this pid, made now when it is new."""
+    def target(self, pid: int, name: str = "") -> Target:
+        """The target with this pid, made now when it is new; ``name`` is what the kernel called it,
+        should it be gone by now."""
         target = self._by_pid.get(pid)
         if target is None:
             self._count += 1
-            target = self._by_pid[pid] = Target(identify(pid, self._count))
+            process = identify(pid, self._count)
+            target = self._by_pid[pid] = Target(replace(process, name=process.name or name))
             self._announce(target.process)
         return target
 
@@ -140,14 +142,18 @@ class Targets:
         self._sampler.set_space(child, target.shared.space, image)
         return True
 
-    def on_exec(self, pid: int, image: int) -> None:
-        """Handle an exec event: identify the new program. The caller has its mappings re-read."""
-        target = self.target(pid)
+    def on_exec(self, pid: int, image: int, name: str) -> None:
+        """Handle an exec event: identify the new program, by the ``name`` the kernel gave it where
+        it has ended meanwhile. The caller has its mappings re-read."""
+        target = self.target(pid, name)
         target.image = image
         # Those known may be the old program's.
         self._release(target.shared)
         target.shared = target.mappings = None
-        target.process = identify(pid, target.process.id)
+        process = identify(pid, target.process.id)
+        if not process.name:  # its user, job and rank are those it had
+            process = replace(target.process, name=name, exe="", command=())
+        target.process = process
         self._announce(target.process)
 
     def on_exit(self, pid: int) -> None:

@@ -104,15 +104,17 @@ def corrections(text: U8, vaddr: int, starts: I64, ends: I64, rows: Rows) -> lis
         corrected += _prologue(text, vaddr, int(starts[index]), int(ends[index]), rows)
     budget = _MOST_INSTRUCTIONS
     done = {correction.rows[0][0] for correction in corrected if correction.rows}
+    listing = _Listing(text, vaddr)
     for address in _returns(text, vaddr, rows)[:_MOST_SUSPECTS].tolist():
         index = int(np.searchsorted(starts, address, "right")) - 1
         if index < 0 or address >= int(ends[index]) or budget <= 0:
             continue
         # Every row begins with an instruction, so there is no need to begin with the function.
         start = max(int(starts[index]), rows.before(address - 16 * _MOST_STEPS))
-        code = text[start - vaddr : min(address + 16, int(ends[index])) - vaddr].tobytes()
-        budget -= len(code) // 4 + 1
-        fixed = _epilogue(code, start, address, rows)
+        end = min(address + 16, int(ends[index]))
+        steps = listing.leading_to(start, address, end)
+        budget -= listing.read // 4 + 1
+        fixed = _epilogue(steps, address, rows)
         if fixed and fixed.rows[0][0] not in done:
             done.add(fixed.rows[0][0])
             corrected.append(fixed)
@@ -207,7 +209,7 @@ def _prologue(text: U8, vaddr: int, start: int, end: int, rows: Rows) -> list[Co
     if (cfi_rule[0], cfi_rule[4]) not in ((CfaKind.SP, offset), (CfaKind.FP, framed)):
         # The body has it wrong too: as if there were no information, if that comes out even.
         pcs, rules = code_rows(code, start, [(start, end)], [(start, end - start)], "x86_64")
-        function_rows = list(zip(pcs.tolist(), map(tuple, rules.tolist()), strict=True))
+        function_rows = list(zip(pcs.tolist(), rules, strict=True))
         if _closes(code, start, function_rows):
             return [Correction(function_rows, end)]
     # Behind the last of them the frame is still as it left it; further on is for others to say.
@@ -279,18 +281,46 @@ def _returns(text: U8, vaddr: int, rows: Rows) -> I64:
     return np.concatenate(suspects) if suspects else np.zeros(0, np.int64)
 
 
-def _epilogue(code: bytes, start: int, address: int, rows: Rows) -> Correction | None:
-    """The rows of the epilogue that ends with the return at ``address``; None when it is none."""
-    steps: list[Instruction] = []
-    for instruction in Decoder(64, code, ip=start):
-        if instruction.ip >= address:
-            break
-        steps.append(instruction.copy())
-        del steps[:-_MOST_STEPS]
-    else:
+class _Listing:
+    """Instructions of a section ``text`` at ``vaddr``, read in the order of addresses."""
+
+    def __init__(self, text: U8, vaddr: int) -> None:
+        self._text = text
+        self._vaddr = vaddr
+        self._start = self._reached = -1
+        self.read = 0
+        """Bytes that the last one took."""
+
+    def leading_to(self, start: int, address: int, end: int) -> list[Instruction]:
+        """The last instructions before ``address``, and the one there, where reading from
+        ``start`` on comes to one; else none. ``end`` is where reading ends."""
+        # What was read from the same start need not be read again.
+        first = start
+        if start == self._start and self._reached <= address - _LONGEST * _MOST_STEPS:
+            first = self._reached
+        self._start, self._reached = start, first
+        code = self._text[first - self._vaddr : end - self._vaddr].tobytes()
+        self.read = len(code)
+        decoder = Decoder(64, code, ip=first)
+        steps: list[Instruction] = []
+        near = address - _LONGEST * _MOST_STEPS
+        passed = Instruction()
+        while decoder.ip < near and decoder.can_decode:
+            self._reached = decoder.ip
+            decoder.decode_out(passed)
+        for instruction in decoder:
+            steps.append(instruction)
+            if instruction.ip >= address:
+                break
+        return steps[-_MOST_STEPS - 1 :] if steps and steps[-1].ip == address else []
+
+
+def _epilogue(steps: list[Instruction], address: int, rows: Rows) -> Correction | None:
+    """The rows of the epilogue that ends with the return at ``address``, the last of ``steps``;
+    None when it is none."""
+    if not steps or steps[-1].code not in _RETURNS:
         return None
-    if instruction.ip != address or instruction.code not in _RETURNS:
-        return None
+    instruction = steps.pop()
     end = instruction.ip + instruction.len
     if steps and steps[-1].code == Code.LEAVEQ:
         cfi_rule = rows.at(steps[-1].ip)

@@ -10,71 +10,34 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from iced_x86 import Code, Decoder, FlowControl, Instruction, OpKind, Register
+from iced_x86 import Code, Decoder, FlowControl, Instruction
 
-from hpcd.daemon.unwind.unwind_rules import NONE, RULE_DTYPE, CfaKind, FpKind, Rule, rule
+from hpcd.daemon.unwind.stack_state import (
+    BY_OPERANDS,
+    IGNORED,
+    TAKEN,
+    StackState,
+    interest_in,
+    is_followed,
+    registers_of,
+    step,
+)
+from hpcd.daemon.unwind.unwind_rules import Rule
+from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
 
 # An analysis longer than this is no gap between functions; the rest keeps "no information".
 MAX_INSTRUCTIONS = 8_000_000
+# What is decoded once and followed twice, some 150 bytes each.
+_MAX_KEPT = 300_000
 _ALIGNMENT = 16
 _PADDING = frozenset((0x90, 0xCC, 0x00))
 
-_RSP, _RBP, _RBX = int(Register.RSP), int(Register.RBP), int(Register.RBX)
-_DWARF = {
-    int(Register.RAX): 0, int(Register.RDX): 1, int(Register.RCX): 2, _RBX: 3,
-    int(Register.RSI): 4, int(Register.RDI): 5, int(Register.R8): 8, int(Register.R9): 9,
-    int(Register.R10): 10, int(Register.R11): 11, int(Register.R12): 12, int(Register.R13): 13,
-    int(Register.R14): 14, int(Register.R15): 15,
-}  # fmt: skip
-_PRESERVED = frozenset(
-    (_RBX, _RBP, int(Register.R12), int(Register.R13), int(Register.R14), int(Register.R15))
-)
 # endbr64? push %rbp; mov %rsp, %rbp
 _FRAME_MADE = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)")
-_REGISTER_KIND, _MEMORY_KIND = int(OpKind.REGISTER), int(OpKind.MEMORY)
-
-
-@dataclass(slots=True)
-class _State:
-    """Where the CFA is, before an instruction. Offsets are CFA minus register.
-
-    ``copies`` maps registers that hold a stack address to their offsets; ``fp`` and ``bx`` are
-    where the caller's rbp and rbx are saved, as offsets from the CFA (0: still in the register).
-    """
-
-    sp: int | None = 8
-    copies: dict[int, int] = field(default_factory=dict)
-    fp: int = 0
-    bx: int = 0
-    fp_lost: bool = False
-
-    def copy(self) -> _State:
-        return _State(self.sp, dict(self.copies), self.fp, self.bx, self.fp_lost)
-
-    def row(self) -> Rule:
-        """The unwind rule of this state."""
-        # A frame pointer stays right where the stack pointer has been moved in a loop.
-        if self.sp is not None and _RBP not in self.copies:
-            return _by_register(CfaKind.SP, self.sp, 0, self.fp, self.bx, self.fp_lost)
-        saved = self.fp, self.bx, self.fp_lost
-        if _RBP in self.copies:
-            return _by_register(CfaKind.FP, self.copies[_RBP], 0, *saved)
-        # rbx is followed through callers too; any other register is known in the leaf alone.
-        for register in sorted(self.copies, key=lambda other: other != _RBX):
-            return _by_register(CfaKind.REG, self.copies[register], _DWARF[register], *saved)
-        return NONE
-
-
-@lru_cache(maxsize=1 << 14)  # the same few make nearly all rows
-def _by_register(kind: CfaKind, offset: int, register: int, fp: int, bx: int, lost: bool) -> Rule:
-    fp_kind = FpKind.AT_CFA if fp else FpKind.UNDEFINED if lost else FpKind.SAME
-    return rule(kind, offset, reg=register, fp=fp_kind, fp_off=fp, bx_off=bx)
 
 
 def code_rows(
@@ -83,16 +46,17 @@ def code_rows(
     gaps: list[tuple[int, int]],
     functions: list[tuple[int, int]],
     machine: str,
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.void]]:
+    limit: WorkLimit = UNLIMITED,
+) -> tuple[npt.NDArray[np.int64], list[Rule]]:
     """Rows for stretches of machine code.
 
     ``text`` is a section at ``text_vaddr``; ``gaps`` are (start, end) addresses in it without call
-    frame information; ``functions`` are known (start, size). Returns (pc ``uint64[n]``, RULE_DTYPE
-    ``[n]``), pcs strictly increasing within each gap. Only x86-64 is analysed; elsewhere compilers
-    and assemblers give information, or there are none (aarch64 kernels are leaf functions that
+    frame information; ``functions`` are known (start, size). Returns (pc ``int64[n]``, n rules),
+    pcs strictly increasing within each gap. Only x86-64 is analysed; elsewhere compilers and
+    assemblers give information, or there are none (aarch64 kernels are leaf functions that
     keep their return address in the link register, which no table is needed to find: untested).
 
-    About 0.6 µs an instruction in one pass.
+    About 0.25 µs an instruction, and 1.5 µs more for one that is followed.
     """
     pcs: list[int] = []
     rules: list[Rule] = []
@@ -106,31 +70,91 @@ def code_rows(
             for low, high in gaps
             if max(low, text_vaddr) < min(high, text_vaddr + len(text))
         ]
+        kept: dict[tuple[int, int], _Steps] = {}
+        room = _MAX_KEPT
+
+        def steps_of(span: tuple[int, int]) -> _Steps:
+            low, high = span
+            if span in kept:
+                return kept[span]
+            return _decode(bytes(text[low - text_vaddr : high - text_vaddr]), low, budget)
+
         # Once to see which functions go on elsewhere, then again where they do.
-        seeds: dict[int, _State] = {}
+        seeds: dict[int, StackState] = {}
         for span in wanted:
             if budget <= 0:
                 break
-            here: dict[int, _State] = {}
-            budget -= _analyse(text, text_vaddr, span, functions, starts, here, rows_of, budget)
+            limit.check()
+            here: dict[int, StackState] = {}
+            steps = steps_of(span)
+            budget -= steps.looked_at
+            if len(steps.at) <= room:
+                room -= len(steps.at)
+                kept[span] = steps
+            _analyse(text, text_vaddr, span, functions, starts, here, rows_of, steps)
             for at, state in here.items():
                 seed = seeds.setdefault(at, state)
                 if seed != state:
                     seed.sp = None
         places = sorted(at for at, state in seeds.items() if state.sp is not None)
-        for low, high in wanted:
-            inside = places[bisect.bisect_left(places, low) : bisect.bisect_left(places, high)]
-            if inside and budget > 0:
-                mine = {at: seeds[at] for at in inside}
-                budget -= _analyse(
-                    text, text_vaddr, (low, high), functions, starts, mine, rows_of, budget
-                )
+        for span in wanted:
+            low, high = (bisect.bisect_left(places, end) for end in span)
+            limit.check()
+            if low < high and budget > 0:
+                mine = {at: seeds[at] for at in places[low:high]}
+                steps = steps_of(span)
+                budget -= steps.looked_at
+                _analyse(text, text_vaddr, span, functions, starts, mine, rows_of, steps)
         for span_wanted in wanted:
             if span_wanted in rows_of:
                 pcs += rows_of[span_wanted][0]
                 rules += rows_of[span_wanted][1]
-    rows = np.array(rules, dtype=RULE_DTYPE)
-    return np.array(pcs, dtype=np.uint64), rows
+    return np.array(pcs, dtype=np.int64), rules
+
+
+@dataclass(slots=True)
+class _Steps:
+    """What can move the stack pointer or control, in address order: where each begins and ends,
+    and the registers it depends on (:func:`~hpcd.daemon.unwind.stack_state.registers_of`).
+
+    ``called`` are the targets of calls, ``looked_at`` instructions there are in all.
+    """
+
+    steps: list[Instruction] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
+    registers: list[tuple[int, int] | None] = field(default_factory=list)
+    called: set[int] = field(default_factory=set)
+    looked_at: int = 0
+
+
+def _decode(code: bytes, start: int, budget: int) -> _Steps:
+    """The steps of ``code`` at address ``start``, of at most ``budget`` instructions."""
+    decoded = _Steps()
+    count = 0
+    steps, at, ends, registers = decoded.steps, decoded.at, decoded.after, decoded.registers
+    interest = _interest
+    for instruction in Decoder(64, code, ip=start):
+        count += 1
+        if count > budget:
+            break
+        code_number = instruction.code
+        kind = interest.get(code_number)
+        if kind is None:
+            kind = interest[code_number] = interest_in(instruction)
+        if kind == IGNORED or (kind == BY_OPERANDS and not is_followed(instruction)):
+            continue
+        after = instruction.next_ip
+        if kind == TAKEN and instruction.flow_control == FlowControl.CALL:
+            target = instruction.near_branch_target
+            if target != after:  # or it asks where it is
+                decoded.called.add(target)
+        steps.append(instruction)
+        at.append(instruction.ip)
+        ends.append(after)
+        registers.append(registers_of(instruction) if kind == BY_OPERANDS else None)
+    decoded.looked_at = count
+    return decoded
 
 
 def _analyse(
@@ -139,21 +163,20 @@ def _analyse(
     span: tuple[int, int],
     functions: list[tuple[int, int]],
     starts: list[int],
-    parts: dict[int, _State],
+    parts: dict[int, StackState],
     rows_of: dict[tuple[int, int], tuple[list[int], list[Rule]]],
-    budget: int,
-) -> int:
-    """Rows of one stretch into ``found``; ``parts`` are parts of functions known to be within, and
-    those seen from here are added. Returns the instructions looked at."""
+    decoded: _Steps,
+) -> None:
+    """Rows of one stretch into ``rows_of``; ``parts`` are parts of functions known to be within,
+    and those seen from here are added."""
     low, high = span
     named = functions[bisect.bisect_left(starts, low) : bisect.bisect_left(starts, high)]
-    gap = _Gap(bytes(text[low - text_vaddr : high - text_vaddr]), low, named, parts)
+    gap = _Gap(bytes(text[low - text_vaddr : high - text_vaddr]), low, named, parts, decoded)
     rows: tuple[list[int], list[Rule]] = ([], [])
-    count = gap.analyse(*rows, budget)
+    gap.analyse(*rows)
     for at, state in gap.parts.items():
         parts.setdefault(at, state)
     rows_of[span] = rows
-    return count
 
 
 class _Gap:
@@ -164,7 +187,8 @@ class _Gap:
         code: bytes,
         start: int,
         functions: list[tuple[int, int]],
-        seeds: dict[int, _State],
+        seeds: dict[int, StackState],
+        decoded: _Steps,
     ) -> None:
         self._code = code
         self._start = start
@@ -177,131 +201,117 @@ class _Gap:
             for at, state in seeds.items()
             if start <= at < self._end and not _FRAME_MADE.match(code, at - start)
         }
-        self._entries = {start, *self._functions} - set(self._seeds)
-        self.parts: dict[int, _State] = {}
+        called = {target for target in decoded.called if start <= target < self._end}
+        self._entries = {start, *self._functions, *called} - set(self._seeds)
+        self.parts: dict[int, StackState] = {}
         """Where functions go on outside of themselves, and with which state."""
-        # What can move the stack pointer or control, in address order.
-        self._steps: list[Instruction] = []
-        self._at: list[int] = []
-        self._visited: list[bool] = []
+        self._steps, self._at, self._after = decoded.steps, decoded.at, decoded.after
+        self._registers = decoded.registers
+        self._visited = bytearray(len(self._at))
         self._rows: dict[int, Rule] = {}
-        self._bodies: dict[int, _State] = {}
-        self._jumps: dict[int, _State] = {}
+        self._bodies: dict[int, StackState] = {}
+        self._jumps: dict[int, StackState] = {}
         """Before jumps through tables, by their addresses."""
-        self._body = _State()
-        self._at_table: _State | None = None
+        self._body = StackState()
+        self._at_table: StackState | None = None
         """Before the last jump through a table: where the table's targets go on from."""
 
-    def analyse(self, pcs: list[int], rules: list[Rule], budget: int) -> int:
-        """Append the gap's rows; returns the instructions looked at."""
-        count = self._decode(budget)
+    def analyse(self, pcs: list[int], rules: list[Rule]) -> None:
+        """Append the gap's rows."""
         for part, state in self._seeds.items():
             self._new_function(part, state)
         for entry in sorted(self._entries):
-            self._new_function(entry, _State())
+            self._new_function(entry, StackState())
         self._follow_leftovers()
-        for pc in sorted(self._rows):
-            row = self._rows[pc]
-            if pc < self._end and (not rules or rules[-1] != row or pc == self._start):
+        last: Rule | None = None
+        for pc, row in sorted(self._rows.items()):
+            if (row is not last and row != last and pc < self._end) or pc == self._start:
                 pcs.append(pc)
                 rules.append(row)
-        return count
+                last = row
 
-    def _decode(self, budget: int) -> int:
-        count = 0
-        for instruction in Decoder(64, self._code, ip=self._start):
-            count += 1
-            if count > budget:
-                break
-            flow = instruction.flow_control
-            if flow == FlowControl.CALL:
-                target = instruction.near_branch_target
-                asks = target == instruction.ip + instruction.len
-                if not asks and self._start <= target < self._end and target not in self._seeds:
-                    self._entries.add(target)
-                self._steps.append(instruction)
-                self._at.append(instruction.ip)
-            elif (
-                flow != FlowControl.NEXT
-                or instruction.is_stack_instruction
-                or (instruction.op0_kind == _REGISTER_KIND and instruction.op0_register in _TRACKED)
-                or (
-                    instruction.op1_kind == _REGISTER_KIND
-                    and instruction.op1_register in (_RBP, _RBX)
-                    and instruction.op0_kind == _MEMORY_KIND
-                )
-            ):
-                self._steps.append(instruction)
-                self._at.append(instruction.ip)
-        self._visited = [False] * len(self._steps)
-        return count
-
-    def _new_function(self, entry: int, state: _State) -> None:
+    def _new_function(self, entry: int, state: StackState) -> None:
         self._body = state.copy()
         self._at_table = None
         self._follow(entry, state.copy())
         self._bodies[entry] = self._body
 
-    def _follow(self, entry: int, state: _State) -> None:
+    def _follow(self, entry: int, state: StackState) -> None:
         """Follow all paths from ``entry``; each instruction is taken once, by the first path."""
         pending = [(entry, state)]
         while pending:
             at, state = pending.pop()
             index = bisect.bisect_left(self._at, at)
-            visited = index < len(self._steps) and self._visited[index]
-            if not visited or not self._flows_into(index):
+            if not self._reached(index):
                 self._rows.setdefault(at, state.row())
             self._follow_straight(index, self._next_function(at), state, pending)
 
     def _follow_straight(
-        self, index: int, limit: int, state: _State, pending: list[tuple[int, _State]]
+        self, index: int, limit: int, state: StackState, pending: list[tuple[int, StackState]]
     ) -> None:
         """Follow steps from ``index`` up to the end of the path; branches are added to ``pending``.
 
         Where a named function begins, at ``limit``, straight code ends: what seems to go on was a
         call that does not return.
         """
-        while index < len(self._steps) and not self._visited[index] and self._at[index] < limit:
-            self._visited[index] = True
-            instruction = self._steps[index]
-            after = instruction.ip + instruction.len
-            flow = instruction.flow_control
+        steps, visited, rows = self._steps, self._visited, self._rows
+        ends, registers = self._after, self._registers
+        count = bisect.bisect_left(self._at, limit, index)
+        row = state.row()
+        kept = False  # whether the state is that of the body
+        while index < count and not visited[index]:
+            visited[index] = True
+            after, touched = ends[index], registers[index]
+            instruction = steps[index]
             index += 1
+            flow = FlowControl.NEXT if touched else instruction.flow_control
             if flow in _GOES_ON:
-                before = state.sp
-                _step(state, instruction)
+                before, copies = state.sp, state.copies
+                idle = touched and not (copies and (touched[0] in copies or touched[1] in copies))
+                if not idle and step(state, instruction):
+                    row = state.row()
+                    kept = False
                 if after < limit:
-                    self._rows[after] = state.row()
+                    rows[after] = row
                 # The deepest state is that of the function's body.
-                if state.sp is None or (before is not None and state.sp > (self._body.sp or 0)):
+                now = state.sp
+                if kept:
+                    continue
+                if now is None or (before is not None and now > (self._body.sp or 0)):
                     self._body = state.copy()
+                    kept = True
                 continue
-            if flow in (FlowControl.CONDITIONAL_BRANCH, FlowControl.UNCONDITIONAL_BRANCH):
+            if flow in _BRANCHES:
                 self._branch(instruction.near_branch_target, state, pending)
-            if flow == FlowControl.INDIRECT_BRANCH:
+            elif flow == FlowControl.INDIRECT_BRANCH:
                 self._at_table = self._jumps[instruction.ip] = state.copy()
             if flow in _ENDS or instruction.code == Code.INT3 or after >= limit:
                 break
-            self._rows.setdefault(after, state.row())
+            rows.setdefault(after, row)
 
-    def _branch(self, target: int, state: _State, pending: list[tuple[int, _State]]) -> None:
+    def _branch(
+        self, target: int, state: StackState, pending: list[tuple[int, StackState]]
+    ) -> None:
         """Follow a branch to ``target`` later, or note it as an entry of another part.
 
         No code leaves a function for another with its frame still there: such a target is a part
         of the same function, put elsewhere.
         """
         if target not in self._entries and self._start <= target < self._end:
-            pending.append((target, state.copy()))
+            if not self._reached(bisect.bisect_left(self._at, target)):
+                pending.append((target, state.copy()))
         elif target not in self._seeds:
             part = self.parts.setdefault(target, state.copy())
             if state != part or state.sp in (None, 8):
                 part.sp = None  # a function after all, or nothing is known
 
-    def _flows_into(self, index: int) -> bool:
-        """Whether straight execution reaches step ``index`` from the one before it."""
-        return (
-            index > 0
-            and self._visited[index - 1]
+    def _reached(self, index: int) -> bool:
+        """Whether step ``index`` has been followed, and from the one before it."""
+        visited = self._visited
+        return bool(
+            0 < index < len(visited)
+            and visited[index]
+            and visited[index - 1]
             and self._steps[index - 1].flow_control not in _ENDS
         )
 
@@ -309,14 +319,13 @@ class _Gap:
         """What no path has reached: targets of jump tables, functions without a symbol."""
         jump = 0
         for index, instruction in enumerate(self._steps):
-            if instruction.ip in self._jumps:
-                jump = instruction.ip
+            begin = self._at[index]
+            if begin in self._jumps:
+                jump = begin
             if self._visited[index] or instruction.code == Code.INT3:
                 continue
-            begin = instruction.ip
             if index:
-                before = self._steps[index - 1]
-                begin = before.ip + before.len
+                begin = self._after[index - 1]
             entry = self._after_padding(begin)
             function = entry % _ALIGNMENT == 0 and entry > begin
             owner = self._function_at(begin)
@@ -329,7 +338,7 @@ class _Gap:
             elif owner or (self._at_table and not function):
                 self._follow(entry, (self._at_table or self._body).copy())
             else:
-                self._new_function(entry, _State())
+                self._new_function(entry, StackState())
 
     def _next_function(self, address: int) -> int:
         """Where the next named function behind ``address`` begins. (What seems to be called may be
@@ -361,6 +370,9 @@ class _Gap:
         return self._start + offset
 
 
+# What instructions of a code are to this, as far as they have been met.
+_interest: dict[int, int] = {}
+_BRANCHES = (FlowControl.CONDITIONAL_BRANCH, FlowControl.UNCONDITIONAL_BRANCH)
 _GOES_ON = (FlowControl.NEXT, FlowControl.CALL, FlowControl.INDIRECT_CALL)
 _ENDS = (
     FlowControl.UNCONDITIONAL_BRANCH,
@@ -369,206 +381,3 @@ _ENDS = (
     FlowControl.EXCEPTION,
 )
 _NOPS = frozenset((int(Code.NOP_RM16), int(Code.NOP_RM32), int(Code.NOP_RM64), int(Code.NOPW)))
-_TRACKED = frozenset((_RSP, *_DWARF, _RBP))
-
-
-def _step(state: _State, instruction: Instruction) -> None:
-    """Apply one instruction."""
-    handler = _HANDLERS.get(instruction.code)
-    if handler:
-        handler(state, instruction)
-        return
-    if instruction.op0_kind == _REGISTER_KIND and instruction.code not in _READERS:
-        _write(state, instruction.op0_register)
-    elif instruction.is_stack_instruction and state.sp is not None:
-        state.sp -= instruction.stack_pointer_increment
-
-
-def _write(state: _State, register: int) -> None:
-    """A register gets a value that is no stack address."""
-    if register == _RSP:
-        state.sp = None
-    else:
-        state.copies.pop(register, None)
-        if register == _RBP and not state.fp:
-            state.fp_lost = True
-
-
-def _push(state: _State, instruction: Instruction) -> None:
-    if state.sp is None:
-        return
-    state.sp += 8
-    register = instruction.op0_register if instruction.op0_kind == _REGISTER_KIND else 0
-    if register == _RBP and not state.fp and not state.fp_lost and _RBP not in state.copies:
-        state.fp = -state.sp
-    elif register == _RBX and not state.bx and _RBX not in state.copies:
-        state.bx = -state.sp
-
-
-def _call(state: _State, instruction: Instruction) -> None:
-    """What is called leaves the stack as it was, and of the registers those it has to."""
-    if instruction.near_branch_target == instruction.ip + instruction.len:
-        _push(state, instruction)  # the code asks where it is: no call, but a push
-        return
-    for register in [copy for copy in state.copies if copy not in _PRESERVED]:
-        del state.copies[register]
-
-
-def _pop(state: _State, instruction: Instruction) -> None:
-    register = instruction.op0_register if instruction.op0_kind == _REGISTER_KIND else 0
-    if register == _RSP:
-        state.sp = None
-        return
-    slot = -state.sp if state.sp is not None else 0
-    _restore(state, register, slot)
-    if state.sp is not None:
-        state.sp -= 8
-
-
-def _restore(state: _State, register: int, slot: int) -> None:
-    """``register`` is loaded from the CFA plus ``slot`` (0: somewhere unknown)."""
-    state.copies.pop(register, None)
-    if register == _RBP:
-        if state.fp and slot in (state.fp, 0):
-            state.fp = 0
-        elif not state.fp:
-            state.fp_lost = True
-    elif register == _RBX and state.bx and slot in (state.bx, 0):
-        state.bx = 0
-
-
-def _add(sign: int) -> Callable[[_State, Instruction], None]:
-    def step(state: _State, instruction: Instruction) -> None:
-        register = instruction.op0_register
-        if instruction.op0_kind != _REGISTER_KIND:
-            return
-        immediate = instruction.op1_kind not in (_REGISTER_KIND, _MEMORY_KIND)
-        value = instruction.immediate(1) if immediate else None
-        if value is not None and value >= 1 << 63:
-            value -= 1 << 64
-        if register == _RSP:
-            if state.sp is not None:
-                state.sp = None if value is None else state.sp - sign * value
-        elif register in state.copies and value is not None:
-            state.copies[register] -= sign * value
-        else:
-            _write(state, register)
-
-    return step
-
-
-def _lea(state: _State, instruction: Instruction) -> None:
-    register, base = instruction.op0_register, instruction.memory_base
-    displacement = instruction.memory_displacement
-    if displacement >= 1 << 63:
-        displacement -= 1 << 64
-    offset = state.sp if base == _RSP else state.copies.get(base)
-    if offset is None or instruction.memory_index != Register.NONE:
-        _write(state, register)
-        return
-    _set(state, register, offset - displacement)
-
-
-def _set(state: _State, register: int, offset: int) -> None:
-    """``register`` now holds the CFA minus ``offset``."""
-    if register == _RSP:
-        state.sp = offset
-    else:
-        if register == _RBP and not state.fp:
-            state.fp_lost = True
-        state.copies[register] = offset
-
-
-def _move(state: _State, instruction: Instruction) -> None:
-    to_register = instruction.op0_kind == _REGISTER_KIND
-    from_register = instruction.op1_kind == _REGISTER_KIND
-    if to_register and from_register:
-        _copy(state, instruction.op1_register, instruction.op0_register)
-    elif to_register:
-        register = instruction.op0_register
-        slot = _frame_slot(state, instruction)
-        if register in (_RBP, _RBX) and slot:
-            _restore(state, register, slot)
-        else:
-            _write(state, register)
-    elif from_register:
-        _save(state, instruction.op1_register, _frame_slot(state, instruction))
-
-
-def _copy(state: _State, source: int, target: int) -> None:
-    offset = state.sp if source == _RSP else state.copies.get(source)
-    if offset is None:
-        _write(state, target)
-    else:
-        _set(state, target, offset)
-
-
-def _save(state: _State, register: int, slot: int) -> None:
-    """``register`` is stored at the CFA plus ``slot``, or (0) outside of the frame."""
-    if not slot or register in state.copies:
-        return
-    if register == _RBP and not state.fp and not state.fp_lost:
-        state.fp = slot
-    elif register == _RBX and not state.bx:
-        state.bx = slot
-
-
-def _frame_slot(state: _State, instruction: Instruction) -> int:
-    """Offset from the CFA of the memory an instruction refers to, 0 when it is not known."""
-    base = instruction.memory_base
-    offset = state.sp if base == _RSP else state.copies.get(base)
-    if offset is None or instruction.memory_index != Register.NONE:
-        return 0
-    displacement = instruction.memory_displacement
-    if displacement >= 1 << 63:
-        displacement -= 1 << 64
-    return int(displacement - offset)
-
-
-def _and(state: _State, instruction: Instruction) -> None:
-    if instruction.op0_kind == _REGISTER_KIND:
-        _write(state, instruction.op0_register)
-
-
-def _leave(state: _State, _: Instruction) -> None:
-    base = state.copies.pop(_RBP, None)
-    state.sp = base - 8 if base is not None else None
-    state.fp = 0
-    state.fp_lost = False
-
-
-_HANDLERS: dict[int, Callable[[_State, Instruction], None]] = {
-    int(Code.PUSH_R64): _push,
-    int(Code.PUSH_RM64): _push,
-    int(Code.PUSHQ_IMM8): _push,
-    int(Code.PUSHQ_IMM32): _push,
-    int(Code.PUSHFQ): _push,
-    int(Code.CALL_REL32_64): _call,
-    int(Code.CALL_RM64): _call,
-    int(Code.POP_R64): _pop,
-    int(Code.POP_RM64): _pop,
-    int(Code.POPFQ): _pop,
-    int(Code.SUB_RM64_IMM8): _add(-1),
-    int(Code.SUB_RM64_IMM32): _add(-1),
-    int(Code.SUB_RM64_R64): _add(-1),
-    int(Code.SUB_R64_RM64): _add(-1),
-    int(Code.ADD_RM64_IMM8): _add(1),
-    int(Code.ADD_RM64_IMM32): _add(1),
-    int(Code.ADD_RM64_R64): _add(1),
-    int(Code.ADD_R64_RM64): _add(1),
-    int(Code.LEA_R64_M): _lea,
-    int(Code.MOV_R64_RM64): _move,
-    int(Code.MOV_RM64_R64): _move,
-    int(Code.AND_RM64_IMM8): _and,
-    int(Code.AND_RM64_IMM32): _and,
-    int(Code.LEAVEQ): _leave,
-}
-# Instructions whose first operand is read only.
-_READERS = frozenset(
-    int(getattr(Code, name))
-    for name in (
-        "CMP_RM64_IMM8", "CMP_RM64_IMM32", "CMP_RM64_R64", "CMP_R64_RM64", "CMP_RAX_IMM32",
-        "TEST_RM64_R64", "TEST_RM64_IMM32", "TEST_RAX_IMM32", "NOP_RM64", "BT_RM64_IMM8",
-        "BT_RM64_R64",
-    )
-)  # fmt: skip

@@ -1,4 +1,8 @@
-"""Files that wait for the decoder: in turns, so that one user's files delay that user alone."""
+"""Files that wait for the decoder: in turns, so that one user's files delay that user alone.
+
+Three things may happen to a file, in this order: its table is looked up in the cache, which takes a
+millisecond; it is made; and where that may take long, on a thread and by a worker of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
 
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.unwind.decoder_process import DecodeError
@@ -22,7 +28,39 @@ SHARE = 1 / 10
 # Files of one user that wait, each with a descriptor. A process seldom maps more than 500.
 MOST_WAITING = 2_000
 
-Decode = Callable[[int, str], ModuleTable]
+# What look-ups of one user may take before a file of another is made, in seconds, beyond its turn.
+# They are a millisecond each, but a file without a build id is hashed for that.
+_AHEAD_SECONDS = 1.0
+
+
+class Tables(Protocol):
+    """Where tables come from; ``fd`` is open at the file, ``label`` names it in errors. All raise
+    :class:`DecodeError`."""
+
+    def start(self) -> None:
+        """Get ready; what it raises is raised again for the first file."""
+
+    def look_up(self, fd: int, label: str) -> ModuleTable | None:
+        """The table, unless it has to be made."""
+
+    def is_large(self, fd: int) -> bool:
+        """Whether it is to be made by :meth:`make_large`, on another thread."""
+
+    def make(self, fd: int, label: str) -> ModuleTable:
+        """Make the table."""
+
+    def make_large(self, fd: int, label: str) -> ModuleTable:
+        """Make the table of a file that may take long."""
+
+
+class _Stage(IntEnum):
+    LOOK_UP = 0
+    MAKE = 1
+    LARGE = 2
+
+
+# What each of the two threads does.
+_LANES = ((_Stage.LOOK_UP, _Stage.MAKE), (_Stage.LARGE,))
 
 
 @dataclass(slots=True)
@@ -32,47 +70,66 @@ class _Request:
     future: Future[ModuleTable]
 
 
+def _queues() -> tuple[deque[_Request], ...]:
+    return tuple(deque() for _ in _Stage)
+
+
 @dataclass(slots=True)
 class _User:
     bucket: TokenBucket | None
     """None: may take any time."""
-    waiting: deque[_Request] = field(default_factory=deque)
+    waiting: tuple[deque[_Request], ...] = field(default_factory=_queues)
+    """By stage."""
+    looked_up: int = 0
+    """Files that are being looked up, and may have to wait again."""
     spent: float = 0.0
-    turn: float = 0.0
-    """What it has spent, in the time of those it takes turns with: see :class:`DecodeQueue`."""
+    turn: list[float] = field(default_factory=lambda: [0.0] * len(_LANES))
+    """What it has spent of each thread, in the time of those it takes turns with: see
+    :class:`DecodeQueue`."""
+
+    def requests(self) -> list[_Request]:
+        """All that waits."""
+        return [request for waiting in self.waiting for request in waiting]
+
+    def waits_for(self, lane: int) -> bool:
+        """Whether it has a file for a thread."""
+        return any(self.waiting[stage] for stage in _LANES[lane])
 
 
 class DecodeQueue:
-    """Decodes files one at a time, on a thread of its own.
+    """Looks files up and decodes them one at a time, on a thread of its own; large ones on another.
 
     Each file belongs to the user whose process maps it. Users take turns by the time their files
     take (start-time fair queueing): who has waited for one of 20 s may have 20 s of its own decoded
     before the next of the other's, and nothing is saved up by having had no files. Those of a user
     who has used up the burst wait until there is something saved up again; root's never wait for
     that. Whoever has few files waits for one of each other's at most.
+
+    Files whose table is cached wait for none of their user's to be made, and for others' only when
+    that user's turn is over (by :data:`_AHEAD_SECONDS`). Large files wait for each other alone.
     """
 
     def __init__(
         self,
-        decode: Decode,
+        tables: Tables,
         *,
-        start: Callable[[], None] | None = None,
         burst: float = BURST_SECONDS,
         share: float = SHARE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._decode = decode
+        self._tables = tables
         self._burst = burst
         self._share = share
         self._clock = clock
         self._users: dict[int, _User] = {}
-        self._turn = 0.0
+        self._turn = [0.0] * len(_LANES)
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(
-            target=self._run, args=(start,), name="decoder", daemon=True
-        )
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=(lane,), name=name, daemon=True)
+            for lane, name in enumerate(("decoder", "decoder, large"))
+        ]
+        self._threads[0].start()
 
     def submit(self, user: int, fd: int, label: str) -> Future[ModuleTable]:
         """Have the file open at ``fd`` decoded for ``user``; the descriptor is closed after that.
@@ -84,15 +141,12 @@ class DecodeQueue:
             account = self._users.get(user)
             if account is None:
                 account = self._users[user] = _User(self._bucket() if user else None)
-            if user and len(account.waiting) >= MOST_WAITING:
+            if user and len(account.requests()) + account.looked_up >= MOST_WAITING:
                 why = f"{label}: {MOST_WAITING:,} files of user {user} are waiting to be decoded"
                 request.future.set_exception(DecodeError(why))
                 os.close(fd)
             else:
-                if not account.waiting:
-                    account.turn = max(account.turn, self._turn)
-                account.waiting.append(request)
-                self._changed.notify()
+                self._add(account, request, _Stage.LOOK_UP)
         return request.future
 
     def postponed(self) -> dict[str, str]:
@@ -103,64 +157,94 @@ class DecodeQueue:
                 request.label: f"not yet decoded: files of user {user} took {account.spent:.0f} s"
                 for user, account in self._users.items()
                 if account.bucket and account.bucket.delay(now)
-                for request in account.waiting
+                for request in account.requests()
             }
 
     def close(self) -> None:
-        """Decode no more; the file being decoded is waited for by nobody."""
+        """Decode no more; files being decoded are waited for by nobody."""
         with self._changed:
             self._closed = True
             for account in self._users.values():
-                for request in account.waiting:
+                for request in account.requests():
                     request.future.cancel()
                     os.close(request.fd)
-                account.waiting.clear()
-            self._changed.notify()
+                for waiting in account.waiting:
+                    waiting.clear()
+            self._changed.notify_all()
 
     def stop(self, seconds: float) -> bool:
-        """As :meth:`close`; whether the decoder is free ``seconds`` later."""
+        """As :meth:`close`; whether the decoder is free ``seconds`` later, but for a large file."""
         self.close()
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        self._threads[0].join(seconds)
+        return not self._threads[0].is_alive()
 
     def _bucket(self) -> TokenBucket:
         saved = self._burst / self._share
         return TokenBucket(self._share, saved, float("inf"), self._clock())
 
-    def _run(self, start: Callable[[], None] | None) -> None:
-        if start:
+    def _add(self, account: _User, request: _Request, stage: _Stage) -> None:
+        lane = next(lane for lane, stages in enumerate(_LANES) if stage in stages)
+        if not account.waits_for(lane):
+            account.turn[lane] = max(account.turn[lane], self._turn[lane])
+        account.waiting[stage].append(request)
+        if lane and not self._threads[lane].is_alive():
+            self._threads[lane].start()
+        self._changed.notify_all()
+
+    def _run(self, lane: int) -> None:
+        if lane == 0:
             with contextlib.suppress(OSError):  # it is tried again for the first file
-                start()
-        while (taken := self._next()) is not None:
-            account, request = taken
+                self._tables.start()
+        while (taken := self._next(lane)) is not None:
+            account, stage, request = taken
             began = self._clock()
             try:
-                table = self._decode(request.fd, request.label)
+                table, following = self._work(stage, request)
             except BaseException as error:
-                self._spend(account, began)
+                self._spend(account, lane, stage, began)
                 request.future.set_exception(error)
-            else:
-                self._spend(account, began)
-                request.future.set_result(table)
-            finally:
                 os.close(request.fd)
+                continue
+            with self._changed:
+                self._spend(account, lane, stage, began)
+                if table is None and not self._closed:
+                    self._add(account, request, following)
+                    continue
+            if table is None:
+                request.future.cancel()
+            else:
+                request.future.set_result(table)
+            os.close(request.fd)
 
-    def _spend(self, account: _User, began: float) -> None:
+    def _work(self, stage: _Stage, request: _Request) -> tuple[ModuleTable | None, _Stage]:
+        """The table, or None and what the file has to wait for."""
+        tables, fd, label = self._tables, request.fd, request.label
+        if stage is _Stage.MAKE:
+            return tables.make(fd, label), stage
+        if stage is _Stage.LARGE:
+            return tables.make_large(fd, label), stage
+        table = tables.look_up(fd, label)
+        return table, stage if table else _Stage.LARGE if tables.is_large(fd) else _Stage.MAKE
+
+    def _spend(self, account: _User, lane: int, stage: _Stage, began: float) -> None:
         with self._changed:
             now = self._clock()
             account.spent += now - began
-            account.turn += now - began
-            if not any(other.waiting for other in self._users.values()):
-                self._turn = max(self._turn, account.turn)  # who comes next begins from here
+            account.looked_up -= stage is _Stage.LOOK_UP
+            account.turn[lane] += now - began
+            if not any(other.waits_for(lane) for other in self._users.values()):
+                # Who comes next begins from here.
+                self._turn[lane] = max(self._turn[lane], account.turn[lane])
             if account.bucket:
                 account.bucket.spend(now, now - began)
 
-    def _next(self) -> tuple[_User, _Request] | None:
-        """The next file, waited for; None when it is over."""
+    def _next(self, lane: int) -> tuple[_User, _Stage, _Request] | None:
+        """The next file of a thread and what is to be done to it, waited for; None when it is
+        over."""
         with self._changed:
             while not self._closed:
                 now = self._clock()
-                waiting = [account for account in self._users.values() if account.waiting]
+                waiting = [account for account in self._users.values() if account.waits_for(lane)]
                 delays = [
                     account.bucket.delay(now) if account.bucket else 0.0 for account in waiting
                 ]
@@ -168,8 +252,22 @@ class DecodeQueue:
                     account for account, delay in zip(waiting, delays, strict=True) if delay <= 0
                 ]
                 if ready:
-                    account = min(ready, key=lambda account: account.turn)
-                    self._turn = account.turn
-                    return account, account.waiting.popleft()
+                    account, stage = _first(ready, lane)
+                    account.looked_up += stage is _Stage.LOOK_UP
+                    self._turn[lane] = min(other.turn[lane] for other in ready)
+                    return account, stage, account.waiting[stage].popleft()
                 self._changed.wait(min(delays, default=None))
         return None
+
+
+def _first(ready: list[_User], lane: int) -> tuple[_User, _Stage]:
+    """Whose turn it is, and for what: look-ups go before what is to be made, for a while."""
+    account = min(ready, key=lambda account: account.turn[lane])
+    until = account.turn[lane] + _AHEAD_SECONDS
+    if not account.waiting[_LANES[lane][0]]:
+        asking = [
+            other for other in ready if other.waiting[_LANES[lane][0]] and other.turn[lane] <= until
+        ]
+        account = min(asking, key=lambda account: account.turn[lane], default=account)
+    stage = next(stage for stage in _LANES[lane] if account.waiting[stage])
+    return account, stage

@@ -17,18 +17,19 @@ import numpy.typing as npt
 from hpcd.daemon.unwind.symbol_names import SymbolRow
 from hpcd.daemon.unwind.table_cache import TableCache
 from hpcd.daemon.unwind.unwind_table import ModuleTable, unpack_table
+from hpcd.daemon.unwind.work_limit import MOST_SECONDS, SECONDS, seconds_for
 from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import writers_of
 from hpcd.sandbox.worker_process import WorkerProcess
 
-_TIMEOUT_SECONDS = 20.0
 _MAX_REPLY = 1 << 30
 # Of a worker for all requests together, which nothing in it can raise: one that hangs when nobody
 # waits for it any more ends by itself.
 CPU_SECONDS = 60
+_LARGE_CPU_SECONDS = CPU_SECONDS + int(MOST_SECONDS)
 # A worker that has worked as long is replaced: with one request more it might reach its limit.
 _WORKER_SECONDS = CPU_SECONDS / 2
-_ARGUMENTS = ["-m", "hpcd.daemon.unwind.decoder_worker"]
+_MODULE = ["-m", "hpcd.daemon.unwind.decoder_worker"]
 
 
 class DecodeError(FormatError):
@@ -36,38 +37,69 @@ class DecodeError(FormatError):
 
 
 class Decoder:
-    """Makes unwind tables. Use from one thread at a time."""
+    """Makes unwind tables.
 
-    def __init__(self, cache: TableCache | None = None, timeout: float = _TIMEOUT_SECONDS) -> None:
+    Large files, that may take long, have a worker of their own: one thread at a time may use
+    :meth:`make_large`, and another all the rest. ``timeout`` is in seconds; by default it goes by
+    the file's size (:func:`~hpcd.daemon.unwind.work_limit.seconds_for`).
+    """
+
+    def __init__(self, cache: TableCache | None = None, timeout: float | None = None) -> None:
         self.cache = cache or TableCache()
-        self._worker = WorkerProcess("decoder", _ARGUMENTS, timeout)
-        self._worked = 0.0
+        self._timeout = timeout
+        first = SECONDS if timeout is None else timeout
+        self._worker = WorkerProcess("decoder", _MODULE, first)
+        self._large = WorkerProcess("decoder", [*_MODULE, str(_LARGE_CPU_SECONDS)], first)
+        self._worked: dict[WorkerProcess, float] = {}
 
     def table(self, fd: int, label: str) -> ModuleTable:
         """The table of the ELF file open at ``fd``; ``label`` names it in errors.
 
         Raises :class:`DecodeError`.
         """
+        return self.look_up(fd, label) or self.make(fd, label)
+
+    def look_up(self, fd: int, label: str) -> ModuleTable | None:
+        """As :meth:`table`, when it is cached; None when it has to be made. Raises
+        :class:`DecodeError`, also when it is known that none can be made."""
         writers = writers_of(fd)
-        build_id = self._ask(b"i", fd, label).decode("ascii", errors="replace")
+        build_id = self._build_id(fd, label)
         table = self.cache.load(writers, build_id)
         if table is None:
-            # A damaged copy has the build id of what it is a copy of.
-            file_id = f"{build_id}-{os.fstat(fd).st_size:x}"
-            failure = self.cache.load_failure(writers, file_id)
+            failure = self.cache.load_failure(writers, _file_id(fd, build_id))
             if failure:
                 raise DecodeError(f"{label}: {failure}")
-            try:
-                table = unpack_table(self._ask(b"t", fd, label))
-            except FormatError as error:
-                reason = str(error).removeprefix(f"{label}: ")
-                # What the worker says of a file it would say again. One that was lost may have
-                # been killed, or had too little of a busy machine.
-                if self._worker.running:
-                    self.cache.store_failure(writers, file_id, reason)
-                raise DecodeError(f"{label}: {reason}") from None
-            self.cache.store(writers, table)
         return table
+
+    def is_large(self, fd: int) -> bool:
+        """Whether a file may take longer than others should wait for it."""
+        return seconds_for(fd) > SECONDS
+
+    def make(self, fd: int, label: str) -> ModuleTable:
+        """Make a table and keep it. Raises :class:`DecodeError`."""
+        return self._make(self._worker, fd, label)
+
+    def make_large(self, fd: int, label: str) -> ModuleTable:
+        """As :meth:`make`, by the worker for large files."""
+        return self._make(self._large, fd, label)
+
+    def _make(self, worker: WorkerProcess, fd: int, label: str) -> ModuleTable:
+        seconds = seconds_for(fd) if self._timeout is None else self._timeout
+        try:
+            table = unpack_table(self._ask(b"t", fd, label, worker=worker, seconds=seconds))
+        except FormatError as error:
+            reason = str(error).removeprefix(f"{label}: ")
+            # What the worker says of a file it would say again. One that was lost may have been
+            # killed, or had too little of a busy machine.
+            if worker.running:
+                file_id = _file_id(fd, self._build_id(fd, label, worker))
+                self.cache.store_failure(writers_of(fd), file_id, reason)
+            raise DecodeError(f"{label}: {reason}") from None
+        self.cache.store(writers_of(fd), table)
+        return table
+
+    def _build_id(self, fd: int, label: str, worker: WorkerProcess | None = None) -> str:
+        return self._ask(b"i", fd, label, worker=worker).decode("ascii", errors="replace")
 
     def symbols(self, fd: int, label: str, addresses: npt.NDArray[np.uint64]) -> list[SymbolRow]:
         """(address, size, name) of the functions of a file that hold ``addresses``.
@@ -82,22 +114,40 @@ class Decoder:
             raise DecodeError(f"{label}: its symbols are not what was asked for") from None
 
     def close(self) -> None:
-        """End the worker."""
-        self._worker.close()
-        self._worked = 0.0
+        """End the workers."""
+        for worker in (self._worker, self._large):
+            worker.close()
+        self._worked.clear()
 
     def start(self) -> None:
         """Start the worker unless it runs; it takes a fifth of a second to be ready."""
         self._worker.channel()
 
-    def _ask(self, request: bytes, fd: int, label: str, rest: bytes = b"") -> bytes:
-        if self._worked > _WORKER_SECONDS:
-            self.close()
+    def _ask(
+        self, request: bytes, fd: int, label: str, rest: bytes = b"", *,
+        worker: WorkerProcess | None = None, seconds: float = SECONDS,
+    ) -> bytes:  # fmt: skip
+        worker = worker or self._worker
+        worked = self._worked.get(worker, 0.0)
+        if worked > _WORKER_SECONDS:
+            worker.close()
+            worked = 0.0
         began = time.monotonic()
         try:
-            self._worker.ask(fd, label, request, rest)
-            return self._worker.reply(label, _MAX_REPLY)
+            if self._timeout is None:
+                worker.timeout = seconds
+                worker.channel().settimeout(seconds)
+            worker.ask(fd, label, request, rest)
+            return worker.reply(label, _MAX_REPLY)
+        except OSError as error:
+            raise DecodeError(f"{label}: the decoder cannot be started ({error})") from None
         except FormatError as error:
             raise DecodeError(str(error)) from None
         finally:
-            self._worked = self._worked + time.monotonic() - began if self._worker.running else 0.0
+            running = worker.running
+            self._worked[worker] = worked + time.monotonic() - began if running else 0.0
+
+
+def _file_id(fd: int, build_id: str) -> str:
+    """A damaged copy has the build id of what it is a copy of."""
+    return f"{build_id}-{os.fstat(fd).st_size:x}"

@@ -25,6 +25,7 @@ from hpcd.daemon.unwind.decoder_process import CPU_SECONDS
 from hpcd.daemon.unwind.symbol_names import symbols_at
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.unwind_table import pack_table
+from hpcd.daemon.unwind.work_limit import WorkLimit, seconds_for
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError
 from hpcd.sandbox import worker_process
@@ -56,7 +57,7 @@ def answer(request: int, fd: int) -> bytes:
     try:
         if request == ord("i"):
             return ElfView(view).build_id().encode()
-        return pack_table(build_table(view))
+        return pack_table(build_table(view, WorkLimit(seconds_for(fd))))
     finally:
         # An error's traceback may still refer to numpy views of the file; the mapping then goes
         # with the traceback. Closing it by force would hide the error behind a BufferError.
@@ -90,11 +91,13 @@ def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
 
 
 def main(work: Callable[[int, int], bytes] = answer) -> None:
-    """Serve the channel that the first argument is the descriptor of."""
-    with socket.socket(fileno=int(sys.argv[1])) as channel:
+    """Serve the channel that the last argument is the descriptor of; one before it is the limit of
+    CPU time, in seconds."""
+    cpu_seconds = int(sys.argv[1]) if len(sys.argv) > 2 else CPU_SECONDS
+    with socket.socket(fileno=int(sys.argv[-1])) as channel:
         rehearse()
         try:
-            confine(_MEMORY, CPU_SECONDS)
+            confine(_MEMORY, cpu_seconds)
         except OSError as error:
             # Nothing is decoded by a worker that could do more than that.
             why = f"the decoder cannot be confined: {error}"

@@ -11,23 +11,21 @@ Text is searched in pieces, so that memory depends on the functions, some 200 by
 
 from __future__ import annotations
 
-import re
-from array import array
-
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.unwind.unwind_rules import BxKind, CfaKind, FpKind, Rule, rule
 
 I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
 
-_BEGIN = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)")
-_END = re.compile(rb"\x5d(?:\xc3|\xe9....|\xeb.)", re.S)
-# int3 up to an address that is a multiple of 16, behind which a function begins. One before ud2 is
-# a check that fails.
-_PADDING = re.compile(rb"\xcc+(?!\x0f\x0b|\xcc)")
 _ALIGNMENT = 16
 _PIECE = 4 << 20
+# Of two pieces, longer than anything that is looked for.
+_OVERLAP = 16
+# By the octet behind pop %rbp, how long both are: ret, jmp of two lengths.
+_END_SIZES = np.zeros(256, np.int64)
+_END_SIZES[[0xC3, 0xE9, 0xEB]] = 2, 6, 3
 # Fewer functions with a frame than one in so many bytes: it was built without frame pointers.
 _MAX_BYTES_A_FRAME = 4096
 _LONGEST_OTHER = 4096
@@ -40,33 +38,29 @@ RULES: list[Rule] = [
 _ENTERED, _PUSHED, _FRAMED = range(3)
 
 
-def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64, I64, I64]:
+def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64, U8, I64]:
     """Rows of ``text[low:high]``, a section at ``address``.
 
     Returns (offsets in the text, sorted; indices of :data:`RULES`; ``int64[n, 2]``: from where to
     where functions make no frame at their beginning). There are none where hardly any function
     makes a frame, or where no padding tells functions apart.
     """
-    begins, bodies, ends, resumes, others = (array("q") for _ in range(5))
+    pieces = []
     for start in range(low, high, _PIECE):
-        piece = bytes(text[start : min(start + _PIECE + 16, high)])
-        for match in _BEGIN.finditer(piece):
-            begins.append(start + match.start())
-            bodies.append(start + match.end())
-        for match in _END.finditer(piece):
-            ends.append(start + match.start() + 1)
-            resumes.append(start + match.end())
-        for match in _PADDING.finditer(piece):
-            at = start + match.end()
-            if (address + at) % _ALIGNMENT == 0 and at < high:
-                others.append(at)
+        piece = np.frombuffer(text[start : min(start + _PIECE + _OVERLAP, high)], np.uint8)
+        ends, resumes = _ends(piece)
+        padded = _padded(piece) + start
+        padded = padded[((address + padded) % _ALIGNMENT == 0) & (padded < high)]
+        begins, bodies = _begins(piece)
+        pieces.append([begins + start, bodies + start, ends + start, resumes + start, padded])
     begin, body, end, resume, padded = (
-        np.array(column, np.int64) for column in (begins, bodies, ends, resumes, others)
+        np.unique(np.concatenate(column)) if column else np.zeros(0, np.int64)
+        for column in zip(*pieces, strict=True)
     )
-    known = int(np.isin(begin, padded).sum())
+    known = len(begin) - len(_without(begin, padded))
     if len(begin) * _MAX_BYTES_A_FRAME < high - low or 2 * known < len(begin):
         empty = np.zeros(0, np.int64)
-        return empty, empty, np.zeros((0, 2), np.int64)
+        return empty, np.zeros(0, np.uint8), np.zeros((0, 2), np.int64)
     # What comes first holds where several begin.
     columns = [
         (begin, _ENTERED),
@@ -77,18 +71,71 @@ def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64
     ]
     pc = np.concatenate([column for column, _ in columns])
     number = np.concatenate(
-        [np.full(len(column), of_rule, np.int64) for column, of_rule in columns]
+        [np.full(len(column), of_rule, np.uint8) for column, of_rule in columns]
     )
     order = np.argsort(pc, kind="stable")
     pc, number = pc[order], number[order]
     first = np.ones(len(pc), bool)
     first[1:] = pc[1:] != pc[:-1]
-    return pc[first], number[first], _stretches(np.setdiff1d(padded, begin), begin, high)
+    return pc[first], number[first], _stretches(_without(padded, begin), begin, high)
+
+
+def _begins(piece: U8) -> tuple[I64, I64]:
+    """Where functions begin, and where their frames are made: endbr64? push %rbp; mov %rsp, %rbp,
+    by either of two opcodes."""
+    at = np.flatnonzero(piece[: max(0, len(piece) - 3)] == 0x55)
+    at = at[piece[at + 1] == 0x48]
+    moves = piece[at + 2].astype(np.uint16) << 8 | piece[at + 3]
+    at = at[(moves == 0x89E5) | (moves == 0x8BEC)]
+    entry = at - 4
+    landing = entry >= 0
+    for place, octet in enumerate(b"\xf3\x0f\x1e\xfa"):
+        landing &= piece[np.maximum(entry + place, 0)] == octet
+    return np.where(landing, entry, at), at + 4
+
+
+def _ends(piece: U8) -> tuple[I64, I64]:
+    """Behind which pop %rbp functions end, and where others go on: pop %rbp; ret or jmp."""
+    at = np.flatnonzero(piece[: max(0, len(piece) - 1)] == 0x5D)
+    size = _END_SIZES[piece[at + 1]]
+    fits = (size > 0) & (at + size <= len(piece))
+    at, size = at[fits], size[fits]
+    # What lies within one that has been found is part of a jump.
+    dropped = np.zeros(len(at), bool)
+    behind = np.maximum.accumulate(at + size)
+    for index in (np.flatnonzero(at[1:] < behind[:-1]) + 1).tolist():
+        before = index - 1
+        while dropped[before]:
+            before -= 1
+        dropped[index] = at[index] < at[before] + size[before]
+    return at[~dropped] + 1, (at + size)[~dropped]
+
+
+def _padded(piece: U8) -> I64:
+    """Behind which int3s other code begins. One before ud2 is a check that fails."""
+    padding = piece == 0xCC
+    last = np.flatnonzero(padding[:-1] & ~padding[1:])
+    if len(padding) and padding[-1]:
+        last = np.append(last, len(padding) - 1)
+    behind = last + 1
+    inside = np.minimum(behind + 1, len(piece) - 1)
+    check = (behind + 1 < len(piece)) & (piece[inside - 1] == 0x0F) & (piece[inside] == 0x0B)
+    kept: I64 = behind[~check]
+    return kept
+
+
+def _without(places: I64, others: I64) -> I64:
+    """Those of ``places`` that are none of ``others``; both are sorted."""
+    if not len(others):
+        return places
+    at = np.minimum(np.searchsorted(others, places), len(others) - 1)
+    kept: I64 = places[others[at] != places]
+    return kept
 
 
 def _stretches(other: I64, begin: I64, high: int) -> I64:
     """From each function without a frame to the next function."""
-    every = np.union1d(other, begin)
+    every = np.sort(np.concatenate([other, begin]))
     following = np.append(every[1:], high)
     end = following[np.searchsorted(every, other)]
     short = end - other <= _LONGEST_OTHER

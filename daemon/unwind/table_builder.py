@@ -16,6 +16,7 @@ from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
 from hpcd.daemon.unwind.stack_ends import stack_ends, with_offset
 from hpcd.daemon.unwind.unwind_rules import END, NONE, Rule, RuleSet
 from hpcd.daemon.unwind.unwind_table import MACHINES, MAX_SPAN, ModuleTable
+from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError
 
@@ -27,8 +28,9 @@ _MIN_GAP = 16
 _MAX_FOLLOWED = 32 << 20
 
 
-def build_table(data: memoryview) -> ModuleTable:
-    """The table of an ELF file in memory. Raises :class:`FormatError` when it is no ELF file."""
+def build_table(data: memoryview, limit: WorkLimit = UNLIMITED) -> ModuleTable:
+    """The table of an ELF file in memory. Raises :class:`FormatError` when it is no ELF file, or
+    takes longer than ``limit``."""
     elf = ElfView(data)
     base, end = elf.base, elf.end
     if end - base > MAX_SPAN:
@@ -42,9 +44,11 @@ def build_table(data: memoryview) -> ModuleTable:
     if debug:
         decoder.add_section(elf.contents(debug), 0, debug=True)
     draft = _Draft(elf, rules, *decoder.rows())
+    limit.check()
     gaps = draft.gaps()
     if gaps:
-        draft.add_code(gaps)
+        draft.add_code(gaps, limit)
+    limit.check()
     corrected = draft.correct()
     draft.end_at_entry()
     draft.end_stacks()
@@ -98,7 +102,7 @@ class _Draft:
             gaps += [(int(begin[i]), int(stop[i])) for i in wide]
         return gaps
 
-    def add_code(self, gaps: list[tuple[int, int]]) -> None:
+    def add_code(self, gaps: list[tuple[int, int]], limit: WorkLimit = UNLIMITED) -> None:
         """Rows of those stretches as the machine code has them."""
         functions = self._elf.functions()
         parts_pc, parts_rule = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]
@@ -126,10 +130,10 @@ class _Draft:
                 parts_pc += [others[:, 0] + low]
                 parts_rule += [none]
             code_pc, code = code_rows(
-                self._elf.text(section), low, sorted(mine), known, self._elf.machine
+                self._elf.text(section), low, sorted(mine), known, self._elf.machine, limit
             )
-            numbers = [self._rules.number(tuple(row.tolist())) for row in code]
-            parts_pc.append(code_pc.astype(np.int64))
+            numbers = list(map(self._rules.number, code))
+            parts_pc.append(code_pc)
             parts_rule.append(np.array(numbers, np.uint16))
         self.pc, self.rule = _merged(
             self.pc, self.rule, np.concatenate(parts_pc), np.concatenate(parts_rule)

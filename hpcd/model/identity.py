@@ -63,6 +63,10 @@ class ModuleKind(StrEnum):
     JIT = "jit"
     KERNEL = "kernel"
     KERNEL_MODULE = "kernel-module"
+    NAMED = "named"
+    """Another tool's: its procedures have names, offsets follow from these."""
+    NAMED_KERNEL = "named-kernel"
+    """The same, of the kernel or its modules."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,27 +81,53 @@ def decoder_of(pid: int) -> int | None:
     return None
 
 
+def test_a_command_starts_when_its_files_are_analysed(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """On a machine that hpcd has never run on, through a launcher that is told the program."""
+    executable = build("paths.c")
+    done = subprocess.run(
+        [*HPCD, "run", "--json", "-o", tmp_path / "m", "--", "env", executable, "1"],
+        env={**os.environ, "HPCD_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    unwind = json.loads(done.stdout.splitlines()[-1])["unwind"]
+    assert unwind["paths"] > 500
+    assert "module not yet analysed" not in unwind["truncated"]
+    # Those copied are of the moments between an exec and the reading of the mappings.
+    assert unwind["deferred"]["copied"] < 0.5 * unwind["paths"]
+
+
 def test_paths_are_whole_though_no_table_is_ready_while_the_program_runs(
     tmp_path: Path, build: Callable[..., Path]
 ) -> None:
-    """A decoder that is stopped makes no tables; it goes on when the program has ended."""
+    """A decoder that is stopped makes no tables; it goes on when the program has ended. The program
+    is one that the command does not name."""
     source = build("paths.c")
     executable = tmp_path / "never-seen"
     shutil.copy(source, executable)
     ended = tmp_path / "ended"
-    script = f"{executable} 2; : > {ended}"
+    stopped = tmp_path / "stopped"
+    os.mkfifo(stopped)
+    script = tmp_path / "script"
+    started = tmp_path / "started"
+    script.write_text(f": > {started}; read go < {stopped}; {executable} 2; : > {ended}")
     with subprocess.Popen(
-        [*HPCD, "run", "--json", "-o", str(tmp_path / "late"), "--", "sh", "-c", script],
+        [*HPCD, "run", "--json", "-o", str(tmp_path / "late"), "--", "sh", script],
         env={**os.environ, "HPCD_CACHE": str(tmp_path / "cache")},
         stdout=subprocess.PIPE,
         text=True,
     ) as recorder:
-        decoder = None
-        while decoder is None and recorder.poll() is None:
-            decoder = decoder_of(recorder.pid)
+        while not started.exists():
+            assert recorder.poll() is None
+            os.sched_yield()
+        decoder = decoder_of(recorder.pid)
         assert decoder is not None
         os.kill(decoder, signal.SIGSTOP)
         try:
+            stopped.write_text("go\n")
             while not ended.exists():
                 assert recorder.poll() is None
                 os.sched_yield()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from hpcd.measurement.reader import open_measurement
+from tests.support.recorded import record
 from tests.support.waiting import Recorder, seconds_by_function, started
 
 pytestmark = pytest.mark.root
@@ -124,3 +126,14 @@ def test_of_what_is_no_target_nothing_is_recorded(
         assert len(measurement.threads) == 1
     samples = summary["samples"]
     assert samples["recorded"] > 0 and not samples["dropped"]
+
+
+def test_programs_that_are_gone_at_once_have_names(tmp_path: Path) -> None:
+    """/proc shows nothing of them when hpcd comes to look; the kernel has said what they are."""
+    record(tmp_path / "m", ["sh", "-c", "for i in $(seq 300); do /bin/true; done"])
+    with open_measurement(tmp_path / "m") as measurement:
+        processes = list(measurement.processes.values())
+    names = Counter(process.name for process in processes)
+    assert names["true"] == 300
+    assert set(names) == {"sh", "true", "seq"}
+    assert {process.uid for process in processes} == {0}

@@ -134,7 +134,7 @@ def test_both_loaders_sample_alike(tmp_path: Path, build: Callable[..., Path], l
 
 def test_nearly_every_path_is_whole(known) -> None:  # type: ignore[no-untyped-def]
     samples, truncated, _ = split(known[1])
-    assert truncated < samples * 0.01
+    assert truncated < samples * 0.01, known[0]["unwind"]
     assert truncated_late(known[0]) <= samples * 0.0001
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -55,13 +55,9 @@ int main(int argc, char **argv)
 
 
 @pytest.fixture
-def programs() -> Iterator[Path]:
+def programs(public_folder: Path) -> Path:
     """A folder of the same program with different rights."""
-    folder = Path("/var/tmp") / f"hpcd-test-{os.getpid()}"
-    folder.mkdir(mode=0o755)
-    if os.statvfs(folder).f_flag & os.ST_NOSUID:
-        folder.rmdir()
-        pytest.skip("mounted without set-user-ID programs")
+    folder = public_folder
     source = folder / "program.c"
     source.write_text(PROGRAM)
     subprocess.run(["cc", "-O1", "-o", folder / "plain", source], check=True)
@@ -81,8 +77,7 @@ def programs() -> Iterator[Path]:
         os.chown(folder / name, owner, owner)
         (folder / name).chmod(mode)
     subprocess.run(["setcap", "cap_net_raw+ep", folder / "capable"], check=True)
-    yield folder
-    shutil.rmtree(folder)
+    return folder
 
 
 SCRIPT = """

@@ -28,6 +28,30 @@ _MS_NOSUID, _MS_NODEV = 2, 4
 _FOR_EVER = 1 << 30
 
 
+HOLD = """
+import ctypes, os, sys, threading, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                      ctypes.c_long]
+page = libc.mmap(None, 4096, 3, 1, fd, 0)
+ctypes.memset(page, 65, 4096)
+print("ready", flush=True)
+sys.stdin.readline()
+# What was written goes to who serves the file, the address space locked; and who wants to change
+# that waits, and lets nobody by.
+threading.Thread(target=libc.munmap, args=(ctypes.c_void_p(page), 4096), daemon=True).start()
+def change():
+    while True:
+        libc.munmap(ctypes.c_void_p(libc.mmap(None, 4096, 3, 0x22, -1, 0)), 4096)
+threading.Thread(target=change, daemon=True).start()
+time.sleep(600)
+"""
+"""A program (its argument is a file that is served) that, of a line on its standard input on, holds
+its address space locked once the server is stalled."""
+
+
 @contextlib.contextmanager
 def mounted(folder: Path, uid: int, contents: Path) -> Iterator[subprocess.Popen[str]]:
     """Have ``uid`` serve ``folder``, for all users: as fusermount mounts it where /etc/fuse.conf

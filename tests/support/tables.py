@@ -23,3 +23,12 @@ def libraries_of(program: Path) -> list[str]:
     """The shared libraries that a program is linked with, and those they are."""
     listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True)
     return [word for word in listed.stdout.split() if word.startswith("/")]
+
+
+def libraries_of_python(module: str) -> list[str]:
+    """The files that the system's Python maps executable once it has imported ``module``."""
+    code = f"import {module}; print(open('/proc/self/maps').read())"
+    command = ["/usr/bin/python3", "-c", code]
+    mapped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=5) for line in mapped.splitlines()]
+    return sorted({row[5] for row in rows if "x" in row[1] and row[5:] and row[5][0] == "/"})

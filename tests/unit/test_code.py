@@ -7,9 +7,26 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from iced_x86 import Decoder, Register
 
+from hpcd.daemon.unwind.stack_state import (
+    BY_OPERANDS,
+    IGNORED,
+    RBP,
+    RBX,
+    TAKEN,
+    StackState,
+    interest_in,
+    is_followed,
+    registers_of,
+    step,
+)
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.unwind_rules import CfaKind
+
+RAX, R12 = int(Register.RAX), int(Register.R12)
 
 
 def offsets(folder: Path, source: str) -> dict[str, tuple[int, int]]:
@@ -79,3 +96,35 @@ def test_targets_of_a_table_have_the_frame_of_the_jump_before_them(tmp_path: Pat
         "at_big": (CfaKind.SP, 24),
         "at_end": (CfaKind.SP, 24),
     }
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(min_size=15, max_size=15), st.booleans(), st.data())
+def test_instructions_that_are_passed_change_nothing(
+    code: bytes, wide: bool, data: st.DataObject
+) -> None:
+    """Where neither of their registers has an address of the stack."""
+    opcodes = st.sampled_from([0x89, 0x8B, 0x8D, 0x01, 0x03, 0x29, 0x83, 0x81, 0x39, 0x85, 0x21])
+    octets = bytes([0x48 | code[0] & 7, data.draw(opcodes), *code[1:]]) if wide else code
+    instruction = Decoder(64, octets).decode()
+    if interest_in(instruction) != BY_OPERANDS or not is_followed(instruction):
+        return
+    registers = registers_of(instruction)
+    if registers is None:
+        return
+    others = [register for register in (RBP, RBX, RAX, R12) if register not in registers]
+    copies = data.draw(st.dictionaries(st.sampled_from(others), st.integers(8, 99)))
+    for state in (StackState(24, {}, -16), StackState(None, {}), StackState(40, copies, 0, -24)):
+        before = state.copy()
+        step(state, instruction)
+        assert state == before, str(instruction)
+
+
+def test_instructions_of_vectors_are_not_looked_into() -> None:
+    codes = {"vaddps %ymm0": "c5fc58c1", "movaps": "0f28c1", "add %ecx": "01c1", "movd": "660f6ec0"}
+    for octets in codes.values():
+        assert interest_in(Decoder(64, bytes.fromhex(octets)).decode()) == IGNORED
+    for octets in ("4801c1", "48891c24", "66480f7ec0"):
+        instruction = Decoder(64, bytes.fromhex(octets)).decode()
+        assert interest_in(instruction) == BY_OPERANDS and is_followed(instruction)
+    assert interest_in(Decoder(64, b"\xc3").decode()) == TAKEN

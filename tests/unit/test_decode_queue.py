@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from typing import NoReturn
 
 import pytest
 
@@ -19,22 +20,42 @@ ALICE, MALLORY = 48_001, 48_002
 
 class Bench:
     """A queue whose decoder takes as long as its files are called, by a clock of its own, and waits
-    with the first until told to go on."""
+    with the first until told to go on. Tables of files called "cached" are looked up, all others
+    made; "large" ones by a thread of their own, that waits for itself."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.order: list[str] = []
-        self.go = threading.Event()
-        self.queue = DecodeQueue(self._decode, clock=lambda: self.now)
+        self.go, self.go_large = threading.Event(), threading.Event()
+        self.queue = DecodeQueue(self, clock=lambda: self.now)
 
-    def _decode(self, _fd: int, label: str) -> ModuleTable:
+    def start(self) -> None:
+        pass
+
+    def look_up(self, _fd: int, label: str) -> ModuleTable | None:
+        if label.startswith("cached"):
+            self._take(label)
+        return None
+
+    def is_large(self, fd: int) -> bool:
+        return os.readlink(f"/proc/self/fd/{fd}") == "/dev/zero"  # noqa: PTH115
+
+    def make_large(self, _fd: int, label: str) -> ModuleTable:
+        self.go_large.wait()
+        self._take(label)
+
+    def make(self, _fd: int, label: str) -> ModuleTable:
         self.go.wait()
+        self._take(label)
+
+    def _take(self, label: str) -> NoReturn:
         self.order.append(label)
         self.now += float(label.split()[1])
         raise DecodeError(f"{label}: odd")
 
     def submit(self, user: int, label: str) -> Future[ModuleTable]:
-        return self.queue.submit(user, os.open(os.devnull, os.O_RDONLY), label)
+        device = "/dev/zero" if label.startswith("large") else os.devnull
+        return self.queue.submit(user, os.open(device, os.O_RDONLY), label)
 
 
 @pytest.fixture
@@ -42,6 +63,7 @@ def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
     made.go.set()
+    made.go_large.set()
     made.queue.close()
 
 
@@ -119,3 +141,33 @@ def test_what_waits_when_it_is_closed_is_given_up(bench: Bench) -> None:
     bench.queue.close()
     bench.go.set()
     assert waiting[2].cancelled()
+
+
+def test_what_is_cached_waits_for_nothing_that_is_made(bench: Bench) -> None:
+    """But for what is being made already."""
+    files = [bench.submit(ALICE, f"lib{n} 1") for n in range(3)]
+    files += [bench.submit(ALICE, f"cached{n} 0") for n in range(3)]
+    files += [bench.submit(MALLORY, f"cached{n} 0") for n in range(3, 6)]
+    bench.go.set()
+    end(files)
+    assert len(bench.order) == 9
+    assert {name[:3] for name in bench.order[bench.order.index("lib1 1") :]} == {"lib"}
+
+
+def test_looking_up_is_ahead_of_others_for_a_second_only(bench: Bench) -> None:
+    """A file without a build id is hashed for that."""
+    files = [bench.submit(ALICE, f"lib{n} 1") for n in range(2)]
+    files += [bench.submit(MALLORY, f"cached{n} 0.9") for n in range(10)]
+    bench.go.set()
+    end(files)
+    assert bench.order.index("lib1 1") <= 5
+
+
+def test_large_files_delay_each_other_alone(bench: Bench) -> None:
+    large = [bench.submit(ALICE, f"large{n} 20") for n in range(2)]
+    bench.go.set()
+    end([bench.submit(ALICE, "lib 1"), bench.submit(MALLORY, "lib 1")])
+    assert bench.order == ["lib 1", "lib 1"]
+    bench.go_large.set()
+    end(large)
+    assert bench.order[2:] == ["large0 20", "large1 20"]

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from hpcd.daemon.unwind.decoder_process import DecodeError, Decoder
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.table_cache import TableCache
 from hpcd.daemon.unwind.unwind_table import VERSION, ModuleTable, pack_table, unpack_table
+from hpcd.daemon.unwind.work_limit import MOST_SECONDS, SECONDS, WorkLimit, seconds_for
 from hpcd.errors import FormatError, HpcdError
 from hpcd.sandbox.file_cache import LIMIT_SECONDS
 
@@ -105,20 +107,31 @@ def test_foreign_file_is_refused_by_name(decoder: Decoder, tmp_path: Path, conte
     assert ask(decoder, SMALL)
 
 
-def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path: Path) -> None:
-    """By build id, and by all recorders that have the cache."""
+def inert(folder: Path) -> Path:
+    """An ELF file without an executable segment."""
     data = bytearray(SMALL.read_bytes())
     phoff, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
     for at in range(phoff, phoff + 56 * count, 56):
         struct.pack_into("<I", data, at + 4, 4)  # readable only
-    path = tmp_path / "inert"
+    path = folder / "inert"
     path.write_bytes(data)
+    return path
+
+
+def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path: Path) -> None:
+    """By build id, and by all recorders that have the cache."""
+    path = inert(tmp_path)
     with pytest.raises(DecodeError, match="no executable segment"):
         ask(decoder, path)
     other = Decoder(TableCache(tmp_path))
     asked: list[bytes] = []
     real = other._ask
-    other._ask = lambda request, fd, label: (asked.append(request), real(request, fd, label))[1]  # type: ignore[method-assign]
+
+    def ask_and_note(request: bytes, *rest: Any, **more: Any) -> bytes:
+        asked.append(request)
+        return real(request, *rest, **more)
+
+    other._ask = ask_and_note  # type: ignore[method-assign]
     try:
         with pytest.raises(DecodeError, match=r"inert: .*no executable segment"):
             ask(other, path)
@@ -129,12 +142,7 @@ def test_a_failure_is_remembered_and_not_tried_again(decoder: Decoder, tmp_path:
 
 def test_cause_survives_and_so_does_the_worker(decoder: Decoder, tmp_path: Path) -> None:
     """An ELF file refused late, when numpy already looks into its mapping."""
-    data = bytearray(SMALL.read_bytes())
-    phoff, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
-    for at in range(phoff, phoff + 56 * count, 56):
-        struct.pack_into("<I", data, at + 4, 4)  # readable only
-    path = tmp_path / "inert"
-    path.write_bytes(data)
+    path = inert(tmp_path)
     process = worker(decoder)
     with pytest.raises(DecodeError, match=r"inert: .*no executable segment"):
         ask(decoder, path)
@@ -155,6 +163,42 @@ def test_worker_that_hangs_costs_one_module(tmp_path: Path) -> None:
         decoder.close()
 
 
+def test_seconds_go_by_what_is_there_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    seconds = []
+    for size, stored in ((1 << 40, 0), (1 << 40, 20 << 20), (1 << 40, 100 << 20)):
+        with path.open("r+b") as file:
+            if stored:
+                os.posix_fallocate(file.fileno(), 0, stored)
+            os.truncate(path, size)
+            seconds.append(seconds_for(file.fileno()))
+    assert seconds[:2] == [SECONDS, SECONDS]
+    assert SECONDS < seconds[2] < MOST_SECONDS
+
+
+def test_too_much_work_is_said_of_the_file() -> None:
+    data = memoryview(PROGRAM.read_bytes())
+    assert len(build_table(data, WorkLimit(60.0)).pc)
+    with pytest.raises(FormatError, match="takes over 0 s of CPU time"):
+        build_table(data, WorkLimit(0.0))
+
+
+def test_large_files_have_a_worker_of_their_own(decoder: Decoder) -> None:
+    """It has more time, and its limit of CPU time is not that of the other."""
+    with SMALL.open("rb") as file:
+        assert decoder.look_up(file.fileno(), "true") is None
+        assert not decoder.is_large(file.fileno())
+        made = decoder.make_large(file.fileno(), "true")
+        assert same(decoder.table(file.fileno(), "true"), made)
+    limits = []
+    for process in (decoder._worker.process, decoder._large.process):
+        assert process
+        lines = Path(f"/proc/{process.pid}/limits").read_text().splitlines()
+        limits.append(int(next(line for line in lines if "cpu time" in line).split()[-3]))
+    assert limits == [60, 240]
+
+
 def test_worker_killed_while_idle_costs_nothing(decoder: Decoder) -> None:
     process = worker(decoder)
     process.kill()
@@ -168,10 +212,10 @@ def test_worker_that_dies_at_work_costs_one_module(decoder: Decoder, tmp_path: P
     path.write_bytes(PROGRAM.read_bytes())
 
     class Cutting(Decoder):
-        def _ask(self, request: bytes, fd: int, label: str) -> bytes:
+        def _ask(self, request: bytes, *rest: Any, **more: Any) -> bytes:
             if request == b"t":
                 process.kill()
-            return super()._ask(request, fd, label)
+            return super()._ask(request, *rest, **more)
 
     decoder.__class__ = Cutting
     process.poll = lambda: None  # type: ignore[method-assign] # it dies after being looked at

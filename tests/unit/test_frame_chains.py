@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import re
 
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcd.daemon.unwind import frame_chains
 from hpcd.daemon.unwind.frame_chains import RULES, chain_rows
 from hpcd.daemon.unwind.unwind_rules import CfaKind
 
@@ -50,7 +56,27 @@ def test_code_without_frames_or_padding_has_no_rows() -> None:
         assert not len(offsets)
 
 
-def test_pieces_do_not_matter(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+PARTS = [b"\xf3\x0f\x1e\xfa", b"\x55\x48\x89\xe5", b"\x55\x48\x8b\xec", b"\x55", b"\x5d\xc3",
+         b"\x5d\xe9", b"\x5d\xeb", b"\xcc", b"\xcc" * 5, b"\x0f\x0b", b"\x0f", b"\x90"]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=40).map(b"".join))
+def test_octets_are_found_as_by_regular_expressions(code: bytes) -> None:
+    piece = np.frombuffer(code, np.uint8)
+    begins = re.finditer(rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)", code)
+    ends = re.finditer(rb"\x5d(?:\xc3|\xe9....|\xeb.)", code, re.DOTALL)
+    padding = re.finditer(rb"\xcc+(?!\x0f\x0b|\xcc)", code)
+    assert list(zip(*(c.tolist() for c in frame_chains._begins(piece)), strict=True)) == [
+        match.span() for match in begins
+    ]
+    assert list(zip(*(c.tolist() for c in frame_chains._ends(piece)), strict=True)) == [
+        (match.start() + 1, match.end()) for match in ends
+    ]
+    assert frame_chains._padded(piece).tolist() == [match.end() for match in padding]
+
+
+def test_pieces_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     text = padded(*[FRAMED, LEAF, FRAMED] * 40)
     whole = chain_rows(memoryview(text), ADDRESS, 0, len(text))
     monkeypatch.setattr("hpcd.daemon.unwind.frame_chains._PIECE", 48)

@@ -36,6 +36,8 @@ def printed(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         ("compare", 0, 1),
         ("imbalance", 0),
         ("check", 0),
+        ("stacks", 0, "--at", "0"),
+        ("stacks", 0, "--at", "0", "--each"),
     ],
     ids=lambda words: "-".join(map(str, words)),
 )

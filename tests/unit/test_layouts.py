@@ -21,6 +21,7 @@ from hpcd.bpf import layouts, table_memory
 from hpcd.bpf.layouts import EventKind, Switch
 from hpcd.bpf.libbpf import ProgramInfoStruct
 from hpcd.bpf.loading.object_loader import CONSTANTS
+from hpcd.bpf.saved_walk import WALK_DEPTH, WALK_SP
 from hpcd.bpf.syscalls import PerfEventAttr
 from hpcd.daemon.unwind.unwind_rules import (
     RULE_DTYPE,
@@ -52,6 +53,7 @@ STRUCTS = {
     "thread": layouts.THREAD_DTYPE,
     "process": layouts.PROCESS_DTYPE,
     "settings": layouts.SETTINGS_DTYPE,
+    "clock_phase": layouts.CLOCK_PHASE_DTYPE,
     "mapping": table_memory.MAPPING,
     "rule": RULE_DTYPE,
 }
@@ -94,6 +96,7 @@ NUMBERS = {
     "CACHE_SET_BITS": layouts.CACHE_SET_BITS,
     "GENERATION_BITS": layouts.GENERATION_BITS,
     "sizeof(struct cache_set)": layouts.CACHE_SET_BYTES,
+    "CLOCK_PARTS": layouts.CLOCK_PARTS,
     "THREAD_CPU_BITS": layouts.THREAD_CPU_BITS,
     "THREADS_PER_CPU": layouts.THREADS_PER_CPU,
     "sizeof(struct rule)": layouts.RULE_BYTES,
@@ -108,6 +111,8 @@ NUMBERS = {
     "__builtin_offsetof(struct saved, frames)": layouts.SAVED.fields["frames"][1],
     "__builtin_offsetof(struct saved, done)": layouts.SAVED.fields["done"][1],
     "__builtin_offsetof(struct copier, copy)": layouts.COPIER_BYTES,
+    "__builtin_offsetof(struct walk, sp)": WALK_SP,
+    "__builtin_offsetof(struct walk, depth)": WALK_DEPTH,
     "DROPS": layouts.COUNTERS["dropped"].shape[0],
     "DROP_EXITING + 1": len(layouts.DROPS),
 }

@@ -127,7 +127,10 @@ def test_text_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].endswith(
         "1 measurement on h, 1 process, 1 trace line, 0.1 s, 11 calling contexts"
     )
-    assert lines[1] == "samples: 99 taken (100 expected), 3 dropped (ring full 3); 100 records"
+    assert lines[1] == (
+        "samples: 99 taken (100 expected), 3 dropped (ring full 3); 100 records"
+        "; a CPU share of 10 % has a standard error of 3.1 points"
+    )
     assert lines[2] == (
         "call paths: 96 complete (96.00 %), 4 truncated (stack memory not readable 4)"
     )
@@ -214,6 +217,7 @@ def test_json_report(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "taken": 99,
         "recorded": 100,
         "dropped": {"ring full": 3},
+        "error_of_a_tenth": pytest.approx((0.09 / 96) ** 0.5),
     }
     assert report["unwind"] == {"complete": 96, "truncated": {"stack memory not readable": 4}}
     assert report["units"] == {"samples": "", "cpu_time": "s"}
@@ -235,6 +239,19 @@ def test_threads_not_seen_running_have_no_path_to_count(tmp_path: Path) -> None:
     with hpcd.analysis.open(path) as db:
         facts = gather_facts(db)
     assert (facts.recorded, facts.complete, facts.truncated) == (3, 0, {})
+
+
+def test_how_well_shares_are_known(tmp_path: Path) -> None:
+    """Samples come as if at random: their number has a standard error."""
+    path = database(tmp_path, [((("fib", 1),), 3)])
+    with hpcd.analysis.open(path) as db:
+        facts = gather_facts(db)
+    facts.dropped.clear()
+    facts.taken, facts.dropped["storage"] = 1000, 100
+    assert facts.share_error(0.1) == pytest.approx(0.01)
+    assert facts.share_error(0.5) == pytest.approx(1 / 60)
+    facts.taken = None  # nothing says how many were taken
+    assert facts.share_error(0.1) is None
 
 
 def test_paths_deeper_than_the_python_stack(

@@ -132,35 +132,13 @@ def test_what_a_user_serves_is_not_opened(served: tuple[Path, subprocess.Popen[s
             process.kill()
 
 
-HOLD = """
-import ctypes, os, sys, threading, time
-fd = os.open(sys.argv[1], os.O_RDWR)
-libc = ctypes.CDLL(None)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
-                      ctypes.c_long]
-page = libc.mmap(None, 4096, 3, 1, fd, 0)
-ctypes.memset(page, 65, 4096)
-print("ready", flush=True)
-sys.stdin.readline()
-# What was written goes to who serves the file, the address space locked; and who wants to change
-# that waits, and lets nobody by.
-threading.Thread(target=libc.munmap, args=(ctypes.c_void_p(page), 4096), daemon=True).start()
-def change():
-    while True:
-        libc.munmap(ctypes.c_void_p(libc.mmap(None, 4096, 3, 0x22, -1, 0)), 4096)
-threading.Thread(target=change, daemon=True).start()
-time.sleep(600)
-"""
-
-
 @pytest_fuse
 def test_a_process_that_holds_its_address_space_is_given_up(
     served: tuple[Path, subprocess.Popen[str]],
 ) -> None:
     file, server = served
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, file],
+        [sys.executable, "-c", stalling_fuse.HOLD, file],
         user=MALLORY, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:

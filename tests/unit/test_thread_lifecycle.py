@@ -20,7 +20,7 @@ class RecordedCalls:
     def __contains__(self, pid: int) -> bool:
         return pid == 1
 
-    def target(self, _: int) -> "RecordedCalls":
+    def target(self, pid: int, name: str = "") -> "RecordedCalls":
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -57,7 +57,7 @@ def test_a_target_that_execs_has_its_mappings_read_again(
     threads.on_event(event(EventKind.EXEC, 1))
     threads.refresh_mappings()
     threads.refresh_mappings()
-    assert calls.calls == [("on_exec", 1, 0), ("refresh", 1)]
+    assert calls.calls == [("on_exec", 1, 0, ""), ("refresh", 1)]
     assert not threads.drain_candidates()
 
 

@@ -230,5 +230,8 @@ def _quality(db: Database) -> str:
         complete += int(unwind.get("complete", 0))
         truncated += sum(unwind.get("truncated", {}).values())
         dropped += sum(row.summary.get("samples", {}).get("dropped", {}).values())
-    whole = 100 * complete / max(1, complete + truncated)
-    return f"{whole:.2f} % of call paths reach the thread's start, {dropped:,} samples dropped"
+    lost = f"{dropped:,} samples dropped"
+    if not complete + truncated:  # another tool's recording
+        return lost
+    whole = 100 * complete / (complete + truncated)
+    return f"{whole:.2f} % of call paths reach the thread's start, {lost}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from keyword import iskeyword
 
 from hpcd.cli.command import Command
 from hpcd.errors import PlatformError
@@ -13,10 +14,12 @@ VERBS = {
     "attach": ("Attach", "record running processes"),
     "run": ("Run", "start a command and record it"),
     "top": ("Top", "show live where processes spend their time"),
+    "stacks": ("Stacks", "show where all threads of a job stand now, and what they wait for"),
     "list": ("List", "show the jobs and ranks on this host"),
     "detach": ("Detach", "end a recording of the service"),
     "status": ("Status", "show what the service records"),
     "snapshot": ("Snapshot", "end the host's measurement and start a new one"),
+    "import": ("Import", "import recordings of perf, py-spy and other tools"),
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
     "annotate": ("Annotate", "print source lines or instructions with their cost"),
@@ -25,6 +28,7 @@ VERBS = {
     "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
     "view": ("View", "show databases in a browser"),
     "render": ("Render", "draw the viewer's pictures into files"),
+    "export": ("Export", "write a database in the format of another tool"),
     "structure": (
         "StructureCommand",
         "show procedures, inlined calls, loops and lines of binaries",
@@ -39,8 +43,10 @@ VERBS = {
 
 def load(verb: str) -> Command:
     """The command of this name. A missing library disables only the verbs that need it."""
+    # A word of the language names no module.
+    name = f"{verb}_" if iskeyword(verb) else verb
     try:
-        module = importlib.import_module(f"hpcd.cli.verbs.{verb}")
+        module = importlib.import_module(f"hpcd.cli.verbs.{name}")
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("hpcd"):
             raise

@@ -344,6 +344,9 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
     if isinstance(unexplained, int) and unexplained:
         word = "more" if unexplained > 0 else "fewer"
         lines.append(f"  {abs(unexplained):,} samples {word} than expected, for no known cause")
+    late = samples.get("late")
+    if isinstance(late, int) and late:
+        lines.append(f"  {late:,} firings left out: the hypervisor had taken the CPU away")
     cpu = _section(summary, "cpu")
     if cpu and samples["recorded"]:
         # Of a process that is always on a CPU the error is much less: the clocks are regular.

@@ -60,6 +60,8 @@ def run_recorded(
     try:
         options = recording_options(args, Selector(pids=(child.pid,)), output)
         options.before_exec = True
+        options.command = tuple(command)
+        options.analysing = _say_analysing
         options.extra["command"] = sys.argv[1:]
         recording = Recording(options)
         stop_on_signals(recording)
@@ -68,6 +70,11 @@ def run_recorded(
         child.kill()
         raise
     return summary, child.wait()
+
+
+def _say_analysing(files: int) -> None:
+    noun = "file" if files == 1 else "files"
+    print(f"hpcd: {files} {noun} to analyse before the command starts, once", file=sys.stderr)
 
 
 class HeldChild:

@@ -1,0 +1,222 @@
+"""The calling contexts of a database as other tools have them: a tree of frames with names.
+
+A procedure's inlined calls are frames of their own, below the procedure's. Frames are told apart by
+address (:attr:`Detail.PLACE`), or calls from several places of a procedure are one context
+(:attr:`Detail.PROCEDURE`), or procedures of one name are one (:attr:`Detail.NAME`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.profile.entities import entities
+from hpcd.array_types import I64, U32, U64, Mask
+from hpcd.model import frame
+from hpcd.model.cct import CCT
+from hpcd.model.cct_union import collapse
+from hpcd.model.scope import Kind
+
+
+class Detail(Enum):
+    """What makes two calls from one context different contexts."""
+
+    PLACE = "place"
+    PROCEDURE = "procedure"
+    NAME = "name"
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The distinct frames of a table of contexts, one entry each; the root's is frame 0.
+
+    ``name`` is the procedure's display name; ``module`` ``uint32[n]`` its load module's id or 0;
+    ``procedure`` ``uint32[n]``, of inlined calls the one they are in; ``inlined`` ``bool[n]``;
+    ``address`` ``uint64[n]``: in the module, 0 where there is none; ``file`` and ``line``
+    ``uint32[n]``: the source line that is executed (0 where only the file is known), or, where
+    frames are not told apart by address, where the procedure begins; empty and 0 where unknown.
+    """
+
+    name: list[str]
+    module: U32
+    procedure: U32
+    inlined: Mask
+    address: U64
+    file: list[str]
+    line: U32
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """A tree of ``n`` contexts: 0 is the root, parents precede children.
+
+    ``parent`` and ``frame`` (into ``frames``) ``uint32[n]``; ``of_node`` ``uint32[nodes]``: the
+    context of each CCT node of the database.
+    """
+
+    parent: U32
+    frame: U32
+    frames: Frames
+    of_node: U32
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @property
+    def tree(self) -> CCT:
+        """The contexts as a tree of frame numbers."""
+        return CCT(self.parent, self.frame.astype(np.uint64))
+
+    def depth(self) -> U32:
+        """``uint32[n]``: frames from the root to each context."""
+        return self.tree.depth()
+
+
+def contexts(db: Database, detail: Detail, depth: int | None = None) -> Contexts:
+    """The contexts of ``db``. What is below ``depth`` frames counts for the context above it."""
+    unfolded = _unfold(db)
+    if detail is Detail.PLACE:
+        frames, label = _frames_by_place(db, unfolded)
+    else:
+        frames, label = _frames_by_procedure(db, unfolded, by_name=detail is Detail.NAME)
+    # Label 0 is the root's, which nothing else may have.
+    tree, into = collapse(CCT(unfolded.parent, label), label + np.uint64(1))
+    number = np.maximum(tree.frame, 1) - np.uint64(1)
+    table = Contexts(
+        tree.parent, number.astype(np.uint32), frames, into[unfolded.last].astype(np.uint32)
+    )
+    return table if depth is None else _cut(table, depth)
+
+
+def _cut(table: Contexts, depth: int) -> Contexts:
+    """The contexts of at most ``depth`` frames."""
+    kept = table.depth() <= depth
+    number = (np.cumsum(kept) - 1).astype(np.uint32)
+    above = number[table.tree.ancestor_at(depth)]
+    return Contexts(
+        number[table.parent[kept]], table.frame[kept], table.frames, above[table.of_node]
+    )
+
+
+@dataclass(frozen=True)
+class _Unfolded:
+    """The CCT with a row for each inlined call: row ``i`` is of CCT node ``node[i]``, in its
+    procedure (``scope[i]`` 0) or in the inlined call ``scope[i]``, and executes the line of scope
+    ``site[i]`` (0: unknown). ``last[n]`` is the innermost row of node ``n``.
+    """
+
+    parent: U32
+    node: I64
+    scope: I64
+    site: I64
+    last: I64
+
+
+def _unfold(db: Database) -> _Unfolded:
+    scopes = db.scopes
+    inlined = scopes.kind == Kind.INLINED
+    inlined[0] = True
+    # The innermost inlined call at or around each scope (0: none), and the one around that.
+    inner = np.where(inlined, np.arange(len(scopes)), scopes.parent).astype(np.int64)
+    while bool((inner != inner[inner]).any()):
+        inner = inner[inner]
+    above = inner[scopes.parent]
+    at = inner[db.scope_of_node]
+    length = np.ones(len(at), np.int64)
+    around = at
+    while bool(around.any()):
+        length += around > 0
+        around = above[around]
+    first = np.cumsum(length) - length
+    last = first + length - 1
+    node = np.repeat(np.arange(len(at)), length)
+    scope = np.zeros(len(node), np.int64)
+    parent = np.maximum(np.arange(len(node)) - 1, 0)
+    parent[first] = last[db.cct.parent]
+    # The innermost row executes the innermost statement; each row around it, the call inlined next.
+    site = np.zeros(len(node), np.int64)
+    lined = (scopes.kind == Kind.STATEMENT) | (scopes.kind == Kind.LOOP)
+    site[last] = np.where(lined[db.scope_of_node], db.scope_of_node, 0)
+    place, around = last, at
+    while len(around):
+        inside = around > 0
+        place, around = place[inside], around[inside]
+        scope[place] = around
+        site[place - 1] = around
+        place, around = place - 1, above[around]
+    return _Unfolded(parent.astype(np.uint32), node, scope, site, last)
+
+
+def _frames_by_place(db: Database, rows: _Unfolded) -> tuple[Frames, U64]:
+    """Frames by address and inlined call, and each row's. O(rows · log rows)."""
+    code = db.cct.frame[rows.node]
+    order = np.lexsort((rows.scope, code))
+    new = np.ones(len(order), bool)
+    new[1:] = (np.diff(rows.scope[order]) != 0) | (code[order][1:] != code[order][:-1])
+    label = np.empty(len(order), np.uint64)
+    label[order] = (np.cumsum(new) - 1).astype(np.uint64)
+    rows_of = order[new]
+    node, scope, site = rows.node[rows_of], rows.scope[rows_of], rows.site[rows_of]
+    procedures, scopes = db.procedures, db.scopes
+    procedure = db.procedure_of_node[node]
+    own = scope == 0
+    # Of unknown lines at least the procedure's file is known; not so of inlined ones.
+    where = [
+        (scopes.file[s], int(scopes.line[s]))
+        if s and scopes.file[s]
+        else (procedures.file[p] if o else "", 0)
+        for s, p, o in zip(site.tolist(), procedure.tolist(), own.tolist(), strict=True)
+    ]
+    names = db.procedure_names
+    places = db.cct.frame[node]
+    frames = Frames(
+        name=[scopes.name[s] if s else names[p]
+              for s, p in zip(scope.tolist(), procedure.tolist(), strict=True)],
+        module=frame.module_of(places),
+        procedure=procedure,
+        inlined=~own,
+        address=np.where(frame.is_module(places), frame.offset_of(places), np.uint64(0)),
+        file=[file for file, _ in where],
+        line=np.array([line for _, line in where], np.uint32),
+    )  # fmt: skip
+    return frames, label
+
+
+def _frames_by_procedure(db: Database, rows: _Unfolded, *, by_name: bool) -> tuple[Frames, U64]:
+    """Frames by procedure, inlined ones like those that are called, and each row's."""
+    known = entities(db, merged=True)
+    number = np.where(
+        rows.scope > 0, known.of_scope[rows.scope], db.procedure_of_node[rows.node]
+    ).astype(np.int64)
+    # The root is row 0; its frame is the first.
+    used, first, label = np.unique(number, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    used, label = used[order], place[label]
+    names = [known.name[n] for n in used.tolist()]
+    if by_name:
+        numbers = {name: n for n, name in enumerate(dict.fromkeys(names))}
+        same = np.array([numbers[name] for name in names], np.int64)
+        label = same[label]
+        used = used[np.unique(same, return_index=True)[1]]
+        names = list(numbers)
+    procedures = db.procedures
+    procedure = known.procedure[used].astype(np.uint32)
+    own = known.is_procedure[used]
+    frames = Frames(
+        name=names,
+        module=procedures.module[procedure],
+        procedure=procedure,
+        inlined=~own,
+        address=np.where(own, procedures.address[procedure], np.uint64(0)),
+        file=[known.file[n] for n in used.tolist()],
+        line=known.line[used],
+    )
+    return frames, label.astype(np.uint64)

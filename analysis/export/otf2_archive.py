@@ -1,0 +1,300 @@
+"""An OTF2 archive: call paths as calling-context samples (https://score-p.org/, "OTF2 API").
+
+Written by the library's own bindings, location by location. A location is a trace line, a location
+group a process, an interrupt generator an event. Each record is a CallingContextSample whose
+attribute, named as its metric, has what the record stands for, times in ns: so waits carry the time
+they lasted. The number of samples is the metric ``samples``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import _otf2
+import numpy as np
+
+from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.export.context_table import Contexts, Detail
+from hpcd.analysis.export.export_selection import Selection, TraceBlock
+from hpcd.analysis.export.text import utf8
+from hpcd.analysis.trace.trace_lines import Line
+from hpcd.array_types import F64, I64
+from hpcd.errors import StorageError
+
+_ARCHIVE = "traces"
+_EVENT_CHUNK, _DEFINITION_CHUNK = 1 << 20, 4 << 20
+# Chunks of a location's events in memory.
+_EVENT_CHUNKS = 4
+_UNDEFINED = 0xFFFFFFFF
+_RESOLUTION = 10**9
+
+
+def write(selection: Selection, path: Path) -> None:
+    """Write ``selection`` to the folder ``path``: ``traces.otf2``, ``traces.def``, ``traces/``.
+
+    Raises :class:`StorageError` when the library cannot write it.
+    """
+    try:
+        _write(selection, path)
+    except _otf2.ErrorCodes.Error as error:
+        raise StorageError(f"{path}: OTF2: {error}") from None
+
+
+def _write(selection: Selection, path: Path) -> None:
+    archive = _otf2.Archive_Open(
+        str(path), _ARCHIVE, _otf2.FILEMODE_WRITE, _EVENT_CHUNK, _DEFINITION_CHUNK,
+        _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE,
+    )  # fmt: skip
+    # The library keeps no reference to these.
+    callbacks = _otf2.FlushCallbacks(pre_flush=_flush, post_flush=None)
+    _otf2.Archive_SetFlushCallbacks(archive, callbacks, None)
+    buffers = _Buffers()
+    buffers.attach(archive)
+    _otf2.Archive_SetSerialCollectiveCallbacks(archive)
+    _otf2.Archive_SetCreator(archive, "hpcd")
+    table = selection.contexts(Detail.PLACE)
+    _otf2.Archive_OpenDefFiles(archive)
+    _otf2.Archive_OpenEvtFiles(archive)
+    events = _EventWriter(archive, selection, table)
+    definitions = _Definitions(selection, table, events)
+    for line in selection.each_line():
+        definitions.add_location(line, events.write(line.number))
+    _otf2.Archive_CloseEvtFiles(archive)
+    _otf2.Archive_CloseDefFiles(archive)
+    writer = _otf2.Archive_GetGlobalDefWriter(archive)
+    definitions.write(writer)
+    _otf2.Archive_CloseGlobalDefWriter(archive, writer)
+    _otf2.Archive_Close(archive)
+
+
+def _flush(*_: object) -> Any:
+    return _otf2.FLUSH
+
+
+# OTF2_MemoryAllocate and OTF2_MemoryFreeAll; the bindings' types lack their first parameter.
+_ALLOCATE = ctypes.CFUNCTYPE(
+    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_uint64, ctypes.c_void_p,
+    ctypes.c_uint64,
+)  # fmt: skip
+_FREE_ALL = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_bool
+)
+
+
+class _MemoryCallbacks(ctypes.Structure):
+    _fields_ = (("allocate", _ALLOCATE), ("free_all", _FREE_ALL))
+
+
+class _Buffers:
+    """The library's memory. By itself it keeps a location's events until that is closed; it flushes
+    them where it gets no more."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[tuple[int, int], list[Any]] = {}
+        self._callbacks = _MemoryCallbacks(_ALLOCATE(self._allocate), _FREE_ALL(self._free_all))
+
+    def attach(self, archive: Any) -> None:
+        """Have ``archive`` use this memory, for as long as this object exists."""
+        function = _otf2.Config.conf.lib.OTF2_Archive_SetMemoryCallbacks
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        function.restype = _otf2.ErrorCode
+        function.errcheck = _otf2.ErrorCodes.HandleErrorCode
+        function(archive, ctypes.byref(self._callbacks), None)
+
+    def _allocate(self, _: object, kind: int, location: int, _data: object, size: int) -> Any:
+        chunks = self._chunks.setdefault((kind, location), [])
+        if kind == _otf2.FILETYPE_EVENTS.value and len(chunks) >= _EVENT_CHUNKS:
+            return None
+        chunks.append(ctypes.create_string_buffer(size))
+        return ctypes.addressof(chunks[-1])
+
+    def _free_all(self, _: object, kind: int, location: int, _data: object, _final: bool) -> None:
+        self._chunks.pop((kind, location), None)
+
+
+class _EventWriter:
+    """Writes the records of one location after another.
+
+    ``rows`` are the places among the selection's metrics of those that records have as attributes.
+    """
+
+    def __init__(self, archive: Any, selection: Selection, table: Contexts) -> None:
+        self._archive = archive
+        self._selection = selection
+        self._table = table
+        named = [row for row, name in enumerate(selection.names) if name != SAMPLES]
+        self.rows = named or [0]
+        self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self.rows])
+        self._attributes = _otf2.AttributeList_New()
+        library = _otf2.Config.conf.lib
+        # The bindings set these at every call, of which there is one for each record.
+        self._add, self._sample = (
+            library.OTF2_AttributeList_AddUint64,
+            library.OTF2_EvtWriter_CallingContextSample,
+        )
+        self._add.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64]
+        self._sample.argtypes = [
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32,
+            ctypes.c_uint32,
+        ]  # fmt: skip
+        for function in (self._add, self._sample):
+            function.restype = _otf2.ErrorCode
+            function.errcheck = _otf2.ErrorCodes.HandleErrorCode
+
+    def write(self, line: int) -> int:
+        """The records of trace line ``line``; how many."""
+        # A location without local definitions would be one whose file is missing.
+        _otf2.Archive_CloseDefWriter(self._archive, _otf2.Archive_GetDefWriter(self._archive, line))
+        writer = _otf2.Archive_GetEvtWriter(self._archive, line)
+        count = 0
+        for block in self._selection.trace(line):
+            count += self._write_block(writer, block)
+        _otf2.Archive_CloseEvtWriter(self._archive, writer)
+        return count
+
+    def _write_block(self, writer: Any, block: TraceBlock) -> int:
+        kept = np.flatnonzero(block.recorded)
+        cost: F64 = block.cost[self.rows][:, kept] * self._scale[:, None]
+        which: I64 = cost.argmax(axis=0)
+        weight = np.rint(cost.sum(axis=0)).astype(np.int64)
+        columns = (
+            block.time[kept].tolist(), self._table.of_node[block.node[kept]].tolist(),
+            block.event[kept].tolist(), which.tolist(), weight.tolist(),
+        )  # fmt: skip
+        add, sample, attributes = self._add, self._sample, self._attributes
+        for time, context, event, metric, value in zip(*columns, strict=True):
+            # The list is emptied by each event it is written with.
+            add(attributes, metric, value)
+            sample(writer, attributes, time, context, _UNDEFINED, event)
+        return len(kept)
+
+
+class _Definitions:
+    """The global definitions, written when the number of events of every location is known."""
+
+    def __init__(self, selection: Selection, table: Contexts, events: _EventWriter) -> None:
+        self._selection = selection
+        self._table = table
+        self._rows = events.rows
+        self._strings: dict[str, int] = {"": 0}
+        self._hosts: dict[str, int] = {}
+        self._groups: dict[int, tuple[int, int, int]] = {}
+        self._locations: list[tuple[int, int, int, int]] = []
+
+    def add_location(self, line: Line, events: int) -> None:
+        """A trace line with ``events`` records."""
+        process = int(self._selection.db.lines.process[line.number])
+        if process not in self._groups:
+            host = self._hosts.setdefault(line.host, len(self._hosts) + 1)
+            rank = f"rank {line.rank} " if line.rank is not None else ""
+            name = self._string(f"{rank}{line.process} {line.pid}")
+            self._groups[process] = (len(self._groups), name, host)
+        group = self._groups[process][0]
+        self._locations.append((line.number, self._string(line.label), events, group))
+
+    def write(self, writer: Any) -> None:
+        """All definitions, those that others refer to first."""
+        selection = self._selection
+        begin, end = selection.span
+        _otf2.GlobalDefWriter_WriteClockProperties(
+            writer, _RESOLUTION, begin, end - begin, selection.db.origin_ns + begin
+        )
+        code = self._code()
+        machine, node = self._string("machine"), self._string("node")
+        hosts = [(self._string(host), number) for host, number in self._hosts.items()]
+        metrics = self._metrics()
+        generators = self._generators()
+        for text, number in self._strings.items():
+            # The library's strings end with a NUL.
+            _otf2.GlobalDefWriter_WriteString(writer, number, utf8(text).replace("\0", "\\x00"))
+        for number, (name, unit) in enumerate(metrics):
+            _otf2.GlobalDefWriter_WriteAttribute(writer, number, name, unit, _otf2.TYPE_UINT64)
+        _otf2.GlobalDefWriter_WriteSystemTreeNode(writer, 0, machine, machine, _UNDEFINED)
+        for name, number in hosts:
+            _otf2.GlobalDefWriter_WriteSystemTreeNode(writer, number, name, node, 0)
+        for number, name, host in self._groups.values():
+            _otf2.GlobalDefWriter_WriteLocationGroup(
+                writer, number, name, _otf2.LOCATION_GROUP_TYPE_PROCESS, host, _UNDEFINED
+            )
+        for line, name, events, group in self._locations:
+            _otf2.GlobalDefWriter_WriteLocation(
+                writer, line, name, _otf2.LOCATION_TYPE_CPU_THREAD, events, group
+            )
+        for number, (name, mode, exponent, period) in enumerate(generators):
+            _otf2.GlobalDefWriter_WriteInterruptGenerator(
+                writer, number, name, mode, _otf2.BASE_DECIMAL, exponent, period
+            )
+        self._write_code(writer, *code)
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(text, len(self._strings))
+
+    def _metrics(self) -> list[tuple[int, int]]:
+        names, units = self._selection.names, self._selection.units
+        return [
+            (self._string(names[row]), self._string("ns" if units[row] == "s" else units[row]))
+            for row in self._rows
+        ]
+
+    def _generators(self) -> list[tuple[int, Any, int, int]]:
+        """Name, mode, exponent and period of each event."""
+        events, units = self._selection.events, self._selection.db.metrics.units
+        made = []
+        columns = zip(events.name, events.metric.tolist(), events.weight.tolist(),
+                      events.interval.tolist(), strict=True)  # fmt: skip
+        for name, metric, weight, interval in columns:
+            timed = metric >= 0 and units[metric] == "s"
+            mode = _otf2.INTERRUPT_GENERATOR_MODE_TIME
+            period = 1 if interval else max(round(weight * 1e9), 1)
+            if not timed:
+                mode = _otf2.INTERRUPT_GENERATOR_MODE_COUNT
+                period = max(round(weight), 1)
+            made.append((self._string(name), mode, -9 if timed else 0, period))
+        return made
+
+    def _code(self) -> tuple[list[tuple[int, int, int]], dict[tuple[int, int], int], list[int]]:
+        """Regions (name, file, line), source code locations, and the region of each frame."""
+        frames, procedures = self._table.frames, self._selection.db.procedures
+        regions: dict[tuple[int, int, int], int] = {}
+        places: dict[tuple[int, int], int] = {}
+        region_of = []
+        columns = zip(frames.name, frames.procedure.tolist(), frames.inlined.tolist(),
+                      frames.file, frames.line.tolist(), strict=True)  # fmt: skip
+        for name, procedure, inlined, file, line in columns:
+            source, begin = (
+                ("", 0)
+                if inlined
+                else (procedures.file[procedure], int(procedures.line[procedure]))
+            )
+            key = (self._string(name), self._string(source), begin)
+            region_of.append(regions.setdefault(key, len(regions)))
+            if file:
+                places.setdefault((self._string(file), line), len(places))
+        return list(regions), places, region_of
+
+    def _write_code(
+        self,
+        writer: Any,
+        regions: list[tuple[int, int, int]],
+        places: dict[tuple[int, int], int],
+        region_of: list[int],
+    ) -> None:
+        for number, (name, file, line) in enumerate(regions):
+            _otf2.GlobalDefWriter_WriteRegion(
+                writer, number, name, name, 0, _otf2.REGION_ROLE_FUNCTION, _otf2.PARADIGM_SAMPLING,
+                _otf2.REGION_FLAG_NONE, file, line, 0,
+            )  # fmt: skip
+        for (file, line), number in places.items():
+            _otf2.GlobalDefWriter_WriteSourceCodeLocation(writer, number, file, line)
+        frames = self._table.frames
+        place_of = [
+            places[self._strings[file], line] if file else _UNDEFINED
+            for file, line in zip(frames.file, frames.line.tolist(), strict=True)
+        ]
+        columns = zip(self._table.parent.tolist(), self._table.frame.tolist(), strict=True)
+        for context, (parent, frame) in enumerate(columns):
+            _otf2.GlobalDefWriter_WriteCallingContext(
+                writer, context, region_of[frame], place_of[frame], parent or _UNDEFINED
+            )

@@ -1,0 +1,138 @@
+"""The stacks of a recording at one moment, as a snapshot like those that are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.analysis.trace.trace_lines import Line
+from hpcd.errors import UsageError
+from hpcd.model.cct import NO_NODE
+from hpcd.model.identity import Process
+from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
+
+# A wait that goes on is recorded in pieces of a second or more: so far back is looked at first.
+_FIRST_NS = 4_000_000_000
+
+_ACTIVITIES = {
+    "blocked": Activity.ASLEEP,
+    "blocked-io": Activity.UNINTERRUPTIBLE,
+    "blocked-uninterruptible": Activity.UNINTERRUPTIBLE,
+    "page-fault-wait": Activity.UNINTERRUPTIBLE,
+    "stopped": Activity.STOPPED,
+    "runnable": Activity.RUNNABLE,
+    "preempted": Activity.RUNNABLE,
+}
+_WAITS = {
+    "blocked-io": Wait("IO", "input or output"),
+    "page-fault-wait": Wait("memory", "a page of memory"),
+    "runnable": Wait("CPU", "a CPU"),
+    "preempted": Wait("CPU", "a CPU"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    name: str
+    scale: float
+    interval: bool
+
+
+def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[Path]]:
+    """What the threads of ``db`` did ``seconds`` after its origin, and their paths.
+
+    A thread's path is that of the record closest in time. Of processes of several hosts pids may
+    be the same: they are told apart by their rows of the process table, which stand for pids in
+    the snapshot. Raises :class:`UsageError` for a time outside of the recording.
+    """
+    time = round(seconds * 1e9)
+    if not 0 <= time <= db.duration_ns:
+        raise UsageError(f"--at must be between 0 and {db.duration_ns / 1e9:g} seconds")
+    lines = list(db.lines)
+    events = [
+        _Event(str(name), float(scale), bool(interval))
+        for name, scale, interval in db.sql().execute(
+            "SELECT name, scale, interval FROM event ORDER BY id"
+        )
+    ]
+    node = np.full(len(lines), NO_NODE, np.uint32)
+    if lines:
+        node = db.sample_grid(None, time, time + 1, len(lines), 1)[:, 0]
+    numbers: dict[int, int] = {}
+    paths: list[Path] = []
+    threads, processes = [], {}
+    for line, at in zip(lines, node.tolist(), strict=True):
+        if at == NO_NODE or not line.start <= time <= line.end:
+            continue
+        if at not in numbers:
+            numbers[at] = len(paths)
+            paths.append(_path(db, at))
+        row = int(db.lines.process[line.number])
+        if row not in processes:
+            processes[row] = Process(
+                row, line.pid, 0, line.process, line.process, (), 0, line.start, line.job, line.rank
+            )
+        activity, since, wait = _state(db, line, time, events)
+        threads.append(
+            ThreadStack(
+                line.tid, row, line.thread, line.start, activity, 0, since, numbers[at], wait
+            )
+        )
+    return StackSnapshot(time, 0.0, threads, processes, {}, {}, []), paths
+
+
+def _path(db: Database, node: int) -> Path:
+    """The procedures from the root to ``node``."""
+    names, modules, kernel = db.procedures.name, db.procedures.module, db.procedures.kernel
+    path = []
+    while node:
+        procedure = int(db.procedure_of_node[node])
+        module = int(modules[procedure])
+        where = db.modules[module - 1].path if module else ""
+        path.append(Frame(names[procedure], where, bool(kernel[procedure])))
+        node = int(db.cct.parent[node])
+    return tuple(reversed(path))
+
+
+def _state(
+    db: Database, line: Line, time: int, events: list[_Event]
+) -> tuple[Activity, float | None, Wait | None]:
+    """What a thread did at ``time``: running, or a wait and how long that had lasted."""
+    back = _FIRST_NS
+    while True:
+        first = max(time - back, line.start)
+        records = db.records(line.number, first, time + 1)
+        begins = np.flatnonzero(records.value > 0)
+        begun, kind, complete = _wait_at(
+            records.time[begins].tolist(),
+            records.event[begins].tolist(),
+            records.value[begins].tolist(),
+            time,
+            events,
+        )
+        if kind is None or complete or first == line.start:
+            break
+        back *= 8
+    if kind is None:
+        return Activity.RUNNING, None, None
+    name = events[kind].name
+    return _ACTIVITIES.get(name, Activity.ASLEEP), (time - begun) / 1e9, _WAITS.get(name)
+
+
+def _wait_at(
+    times: list[int], kinds: list[int], values: list[int], time: int, events: list[_Event]
+) -> tuple[int, int | None, bool]:
+    """(when it began, its event, whether that is its beginning) of the wait that goes on at
+    ``time``, of records before it; no event: there is none."""
+    begun, found = time, None
+    for at in range(len(times) - 1, -1, -1):
+        event = events[kinds[at]]
+        end = times[at] + values[at] * event.scale * 1e9
+        # Pieces of one wait follow each other without a gap; times are rounded to microseconds.
+        if not event.interval or end < begun - 2000 or (found is not None and kinds[at] != found):
+            return begun, found, True
+        begun, found = times[at], kinds[at]
+    return begun, found, False

@@ -1,0 +1,86 @@
+"""The merged tree of call paths: which threads stand where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.model.identity import Process
+from hpcd.model.stack_snapshot import ThreadStack
+
+
+@dataclass(slots=True)
+class StackNode:
+    """A procedure below those above it. ``threads`` are all that stand in it or below,
+    ``standing`` those that stand in it itself."""
+
+    frame: Frame
+    threads: list[ThreadStack] = field(default_factory=list)
+    standing: list[ThreadStack] = field(default_factory=list)
+    below: dict[Frame, StackNode] = field(default_factory=dict)
+
+    def children(self) -> list[StackNode]:
+        """What is below, the most threads first."""
+        return sorted(self.below.values(), key=lambda node: (-len(node.threads), node.frame.name))
+
+
+def merged(
+    threads: Iterable[ThreadStack], paths: Sequence[Path], *, kernel: bool = False
+) -> StackNode:
+    """The tree of the call paths of ``threads``, by procedure, below a root of no procedure.
+
+    The kernel's part is left out unless ``kernel`` is set or a thread has no other.
+    """
+    root = StackNode(Frame("", "", False))
+    for thread in threads:
+        path = paths[thread.path]
+        if not kernel and any(not frame.kernel for frame in path):
+            path = tuple(frame for frame in path if not frame.kernel)
+        node = root
+        node.threads.append(thread)
+        for frame in path:
+            child = node.below.get(frame)
+            if child is None:
+                child = node.below[frame] = StackNode(frame)
+            child.threads.append(thread)
+            node = child
+        node.standing.append(thread)
+    return root
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as ranges: ``0-3,7``."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+_MOST_PIDS = 3
+
+
+def whose(threads: Iterable[ThreadStack], processes: dict[int, Process]) -> str:
+    """Whose threads these are: ranks as ranges, processes by pid or, of many, their number."""
+    pids = dict.fromkeys(thread.pid for thread in threads)
+    ranks: dict[str, list[int]] = {}
+    others = []
+    for pid in pids:
+        process = processes.get(pid)
+        if process is not None and process.rank is not None:
+            ranks.setdefault(process.job, []).append(process.rank)
+        else:
+            others.append(process.pid if process else pid)
+    words = []
+    jobs = {process.job for process in processes.values() if process.rank is not None}
+    for job, numbers in ranks.items():
+        of = f" of {job}" if len(jobs) > 1 else ""
+        words.append(f"rank{'s' if len(set(numbers)) > 1 else ''} {ranges(numbers)}{of}")
+    if len(others) > _MOST_PIDS:
+        words.append(f"{len(others)} processes")
+    elif others:
+        words.append(f"pid{'s' if len(others) > 1 else ''} {','.join(map(str, sorted(others)))}")
+    return ", ".join(words)

@@ -1,0 +1,112 @@
+"""Waits in words: what the system call alone does not tell, the functions on the path do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hpcd.analysis.stacks.named_paths import Path
+from hpcd.model.stack_snapshot import Activity, ThreadStack, Wait
+
+# What functions next to futex(2) are called in glibc, musl and the OpenMP run-time systems.
+_KINDS = (
+    (re.compile(r"pthread_mutex_|lll_lock|pthread_mutex_cond_lock"), "mutex"),
+    (re.compile(r"cond_(clock|timed)?wait|pthread_cond_"), "condition"),
+    (re.compile(r"sem_(clock|timed)?wait|sem_wait"), "semaphore"),
+    (re.compile(r"pthread_rwlock_"), "read-write lock"),
+    (re.compile(r"barrier"), "barrier"),
+    (re.compile(r"pthread_(\w*join|clockjoin)|join_ex"), "thread"),
+    (re.compile(r"pthread_once|call_once|cxa_guard"), "initialisation by another thread"),
+    (re.compile(r"gomp_|kmp_"), "OpenMP run-time system"),
+)
+# Of the innermost user frames so many may say what kind of lock it is.
+_NEAR = 5
+
+
+def named_wait(thread: ThreadStack, path: Path) -> Wait | None:
+    """The wait of ``thread``, which stands at ``path``, by the kind of lock its functions show.
+
+    A condition variable's word may look like a mutex': the function that waits decides.
+    """
+    wait = thread.wait
+    if wait is None or not wait.address:
+        return wait
+    kind = _kind(path)
+    if kind is None or kind == wait.kind:
+        return wait
+    if wait.kind == "mutex" and kind != "mutex":
+        # A lock of the run-time system's own may be taken within.
+        wait = replace(wait, holders=()) if kind in ("condition", "semaphore", "barrier") else wait
+    elif wait.kind == "thread":
+        return wait
+    return replace(wait, kind=kind, text=f"{kind} 0x{wait.address:x}")
+
+
+def _kind(path: Path) -> str | None:
+    user = [frame.name for frame in path if not frame.kernel][::-1][:_NEAR]
+    for name in user:
+        for pattern, kind in _KINDS:
+            if pattern.search(name):
+                return kind
+    return None
+
+
+def wait_text(wait: Wait | None, threads: dict[int, ThreadStack]) -> str:
+    """A wait in words, with the names of the ``threads`` (by tid) that hold it."""
+    if wait is None:
+        return ""
+    if not wait.address or not wait.holders or wait.kind == "thread":
+        return (
+            f"{wait.call}: {wait.text}" if wait.call not in ("", wait.text, "futex") else wait.text
+        )
+    names = ", ".join(thread_words(tid, threads) for tid in wait.holders)
+    return f"{wait.text} held by {names}"
+
+
+def thread_words(tid: int, threads: dict[int, ThreadStack]) -> str:
+    """A thread by its id and name."""
+    thread = threads.get(tid)
+    return f"thread {tid} ({thread.name})" if thread else f"thread {tid}"
+
+
+def duration(seconds: float) -> str:
+    """How long, to two or three digits: ``4 ms``, ``1.2 s``, ``312 s``, ``1 h 5 min``."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 1000:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def span(seconds: Iterable[float | None]) -> str:
+    """How long several have waited: ``12 s`` or ``3-12 s``; "" where that is not known."""
+    known = sorted(value for value in seconds if value is not None)
+    if not known:
+        return ""
+    shortest, longest = duration(known[0]), duration(known[-1])
+    if shortest == longest:
+        return longest
+    amount, _, unit = shortest.partition(" ")
+    other, _, same = longest.partition(" ")
+    return f"{amount}-{other} {unit}" if unit == same else f"{shortest}-{longest}"
+
+
+def activity_words(thread: ThreadStack, threads: dict[int, ThreadStack]) -> str:
+    """What a thread does, in a line."""
+    words = wait_text(thread.wait, threads)
+    match thread.activity:
+        case Activity.RUNNING:
+            return "running"
+        case Activity.ASLEEP | Activity.RUNNABLE:
+            return f"waits for {words}" if words else "asleep"
+        case Activity.UNINTERRUPTIBLE:
+            return f"waits uninterruptibly for {words}" if words else "asleep, uninterruptibly"
+        case _:
+            return f"{thread.activity}, waits for {words}" if words else str(thread.activity)

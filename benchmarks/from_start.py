@@ -1,0 +1,123 @@
+"""Programs recorded from their start: how many call paths are whole, on a machine that hpcd has
+never run on (cold) and on one where it has (warm), beside perf."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.whole import perf_whole
+from benchmarks.workloads import (
+    ENVIRONMENT,
+    HPCD,
+    ROOT,
+    Workload,
+    build,
+    hpcc,
+    lammps,
+    scratch,
+    sized,
+)
+
+_STRESS = ("cpu", "vfork", "clone", "fork", "context", "futex", "io")
+_STRESS_SECONDS = 3
+_IMPORTS = "import json, decimal, asyncio, sqlite3, xml.dom.minidom, email, http.server, ctypes"
+_PAGE = ["--dump-dom", "data:text/html,<h1>chromium</h1>"]
+_MAKEFILE = """
+all: {targets}
+%.o: {source}
+\tg++ -O2 -c -o $@ $<
+"""
+
+
+def workloads(folder: Path) -> list[Workload]:
+    """Programs that start, fork, load code and end."""
+    imports = ["/usr/bin/python3", "-c", _IMPORTS]
+    if sized(False, True):
+        return [Workload("python with imports", imports, folder)]
+    (folder / "Makefile").write_text(
+        _MAKEFILE.format(
+            targets=" ".join(f"{number}.o" for number in range(6)),
+            source=ROOT / "tests/programs/templates.cpp",
+        )
+    )
+    go = folder / "goroutines"
+    source = str(ROOT / "tests/programs/goroutines.go")
+    subprocess.run(["go", "build", "-o", str(go), source], check=True)
+    one_ms = [build(folder, "short.c"), "spawn", "1000", "300", "300"]
+    commands = {
+        "python with imports": imports,
+        "make -j2 of C++": ["make", "-B", "-j2"],
+        "1,000 programs of 1 ms": one_ms,
+        "coroutines of makecontext": [build(folder, "children.c"), "context", "2"],
+        "dlopen loop": [build(folder, "loading.c"), "3"],
+        "goroutines": [str(go)],
+        "chromium headless": ["chromium", "--headless", "--no-sandbox", "--disable-gpu", *_PAGE],
+    }
+    for name in _STRESS:
+        words = [f"--{name}", "2", "-t", str(_STRESS_SECONDS), "--quiet"]
+        commands[f"stress-ng --{name}"] = ["stress-ng", *words]
+    present = {name: words for name, words in commands.items() if shutil.which(words[0])}
+    return [
+        lammps(folder, steps=300),
+        hpcc(folder, size=1000),
+        *(Workload(name, command, folder) for name, command in present.items()),
+    ]
+
+
+def by_hpcd(workload: Workload, cache: Path) -> tuple[dict[str, Any], int]:
+    """(summary, bytes on disk) of a recording from the start."""
+    with tempfile.TemporaryDirectory(dir=scratch()) as name:
+        output = Path(name) / "m"
+        done = subprocess.run(
+            [*HPCD, "run", "--json", "-o", str(output), "--", *workload.command],
+            cwd=workload.folder,
+            env={**ENVIRONMENT, "HPCD_CACHE": str(cache)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        summary = json.loads(done.stdout.splitlines()[-1])
+        return summary, sum(file.stat().st_size for file in output.iterdir())
+
+
+def share(summary: dict[str, Any]) -> str:
+    """Of the call paths, those that are whole."""
+    return f"{100 * summary['unwind']['complete'] / max(summary['unwind']['paths'], 1):.2f} %"
+
+
+def run() -> Table:
+    """The table."""
+    table = Table(title="call paths that are whole, recorded from the start, 997 Hz")
+    for heading in ("program", "hpcd cold", "warm", "paths", "CPU", "bytes", "perf -g",
+                    "perf dwarf 8k", "hpcd's truncated (cold; warm)"):  # fmt: skip
+        table.add_column(heading, justify="left" if heading == "program" else "right")
+    with tempfile.TemporaryDirectory(dir=scratch()) as name:
+        folder = Path(name)
+        for number, workload in enumerate(workloads(folder)):
+            cache = folder / f"cache-{number}"
+            cold, _ = by_hpcd(workload, cache)
+            warm, size = by_hpcd(workload, cache)
+            pointers, _ = perf_whole(workload, folder, "-g")
+            copied, _ = perf_whole(workload, folder, "--call-graph", "dwarf,8192")
+            table.add_row(
+                workload.name,
+                share(cold),
+                share(warm),
+                f"{warm['unwind']['paths']:,}",
+                f"{warm['overhead']['collector_cpu_s'] + warm['overhead']['bpf_s']:.1f} s",
+                f"{size / max(warm['samples']['recorded'], 1):.0f}",
+                f"{100 * pointers:.1f} %",
+                f"{100 * copied:.1f} %",
+                "; ".join(
+                    ", ".join(f"{n} {why}" for why, n in summary["unwind"]["truncated"].items())
+                    for summary in (cold, warm)
+                ),
+            )
+    return table

@@ -1,0 +1,68 @@
+/* What the iterator over threads sends; bpf/task_stacks.py has the same as a numpy dtype, and
+ * tests/unit/test_task_stacks.py compares the two.
+ */
+#ifndef HPCD_TASK_STACKS_H
+#define HPCD_TASK_STACKS_H
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+/* What of a process' threads is read. */
+enum wanted {
+	WANT_IDENTITY = 1, /* who they are and whether they run */
+	WANT_KERNEL = 2,   /* and their kernel stacks: their memory is not touched */
+	WANT_USER = 3,     /* and their stacks */
+};
+
+enum parts {
+	HAS_REGISTERS = 1, /* registers[] are those the thread entered the kernel with */
+	HAS_RUN = 2,       /* it ran while it was read: what was read is of two moments */
+	HAS_CHANGED = 4,   /* it began to exit, or executed another program, while it was read */
+};
+
+#define STACK_COPY_BYTES 65536
+/* What may lie below the stack pointer (the red zone of x86-64). */
+#define STACK_COPY_BELOW 128
+/* kernel.perf_event_max_stack's default, the limit of bpf_get_task_stack */
+#define TASK_KERNEL_FRAMES 127
+
+/* struct pt_regs as 64-bit words (struct registers of stack/unwind.h) */
+#ifdef HPCD_AARCH64
+#define REGISTER_WORDS 36
+#define STACK_POINTER 31
+#define WAS_IN_USER_MODE(words) (((words)[33] & 15) == 0)
+#else
+#define REGISTER_WORDS 21
+#define STACK_POINTER 19
+#define WAS_IN_USER_MODE(words) (((words)[17] & 3) == 3)
+#endif
+
+struct task_stack {
+	u64 time;           /* CLOCK_MONOTONIC ns */
+	u64 start;          /* task's start_time, monotonic ns */
+	u64 arrival;        /* when it last came to a CPU, and when it left it, by the scheduler's */
+	u64 departure;      /* clock; the same clock at a moment shortly before .time: */
+	u64 reader_arrival;
+	u64 switches;       /* times it has left a CPU */
+	u64 stack_start;    /* address of bytes[] */
+	u32 tgid, tid;
+	u32 parent;         /* the parent's tgid */
+	u32 state;          /* include/linux/sched.h: TASK_*, EXIT_* */
+	u32 flags;          /* PF_* */
+	u32 image;          /* the program it runs: image_of() of sampler.bpf.c */
+	u32 on_cpu;
+	u32 parts;          /* enum parts */
+	u32 kernel_frames;  /* used of kernel[] */
+	u32 size;           /* used of bytes[] */
+	char comm[16];
+};
+
+struct task_stack_buffer {
+	struct task_stack head;
+	u64 registers[REGISTER_WORDS];
+	u64 kernel[TASK_KERNEL_FRAMES]; /* return addresses, innermost first */
+	u8 bytes[STACK_COPY_BYTES + 4096];
+};
+
+#endif

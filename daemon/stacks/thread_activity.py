@@ -1,0 +1,49 @@
+"""What a thread does, from the kernel's numbers for it (include/linux/sched.h)."""
+
+from __future__ import annotations
+
+from hpcd.bpf.task_stacks import HAS_CHANGED, HAS_RUN, TaskStack
+from hpcd.model.stack_snapshot import Activity
+
+_INTERRUPTIBLE, _UNINTERRUPTIBLE, _STOPPED, _TRACED = 1, 2, 4, 8
+_EXITED, _PARKED, _DEAD = 0x30, 0x40, 0x80
+_PF_EXITING, _PF_KTHREAD = 4, 0x00200000
+
+
+def activity_of(record: TaskStack) -> Activity:
+    """What the thread did when it was read."""
+    state = record.state
+    for bits, activity in (
+        (_EXITED | _DEAD, Activity.ENDED),
+        (_TRACED, Activity.TRACED),
+        (_STOPPED, Activity.STOPPED),
+        (_INTERRUPTIBLE | _PARKED, Activity.ASLEEP),
+        (_UNINTERRUPTIBLE, Activity.UNINTERRUPTIBLE),
+    ):
+        if state & bits and not record.on_cpu:
+            return activity
+    return Activity.RUNNING if record.on_cpu else Activity.RUNNABLE
+
+
+def is_kernel_thread(record: TaskStack) -> bool:
+    """Whether it has no program."""
+    return bool(record.flags & _PF_KTHREAD)
+
+
+def stands_somewhere(record: TaskStack) -> bool:
+    """Whether what was read of it is of one moment: it was off its CPU all the while."""
+    return not record.on_cpu and not record.parts & (HAS_RUN | HAS_CHANGED)
+
+
+def notes_on(record: TaskStack, standing: bool) -> list[str]:
+    """What is amiss with what was read of a thread; ``standing``: its path is known."""
+    notes = []
+    if record.parts & HAS_CHANGED:
+        notes.append("it began to exit, or executed another program, while it was read")
+    if not standing:
+        notes.append(
+            "it ran, or executed programs, whenever it was looked at: its path is not known"
+        )
+    if record.flags & _PF_EXITING and activity_of(record) is not Activity.ENDED:
+        notes.append("it is exiting")
+    return notes

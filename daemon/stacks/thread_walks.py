@@ -1,0 +1,191 @@
+"""Threads and their call paths, each read at a moment at which it stood still, or ran."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hpcd.array_types import U64
+from hpcd.bpf.layouts import STACK_EVENT, EventKind
+from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, Wanted
+from hpcd.daemon.stacks.address_spaces import AddressSpaces
+from hpcd.daemon.stacks.far_frames import FarFrames
+from hpcd.daemon.stacks.running_threads import RunningThreads
+from hpcd.daemon.stacks.system_calls import system_call
+from hpcd.daemon.stacks.thread_activity import stands_somewhere
+from hpcd.daemon.targets.thread_reading import ThreadReading
+from hpcd.model.unwind_status import UnwindStatus
+
+# So often a reading goes back to threads that ran meanwhile, and to processes that have executed a
+# program or mapped code.
+_MOST_ROUNDS = 4
+_NAP_SECONDS = 0.0002
+_EARLY = (UnwindStatus.NO_MAPPING, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
+# Within these the registers are the old program's, and the memory may be the new one's.
+_EXECS = ("execve", "execveat")
+
+
+class ThreadWalks:
+    """Reads threads and walks their stacks."""
+
+    def __init__(
+        self,
+        reading: ThreadReading,
+        spaces: AddressSpaces,
+        walker: SavedWalker,
+        running: RunningThreads,
+    ) -> None:
+        self._reading = reading
+        self._spaces = spaces
+        self._walker = walker
+        self._running = running
+
+    def identify(self, pids: Sequence[int]) -> tuple[dict[int, int], int]:
+        """The program each process runs, and by how many ns the scheduler's clock is behind."""
+        time.sleep(_NAP_SECONDS)  # so that this thread has come to its CPU just now
+        wanted = dict.fromkeys((*pids, os.getpid()), Wanted.IDENTITY)
+        images: dict[int, int] = {}
+        offsets = []
+        for record in self._reading.read(wanted):
+            offsets.append(record.time - record.reader_arrival)
+            images[record.tgid] = record.image
+        images.pop(os.getpid(), None)
+        return images, min(offsets)
+
+    def read(self, images: dict[int, int]) -> tuple[dict[int, TaskStack], dict[int, bytes]]:
+        """The threads of these processes, by tid, and the stack of each that has one as an event
+        of the programs (:data:`STACK_EVENT`).
+
+        ``images`` are the programs that the processes' mappings were read of. A thread that never
+        stood still, and was not met on a CPU either, has no stack.
+        """
+        records: dict[int, TaskStack] = {}
+        stacks: dict[int, bytes] = {}
+        again = set(images)
+        for number in range(_MOST_ROUNDS):
+            fresh = {record.tid: record for record in self._iterate(again)}
+            new_programs = {
+                record.tgid: record.image
+                for record in fresh.values()
+                if record.image != images.get(record.tgid)
+            }
+            kept = self._kept(fresh, records, stacks)
+            records = {t: r for t, r in records.items() if r.tgid not in again or t in kept} | {
+                tid: record for tid, record in fresh.items() if tid not in kept
+            }
+            stacks = {
+                tid: stack
+                for tid, stack in stacks.items()
+                if tid in kept or (tid in records and tid not in fresh)
+            }
+            walkable = [
+                record
+                for tid, record in fresh.items()
+                if tid not in kept and record.tgid not in new_programs
+            ]
+            outdated = self._walk(walkable, stacks)
+            running = [record.tid for record in walkable if record.on_cpu]
+            if running:
+                stacks |= self._running.sample(running)
+            if number == _MOST_ROUNDS - 1:
+                break
+            again = {record.tgid for record in walkable if record.tid not in stacks}
+            # What is read of them now is right if they run the same program in the next round.
+            self._spaces.read(new_programs)
+            images |= new_programs
+            again |= new_programs.keys()
+            if outdated and self._spaces.refresh(outdated):
+                again |= outdated
+            if not again:
+                break
+        return records, stacks
+
+    @staticmethod
+    def _kept(
+        fresh: dict[int, TaskStack], records: dict[int, TaskStack], stacks: dict[int, bytes]
+    ) -> set[int]:
+        """Threads whose stack of an earlier round is kept, as they run now."""
+        return {
+            tid
+            for tid, record in fresh.items()
+            if tid in stacks
+            and not stands_somewhere(record)
+            and (record.start, record.image) == (records[tid].start, records[tid].image)
+        }
+
+    def gone_on(self, records: dict[int, TaskStack]) -> set[int]:
+        """Threads that are no longer where they were read, or not for certain: what their memory
+        holds now says nothing of what they waited for."""
+        pids = {record.tgid for record in records.values()}
+        still = {
+            record.tid
+            for record in self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY))
+            if (before := records.get(record.tid)) is not None
+            and not record.on_cpu
+            and (record.start, record.switches) == (before.start, before.switches)
+        }
+        return records.keys() - still
+
+    def _iterate(self, pids: set[int]) -> Iterable[TaskStack]:
+        wanted = {}
+        for pid in pids:
+            mapped = self._spaces.get(pid)
+            whole = mapped is not None and not mapped.withheld
+            wanted[pid] = Wanted.USER if whole else Wanted.KERNEL
+        return self._reading.read(wanted)
+
+    def _walk(self, records: Iterable[TaskStack], stacks: dict[int, bytes]) -> set[int]:
+        """Walk these threads' stacks into ``stacks``; the processes whose mappings may be out of
+        date."""
+        outdated = set()
+        later: dict[int, tuple[TaskStack, bytes]] = {}
+        far = FarFrames(self._walker)
+        try:
+            for record in records:
+                if not stands_somewhere(record):
+                    continue
+                ending, depth, stacks[record.tid] = self._walked(record)
+                if ending in _EARLY:
+                    outdated.add(record.tgid)
+                elif ending is UnwindStatus.READ_FAULT and record.size:
+                    more = far.finish(record, depth)
+                    if more:
+                        later[record.tid] = record, stack_event(record, *more)
+        finally:
+            far.close()
+        if later:
+            # What was read after the registers belongs to them if the thread has not run since.
+            gone = self.gone_on({tid: record for tid, (record, _) in later.items()})
+            stacks.update({tid: event for tid, (_, event) in later.items() if tid not in gone})
+        return outdated
+
+    def _walked(self, record: TaskStack) -> tuple[UnwindStatus, int, bytes]:
+        """How the walk ended, after how many user frames, and the stack as an event."""
+        mapped = self._spaces.get(record.tgid)
+        ending, depth, frames = UnwindStatus.KERNEL_ONLY, 0, np.zeros(0, np.uint64)
+        call = system_call(record)
+        if record.parts & HAS_REGISTERS and not (call and call.name in _EXECS):
+            ending = UnwindStatus.READ_FAULT
+            if mapped is None or mapped.space is None:
+                ending = UnwindStatus.NO_PROCESS
+            elif record.size:
+                number, depth, frames = self._walker.walk(record.copy, mapped.space)
+                ending = UnwindStatus(number)
+        return ending, depth, stack_event(record, ending, depth, frames)
+
+
+def stack_event(record: TaskStack, ending: UnwindStatus, depth: int, frames: U64) -> bytes:
+    """A stack as the programs would have sent it: ``depth`` user frames, those kept ``frames``."""
+    head = _EVENT.pack(
+        record.time, EventKind.STACK, record.tgid, 0, 0, record.kernel_frames, depth, ending, 0
+    )
+    return head + record.kernel + frames.tobytes()
+
+
+_EVENT = struct.Struct("<QIIIIHHHH")
+assert _EVENT.size == STACK_EVENT.itemsize

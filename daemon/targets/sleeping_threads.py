@@ -1,0 +1,98 @@
+"""Where threads stand that sleep while hpcd attaches to them.
+
+Their stacks are read once before they are registered; whoever has not run until they all are was
+asleep there at that moment, too, and its first wait has the call path it really waits on. The path
+is finished as those of new code are (:class:`~hpcd.daemon.capture.deferred_paths.DeferredPaths`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
+from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, Wanted
+from hpcd.daemon.targets.thread_reading import ThreadReading
+from hpcd.errors import HpcdError
+from hpcd.model.unwind_status import UnwindStatus
+
+# Of stacks that are kept meanwhile, and then wait to be walked: half of what may wait.
+_MOST_BYTES = 48 << 20
+# No stack cache has this number: the paths take no slot.
+_NO_CACHE = 0xFFFE
+
+
+@dataclass(frozen=True, slots=True)
+class SleepingThread:
+    """The stack of a thread as the programs would have sent it: a stack event of kind COPIED, and
+    the copy it names."""
+
+    event: bytes
+    copy: bytes
+
+
+class SleepingThreads:
+    """Reads threads before and after they are registered."""
+
+    def __init__(self) -> None:
+        """Raises what :class:`hpcd.daemon.targets.thread_reading.ThreadReading` does."""
+        self._reading = ThreadReading()
+        self._before: dict[int, TaskStack] = {}
+        self._count = 0
+
+    def read(self, pids: Collection[int]) -> None:
+        """Read the threads of ``pids``, which are to be registered now."""
+        self._before.clear()
+        size = 0
+        for record in self._reading.read(dict.fromkeys(pids, Wanted.USER)):
+            size += len(record.record)
+            if size > _MOST_BYTES:
+                break
+            if not record.on_cpu and not record.parts & ~HAS_REGISTERS:
+                self._before[record.tid] = record
+
+    def unmoved(self) -> dict[int, SleepingThread]:
+        """The threads, by tid, that have not run since :meth:`read`."""
+        pids = {record.tgid for record in self._before.values()}
+        unmoved = {}
+        for now in self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY)):
+            before = self._before.get(now.tid)
+            if (
+                before is not None
+                and not now.on_cpu
+                and (before.start, before.switches, before.image)
+                == (now.start, now.switches, now.image)
+            ):
+                self._count += 1
+                unmoved[now.tid] = _as_sent(before, now.time, self._count)
+        self._before.clear()
+        return unmoved
+
+    def close(self) -> None:
+        """Unload the iterator."""
+        self._reading.close()
+
+
+def sleeping_threads() -> SleepingThreads | None:
+    """None where the kernel has no iterator over threads, or it was not compiled."""
+    try:
+        return SleepingThreads()
+    except HpcdError:
+        return None
+
+
+def _as_sent(record: TaskStack, time: int, number: int) -> SleepingThread:
+    """``record`` as of ``time``, when the thread was still there."""
+    event = _EVENT.pack(
+        time, EventKind.COPIED, record.tgid, number, 0, record.kernel_frames, 0,
+        UnwindStatus.BEFORE_ATTACH, _NO_CACHE,
+    )  # fmt: skip
+    size = _COPY.size
+    copy = _COPY.pack(time, record.stack_start, record.tgid, number, record.size, _NO_CACHE, 0)
+    return SleepingThread(event + record.kernel, copy + record.copy[size:])
+
+
+_EVENT, _COPY = struct.Struct("<QIIIIHHHH"), struct.Struct("<QQIIIHH")
+assert _EVENT.size == STACK_EVENT.itemsize
+assert _COPY.size == STACK_COPY.itemsize

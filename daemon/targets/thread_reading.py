@@ -1,0 +1,98 @@
+"""Reading threads' stacks of processes that may keep whoever reads them waiting.
+
+A process can hold its own address space locked for as long as it likes (see
+:mod:`hpcd.daemon.targets.patience`); who copies a stack out of it waits meanwhile. Reading goes on
+in a thread of its own. When nothing comes from it any more, the process it is at is read without
+its memory, by an iterator of its own: the one that is stuck is left behind.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from hpcd.bpf.task_stacks import TaskStack, TaskStacks, Wanted
+from hpcd.daemon.targets import processes
+
+# A stack that has to come back from a disk takes milliseconds for each page.
+_STALL_SECONDS = 2.0
+_LOOK_SECONDS = 0.2
+# Each leaves an iterator and a thread behind.
+_MOST_STUCK = 4
+
+
+class ThreadReading:
+    """Reads threads. Raises what :class:`hpcd.bpf.task_stacks.TaskStacks` does."""
+
+    def __init__(self) -> None:
+        self._stacks = TaskStacks()
+        self.withheld: set[int] = set()
+        """Processes that do not let their memory be read: of these the kernel's part is."""
+
+    def read(self, wanted: Mapping[int, Wanted]) -> list[TaskStack]:
+        """The threads of the processes ``wanted``, in order of their ids; as far as they could be
+        read when too many processes do not let themselves be."""
+        while True:
+            asked = {
+                pid: min(what, Wanted.KERNEL) if pid in self.withheld else what
+                for pid, what in wanted.items()
+            }
+            attempt = _Attempt(self._stacks, asked)
+            if attempt.wait():
+                return attempt.records
+            if len(self.withheld) >= _MOST_STUCK:
+                self.withheld.update(wanted)
+            else:
+                self.withheld.update(_stuck_at(asked, attempt.records))
+            self._stacks = TaskStacks()
+
+    def close(self) -> None:
+        """Unload the iterator."""
+        self._stacks.close()
+
+
+class _Attempt:
+    """One reading, in a thread that is not waited for for ever."""
+
+    def __init__(self, stacks: TaskStacks, wanted: Mapping[int, Wanted]) -> None:
+        self.records: list[TaskStack] = []
+        self._error: Exception | None = None
+        self._stacks, self._wanted = stacks, wanted
+        self._thread = threading.Thread(target=self._run, name="stack reader", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            for record in self._stacks.read(self._wanted):
+                self.records.append(record)
+        except Exception as error:
+            self._error = error
+
+    def wait(self) -> bool:
+        """Whether it came to its end. Raises what it raised."""
+        self._thread.start()
+        seen, moved = 0, time.monotonic()
+        self._thread.join(_LOOK_SECONDS)
+        while self._thread.is_alive():
+            now, known = time.monotonic(), self._stacks.pending + len(self.records)
+            if known != seen:
+                seen, moved = known, now
+            elif now - moved > _STALL_SECONDS:
+                return False
+            self._thread.join(_LOOK_SECONDS)
+        if self._error:
+            raise self._error
+        return True
+
+
+def _stuck_at(wanted: Mapping[int, Wanted], records: list[TaskStack]) -> set[int]:
+    """The process whose thread comes next after those that were read; all, when none does."""
+    read = {record.tid for record in records}
+    left = [
+        (tid, pid)
+        for pid, what in wanted.items()
+        if what >= Wanted.USER
+        for tid in processes.thread_ids(pid)
+        if tid not in read
+    ]
+    return {min(left)[1]} if left else set(wanted)

@@ -1,0 +1,116 @@
+"""Reading other tools' files: compressed or not, in blocks of bounded size."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import zstandard
+
+from hpcd.errors import FormatError, NotFoundError
+
+_BLOCK = 4 << 20
+# A line, or a sample with its whole call path, is not longer.
+_LONGEST = 32 << 20
+_HEAD = 1 << 20
+
+
+class InputFile:
+    """A file to be imported, decompressed (gzip, xz, zstd) as it is read; ``-`` is standard input.
+
+    Raises :class:`NotFoundError` when it cannot be opened; reading raises :class:`FormatError`
+    when it is cut off or damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = "standard input" if str(path) == "-" else str(path)
+        try:
+            raw = sys.stdin.buffer if str(path) == "-" else path.open("rb", buffering=_HEAD)
+        except OSError as error:
+            raise NotFoundError(f"{path}: {error.strerror}") from None
+        self._raw = raw
+        self._file = cast(BinaryIO, raw)
+        head = self.head()
+        plain = self._file
+        if head.startswith(b"\x1f\x8b"):
+            self._file = io.BufferedReader(gzip.GzipFile(fileobj=plain), _HEAD)
+        elif head.startswith(b"\xfd7zXZ\x00"):
+            self._file = io.BufferedReader(lzma.LZMAFile(plain), _HEAD)  # noqa: SIM115
+        elif head.startswith(b"\x28\xb5\x2f\xfd"):
+            reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
+                plain, read_across_frames=True
+            )
+            self._file = cast(BinaryIO, io.BufferedReader(reader, _HEAD))
+
+    def __enter__(self) -> InputFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._raw is not sys.stdin.buffer:
+            self._raw.close()
+
+    @property
+    def modified_ns(self) -> int:
+        """When it was written last (ns since 1970); now, if that is going on."""
+        kept = self._raw is not sys.stdin.buffer
+        return self.path.stat().st_mtime_ns if kept else time.time_ns()
+
+    def head(self) -> bytes:
+        """The first bytes, up to a megabyte, which are still to be read."""
+        return self._checked(lambda: cast(io.BufferedReader, self._file).peek(_HEAD))
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, fewer only at the end."""
+        return self._checked(lambda: self._file.read(size))
+
+    def read_all(self, limit: int) -> bytes:
+        """The whole contents. Raises :class:`FormatError` beyond ``limit`` bytes."""
+        data = self.read(limit + 1)
+        if len(data) > limit:
+            raise FormatError(f"{self.name}: more than {limit >> 20} MiB, decompressed")
+        return data
+
+    def blocks(self, end: bytes = b"\n", else_end: bytes = b"") -> Iterator[bytes]:
+        """The contents in blocks, as :func:`blocks` cuts them."""
+        return blocks(self.read, self.name, end, else_end)
+
+    def _checked(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            return read()
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError):
+            raise FormatError(f"{self.name}: compressed data is cut off or damaged") from None
+        except OSError as error:
+            raise NotFoundError(f"{self.name}: {error.strerror or error}") from None
+
+
+def blocks(
+    read: Callable[[int], bytes], name: str, end: bytes = b"\n", else_end: bytes = b""
+) -> Iterator[bytes]:
+    """What ``read(size)`` gives in blocks of some megabytes that end behind an ``end``, or behind
+    an ``else_end`` where there is no ``end`` within 32 MiB.
+
+    Raises :class:`FormatError` naming ``name`` where there is neither.
+    """
+    rest = b""
+    while data := read(_BLOCK):
+        # An end may lie across the border.
+        border = max(len(rest) - len(end) + 1, 0)
+        rest += data
+        cut, used = rest.rfind(end, border), end
+        if cut < 0 and len(rest) > _LONGEST:
+            cut, used = (rest.rfind(else_end) if else_end else -1), else_end
+            if cut < 0:
+                raise FormatError(f"{name}: a line or sample is longer than {_LONGEST >> 20} MiB")
+        if cut >= 0:
+            yield rest[: cut + len(used)]
+            rest = rest[cut + len(used) :]
+    if rest:
+        yield rest

@@ -1,0 +1,95 @@
+"""perf.data, read by ``perf script``.
+
+The file's format is perf's own affair (it changes with every kernel), so perf reads it, as a child
+process without rights. Started by root it keeps two capabilities, those to read files and the
+kernel's symbols, without which perf report would show more than the import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from hpcd.errors import FormatError, PlatformError
+from hpcd.measurement.foreign.input_file import blocks
+from hpcd.measurement.foreign.names import readable
+from hpcd.measurement.foreign.tool_process import tool_output
+from hpcd.model.identity import Host
+
+MAGIC = (b"PERFILE2", b"2ELIFREP")
+_MAX_HEADER = 64 << 20
+_MAX_STACK = 65535
+_FIELD = re.compile(rb"^# ([a-z ]+?)\s*: (.*)$", re.MULTILINE)
+_SAMPLE_TYPE = re.compile(rb"^# event : .*?\bsample_type = ([A-Z_|]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class PerfHeader:
+    """What a perf.data says of its recording.
+
+    ``fields`` are the fields ``perf script -F`` can print of all its samples.
+    """
+
+    host: Host
+    version: str
+    command: str
+    fields: str
+
+
+def is_perf_data(path: Path) -> bool:
+    """Whether ``path`` is a perf.data file, or the directory that ``--threads`` writes."""
+    file_path = path / "data" if path.is_dir() else path
+    with contextlib.suppress(OSError), file_path.open("rb") as file:
+        return file.read(8) in MAGIC
+    return False
+
+
+def read_header(path: Path) -> PerfHeader:
+    """The header of a perf.data. Raises :class:`FormatError`, :class:`PlatformError`."""
+    with _perf(path, ["--header-only"]) as output:
+        text = output.read(_MAX_HEADER)
+    values = {key.decode(): readable(value) for key, value in _FIELD.findall(text)}
+    types = [set(kinds.decode().split("|")) for kinds in _SAMPLE_TYPE.findall(text)]
+    common = set.intersection(*types) if types else {"TID", "TIME", "PERIOD", "CALLCHAIN"}
+    if not {"TID", "TIME"} <= common:
+        raise FormatError(f"{path}: its samples have no times or no threads (perf record -T)")
+    cpus = values.get("nrcpus avail", "0")
+    host = Host(
+        values.get("hostname", ""), "", values.get("os release", ""), values.get("arch", ""),
+        int(cpus) if cpus.isdigit() and len(cpus) < 8 else 0,
+    )  # fmt: skip
+    fields = "comm,pid,tid,time,event,ip,sym,dso"
+    fields += ",cpu" if "CPU" in common else ""
+    fields += ",period" if "PERIOD" in common else ""
+    return PerfHeader(host, values.get("perf version", ""), values.get("cmdline", ""), fields)
+
+
+def sample_text(path: Path, header: PerfHeader) -> Iterator[bytes]:
+    """The samples of a perf.data as text, in blocks that end behind a sample.
+
+    Raises :class:`FormatError` when perf cannot read it to its end.
+    """
+    # Inlined calls would be looked up address by address, which takes hours.
+    arguments = ["-F", header.fields, "--no-inline", "--show-lost-events"]
+    with _perf(path, [*arguments, "--max-stack", str(_MAX_STACK)]) as output:
+        yield from blocks(output.read, str(path), b"\n\n", b"\n")
+
+
+def _perf(path: Path, arguments: list[str]) -> contextlib.AbstractContextManager[BinaryIO]:
+    """The output of ``perf script`` of a file."""
+    if str(path) == "-":
+        raise FormatError("standard input: perf.data must be a file")
+    perf = shutil.which("perf")
+    if perf is None:
+        raise PlatformError(
+            "reading perf.data needs perf (Debian's linux-perf); elsewhere: "
+            "perf script > FILE, and import that"
+        )
+    command = [perf, "script", "-f", "-i", str(path.absolute()), *arguments]
+    # Without CAP_SYSLOG the kernel hides the addresses of its symbols.
+    return tool_output(path, command, "perf script", ("dac_read_search", "syslog"))

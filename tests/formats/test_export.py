@@ -1,0 +1,397 @@
+"""Exports of a database, read by readers that know only the formats' descriptions."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+
+import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis.database import Database
+from hpcd.analysis.export import export_selection as selection_module
+from hpcd.analysis.export import otf2_archive
+from hpcd.analysis.export.context_table import Detail
+from hpcd.analysis.export.export_selection import Selection
+from hpcd.analysis.export.formats import FORMATS
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.profile.filters import Filter
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.frame import module_frame
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from tests.support.exports import READERS
+from tests.support.made import make
+from tests.support.random_measurements import long_measurement
+
+OPTIONS = [
+    [],
+    ["time=0.05-0.3"],
+    ["time=0.1-0.15", "time=0.32-0.4"],
+    ["procedure=solve"],
+    ["rank=1", "module=libmpi.so"],
+    ["rank=0", "time=0.2-", "procedure=main"],
+]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two ranks that compute and wait, with threads that sleep; rank 1 recurses."""
+    ranks = {
+        0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
+            ("main/solve", "cpu", 0.05)],
+        1: [("main/solve/dot", "cpu", 0.1), ("main/solve/dot/solve/dot", "cpu", 0.05),
+            ("main/MPI_Wait/k_sched", "blocked", 0.3), ("main/solve/dot", "cpu", 0.02)],
+    }  # fmt: skip
+    return make(tmp_path_factory.mktemp("export") / "db", ranks, helper=True, weight=2)
+
+
+@pytest.fixture
+def db(database: Path) -> Database:
+    return hpcd.analysis.open(database)
+
+
+def totals(costs: dict[str, Counter[tuple[str, ...]]]) -> dict[str, float]:
+    return {metric: sum(by_path.values()) for metric, by_path in costs.items()}
+
+
+def wanted(db: Database, filters: list[str]) -> dict[str, float]:
+    exclusive = Filter.parse(filters).exclusive(db)
+    return dict(zip(db.metrics.names, exclusive.sum(axis=1).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("filters", OPTIONS, ids=" ".join)
+@pytest.mark.parametrize("kind", READERS)
+def test_totals_are_those_of_the_report(
+    db: Database, tmp_path: Path, kind: str, filters: list[str]
+) -> None:
+    options = [word for text in filters for word in ("--filter", text)]
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", kind, "-o", str(output), *options]) == 0
+    found = totals(READERS[kind](output))
+    expected = wanted(db, filters)
+    assert found.keys() <= expected.keys()
+    assert found or not any(expected.values())
+    for metric, total in expected.items():
+        # Whole numbers, where a window cuts a wait that is one sample.
+        if kind == "pprof" and metric == "samples" and "time" in "".join(filters):
+            assert found[metric] == pytest.approx(total, abs=3)
+        elif metric in found or kind not in ("collapsed", "firefox", "perfetto", "otf2"):
+            assert found.get(metric, 0.0) == pytest.approx(total, rel=1e-6, abs=2e-6), metric
+
+
+@pytest.mark.parametrize("kind", sorted(READERS.keys() - {"chrome"}))
+def test_costs_are_those_of_call_paths(db: Database, tmp_path: Path, kind: str) -> None:
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
+    expected: Counter[tuple[str, ...]] = Counter()
+    cost = db.metrics.exclusive("cpu_time")
+    for node in np.flatnonzero(cost).tolist():
+        names = [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(node)]
+        expected[tuple(names)] += float(cost[node])
+    found = READERS[kind](output)["cpu_time"]
+    assert {path: cost for path, cost in found.items() if cost} == pytest.approx(dict(expected))
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_depth_and_metric(db: Database, tmp_path: Path, kind: str) -> None:
+    output = tmp_path / "out"
+    words = ["export", str(db.path), "--format", kind, "-o", str(output)]
+    assert main([*words, "--depth", "2", "--metric", "cpu_time"]) == 0
+    costs = READERS[kind](output)
+    assert costs.keys() <= {"cpu_time"} | ({"samples"} if kind == "csv" else set())
+    expected = float(db.metrics.exclusive("cpu_time").sum())
+    assert sum(costs["cpu_time"].values()) == pytest.approx(expected, rel=1e-6)
+    assert max(map(len, costs["cpu_time"])) <= 2
+
+
+def test_long_traces_are_read_in_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read piece by piece is what the trace has."""
+    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
+    selection = Selection(db)
+    for line in range(len(db.lines)):
+        blocks = list(selection.trace(line))
+        records = db.records(line)
+        for name in ("time", "node", "event"):
+            joined = np.concatenate([getattr(block, name) for block in blocks])
+            assert joined.tolist() == getattr(records, name).tolist()
+
+
+def test_pieces_of_a_line_with_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_measurement(tmp_path / "m", records=5000)
+    merge([tmp_path / "m"], tmp_path / "db")
+    monkeypatch.setattr(selection_module, "_BLOCKS_AT_ONCE", 1)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        begin, end = db.duration_ns // 3, db.duration_ns // 2
+        for windows, whole in (((), db.records(1)), (((begin, end),), db.records(1, begin, end))):
+            blocks = list(Selection(db, Filter(windows=windows)).trace(1))
+            assert len(blocks) > 1
+            assert max(map(len, blocks)) <= 2048
+            times = np.concatenate([block.time for block in blocks])
+            assert times.tolist() == whole.time.tolist()
+            nodes = np.concatenate([block.node for block in blocks])
+            assert nodes.tolist() == whole.node.tolist()
+
+
+# --- names ---
+
+WEIRD = [
+    "solve<" + "std::vector<double>, " * 3200 + ">(int)",
+    "línea\nnueva\t\"zitiert\" 'x'",
+    "a;b => c C [{f.c} {1,2}]",
+    "=cmd|' C calc'!A0",
+    "\x00\x1b[31m\u2028\u202egnp.exe",
+    "名前 \U0001f600 \\n \\",
+    " ",
+    "[truncated]",
+    "</script><b>&amp;",
+    "broken \udcff\udc80 bytes",
+]
+
+
+@pytest.fixture(scope="module")
+def weird(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database whose names are hostile, of a thread of a process of such names."""
+    folder = tmp_path_factory.mktemp("weird")
+    names = [name.encode("utf-8", "surrogateescape").decode(errors="replace") for name in WEIRD]
+    writer = MeasurementWriter(folder / "m", Host("h\n;st", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "ns", 1e6, "cpu_time", 1000))
+    writer.add_process(Process(0, 7, 1, names[1], "/" + names[5], (names[2],), 0, 10**9))
+    writer.add_thread(Thread(0, 0, 7, names[2], 10**9))
+    writer.add_thread(Thread(1, 0, 8, names[4], 10**9))
+    writer.add_module(Module(1, ModuleKind.JIT, "/lib/" + names[1], process=0))
+    writer.add_symbols(1, [(n * 16, 16, name) for n, name in enumerate(names)])
+    writer.add_clock_pair(10**9, 2 * 10**18)
+    count = len(names)
+    frames = [module_frame(1, n * 16) for n in range(count)]
+    writer.add_nodes(np.arange(count, dtype=np.uint32), np.array(frames, np.uint64))
+    for line in range(2):
+        times = 10**9 + 10**6 * np.arange(count)
+        nodes = np.arange(1, count + 1, dtype=np.uint32)
+        writer.add_records(np.full(count, line, np.uint32), times.astype(np.uint64), nodes, 0)
+    writer.close({})
+    merge([folder / "m"], folder / "db")
+    # A merge replaces control characters; readers must not depend on it.
+    with sqlite3.connect(folder / "db" / "hpcd.sqlite") as tables:
+        stored = tables.execute("SELECT id, name FROM procedure ORDER BY id").fetchall()
+        for (number, _), name in zip(stored[1:], names, strict=True):
+            tables.execute("UPDATE procedure SET name = ? WHERE id = ?", (name, number))
+    tables.close()
+    return folder / "db"
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_any_name_survives_or_is_escaped(weird: Path, tmp_path: Path, kind: str) -> None:
+    output = tmp_path / "out"
+    assert main(["export", str(weird), "--format", kind, "-o", str(output)]) == 0
+    costs = READERS[kind](output)["cpu_time"]
+    assert sum(costs.values()) == pytest.approx(2e-3 * len(WEIRD))
+    if kind == "chrome":
+        text = output.read_text()
+        names = {event["name"] for event in json.loads(text)["traceEvents"]}
+    else:
+        costs = Counter({path: cost for path, cost in costs.items() if cost})
+        assert len(costs) == len(WEIRD)
+        names = set(max(costs, key=len))
+    assert WEIRD[0] in names and WEIRD[5] in names
+    with hpcd.analysis.open(weird) as db:
+        stored = set(db.procedures.name)
+    if kind in ("hpctoolkit", "otf2"):
+        # Their strings end at the first NUL.
+        stored = {name.replace("\0", "\\x00") for name in stored}
+    escaped = {"collapsed", "csv", "tau"}
+    if kind not in escaped:
+        # The root, and what the names of threads and columns are, come besides.
+        assert {name for name in stored if name != "[all]"} <= names
+    else:
+        assert not {letter for name in names for letter in name if not letter.isprintable()}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_nothing_recorded(tmp_path: Path, kind: str) -> None:
+    if kind in ("parquet", "arrow"):
+        pytest.importorskip("pyarrow")
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_clock_pair(10**9, 2 * 10**18)
+    writer.close({})
+    merge([tmp_path / "m"], tmp_path / "db")
+    words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert (tmp_path / "out").exists()
+
+
+# --- the command ---
+
+
+def test_what_is_there_is_not_replaced(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    words = ["export", str(database), "-o", str(output), "--format"]
+    assert main([*words, "collapsed"]) == 0
+    assert main([*words, "collapsed"]) == 6
+    assert "exists already" in capsys.readouterr().err
+    assert main([*words, "csv", "--force"]) == 0
+    assert main([*words, "csv", "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["format"] == "csv"
+    shutil.rmtree(output)
+    output.mkdir()
+    (output / "mine").touch()
+    assert main([*words, "csv", "--force"]) == 6
+    assert "no export made" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [output]
+    assert main([*words, "nothing"]) == 2
+    assert main([*words, "csv", "--filter", "rank=99"]) == 2
+    assert main([*words, "csv", "--depth", "0"]) == 2
+
+
+def test_the_default_name(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", str(database), "--format", "pprof"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["db.pb.gz"]
+
+
+def test_progress_is_told(db: Database, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    selection = Selection(db, progress=lambda *step: told.append(step))
+    for _ in selection.each_line():
+        pass
+    assert told == [("export", n, 4) for n in range(5)]
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="needs Go's pprof")
+def test_pprof_itself_reads_it(db: Database, tmp_path: Path) -> None:
+    output = tmp_path / "out.pb.gz"
+    assert main(["export", str(db.path), "--format", "pprof", "-o", str(output)]) == 0
+    for number, metric in enumerate(db.metrics.names):
+        done = subprocess.run(
+            ["go", "tool", "pprof", "-top", "-unit=ns", f"-sample_index={number}", str(output)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        total = float(db.metrics.exclusive(number).sum())
+        unit = ("ns", 1e9) if db.metrics.units[number] == "s" else ("", 1)
+        assert f"Type: {metric}" in done.stdout
+        shown = {line.split()[-1]: line.split()[3] for line in done.stdout.splitlines()[6:]}
+        if metric == "cpu_time":
+            assert f"of {total * unit[1]:.0f}ns total" in done.stdout
+            assert shown["main"] == f"{total * 1e9:.0f}ns"
+
+
+@pytest.mark.skipif(not shutil.which("otf2-print"), reason="needs otf2-tools")
+def test_otf2_print_reads_it(db: Database, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", "otf2", "-o", str(output)]) == 0
+    done = subprocess.run(
+        ["otf2-print", str(output / "traces.otf2")], capture_output=True, text=True, check=True
+    )
+    assert not done.stderr
+    samples = done.stdout.count("CALLING_CONTEXT_SAMPLE")
+    assert samples == db.metrics.exclusive("samples").sum()
+    for name, unit in zip(db.metrics.names[1:], db.metrics.units[1:], strict=True):
+        values = re.findall(rf'\("{name}" <\d+>; UINT64; (\d+)\)', done.stdout)
+        assert unit == "s"
+        total = float(db.metrics.exclusive(name).sum())
+        assert sum(map(int, values)) / 1e9 == pytest.approx(total)
+
+
+def test_long_lines_are_flushed_to_otf2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otf2_archive, "_EVENT_CHUNK", 1 << 18)
+    monkeypatch.setattr(otf2_archive, "_EVENT_CHUNKS", 1)
+    flushed = []
+    flush = otf2_archive._flush
+    monkeypatch.setattr(otf2_archive, "_flush", lambda *args: [flushed.append(args), flush()][1])
+    long_measurement(tmp_path / "m", records=20_000)
+    merge([tmp_path / "m"], tmp_path / "db")
+    words = ["export", str(tmp_path / "db"), "--format", "otf2", "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    # Once in the middle of each line at least, and at its end.
+    assert len(flushed) > 4
+    costs = READERS["otf2"](tmp_path / "out")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        total = float(db.metrics.exclusive("cpu_time").sum())
+    assert sum(costs["cpu_time"].values()) == pytest.approx(total)
+
+
+def test_perfettos_classes_read_it(db: Database, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", "perfetto", "-o", str(output)]) == 0
+    trace = perfetto_trace_pb2.Trace()
+    trace.ParseFromString(output.read_bytes())
+    counters: dict[int, str] = {}
+    total: Counter[str] = Counter()
+    threads = {}
+    for packet in trace.packet:
+        # What the classes do not know would be kept apart.
+        assert not packet.FindInitializationErrors()
+        for counter in packet.interned_data.stack_sample_counter_descriptors:
+            counters[counter.iid] = counter.name
+        if packet.track_descriptor.HasField("thread"):
+            thread = packet.track_descriptor.thread
+            threads[thread.pid, thread.tid] = thread.thread_name
+        if packet.HasField("stack_sample"):
+            sample = packet.stack_sample
+            total[counters[sample.primary_descriptor_iid]] += sample.primary_weight
+            total["samples"] += 1
+    expected = {
+        name: round(float(db.metrics.exclusive(name).sum()) * (1e9 if unit == "s" else 1))
+        for name, unit in zip(db.metrics.names, db.metrics.units, strict=True)
+    }
+    assert dict(total) == expected
+    assert list(threads.values()) == db.lines.label
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_arrow_tables_hold_what_the_csv_does(
+    db: Database, weird: Path, tmp_path: Path, kind: str
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
+    read = {"parquet": parquet.read_table, "arrow": lambda p: pyarrow.ipc.open_file(p).read_all()}
+    tables = {file.stem: read[kind](str(file)) for file in output.glob(f"*.{kind}")}
+    for name, number in (("costs", len(db.lines)), ("trace", len(db.lines))):
+        assert len(set(tables[name]["trace_line"].to_pylist())) == number
+        for metric in db.metrics.names:
+            total = sum(tables[name][metric].to_pylist())
+            assert total == pytest.approx(float(db.metrics.exclusive(metric).sum()))
+    assert len(tables["trace"]) == len(db.trace)
+    assert main(["export", str(weird), "--format", kind, "-o", str(output), "--force"]) == 0
+    names = read[kind](str(output / f"contexts.{kind}"))["name"].to_pylist()
+    with hpcd.analysis.open(weird) as named:
+        assert set(names) == set(named.procedures.name)
+
+
+@pytest.mark.parametrize(("kind", "library"), [("otf2", "_otf2"), ("parquet", "pyarrow")])
+def test_a_missing_library_is_named(
+    db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, kind: str, library: str,
+) -> None:  # fmt: skip
+    for module in ("otf2_archive", "arrow_tables", "parquet_files"):
+        monkeypatch.delitem(sys.modules, f"hpcd.analysis.export.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 5
+    assert f"pip install {library.lstrip('_')}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_contexts_by_procedure_and_name(db: Database) -> None:
+    for detail in Detail:
+        table = Selection(db).contexts(detail)
+        assert table.frames.name[0] == "[all]"
+        assert (table.parent[1:] < np.arange(1, len(table))).all()
+        assert int(table.of_node.max()) < len(table)
+        for node in range(1, len(db.cct)):
+            context = int(table.of_node[node])
+            path = [table.frames.name[table.frame[n]] for n in table.tree.path(context)]
+            real = [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(node)]
+            assert path == real

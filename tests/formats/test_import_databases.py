@@ -1,0 +1,179 @@
+"""Directories of other tools: HPCToolkit's databases and OTF2 archives."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hpcd.__main__ import main
+from hpcd.analysis.database import Database
+from hpcd.analysis.merge.stages import merge
+from hpcd.errors import HpcdError
+from hpcd.measurement.check import check_measurement
+from hpcd.measurement.reader import open_measurement
+from tests.support.hpctoolkit_database import Node, Thread, write_database
+from tests.support.imported import DATA, imported, sums
+
+BEGIN = 1_700_000_000 * 10**9
+LIBRARY = "/usr/lib/libmpi.so.12"
+
+
+def tree() -> Node:
+    """main, line 2 of it, work and MPI_Recv called there, a line in work."""
+    work = Node(4, "work", "/home/app", [Node(5)])
+    receive = Node(6, "MPI_Recv [libmpi.so.12]", LIBRARY)
+    return Node(1, children=[Node(2, "main", "/home/app", [Node(3, children=[work, receive])])])
+
+
+THREADS = [
+    Thread(0, 0, {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.9, 4: 0.6, 5: 0.6, 6: 0.3},
+           [(BEGIN, 2), (BEGIN + 10**8, 5), (BEGIN + 2 * 10**8, 4), (BEGIN + 3 * 10**8, 6),
+            (BEGIN + 4 * 10**8, 0)]),
+    Thread(1, 0, {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5, 4: 0.5, 99: 0.25},
+           [(BEGIN + 10**8, 4), (BEGIN + 2 * 10**8, 0)]),
+]  # fmt: skip
+
+
+def seconds(path: Path, event: str) -> dict[tuple[str, ...], float]:
+    return {names: value / 1e9 for names, value in sums(path)[event].items()}
+
+
+def test_costs_of_hpctoolkit_are_those_of_its_contexts(tmp_path: Path) -> None:
+    write_database(tmp_path / "database", tree(), THREADS)
+    result = imported(tmp_path / "database", tmp_path / "m")
+    assert (result.format, result.times, result.lines) == ("hpctoolkit", "recorded", 2)
+    assert result.samples == 5
+    assert seconds(tmp_path / "m", "CPUTIME") == pytest.approx(
+        {("main",): 0.1, ("main", "work"): 1.1, ("main", "MPI_Recv"): 0.3}
+    )
+    assert check_measurement(tmp_path / "m") == []
+    with open_measurement(tmp_path / "m") as measurement:
+        processes = measurement.processes.values()
+        assert {(p.name, p.job, p.rank, p.size) for p in processes} == {
+            ("job", "job", 0, 2), ("job", "job", 1, 2),
+        }  # fmt: skip
+        assert LIBRARY in {module.path for module in measurement.modules.values()}
+        (part,) = measurement.record_chunks()
+        times = part.time_ns[: part.start[1]].tolist()
+    # In the order of the trace; the two samples in work share its cost.
+    assert times == [0, 10**8, 2 * 10**8, 3 * 10**8, 4 * 10**8]
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        assert abs(db.measurements[0].start_ns) < 10**6
+        assert db.metrics.exclusive("cpu_time").sum() == pytest.approx(1.5)
+
+
+def test_a_database_without_traces_is_a_profile(tmp_path: Path) -> None:
+    threads = [Thread(0, 0, THREADS[0].costs)]
+    write_database(tmp_path / "database", tree(), threads, metric="cycles")
+    result = imported(tmp_path / "database", tmp_path / "m")
+    assert result.times == "synthetic"
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        assert db.metrics.exclusive("cycles").sum() == pytest.approx(1.0)
+
+
+def otf2_archive(folder: Path) -> Path:
+    """Two ranks in five rounds of ``solve`` and MPI_Allreduce, written by the library itself
+    (otf2 3.2 of the Python package index): rank 1 computes twice as long."""
+    if not shutil.which("otf2-print"):
+        pytest.skip("otf2-print is not installed")
+    return Path(shutil.copytree(DATA / "otf2", folder / "otf2"))
+
+
+def test_regions_of_otf2_are_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = otf2_archive(tmp_path)
+    result = imported(archive / "traces.otf2", tmp_path / "m")
+    assert (result.format, result.times, result.lines) == ("otf2", "recorded", 2)
+    # What its writer did, in seconds of each rank.
+    weird = 'weird "quoted" <7>'
+    assert seconds(tmp_path / "m", "region") == pytest.approx(
+        {
+            ("main",): 2 * (5 * 0.010 + 0.001 + 0.004),
+            ("main", "solve<größe>"): 5 * (0.05 + 0.1 + 2 * 0.005),
+            ("main", "solve<größe>", "MPI_Allreduce"): 5 * (0.1 + 0.05),
+            ("main", weird): 2 * 0.002,
+            ("main", weird, r"line\nbreak"): 2 * 0.003,
+        }
+    )
+    assert imported(archive, tmp_path / "again").records == result.records
+    assert main(["merge", str(tmp_path / "m"), "-o", str(tmp_path / "db")]) == 0
+    capsys.readouterr()
+    assert main(["imbalance", str(tmp_path / "db")]) == 0
+    out = capsys.readouterr().out
+    assert "2 ranks" in out and "waiting caused by: rank 1 100 %" in out
+    with Database(tmp_path / "db") as db:
+        assert db.duration_ns == pytest.approx(0.835e9, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["meta.db", "profile.db", "trace.db"])
+def test_damaged_databases_are_read_or_refused(tmp_path: Path, name: str) -> None:
+    write_database(tmp_path / "database", tree(), THREADS)
+    data = (tmp_path / "database" / name).read_bytes()
+    random_source = random.Random(name)
+    for number in range(150):
+        mutant = bytearray(data)
+        for _ in range(random_source.randrange(1, 6)):
+            mutant[random_source.randrange(len(mutant))] = random_source.choice(
+                (0, 1, 127, 255, random_source.randrange(256))
+            )
+        if number % 5 == 0:
+            del mutant[random_source.randrange(len(mutant)) :]
+        source = tmp_path / f"{number}"
+        shutil.copytree(tmp_path / "database", source)
+        (source / name).write_bytes(mutant)
+        output = tmp_path / f"m{number}"
+        try:
+            imported(source, output, format="hpctoolkit")
+        except HpcdError as error:
+            assert str(source) in str(error) and not output.exists()
+            continue
+        assert [finding for finding in check_measurement(output) if finding.fatal] == []
+
+
+def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
+    archive = otf2_archive(tmp_path)
+    random_source = random.Random(3)
+    for number in range(12):
+        source = tmp_path / f"{number}"
+        shutil.copytree(archive, source)
+        path = source / random_source.choice(["traces.otf2", "traces.def", "traces/0.evt"])
+        mutant = bytearray(path.read_bytes())
+        for _ in range(3):
+            mutant[random_source.randrange(len(mutant))] = random_source.randrange(256)
+        path.write_bytes(mutant)
+        output = tmp_path / f"m{number}"
+        try:
+            imported(source, output)
+        except HpcdError as error:
+            assert str(source) in str(error) and not output.exists()
+            continue
+        assert [finding for finding in check_measurement(output) if finding.fatal] == []
+
+
+@pytest.mark.parametrize("kind", ["pprof", "hpctoolkit", "collapsed"])
+def test_what_hpcd_exports_it_can_import(tmp_path: Path, kind: str) -> None:
+    """Both are written from the formats' descriptions, by nothing they share."""
+    imported(DATA / "perf-script.txt.gz", tmp_path / "m")
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    exported = tmp_path / "exported"
+    words = ["export", str(tmp_path / "db"), "--format", kind, "-o", str(exported)]
+    assert main([*words, "--metric", "cpu_time"] if kind == "collapsed" else words) == 0
+    result = imported(exported, tmp_path / "again")
+    assert result.format == kind
+    original = {
+        path: value for path, value in sums(tmp_path / "m")["cpu-clock"].items()
+        if not any(name.startswith("[") for name in path)
+    }  # fmt: skip
+    totals = sums(tmp_path / "again")
+    (event,) = [name for name in totals if "cpu" in name.lower() or kind == "collapsed"]
+    again = {tuple(name.removesuffix(" [k]") for name in path): value
+             for path, value in totals[event].items()}  # fmt: skip
+    for path, value in original.items():
+        assert again[path] == pytest.approx(value, rel=1e-6)
+    if kind != "collapsed":
+        with open_measurement(tmp_path / "again") as measurement:
+            assert len(measurement.threads) == 2 and len(measurement.processes) == 1

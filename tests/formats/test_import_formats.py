@@ -1,0 +1,288 @@
+"""Text and profiles of other tools become measurements with the same sums."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+
+from hpcd.__main__ import main
+from hpcd.analysis.database import Database
+from hpcd.analysis.merge.stages import merge
+from hpcd.measurement.check import check_measurement
+from hpcd.measurement.reader import open_measurement
+from tests.support.imported import DATA, imported, sums
+from tests.support.recorded import HPCD
+
+
+def perf_text_sums(text: str) -> dict[str, Counter[tuple[str, ...]]]:
+    """What perf script's text says, read in the plainest way."""
+    totals: dict[str, Counter[tuple[str, ...]]] = {}
+    for sample in text.strip().split("\n\n"):
+        header, *lines = sample.split("\n")
+        match = re.fullmatch(r".+?\d+/\d+ +[\d.]+: +(\d+) +(\S+): *", header)
+        assert match, header
+        names = []
+        for line in lines:
+            _, name, module = (
+                line.strip().split(" ", 1)[0],
+                *line.strip()[:-1].split(" ", 1)[1].rsplit(" (", 1),
+            )
+            name = re.sub(r"\+0x[0-9a-f]+$", "", name)
+            if name == "[unknown]" and module != "[unknown]":
+                name = f"[{module.rpartition('/')[2].strip('[]')}]"
+            names.append(name)
+        totals.setdefault(match[2], Counter())[tuple(reversed(names))] += int(match[1])
+    return totals
+
+
+def test_perf_script_text_keeps_every_path_and_period(tmp_path: Path) -> None:
+    source = DATA / "perf-script.txt.gz"
+    result = imported(source, tmp_path / "m")
+    text = gzip.decompress(source.read_bytes()).decode()
+    expected = perf_text_sums(text)
+    assert result.format == "perf-script" and result.times == "recorded"
+    assert result.samples == text.count("cpu-clock:") + text.count("page-faults:") == 538
+    for name, counter in sums(tmp_path / "m").items():
+        # Deep garbage paths are cut; no other path differs.
+        assert counter == expected[name]
+    with open_measurement(tmp_path / "m") as measurement:
+        assert {thread.name for thread in measurement.threads.values()} == {"fp"}
+        assert len({thread.process for thread in measurement.threads.values()}) == 1
+        times = np.concatenate([part.time_ns for part in measurement.record_chunks()])
+        stamps = [float(stamp) for stamp in re.findall(r" (\d+\.\d+): ", text)]
+        assert int(times.min()) == round(min(stamps) * 1e9)
+        assert int(times.max()) == round(max(stamps) * 1e9)
+    assert check_measurement(tmp_path / "m") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "            fp 117 [001]  22.646076:    2004008 cpu-clock:    561c leaf_a+0x2 (/tmp/fp)\n"
+        "             q 118 [001]  22.646077:    2004008 cpu-clock:    561d leaf_b+0x2 (/tmp/fp)\n",
+        "fp 117/117 22.646076: 2004008 cpu-clock:u: \n        561c leaf_a+0x1 (/tmp/fp)\n\n"
+        "fp 117/118 22.646076: 2004008 cpu-clock:u: \n        561c leaf_b (/tmp/fp)\n\n",
+        "fp 117/117 22.646076: 2004008 cpu-clock:u: \r\n\t561c leaf_a+0x1 (/tmp/fp)\r\n\r\n"
+        "# comment\nfp 117/118 22.646076: 2004008 cpu-clock:u: \r\n\t561c leaf_b (/tmp/fp)\r\n\r\n",
+    ],
+    ids=["single lines", "spaces", "carriage returns"],
+)
+def test_layouts_of_perf_script(tmp_path: Path, text: str) -> None:
+    (tmp_path / "perf.txt").write_bytes(text.encode())
+    imported(tmp_path / "perf.txt", tmp_path / "m")
+    (totals,) = sums(tmp_path / "m").values()
+    assert totals == {("leaf_a",): 2004008, ("leaf_b",): 2004008}
+
+
+def test_odd_frames_of_perf_script(tmp_path: Path) -> None:
+    (tmp_path / "perf.txt").write_text(
+        "a b (c) 7/8 [000] 1.5: 3 cpu/event=0x3c,umask=1/ukp: \n"
+        "\t  561c operator()(int (*)(char))+0x2b (/tmp/gone dir/fp (deleted))\n"
+        "\t  561d small (inlined)\n"
+        "  file.cpp:12\n"
+        "\t  561e jitted (/tmp/perf-8.map)\n"
+        "\t  561f [unknown] (/lib/libc.so.6)\n"
+        "\tffffffff81000000 sys_read ([kernel.kallsyms])\n"
+        "\t  5620 [unknown] ([unknown])\n\n"
+        "a b (c) 7/8 [000] 1.6: sched:sched_switch: prev_comm=x 1/2 3.4: 5 cycles: \n"
+        "\t  561f main (/tmp/x)\n\n"
+    )
+    imported(tmp_path / "perf.txt", tmp_path / "m")
+    totals = sums(tmp_path / "m")
+    path = ("[unknown]", "sys_read", "[libc.so.6]", "jitted", "small", "operator()(int (*)(char))")
+    assert totals == {
+        "cpu/event=0x3c,umask=1/ukp": {path: 3},
+        "sched:sched_switch": {("main",): 1},
+    }
+    with open_measurement(tmp_path / "m") as measurement:
+        modules = {module.path: module.kind for module in measurement.modules.values()}
+        assert modules == {
+            "/tmp/gone dir/fp (deleted)": "named",
+            "[inlined]": "named",
+            "[jit]": "named",
+            "/lib/libc.so.6": "named",
+            "kernel": "named-kernel",
+            "/tmp/x": "named",
+        }
+        assert [thread.name for thread in measurement.threads.values()] == ["a b (c)"]
+
+
+STACKS = "main;work;inner 7\nmain;work 2\nmain;other;inner 1\nmain;work;inner 3\n"
+
+
+@pytest.mark.parametrize("pack", [None, gzip.compress, lzma.compress, zstandard.compress])
+def test_collapsed_stacks_compressed_or_not(tmp_path: Path, pack: object) -> None:
+    data = STACKS.encode()
+    (tmp_path / "stacks").write_bytes(pack(data) if callable(pack) else data)
+    result = imported(tmp_path / "stacks", tmp_path / "m")
+    assert (result.format, result.samples, result.times) == ("collapsed", 13, "synthetic")
+    (totals,) = sums(tmp_path / "m").values()
+    assert totals == {
+        ("main", "work", "inner"): 10,
+        ("main", "work"): 2,
+        ("main", "other", "inner"): 1,
+    }
+
+
+def test_standard_input(tmp_path: Path) -> None:
+    text = gzip.decompress((DATA / "perf-script.txt.gz").read_bytes())
+    command = [*HPCD, "import", "-", "-o", str(tmp_path / "m"), "--json"]
+    done = subprocess.run(command, input=text, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["samples"] == 538
+
+
+def test_a_frequency_makes_counts_cpu_time(tmp_path: Path) -> None:
+    (tmp_path / "stacks").write_text(STACKS)
+    imported(tmp_path / "stacks", tmp_path / "m", frequency=100.0)
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        assert db.metrics.exclusive("cpu_time").sum() == pytest.approx(0.13)
+        # Laid end to end, each as long as it took: 0 to 0.13 s.
+        assert db.duration_ns == pytest.approx(0.13e9, rel=0.01)
+
+
+def test_annotations_of_collapsed_stacks(tmp_path: Path) -> None:
+    (tmp_path / "stacks").write_text("app;libc.so.6`read;do_read_[k] 5\napp;Lfoo_[j] 0.6\n")
+    imported(tmp_path / "stacks", tmp_path / "m")
+    (totals,) = sums(tmp_path / "m").values()
+    assert totals == {("app", "read", "do_read"): 5, ("app", "Lfoo"): 1}
+    with open_measurement(tmp_path / "m") as measurement:
+        kinds = {module.path: module.kind for module in measurement.modules.values()}
+        assert kinds["kernel"] == "named-kernel" and kinds["libc.so.6"] == "named"
+
+
+def test_py_spy_has_threads_and_files(tmp_path: Path) -> None:
+    result = imported(DATA / "py-spy-threads.raw", tmp_path / "m")
+    assert (result.format, result.samples, result.lines) == ("py-spy", 173, 2)
+    (totals,) = sums(tmp_path / "m").values()
+    assert totals["<module>", "größe", "outer", "inner"] == 92
+    with open_measurement(tmp_path / "m") as measurement:
+        assert [thread.name for thread in measurement.threads.values()] == ["MainThread", "second"]
+        assert "w2.py" in {module.path for module in measurement.modules.values()}
+    imported(DATA / "py-spy-threads.raw", tmp_path / "lines", lines=True)
+    (totals,) = sums(tmp_path / "lines").values()
+    assert totals["<module>:11", "größe:9", "outer:7", "inner:4"] == 92
+
+
+def test_austin_times_are_sums_of_durations(tmp_path: Path) -> None:
+    source = DATA / "austin-wall.txt.gz"
+    result = imported(source, tmp_path / "m")
+    lines = gzip.decompress(source.read_bytes()).decode().splitlines()
+    samples = [line.rsplit(" ", 1) for line in lines if line.startswith("P")]
+    assert (result.format, result.samples, result.times) == ("austin", len(samples), "summed")
+    totals = sums(tmp_path / "m")["time"]
+    assert sum(totals.values()) == sum(int(metric) for _, metric in samples)
+    path = ("Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run", "outer", "inner")
+    assert totals[path] == sum(
+        int(metric) for stack, metric in samples
+        if stack.count(";") == 6 and "_bootstrap:" in stack and stack.endswith(":inner:4")
+    )  # fmt: skip
+    duration_us = int(lines[-1 if lines[-1] else -2].removeprefix("# duration: "))
+    with open_measurement(tmp_path / "m") as measurement:
+        last_ns = max(int(part.time_ns.max()) for part in measurement.record_chunks())
+    assert last_ns / 1000 == pytest.approx(duration_us, rel=0.02)
+
+
+def test_all_metrics_of_austin(tmp_path: Path) -> None:
+    source = DATA / "austin-full.txt.gz"
+    imported(source, tmp_path / "m")
+    lines = gzip.decompress(source.read_bytes()).decode().splitlines()
+    metrics = [
+        [int(value) for value in line.rsplit(" ", 1)[1].split(",")]
+        for line in lines if line.startswith("P")
+    ]  # fmt: skip
+    totals = {name: sum(counter.values()) for name, counter in sums(tmp_path / "m").items()}
+    assert totals["time"] == sum(time for time, _, _ in metrics)
+    assert totals["cpu-time"] == sum(time for time, idle, _ in metrics if not idle)
+    assert totals["memory_allocated"] == sum(size for _, _, size in metrics if size > 0)
+    assert totals.get("memory_freed", 0) == -sum(size for _, _, size in metrics if size < 0)
+
+
+@pytest.mark.parametrize("mode", ["wall", "full"])
+def test_mojo_is_what_its_converter_makes_of_it(tmp_path: Path, mode: str) -> None:
+    """The text is mojo2austin's (austin-python), which leaves out invalid frames and, of full
+    samples, all metrics but the time."""
+    assert imported(DATA / f"austin-{mode}.mojo.gz", tmp_path / "m").format == "austin-mojo"
+    assert imported(DATA / f"austin-{mode}.mojo.txt.gz", tmp_path / "t").format == "austin"
+    binary, text = sums(tmp_path / "m"), sums(tmp_path / "t")
+    valid: Counter[tuple[str, ...]] = Counter()
+    for path, value in binary["time"].items():
+        valid[tuple(name for name in path if name != "[invalid]")] += value
+    assert valid == text["time"] and valid.total() > 500_000
+    if mode == "full":
+        assert binary.keys() == {"time", "cpu-time", "memory_allocated", "memory_freed"}
+        assert 0 < binary["cpu-time"].total() < valid.total()
+    lines = []
+    for name in "mt":
+        with open_measurement(tmp_path / name) as measurement:
+            threads = measurement.threads.values()
+            lines.append([(t.tid, t.name, t.start_ns, t.end_ns) for t in threads])
+    assert lines[0] == lines[1] and len(lines[0]) == 2
+
+
+def test_pprof_of_go_is_what_go_tool_pprof_shows(tmp_path: Path) -> None:
+    result = imported(DATA / "go-cpu.pb.gz", tmp_path / "m")
+    assert (result.format, result.samples) == ("pprof", 29)
+    totals = sums(tmp_path / "m")
+    time = totals["cpu/nanoseconds"]
+    # go tool pprof -top, -traces
+    assert sum(time.values()) == 290_000_000 and sum(totals["samples/count"].values()) == 29
+    assert time["runtime.main", "main.main", "main.(*Größe[...]).rechne"] == 170_000_000
+    assert time["runtime.main", "main.main", "main.other"] == 10_000_000
+    inlined = ("runtime.main", "main.main", "main.other", "math.Sin", "math.sin", "math.IsNaN")
+    assert time[inlined] == 10_000_000
+
+
+def test_several_imports_unite_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two ranks that met different procedures in different order."""
+    for rank, text in enumerate(("main;a;b 5\nmain;c 1\n", "main;c 3\nmain;x;a 4\nmain;a;b 6\n")):
+        (tmp_path / f"{rank}.txt").write_text(text)
+        options = f"--frequency 10 --job j --rank {rank} --ranks 2".split()
+        files = [str(tmp_path / f"{rank}.txt"), "-o", str(tmp_path / f"m{rank}")]
+        assert main(["import", *files, *options]) == 0
+    capsys.readouterr()
+    result = merge([tmp_path / "m0", tmp_path / "m1"], tmp_path / "db", workers=1)
+    assert result.nodes - 1 == 6
+    assert any("synthetic" in note for note in result.notes)
+    with Database(tmp_path / "db") as db:
+        names = np.array(db.procedures.name)
+        exclusive = db.metrics.exclusive("cpu_time")
+        for name, seconds in (("b", 1.1), ("c", 0.4), ("a", 0.4)):
+            mine = names[db.procedure_of_node] == name
+            assert exclusive[mine].sum() == pytest.approx(seconds)
+        assert db.duration_ns < 10e9
+
+
+def test_an_import_is_a_measurement_like_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measurement, database = str(tmp_path / "m"), str(tmp_path / "db")
+    assert main(["import", str(DATA / "perf-script.txt.gz"), "-o", measurement]) == 0
+    assert main(["merge", measurement, "-o", database]) == 0
+    for words in (
+        ["report", database],
+        ["report", database, "--view", "bottom-up"],
+        ["compare", database, database],
+        ["check", measurement, database],
+        ["render", database, "-o", str(tmp_path / "trace.png")],
+    ):
+        capsys.readouterr()
+        assert main(words) == 0, words
+    capsys.readouterr()
+    main(["report", database])
+    out = capsys.readouterr().out
+    assert "imported (perf-script)" in out and "leaf_a" in out
+    with Database(tmp_path / "db") as db:
+        (row,) = db.measurements
+        assert row.origin["file"].endswith("perf-script.txt.gz")
+        assert (row.origin["format"], row.origin["times"]) == ("perf-script", "recorded")

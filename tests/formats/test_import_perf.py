@@ -1,0 +1,173 @@
+"""perf.data of this machine, imported: what perf report says of it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hpcd.__main__ import main
+from hpcd.errors import FormatError
+from hpcd.measurement.foreign.tool_process import tool_output
+from hpcd.measurement.reader import open_measurement
+from tests.support.imported import imported, sums
+
+PROGRAM = """
+#include <pthread.h>
+static volatile double sum;
+#define KEPT __attribute__((noinline, noclone))
+KEPT void leaf_a(long n) { for (long i = 0; i < n; i++) sum += i * 0.5; }
+KEPT void leaf_b(long n) { for (long i = 0; i < n; i++) sum -= i * 0.25; }
+KEPT void recursion(int depth) { if (depth) recursion(depth - 1); else leaf_b(20000000); sum++; }
+static void *thread(void *unused) { leaf_a(20000000); recursion(3); return unused; }
+int main(void) {
+    pthread_t other;
+    pthread_create(&other, 0, thread, 0);
+    leaf_a(30000000);
+    recursion(20);
+    pthread_join(other, 0);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A perf.data with call paths, two events and two threads."""
+    if not shutil.which("perf"):
+        pytest.skip("perf is not installed")
+    folder = tmp_path_factory.mktemp("perf")
+    (folder / "program.c").write_text(PROGRAM)
+    options = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"]
+    program = folder / "program"
+    subprocess.run(["gcc", *options, "-o", program, folder / "program.c"], check=True)
+    data = folder / "perf.data"
+    command = ["perf", "record", "-g", "-F", "997", "-e", "cpu-clock,page-faults", "-o", data]
+    done = subprocess.run([*command, program], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"perf may not record here: {done.stderr.strip()[-200:]}")
+    return data
+
+
+def reported(data: Path) -> dict[str, Counter[tuple[str, ...]]]:
+    """Periods by event and call path, from perf report."""
+    command = ["perf", "report", "-f", "-i", data, "--stdio", "--no-children", "--no-inline",
+               "--max-stack", "65535", "-F", "period,sym",
+               "-g", "folded,0,caller,function,period"]  # fmt: skip
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    events: dict[str, Counter[tuple[str, ...]]] = {}
+    for line in out.splitlines():
+        if match := re.match(r"# Samples: .* of event '(.+)'", line):
+            paths = events.setdefault(match[1], Counter())
+        elif match := re.match(r"(\d+) (\S.*)$", line):
+            paths[tuple(match[2].split(";"))] += int(match[1])
+    return events
+
+
+def test_totals_and_call_paths_are_those_of_perf_report(recording: Path, tmp_path: Path) -> None:
+    result = imported(recording, tmp_path / "m")
+    assert (result.format, result.times) == ("perf-data", "recorded")
+    expected, actual = reported(recording), sums(tmp_path / "m")
+    assert actual.keys() == expected.keys() == {"cpu-clock", "page-faults"}
+    for name, paths in expected.items():
+        # Of what has no symbol perf report prints the address.
+        known = {path: value for path, value in paths.items() if not _addresses(path)}
+        ours = {path: value for path, value in actual[name].items() if not _unnamed(path)}
+        assert ours == known
+        assert actual[name].total() == paths.total()
+    clock = actual["cpu-clock"]
+    deepest = max(clock, key=lambda path: path.count("recursion"))
+    # Without its frame pointer a function called last hides its caller.
+    assert deepest.count("recursion") >= 20 and deepest[-1] == "leaf_b"
+
+
+def _addresses(path: tuple[str, ...]) -> bool:
+    return any(re.fullmatch(r"0x[0-9a-f]+|[0-9a-f]+", name) for name in path)
+
+
+def _unnamed(path: tuple[str, ...]) -> bool:
+    return any(name.startswith("[") for name in path)
+
+
+def test_who_was_recorded_is_kept(recording: Path, tmp_path: Path) -> None:
+    imported(recording, tmp_path / "m", job="j", rank=3, size=4)
+    with open_measurement(tmp_path / "m") as measurement:
+        assert measurement.host.hostname == os.uname().nodename
+        assert measurement.host.kernel == os.uname().release
+        (process,) = measurement.processes.values()
+        assert (process.name, process.job, process.rank, process.size) == ("program", "j", 3, 4)
+        tids = {thread.tid for thread in measurement.threads.values()}
+        assert len(tids) == 2 and process.pid in tids
+        origin = measurement.options["imported"]
+        assert isinstance(origin, dict)
+        assert origin["tool"].startswith("perf ") and "cpu-clock" in origin["command"]
+        (pair,) = measurement.clock_pairs.tolist()
+        assert abs(pair[1] - recording.stat().st_mtime_ns) < 10**9
+
+
+def test_threads_are_there_from_their_first_to_their_last_sample(
+    recording: Path, tmp_path: Path
+) -> None:
+    imported(recording, tmp_path / "m")
+    with open_measurement(tmp_path / "m") as measurement:
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for part in measurement.record_chunks():
+            for place, line in enumerate(part.line.tolist()):
+                times = part.time_ns[part.start[place] : part.start[place + 1]].tolist()
+                first.setdefault(line, times[0])
+                last[line] = times[-1]
+        threads = measurement.threads.values()
+        assert len(threads) == 2
+        assert {t.line: t.start_ns for t in threads} == first
+        assert {t.line: t.end_ns for t in threads} == last
+
+
+def test_perf_data_may_not_be_compressed(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data.gz").write_bytes(gzip.compress(recording.read_bytes()))
+    assert main(["import", str(tmp_path / "data.gz"), "-o", str(tmp_path / "m")]) == 7
+    assert "not compressed" in capsys.readouterr().err
+
+
+def test_perf_data_cut_off_or_damaged_gets_one_line(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = recording.read_bytes()
+    for number, data in enumerate(
+        (whole[:1000], whole[: len(whole) // 10], whole[:104] + bytes(len(whole) - 104),
+         whole[:8] + os.urandom(4000))
+    ):  # fmt: skip
+        path = tmp_path / f"{number}.data"
+        path.write_bytes(data)
+        assert main(["import", str(path), "-o", str(tmp_path / "m")]) == FormatError.exit_code
+        error = capsys.readouterr().err
+        assert error.startswith(f"hpcd: {path}: ") and error.count("\n") == 1
+        assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="drops root's rights")
+def test_tools_run_without_root_rights(recording: Path, tmp_path: Path) -> None:
+    """What is run in a tool's place says who it is, and cannot write root's files."""
+    stand_in = tmp_path / "perf"
+    tmp_path.chmod(0o755)
+    stand_in.write_text(
+        f"#!/bin/sh\ntouch {tmp_path}/written\n"
+        "grep -E '^(Uid|CapEff|NoNewPrivs)' /proc/self/status\n"
+    )
+    stand_in.chmod(0o755)
+    keeps = ("dac_read_search", "syslog")
+    with tool_output(recording, [str(stand_in)], "stand-in", keeps) as output:
+        status = dict(line.split(":", 1) for line in output.read().decode().splitlines())
+    assert status["Uid"].split() == ["65534"] * 4
+    # CAP_DAC_READ_SEARCH and CAP_SYSLOG.
+    assert int(status["CapEff"], 16) == 1 << 2 | 1 << 34
+    assert status["NoNewPrivs"].strip() == "1"
+    assert not (tmp_path / "written").exists()

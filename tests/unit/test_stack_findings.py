@@ -1,0 +1,256 @@
+"""What is found in snapshots of stacks: the merged tree, deadlocks, chains, who stands out."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from hpcd.analysis.stacks.named_paths import Frame, Path
+from hpcd.analysis.stacks.outliers import outliers
+from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
+from hpcd.analysis.stacks.stack_tree import merged, ranges, whose
+from hpcd.analysis.stacks.wait_words import duration, named_wait, span, wait_text
+from hpcd.analysis.stacks.waiting_chains import waiting_chains
+from hpcd.cli.output.stack_text import Reading, findings, tree_lines
+from hpcd.model.identity import Process
+from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
+
+
+def thread(tid: int, path: int = 0, *, pid: int = 0, wait: Wait | None = None) -> ThreadStack:
+    return ThreadStack(tid, pid or tid, f"t{tid}", tid, Activity.ASLEEP, 1, 2.0, path, wait)
+
+
+def path(*names: str, kernel: tuple[str, ...] = ()) -> Path:
+    return tuple(Frame(name, "/bin/app", False) for name in names) + tuple(
+        Frame(name, "[kernel]", True) for name in kernel
+    )
+
+
+def mutex(holder: int) -> Wait:
+    return Wait("mutex", "mutex 0x10", "futex", 16, 2, (holder,))
+
+
+def snapshot(threads: list[ThreadStack], processes: list[Process] = []) -> StackSnapshot:  # noqa: B006
+    by_pid = {process.pid: process for process in processes}
+    return StackSnapshot(0, 0.001, threads, by_pid, {}, {}, [np.zeros(0, np.uint64)])
+
+
+def rank(number: int, pid: int, job: str = "7") -> Process:
+    return Process(pid, pid, 1, "app", "/bin/app", ("app",), 0, 0, job, number, 8)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([], ""), ([7], "7"), ([3, 1, 2, 0, 7], "0-3,7"), ([5, 5, 4, 9, 10], "4-5,9-10")],
+)
+def test_ranges(numbers: list[int], text: str) -> None:
+    assert ranges(numbers) == text
+
+
+def test_durations_have_the_digits_that_matter() -> None:
+    seconds = [0, 0.0042, 0.9996, 1.25, 9.96, 312, 1500, 3900, 200_000]
+    words = ["0 ms", "4 ms", "1.0 s", "1.2 s", "10 s", "312 s", "25 min", "1 h 5 min", "2 d 7 h"]
+    assert [duration(value) for value in seconds] == words
+    assert span([3.1, None, 5.0]) == "3.1-5.0 s"
+    assert span([0.002, 5.0]) == "2 ms-5.0 s"
+    assert span([2.0, 2.0]) == "2.0 s"
+    assert span([None]) == ""
+
+
+def test_paths_are_one_tree_by_procedure() -> None:
+    paths = [
+        (),
+        path("main", "solve", kernel=("futex",)),
+        path("main", "solve", "write"),
+        path("main"),
+    ]
+    threads = [thread(1, 1), thread(2, 1), thread(3, 2), thread(4, 3)]
+    root = merged(threads, paths)
+    (main,) = root.children()
+    assert (main.frame.name, len(main.threads), [t.tid for t in main.standing]) == ("main", 4, [4])
+    (solve,) = main.children()
+    assert [t.tid for t in solve.standing] == [1, 2]
+    assert [node.frame.name for node in solve.children()] == ["write"]
+    with_kernel = merged(threads, paths, kernel=True)
+    names = {node.frame.name for node in with_kernel.children()[0].children()[0].children()}
+    assert names == {"write", "futex"}
+
+
+def test_a_thread_without_user_frames_shows_the_kernels() -> None:
+    root = merged([thread(1, 0)], [path(kernel=("kthread", "schedule"))])
+    assert [node.frame.name for node in root.children()] == ["kthread"]
+
+
+def test_whose_threads_they_are() -> None:
+    processes = {pid: rank(pid - 100, pid) for pid in range(100, 104)}
+    threads = [thread(pid) for pid in (100, 101, 103, 500)]
+    assert whose(threads, processes) == "ranks 0-1,3, pid 500"
+    assert whose([thread(pid) for pid in range(500, 506)], processes) == "6 processes"
+
+
+def test_a_deadlock_and_those_behind_it() -> None:
+    holders = {1: 2, 2: 3, 3: 1, 4: 1, 5: 4, 6: 7}
+    threads = {tid: thread(tid, wait=mutex(holder)) for tid, holder in holders.items()}
+    threads[7] = thread(7)
+    found = waiting_chains(threads)
+    assert [[t.tid for t in ring] for ring in found.deadlocks] == [[1, 2, 3]]
+    assert [[t.tid for t in chain] for chain in found.chains] == [[5, 4, 1], [6, 7]]
+    assert found.waiters == [2, 1]
+
+
+def test_a_thread_that_waits_for_any_of_its_children_is_in_no_chain() -> None:
+    wait = Wait("child", "child processes 2, 3", "wait4", holders=(2, 3))
+    threads = {1: thread(1, wait=wait), 2: thread(2, wait=mutex(1)), 3: thread(3, wait=mutex(1))}
+    found = waiting_chains(threads)
+    assert not found.deadlocks
+    assert [chain[-1].tid for chain in found.chains] == [1]
+
+
+def test_joins_alone_are_no_news() -> None:
+    join = Wait("thread", "thread 2 to end", "futex", 16, 2, (2,))
+    assert not waiting_chains({1: thread(1, wait=join), 2: thread(2)}).chains
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rings_are_those_a_plain_search_finds(seed: int) -> None:
+    numbers = random.Random(seed)
+    count = 40
+    holders = {
+        tid: holder
+        for tid in range(1, count)
+        if (holder := numbers.randrange(1, count + 20)) != tid
+    }
+    threads = {
+        tid: thread(tid, wait=mutex(holders[tid]) if tid in holders else None)
+        for tid in range(1, count)
+    }
+    expected = set()
+    for start in threads:
+        seen, at = [], start
+        while at in holders and at in threads and at not in seen:
+            seen.append(at)
+            at = holders[at]
+        if at == start and seen:
+            expected.add(frozenset(seen))
+    found = waiting_chains(threads)
+    assert {frozenset(t.tid for t in ring) for ring in found.deadlocks} == expected
+    for ring in found.deadlocks:
+        for waiter, holder in zip(ring, ring[1:] + ring[:1], strict=True):
+            assert holders[waiter.tid] == holder.tid
+    # Everybody who waits for a living thread is in a ring or counted behind somebody.
+    waiting = {tid for tid, holder in holders.items() if tid in threads and holder in threads}
+    assert sum(found.waiters) == len(waiting) - sum(map(len, expected))
+
+
+def test_the_rank_that_is_missing_is_named() -> None:
+    paths = [
+        (),
+        path("main", "solve", "MPI_Allreduce", "poll"),
+        path("main", "solve", "MPI_Allreduce", "spin"),
+        path("main", "output", "io_write", "write"),
+    ]
+    threads = [thread(100 + number, 1 + number % 2) for number in range(8)]
+    threads[7].path = 3
+    found = outliers(snapshot(threads, [rank(n, 100 + n) for n in range(8)]), paths)
+    assert [(o.size, o.procedure, [m[0] for m in o.members]) for o in found] == [
+        (8, "MPI_Allreduce", ["rank 7"])
+    ]
+    assert found[0].where == ["write"]
+
+
+def test_a_ranks_wrapper_script_does_not_stand_for_it() -> None:
+    paths = [(), path("main", "MPI_Barrier"), path("main", "waitpid")]
+    threads = [thread(100 + n, 1) for n in range(4)] + [thread(200 + n, 2) for n in range(4)]
+    processes = [rank(n, 100 + n) for n in range(4)] + [rank(n, 200 + n) for n in range(4)]
+    assert outliers(snapshot(threads, processes), paths) == []
+
+
+def test_halves_are_no_outliers_nor_those_of_whom_nothing_is_known() -> None:
+    paths = [(), path("main", "a"), path("main", "b")]
+    threads = [thread(100 + n, 1 + n % 2) for n in range(8)]
+    processes = [rank(n, 100 + n) for n in range(8)]
+    assert outliers(snapshot(threads, processes), paths) == []
+    for each in threads[:7]:
+        each.path = 1
+    threads[7].path = 0
+    assert outliers(snapshot(threads, processes), paths) == []
+
+
+def test_without_ranks_threads_are_compared_unless_everything_stands_out() -> None:
+    paths = [(), path("main", "worker", "wait"), path("main", "worker", "write")]
+
+    def pool(pid: int) -> list[ThreadStack]:
+        started = [thread(pid + n, 2 if n == 5 else 1, pid=pid) for n in range(1, 17)]
+        return [thread(pid, 2), *started]
+
+    (found,) = outliers(snapshot(pool(100)), paths)
+    assert (found.size, found.procedure) == (16, "wait")
+    assert [label for label, _ in found.members] == ["thread 105 (t105)"]
+    assert outliers(snapshot([t for pid in (100, 200, 300, 400) for t in pool(pid)]), paths) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "holders"),
+    [
+        ("__lll_lock_wait", "mutex", (5,)),
+        ("pthread_cond_wait@@GLIBC_2.3.2", "condition", ()),
+        ("sem_wait", "semaphore", ()),
+        ("gomp_team_barrier_wait_end", "barrier", ()),
+        ("something", "mutex", (5,)),
+    ],
+)
+def test_the_function_that_waits_says_what_kind_of_lock(
+    function: str, kind: str, holders: tuple[int, ...]
+) -> None:
+    wait = named_wait(thread(1, wait=mutex(5)), path("main", function, kernel=("futex_wait",)))
+    assert wait is not None
+    assert (wait.kind, wait.holders) == (kind, holders)
+
+
+def test_holders_have_their_names() -> None:
+    assert wait_text(mutex(5), {5: thread(5)}) == "mutex 0x10 held by thread 5 (t5)"
+    assert wait_text(mutex(5), {}) == "mutex 0x10 held by thread 5"
+
+
+EVENTS = [
+    _Event("cpu-clock", 0.001, False),
+    _Event("blocked", 1e-6, True),
+    _Event("runnable", 1e-6, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        pytest.param([(0, 1, 100), (100_000, 1, 900)], (0, 1, False), id="in pieces"),
+        pytest.param([(0, 0, 1), (5_000, 1, 9000)], (5_000, 1, True), id="after a sample"),
+        pytest.param([(0, 1, 100), (100_000, 2, 900)], (100_000, 2, True), id="of another kind"),
+        pytest.param([(0, 1, 100), (200_000, 1, 900)], (200_000, 1, True), id="it ran in between"),
+        pytest.param([(0, 1, 100)], (500_000, None, True), id="it runs"),
+        pytest.param([], (500_000, None, False), id="nothing is known"),
+    ],
+)
+def test_a_recorded_wait_and_when_it_began(
+    records: list[tuple[int, int, int]], expected: tuple[int, int | None, bool]
+) -> None:
+    """At 0.5 ms, by records (time in ns, event, value) before it."""
+    times, kinds, values = ([record[column] for record in records] for column in range(3))
+    assert _wait_at(times, kinds, values, 500_000, EVENTS) == expected
+
+
+def test_text_says_what_stands_out_first() -> None:
+    paths: list[Path] = [(), path("main", "work")]
+    threads = [thread(1, 1, pid=9, wait=mutex(2)), thread(2, 1, pid=9, wait=mutex(1))]
+    shot = snapshot(threads, [Process(1, 9, 1, "app", "/bin/app", ("app",), 0, 0)])
+    reading = Reading(
+        shot, paths, outliers(shot, paths), waiting_chains({t.tid: t for t in threads})
+    )
+    lines = list(findings(reading))
+    assert lines[0] == "deadlock: 2 threads wait for each other"
+    assert "thread 1 (t1) of process 9 waits for mutex 0x10 held by thread 2 (t2)" in lines[1]
+    tree = list(tree_lines(reading, threads))
+    assert tree[0].split() == ["threads", "whose", "since", "call", "path"]
+    assert tree[1].split() == ["2", "pid", "9", "2.0", "s", "main"]
+    assert [line.split()[-1] for line in tree[1:3]] == ["main", "work"]
