@@ -20,6 +20,8 @@ from hpcd.errors import FormatError
 _NOTYPE, _FUNC, _IFUNC = 0, 2, 10
 _LOCAL = 0
 _END = np.uint64((1 << 64) - 1)
+# Functions of a compiler's generated tables have 0.3 MB.
+_LARGEST = np.uint64(1 << 20)
 # Symbols may nest (labels inside a function). Deeper nesting than this goes unnamed.
 _MAX_NESTING = 8
 
@@ -166,8 +168,13 @@ def from_section(elf: ElfFile, name: str, limits: U64) -> SymbolTable | None:
 
 
 def from_starts(starts: U64, name: Callable[[int], str]) -> SymbolTable:
-    """Functions known by where they begin only; ``name`` makes a name from the address."""
-    return SymbolTable(starts, starts, lambda entry: name(int(starts[entry])))
+    """Functions known by where they begin only; ``name`` makes a name from the address.
+
+    ``starts`` ``uint64[n]`` ascending. A function reaches to the next one, and no further than
+    the largest functions do: what lies beyond has no entry in the table they are from.
+    """
+    ends = np.minimum(np.append(starts[1:], _END), starts + np.minimum(_LARGEST, _END - starts))
+    return SymbolTable(starts, ends, lambda entry: name(int(starts[entry])))
 
 
 def _covered(starts: U64, ends: U64, label: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -33,6 +33,9 @@ from hpcd.model.identity import ModuleKind
 
 DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
 
+# Code without names is told apart by so many bytes.
+_REGION = np.uint64(1 << 16)
+
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
@@ -98,7 +101,7 @@ def symbolize(task: SymbolTask) -> SymbolAnswer:
         tables = [symbol_tables.from_rows(rows)]
         note = f"{len(rows)} symbols from the measurement, as its file is another or gone"
         return replace(_answer(task, tables, note), recorded=True)
-    return _answer(task, tables, note)
+    return _answer(task, tables, note, by_region=True)
 
 
 def _nameless(task: SymbolTask, error: Exception) -> SymbolAnswer:
@@ -129,7 +132,8 @@ class Namer:
 
     def names(self, offsets: U64) -> list[str]:
         """The procedure of each of ``offsets`` (``uint64[n]``), demangled."""
-        answer = _answer(replace(self._task, offsets=offsets), self._tables, "")
+        task = replace(self._task, offsets=offsets)
+        answer = _answer(task, self._tables, "", by_region=bool(self._tables))
         return [answer.procedures[number].name for number in answer.index.tolist()]
 
 
@@ -214,9 +218,17 @@ def _own_vdso() -> ElfFile:
 
 
 def _answer(
-    task: SymbolTask, tables: list[SymbolTable], note: str, *, warning: bool = False
+    task: SymbolTask,
+    tables: list[SymbolTable],
+    note: str,
+    *,
+    warning: bool = False,
+    by_region: bool = False,
 ) -> SymbolAnswer:
-    """Ask the tables one after another; procedures come in order of address, then name."""
+    """Ask the tables one after another; procedures come in order of address, then name.
+
+    Addresses without one are called by their module, with ``by_region`` by a part of it.
+    """
     count = len(task.offsets)
     symbols: dict[Symbol, int] = {}
     of_offset = np.full(count, -1, np.int64)
@@ -230,7 +242,15 @@ def _answer(
             if symbol.name:
                 of_offset[open_[members]] = symbols.setdefault(symbol, len(symbols))
         open_ = np.flatnonzero(of_offset < 0)
-    if len(open_):
+    if len(open_) and by_region and task.kind is ModuleKind.ELF:
+        # Not all of a module under one name: parts of it tell more, and costs differ between them.
+        regions, member = np.unique(task.offsets[open_] // _REGION, return_inverse=True)
+        name = _module_name(task)[1:-1]
+        numbers = [
+            symbols.setdefault(_region(name, region), len(symbols)) for region in regions.tolist()
+        ]
+        of_offset[open_] = np.array(numbers, np.int64)[member]
+    elif len(open_):
         unnamed = Symbol(0, 0, _module_name(task))
         of_offset[open_] = symbols.setdefault(unnamed, len(symbols))
     order = sorted(symbols)
@@ -238,6 +258,12 @@ def _answer(
     for number, symbol in enumerate(order):
         new[symbols[symbol]] = number
     return SymbolAnswer([_procedure(index) for index in order], new[of_offset], note, warning)
+
+
+def _region(name: str, number: int) -> Symbol:
+    """What code without names or function starts is called: by the part of its module."""
+    size = int(_REGION)
+    return Symbol(number * size, size, f"[{name}+0x{number * size:x}]")
 
 
 def _groups(entries: I64) -> Iterator[tuple[int, I64]]:

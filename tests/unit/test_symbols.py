@@ -211,6 +211,26 @@ def test_a_file_without_build_id_is_known_by_its_contents(program: Path, tmp_pat
     assert build_id(bare) != identity
 
 
+def test_code_without_names_is_told_apart_by_its_place(tmp_path: Path) -> None:
+    source = tmp_path / "large.s"
+    # Three functions of a megabyte and more, which no table describes.
+    source.write_text(".globl _start\n_start:\n.fill 0x300000, 1, 0x90\nret\n")
+    program = tmp_path / "large"
+    subprocess.run(["gcc", "-nostdlib", "-static", "-s", "-o", program, source], check=True)
+    with ElfFile.open(program) as elf:
+        assert not len(elf.function_starts())
+    low, high = 0x401234, 0x601234
+    answer = name_all(program, [low, low + 4, high])
+    assert [procedure.name for procedure in answer.procedures] == [
+        "[large+0x400000]", "[large+0x600000]",
+    ]  # fmt: skip
+    assert answer.index.tolist() == [0, 0, 1]
+    # A function known by its start alone is no larger than functions are.
+    table = symbol_tables.from_starts(np.array([0x1000, 0x2000], np.uint64), hex)
+    found = table.find(np.array([0x1FFF, 0x2000, 0x101FFF, 0x102000], np.uint64))
+    assert found.tolist() == [0, 1, 1, -1]
+
+
 def test_what_cannot_be_read_costs_its_names_only(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

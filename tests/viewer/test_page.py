@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from hpcd.analysis.merge.stages import merge
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.identity import Host
 from tests.support.page import SHOTS, at, rows, shot, unnamed, watched
+from tests.support.viewer import served
 
 
 def window(page: Page) -> list[int]:
@@ -375,3 +380,15 @@ def test_depths_say_what_they_would_show(page: Page) -> None:
     expect(page.locator("#depth")).to_have_attribute(
         "aria-valuetext", re.compile("^Depth 4 of 4: ")
     )
+
+
+def test_a_recording_of_nothing_says_so(browser: Browser, tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 2), options={})
+    writer.add_clock_pair(0, 10**18)
+    writer.close({})
+    merge([tmp_path / "m"], tmp_path / "empty")
+    with served(tmp_path / "empty") as (url, _), watched(browser, url) as page:
+        for key in "123456":
+            page.keyboard.press(key)
+            expect(page.locator("main .empty")).to_contain_text("No thread was recorded")
+        expect(page.locator("#findings")).to_have_text("There is nothing to show.")

@@ -27,7 +27,7 @@ RGB = npt.NDArray[np.uint8]
 
 _DPI = 100
 _LEGEND_ENTRIES = 14
-_LABEL_WIDTH = 44
+_LABEL_WIDTH = 38
 _FORMATS = (".png", ".svg")
 # Shares of the page: left, bottom, width, height.
 _WITH_LEGEND = (0.13, 0.09, 0.62, 0.80)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from hpcd.analysis import Database
 from hpcd.analysis.profile.filters import below
-from hpcd.array_types import U8, U32
+from hpcd.array_types import U8, U32, Mask
 from hpcd.model.cct import NO_NODE
 from hpcd.viewer.depth_slice import NO_PROCEDURE, best_depth, procedures_at, shares
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, SLEEPING, marks
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 
+_Pixel = TypeVar("_Pixel", np.uint8, np.bool_)
 _MAX_LINE_LABELS = 40
 _FEW_LINES = 64
 _NEAREST = "each pixel shows the sample closest in time"
@@ -93,12 +97,16 @@ def depth(page: Page) -> Drawn:
         for level in range(1, deepest + 1)
     ]
     picture = np.stack(rows).astype(np.uint32)
-    page.image(axes, _tall(_colours(page, picture), height), 0.5, deepest + 0.5)
+    waits = np.zeros(width, bool)
+    waits[shown] = (_node_marks(db) == BLOCKED)[nodes[0, shown]]
+    striped = _tall((picture != NO_PROCEDURE) & waits, height)
+    pixels = _striped(page, _tall(_colours(page, picture), height), striped)
+    page.image(axes, pixels, 0.5, deepest + 0.5)
     axes.set_ylabel("call path depth")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     page.over_time(axes)
     named_shares = _named(db, picture)
-    page.legend(named_shares)
+    page.legend(named_shares, [_STRIPED] if bool(waits.any()) else [])
     what = f"trace line {db.lines[line].label}"
     page.titles("depth view", what, _NEAREST)
     return Drawn(
@@ -121,18 +129,22 @@ def summary(page: Page) -> Drawn:
     rank[order] = np.arange(len(order))
     shown = picture != NO_PROCEDURE
     column = np.broadcast_to(np.arange(width), picture.shape)[shown]
-    count = np.bincount(rank[picture[shown]] * width + column, minlength=len(order) * width)
-    edges = np.cumsum(count.reshape(len(order), width), axis=0) / len(chosen)
-    # Which procedure each pixel is in: as many edges as lie below it.
+    # Of each procedure first the threads that run, then those that wait.
+    waits = (_node_marks(db) == BLOCKED)[nodes[shown]]
+    band = 2 * rank[picture[shown]] + waits
+    count = np.bincount(band * width + column, minlength=2 * len(order) * width)
+    edges = np.cumsum(count.reshape(2 * len(order), width), axis=0) / len(chosen)
+    # Which band each pixel is in: as many edges as lie below it.
     middle = (np.arange(height) + 0.5) / height
-    which = np.stack([np.searchsorted(edges[:, x], middle) for x in range(width)], axis=1)
-    stacked = np.append(order, NO_PROCEDURE).astype(np.uint32)[which]
-    page.image(axes, _colours(page, stacked[::-1]), 1.0, 0.0)
+    which = np.stack([np.searchsorted(edges[:, x], middle) for x in range(width)], axis=1)[::-1]
+    stacked = np.append(order, NO_PROCEDURE).astype(np.uint32)[which // 2]
+    striped = (which % 2 == 1) & (stacked != NO_PROCEDURE)
+    page.image(axes, _striped(page, _colours(page, stacked), striped), 1.0, 0.0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylabel("of the lines")
     page.over_time(axes)
     named_shares = [(db.procedure_names[number], share) for number, share in ranked]
-    page.legend(named_shares)
+    page.legend(named_shares, [_STRIPED] if bool(waits.any()) else [])
     page.titles(f"summary at call path depth {level}", page.lines_text(), _NEAREST)
     return Drawn(
         str(page.output), "summary", chosen, page.start, page.end, level, shares=named_shares
@@ -149,27 +161,39 @@ def _colours(page: Page, picture: U32) -> U8:
     return table[np.where(picture == NO_PROCEDURE, np.uint32(len(page.colours)), picture)]
 
 
-def _tall(pixels: U8, height: int) -> U8:
+def _tall(pixels: npt.NDArray[_Pixel], height: int) -> npt.NDArray[_Pixel]:
     """Rows repeated so that there are ``height``."""
-    rows: U8 = pixels[np.arange(height) * len(pixels) // height]
+    rows: npt.NDArray[_Pixel] = pixels[np.arange(height) * len(pixels) // height]
     return rows
+
+
+def _node_marks(db: Database) -> U8:
+    """``uint8[nodes]``: BLOCKED where a thread waits, COMMUNICATION inside such calls, 0 else."""
+    own = marks(db.procedure_names)[db.procedure_of_node]
+    mark = np.where(below(db.cct, own == COMMUNICATION), COMMUNICATION, 0).astype(np.uint8)
+    mark[(own == BLOCKED) | below(db.cct, own == SLEEPING)] = BLOCKED
+    return mark
+
+
+def _striped(page: Page, pixels: U8, where: Mask) -> U8:
+    """A copy of ``pixels`` ``uint8[h, w, 3]``, with stripes of waiting ``where`` ``bool[h, w]``."""
+    y, x = np.arange(len(where))[:, None], np.arange(where.shape[1])[None]
+    stripe = where & ((x + y) & 7 < 3)
+    pixels = pixels.copy()
+    pixels[stripe] = (pixels[stripe].astype(np.uint16) + page.ground) // 2
+    return pixels
 
 
 def _painted(page: Page, axes: Axes, nodes: U32, picture: U32, height: int) -> list[str]:
     """Draw a picture of lines with marks for waiting and communication; what of these is on it."""
-    db = page.db
-    own = marks(db.procedure_names)[db.procedure_of_node]
-    mark = np.where(below(db.cct, own == COMMUNICATION), COMMUNICATION, 0).astype(np.uint8)
-    mark[(own == BLOCKED) | below(db.cct, own == SLEEPING)] = BLOCKED
+    mark = _node_marks(page.db)
     shown = nodes != NO_NODE
     of_pixel = np.zeros(nodes.shape, np.uint8)
     of_pixel[shown] = mark[nodes[shown]]
     pixels, tall = _tall(_colours(page, picture), height), _tall(of_pixel, height)
     y, x = np.arange(height)[:, None], np.arange(tall.shape[1])[None]
-    stripe = (tall == BLOCKED) & ((x + y) & 7 < 3)
     dot = (tall == COMMUNICATION) & (x & 3 == 0) & ((y + (x >> 2 & 1) * 2) & 3 == 0)
-    pixels = pixels.copy()
-    pixels[stripe] = (pixels[stripe].astype(np.uint16) + page.ground) // 2
+    pixels = _striped(page, pixels, tall == BLOCKED)
     pixels[dot] //= 2
     page.image(axes, pixels, -0.5, len(nodes) - 0.5)
     kinds = ((BLOCKED, _STRIPED), (COMMUNICATION, _DOTTED))

@@ -2,7 +2,7 @@
 // The traces of all sides, one crosshair and one window for all: zoomed together by the same share
 // of their time or by the same nanoseconds, the same choice of lines, the same depth.
 
-import { endOfText, formatTime } from "../core/format.js";
+import { endOfText, formatPercent, formatTime } from "../core/format.js";
 import { LinesOverTime } from "../trace/lines_over_time.js";
 import { rowAt } from "../trace/trace_mouse.js";
 import { select, textElement } from "../widgets/elements.js";
@@ -60,7 +60,7 @@ class CoupledTraces {
     this.arrange();
     this.sides.forEach((_, i) => this.drawHeading(i));
     this.begin();
-    view.say("");
+    view.say(compareLengths(this.sides.map(({ side }) => side)));
   }
 
   dispose() {
@@ -202,3 +202,20 @@ class CoupledTraces {
   canvases() { return this.sides.map(({ picture }) => picture.canvas); }
   csv() { return this.sides.flatMap(({ picture }) => picture.csv()); }
 }
+
+/**
+ * How long the sides are, and by how much each differs from the one before it.
+ * @param {TraceSide[]} sides
+ */
+function compareLengths(sides) {
+  return sides.map((side, i) => {
+    const before = i ? sideLength(sides[i - 1]) : 0;
+    const change = before ? ` (${formatChange(sideLength(side) / before - 1)})` : "";
+    return `${sideLetter(i)} ${formatTime(sideLength(side))}${change}`;
+  }).join(", ");
+}
+
+/**
+ * @param {number} change as a share of what was before
+ */
+function formatChange(change) { return `${change < 0 ? "−" : "+"}${formatPercent(Math.abs(change))}`; }

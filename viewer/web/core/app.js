@@ -19,7 +19,7 @@ import { mountCostOverLines } from "../profile/cost_over_lines.js";
 import { mountSource } from "../profile/source.js";
 import { Store } from "./store.js";
 import { mountTrace } from "../trace/trace.js";
-import { part } from "../widgets/elements.js";
+import { part, textElement } from "../widgets/elements.js";
 
 /**
  * @typedef {import("./pane_types.js").Pane} Pane
@@ -28,6 +28,7 @@ import { part } from "../widgets/elements.js";
 
 /** @type {[string, string, (element: HTMLElement, page: PageParts) => Pane][]} */
 const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource]];
+const NOTHING = "No thread was recorded. Processes that matched may have ended before hpcd attached, or begun after it ended; hpcd status tells of a recording that runs.";
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
 const searchInput = part(document, "search", HTMLInputElement);
 const databaseSelect = part(document, "database", HTMLSelectElement);
@@ -73,9 +74,12 @@ function theme() {
 /** @param {string | undefined} pane */
 function show(pane = PANES[0][0]) {
   mounted?.dispose();
+  mounted = null;
   const [, , mount] = PANES.find(([name]) => name === pane) ?? PANES[0];
-  at("main").className = pane;
-  mounted = mount(at("main"), { store, api, context });
+  const empty = !context.summary.lines || !context.summary.duration_ns;
+  at("main").className = empty ? "nothing" : pane;
+  if (empty) at("main").replaceChildren(textElement("p", NOTHING, "empty"));
+  else mounted = mount(at("main"), { store, api, context });
   PANES.forEach(([name], i) => at("panes").children[i].setAttribute("aria-selected", String(name === pane)));
 }
 
@@ -99,6 +103,7 @@ async function renew(now) {
   // Something else is looked at by now, or there is a newer one yet: the next look tells.
   if (key !== store.key() || summary.live?.revision !== now.revision) return;
   const database = new OpenDatabase(store, summary, cct);
+  const beginning = !context.summary.lines || !context.summary.duration_ns;
   const patch = stateInRevision(store.state, context.opened, database, now.lines, { before: context.count(), now: count });
   put(database);
   await recoloured();
@@ -107,6 +112,7 @@ async function renew(now) {
   choice.show();
   findingsLine.renew(findings);
   live.begin(summary.live);
+  if (beginning) show(store.state.pane);
 }
 
 /** @param {string} db */
@@ -129,7 +135,7 @@ async function open(db) {
   depthChoice.show();
   choice.show();
   findingsLine.renew(findings);
-  say(summary.lines && summary.duration_ns ? "" : "This database has no trace lines: no thread was recorded.");
+  say("");
   show(state.pane);
 }
 

@@ -43,7 +43,7 @@ export function mountFindings(element, { store, context }, depths) {
     const told = answer.findings.filter(({ kind }) => kinds.includes(kind))
       .sort((one, two) => kinds.indexOf(one.kind) - kinds.indexOf(two.kind)).slice(0, MOST);
     const empty = context.database !== null && !context.summary.lines;
-    const shows = empty ? "No thread was recorded: there is nothing to show." : SHOWS[pane] ?? traceSentence();
+    const shows = empty ? "There is nothing to show." : SHOWS[pane] ?? traceSentence();
     const line = document.createElement("span");
     line.append(...told.map(asItem));
     element.replaceChildren(textElement("span", shows), ...(told.length ? [line] : []));

@@ -116,8 +116,8 @@ class CostOverLines {
     this.answers = { over, heat };
     this.what.textContent = `on ${over.with_cost.toLocaleString("en")} of ${over.lines.toLocaleString("en")} line${over.lines === 1 ? "" : "s"}, all their time: exact`
       + (over.helpers ? `; ${over.helpers.toLocaleString("en")} helper thread${over.helpers === 1 ? "" : "s"} that hardly ran left out` : "");
-    const lines = Math.min(store.state.l1 - store.state.l0, over.lines + over.helpers);
-    part(this.element, "heat-note", HTMLElement).textContent = heat.h < lines ? `${heat.h.toLocaleString("en")} of ${lines.toLocaleString("en")} lines, evenly chosen` : "";
+    const lines = store.state.l1 - store.state.l0;
+    part(this.element, "heat-note", HTMLElement).textContent = heat.h === MOST_LINES && heat.h < lines ? `${heat.h.toLocaleString("en")} of ${lines.toLocaleString("en")} lines, evenly chosen` : "";
     this.listStatistics(over);
     this.draw();
     this.element.dataset.over = `${about} ${over.lines}`;
