@@ -12,6 +12,7 @@ from enum import Enum
 
 import numpy as np
 
+from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.entities import entities
 from hpcd.array_types import I64, U32, U64, Mask
@@ -122,35 +123,18 @@ def _unfold(db: Database) -> _Unfolded:
     scopes = db.scopes
     inlined = scopes.kind == Kind.INLINED
     inlined[0] = True
-    # The innermost inlined call at or around each scope (0: none), and the one around that.
-    inner = np.where(inlined, np.arange(len(scopes)), scopes.parent).astype(np.int64)
-    while bool((inner != inner[inner]).any()):
-        inner = inner[inner]
-    above = inner[scopes.parent]
-    at = inner[db.scope_of_node]
-    length = np.ones(len(at), np.int64)
-    around = at
-    while bool(around.any()):
-        length += around > 0
-        around = above[around]
-    first = np.cumsum(length) - length
-    last = first + length - 1
-    node = np.repeat(np.arange(len(at)), length)
+    rows = scope_rows(scopes.parent, inlined, db.scope_of_node, db.cct.parent)
+    last = rows.last
+    node = np.repeat(np.arange(len(last)), last - rows.first + 1)
     scope = np.zeros(len(node), np.int64)
-    parent = np.maximum(np.arange(len(node)) - 1, 0)
-    parent[first] = last[db.cct.parent]
     # The innermost row executes the innermost statement; each row around it, the call inlined next.
     site = np.zeros(len(node), np.int64)
     lined = (scopes.kind == Kind.STATEMENT) | (scopes.kind == Kind.LOOP)
     site[last] = np.where(lined[db.scope_of_node], db.scope_of_node, 0)
-    place, around = last, at
-    while len(around):
-        inside = around > 0
-        place, around = place[inside], around[inside]
-        scope[place] = around
-        site[place - 1] = around
-        place, around = place - 1, above[around]
-    return _Unfolded(parent.astype(np.uint32), node, scope, site, last)
+    for row, around in rows.scopes():
+        scope[row] = around
+        site[row - 1] = around
+    return _Unfolded(rows.parent.astype(np.uint32), node, scope, site, last)
 
 
 def _frames_by_place(db: Database, rows: _Unfolded) -> tuple[Frames, U64]:

@@ -21,6 +21,7 @@ from hpcd.analysis.profile.report import amount, shorten
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, Mask
 from hpcd.model.identity import ModuleKind
+from hpcd.wording import counted
 
 # Less is no news.
 _SHARE = 0.05
@@ -49,8 +50,8 @@ def scene(db: Database) -> str:
         return "No thread was recorded."
     processes = len(np.unique(lines.process))
     ranks = len(np.unique(lines.groups("rank")[0][lines.rank >= 0])) if has_ranks(db) else 0
-    who = _count(ranks, "rank") if ranks else _count(processes, "process", "processes")
-    text = f"{who} with {_count(len(lines), 'thread')} over {db.duration_ns / 1e9:.3g} s"
+    who = counted(ranks, "rank") if ranks else counted(processes, "process", "processes")
+    text = f"{who} with {counted(len(lines), 'thread')} over {db.duration_ns / 1e9:.3g} s"
     if "cpu_time" in db.metrics.names:
         busy = float(db.metrics.exclusive("cpu_time").sum()) * 1e9 / db.duration_ns
         text += f", on average {busy:.2g} CPUs busy"
@@ -207,7 +208,3 @@ def _below(db: Database, of_procedure: Mask) -> Mask:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

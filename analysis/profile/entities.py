@@ -15,6 +15,7 @@ from pathlib import PurePath
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.scope_rows import scope_rows
 from hpcd.analysis.database import Database
 from hpcd.array_types import U8, U32
 from hpcd.model.cct import CCT
@@ -125,27 +126,9 @@ def scoped_tree(db: Database, all_entities: Entities, kinds: Collection[Kind]) -
     # A line nobody knows the file of says nothing its procedure does not.
     keep &= ~((scopes.kind == Kind.STATEMENT) & np.array([not file for file in scopes.file]))
     keep[0] = True
-    # The innermost scope kept at or around each one, 0 if none is.
-    inner = np.where(keep, np.arange(len(scopes)), scopes.parent).astype(np.int64)
-    while bool((inner != inner[inner]).any()):
-        inner = inner[inner]
-    above = inner[scopes.parent]
-    at = inner[db.scope_of_node]
-    length = np.ones(len(at), np.int64)
-    around = at
-    while bool(around.any()):
-        length += around > 0
-        around = above[around]
-    start = np.cumsum(length) - length
-    last = start + length - 1
-    label = np.zeros(int(length.sum()), np.uint64)
-    label[start] = db.procedure_of_node
-    parent = np.maximum(np.arange(len(label)) - 1, 0)
-    parent[start] = last[db.cct.parent]
-    place, around = last, at
-    while len(around):
-        inside = around > 0
-        place, around = place[inside], around[inside]
-        label[place] = all_entities.of_scope[around]
-        place, around = place - 1, above[around]
-    return CCT(parent.astype(np.uint32), label), last.astype(np.uint32)
+    rows = scope_rows(scopes.parent, keep, db.scope_of_node, db.cct.parent)
+    label = np.zeros(rows.count, np.uint64)
+    label[rows.first] = db.procedure_of_node
+    for row, scope in rows.scopes():
+        label[row] = all_entities.of_scope[scope]
+    return CCT(rows.parent.astype(np.uint32), label), rows.last.astype(np.uint32)

@@ -21,6 +21,7 @@ from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.model import frame
 from hpcd.model.scope import Kind
 from hpcd.model.unwind_status import UnwindStatus
+from hpcd.wording import counted
 
 _ENDINGS = {status.value: status for status in UnwindStatus}
 
@@ -88,10 +89,10 @@ class Facts:
         hosts = self.hosts[0] if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
         idle = f" ({self.idle_lines:,} hardly ran)" if self.idle_lines else ""
         lines = [
-            f"{self.database}: {_count(len(self.measurements), 'measurement')} on {hosts}, "
-            f"{_count(self.processes, 'process', 'processes')}, "
-            f"{_count(self.lines, 'trace line')}{idle}, {self.duration_s:.1f} s, "
-            f"{_count(self.contexts, 'calling context')}"
+            f"{self.database}: {counted(len(self.measurements), 'measurement')} on {hosts}, "
+            f"{counted(self.processes, 'process', 'processes')}, "
+            f"{counted(self.lines, 'trace line')}{idle}, {self.duration_s:.1f} s, "
+            f"{counted(self.contexts, 'calling context')}"
         ]
         samples = f"samples: {self.recorded:,} recorded"
         if self.taken is not None:
@@ -123,7 +124,7 @@ class Facts:
                 f"{sum(self.truncated.values()):,} truncated" + _causes(self.truncated)
             )
         if self.unclosed:
-            lines.append(f"{_count(self.unclosed, 'measurement')} ended without being closed")
+            lines.append(f"{counted(self.unclosed, 'measurement')} ended without being closed")
         if self.damage:
             lines.append(f"damaged parts were left out in {self.damage} places: see hpcd check")
         lines += [f"stands out: {finding}" for finding in self.findings]
@@ -182,10 +183,6 @@ def gather_facts(db: Database) -> Facts:
 
 def _plus(total: int | None, more: object) -> int | None:
     return total + more if isinstance(more, int) and total is not None else None
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def _causes(counts: Counter[str]) -> str:

@@ -17,10 +17,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
-BASE = {"hpcd.errors", "hpcd.array_types"}
+BASE = {"hpcd.errors", "hpcd.array_types", "hpcd.wording"}
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
     "hpcd.array_types": set(),
+    "hpcd.wording": set(),
     "hpcd.model": BASE,
     "hpcd.elf": BASE,
     "hpcd.measurement": BASE | {"hpcd.model"},

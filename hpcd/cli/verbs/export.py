@@ -14,6 +14,7 @@ from hpcd.analysis.profile.filters import Filter
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.progress_bar import progress_bar
+from hpcd.wording import counted
 
 
 class Export(Command):
@@ -67,6 +68,6 @@ class Export(Command):
             print(json.dumps({"path": str(path), "format": args.format, "bytes": size,
                               "lines": len(selection.lines)}))  # fmt: skip
         else:
-            print(f"{path}: {args.format}, {len(selection.lines):,} trace lines, "
+            print(f"{path}: {args.format}, {counted(len(selection.lines), 'trace line')}, "
                   f"{size / 1e6:.1f} MB")  # fmt: skip
         return 0

@@ -15,6 +15,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.daemon.service.configuration import size_of
 from hpcd.errors import FormatError
+from hpcd.wording import counted
 
 
 class Merge(Command):
@@ -91,8 +92,8 @@ def summary(result: MergeResult) -> str:
     """The result of a merge in one line."""
     per_record = f" ({result.bytes / result.records:.1f} bytes a record)" if result.records else ""
     return (
-        f"{result.database}: {result.measurements} "
-        f"measurement{'s' if result.measurements != 1 else ''}, {result.lines:,} trace lines, "
+        f"{result.database}: {counted(result.measurements, 'measurement')}, "
+        f"{counted(result.lines, 'trace line')}, "
         f"{result.records:,} records, {result.nodes - 1:,} calling contexts "
         f"(from {result.source_nodes - result.measurements:,}), {result.procedures:,} procedures, "
         f"{result.bytes / 1e6:.1f} MB{per_record}"

@@ -17,6 +17,7 @@ from hpcd.errors import UsageError
 from hpcd.viewer.palette import parse_patterns
 from hpcd.viewer.pictures import VIEWS, View, draw
 from hpcd.viewer.server.selection import Choice, Selection
+from hpcd.wording import counted
 
 
 class Render(Command):
@@ -123,5 +124,5 @@ class Render(Command):
             print(json.dumps(dataclasses.asdict(drawn)))
         else:
             of = f"by {drawn.metric}" if drawn.metric else f"at depth {drawn.depth}"
-            print(f"{args.output}: {drawn.view}, {len(drawn.lines)} trace lines {of}")
+            print(f"{args.output}: {drawn.view}, {counted(len(drawn.lines), 'trace line')} {of}")
         return 0

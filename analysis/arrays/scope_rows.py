@@ -1,0 +1,60 @@
+"""A row for each context, and one for each scope that it lies in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.array_types import I64, U32, Mask
+
+
+@dataclass(frozen=True)
+class ScopeRows:
+    """Contexts and the scopes each lies in, in order: the context, then its outermost scope first.
+
+    ``first[n]`` and ``last[n]`` are context ``n``'s own row and that of its innermost scope, which
+    are the same where it lies in none; ``parent`` is the row above each of ``count`` rows.
+    """
+
+    count: int
+    first: I64
+    last: I64
+    parent: I64
+    _innermost: I64
+    _above: I64
+
+    def scopes(self) -> Iterator[tuple[I64, I64]]:
+        """(rows, the scope of each), innermost first: each row of a scope once."""
+        place, around = self.last, self._innermost
+        while len(around):
+            inside = around > 0
+            place, around = place[inside], around[inside]
+            yield place, around
+            place, around = place - 1, self._above[around]
+
+
+def scope_rows(scope_parent: U32, kept: Mask, scope_of: U32, context_parent: U32) -> ScopeRows:
+    """Rows of the contexts that lie in ``scope_of`` (u32[contexts]), for the scopes ``kept``.
+
+    ``scope_parent`` is the scope around each scope, 0 the outermost, which is no scope of its own
+    and must be kept; ``context_parent`` the context above each. O(contexts times nesting).
+    """
+    # The innermost scope kept at or around each one, 0 if none is.
+    inner = np.where(kept, np.arange(len(kept)), scope_parent).astype(np.int64)
+    while bool((inner != inner[inner]).any()):
+        inner = inner[inner]
+    above = inner[scope_parent]
+    innermost = inner[scope_of]
+    length = np.ones(len(innermost), np.int64)
+    around = innermost
+    while bool(around.any()):
+        length += around > 0
+        around = above[around]
+    first = np.cumsum(length) - length
+    last = first + length - 1
+    count = int(length.sum())
+    parent = np.maximum(np.arange(count) - 1, 0)
+    parent[first] = last[context_parent]
+    return ScopeRows(count, first, last, parent, innermost, above)
