@@ -82,7 +82,7 @@ class OneProcess:
     def __contains__(self, _: int) -> bool:
         return True
 
-    def target(self, _: int) -> OneProcess:
+    def target(self, _: int, name: str = "") -> OneProcess:
         """The one there is."""
         return self
 

@@ -31,4 +31,5 @@ def libraries_of_python(module: str) -> list[str]:
     command = ["/usr/bin/python3", "-c", code]
     mapped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=5) for line in mapped.splitlines()]
-    return sorted({row[5] for row in rows if "x" in row[1] and row[5:] and row[5][0] == "/"})
+    named = [row for row in rows if len(row) > 5]
+    return sorted({row[5] for row in named if "x" in row[1] and row[5].startswith("/")})
