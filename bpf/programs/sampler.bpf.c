@@ -597,6 +597,7 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 	w->hash = 0;
 	w->frames = 0;
 	w->kernel_frames = 0;
+	w->depth = 0; /* also of a thread without a user stack, of which no walk begins */
 
 	if (!in_user_mode) {
 		long size = get_stack(ctx, w->frame, 8 * MAX_KERNEL_FRAMES, 0);

@@ -82,6 +82,8 @@ class _User:
     """By stage."""
     looked_up: int = 0
     """Files that are being looked up, and may have to wait again."""
+    ahead: float = 0.0
+    """What its look-ups have taken since a file of its was made, s."""
     spent: float = 0.0
     turn: list[float] = field(default_factory=lambda: [0.0] * len(_LANES))
     """What it has spent of each thread, in the time of those it takes turns with: see
@@ -105,8 +107,9 @@ class DecodeQueue:
     who has used up the burst wait until there is something saved up again; root's never wait for
     that. Whoever has few files waits for one of each other's at most.
 
-    Files whose table is cached wait for none of their user's to be made, and for others' only when
-    that user's turn is over (by :data:`_AHEAD_SECONDS`). Large files wait for each other alone.
+    Files whose table is cached go before their user's that are to be made, as long as looking up
+    takes no more than :data:`_AHEAD_SECONDS`, and wait for others' only when that user's turn is
+    over by as much. Large files wait for each other alone.
     """
 
     def __init__(
@@ -231,6 +234,7 @@ class DecodeQueue:
             now = self._clock()
             account.spent += now - began
             account.looked_up -= stage is _Stage.LOOK_UP
+            account.ahead = account.ahead + now - began if stage is _Stage.LOOK_UP else 0.0
             account.turn[lane] += now - began
             if not any(other.waits_for(lane) for other in self._users.values()):
                 # Who comes next begins from here.
@@ -269,5 +273,6 @@ def _first(ready: list[_User], lane: int) -> tuple[_User, _Stage]:
             other for other in ready if other.waiting[_LANES[lane][0]] and other.turn[lane] <= until
         ]
         account = min(asking, key=lambda account: account.turn[lane], default=account)
-    stage = next(stage for stage in _LANES[lane] if account.waiting[stage])
-    return account, stage
+    stages = [stage for stage in _LANES[lane] if account.waiting[stage]]
+    # To look up a file without a build id is to read all of it: of many, some are made in between.
+    return account, stages[-1 if account.ahead >= _AHEAD_SECONDS else 0]

@@ -261,7 +261,8 @@ def test_what_changes_while_it_is_read_is_marked_not_invented(
     assert len(readings) == 4
     paths = [user_functions(t) for reading in readings for t in reading["threads"]]
     seen = {name for names in paths for name in names}
-    assert seen & OWN
+    # What executes itself all the time may never be met between two programs.
+    assert seen & OWN or what == "execs"
     for names in paths:
         # Whole paths begin where threads and programs do; others say why they are not.
         assert not names or names[-1] in ("clone3", "_start") or names[-1].startswith("["), names

@@ -35,6 +35,9 @@ class Bench:
     def look_up(self, _fd: int, label: str) -> ModuleTable | None:
         if label.startswith("cached"):
             self._take(label)
+        if label.startswith("hashed"):
+            self.order.append(f"look up {label}")
+            self.now += float(label.split()[1])
         return None
 
     def is_large(self, fd: int) -> bool:
@@ -171,3 +174,14 @@ def test_large_files_delay_each_other_alone(bench: Bench) -> None:
     bench.go_large.set()
     end(large)
     assert bench.order[2:] == ["large0 20", "large1 20"]
+
+
+def test_of_files_slow_to_look_up_some_are_made_in_between(bench: Bench) -> None:
+    """A file without a build id is read as a whole to be looked up."""
+    files = [bench.submit(MALLORY, f"hashed 0.6 {n}") for n in range(4)]
+    bench.go.set()
+    end(files)
+    made = [name for name in bench.order if name.startswith("hashed")]
+    assert made == [f"hashed 0.6 {n}" for n in range(4)]
+    # No more than a second's worth is looked up before one is made.
+    assert bench.order.index(made[0]) < bench.order.index("look up hashed 0.6 3")
