@@ -346,7 +346,9 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         lines.append(f"  {abs(unexplained):,} samples {word} than expected, for no known cause")
     late = samples.get("late")
     if isinstance(late, int) and late:
-        lines.append(f"  {late:,} firings left out that came late: mostly the hypervisor had the CPU")
+        lines.append(
+            f"  {late:,} firings left out that came late: mostly the hypervisor had the CPU"
+        )
     cpu = _section(summary, "cpu")
     if cpu and samples["recorded"]:
         # Of a process that is always on a CPU the error is much less: the clocks are regular.
