@@ -32,9 +32,9 @@ def test_sleep_is_found_where_it_happens(tmp_path: Path, build: Callable[..., Pa
     assert nap["blocked_time"] + nap["runnable_time"] == pytest.approx(slept, rel=NEAR)
     assert nap["blocked"] >= 20 * 0.05 * (1 - NEAR)  # what it asked for; the rest is late waking
     main = seconds["main"]
-    accounted = main["cpu_time"] + main["blocked_time"] + main["runnable_time"]
-    # main also waits for its input to close, from the recorder's start to communicate(), and
-    # returns after the clock was read for the last time.
+    # main also waits for its input to close, from the recorder's start to communicate(), before it
+    # reads the clock, and returns after it has read it for the last time.
+    accounted = main["cpu_time"] + nap["blocked_time"] + main["runnable_time"]
     assert accounted == pytest.approx(lived, rel=NEAR, abs=0.05)
     time = summary["time"]
     assert time["cpu"] + time["blocked"] + time["runnable"] == pytest.approx(time["lifetime"])
