@@ -31,6 +31,7 @@ _IMPORTS = "import json, decimal, asyncio, sqlite3, xml.dom.minidom, email, http
 _PAGE = ["--dump-dom", "data:text/html,<h1>chromium</h1>"]
 _MAKEFILE = """
 all: {targets}
+Makefile: ;
 %.o: {source}
 \tg++ -O2 -c -o $@ $<
 """
@@ -57,7 +58,7 @@ def workloads(folder: Path) -> list[Workload]:
         "1,000 programs of 1 ms": one_ms,
         "coroutines of makecontext": [build(folder, "children.c"), "context", "2"],
         "dlopen loop": [build(folder, "loading.c"), "3"],
-        "goroutines": [str(go)],
+        "goroutines": [str(go), "2"],
         "chromium headless": ["chromium", "--headless", "--no-sandbox", "--disable-gpu", *_PAGE],
     }
     for name in _STRESS:
