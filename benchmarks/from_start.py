@@ -30,6 +30,7 @@ _STRESS_SECONDS = 3
 _IMPORTS = "import json, decimal, asyncio, sqlite3, xml.dom.minidom, email, http.server, ctypes"
 _PAGE = ["--dump-dom", "data:text/html,<h1>chromium</h1>"]
 _MAKEFILE = """
+.PHONY: all
 all: {targets}
 Makefile: ;
 %.o: {source}
