@@ -94,7 +94,8 @@ def _locate(name: str, folders: list[Path], cache: dict[str, Path]) -> Path | No
     for folder in folders:
         if (folder / name).is_file():
             return (folder / name).resolve()
-    return cache.get(name)
+    library = cache.get(name)
+    return library.resolve() if library else None
 
 
 def _cached_libraries() -> dict[str, Path]:
@@ -109,4 +110,4 @@ def _cached_libraries() -> dict[str, Path]:
         kind = name.partition("(")[2]
         if arrow and ("x86-64" in kind or "AArch64" in kind):
             libraries.setdefault(name.partition(" ")[0], Path(path))
-    return {name: path.resolve() for name, path in libraries.items()}
+    return libraries
