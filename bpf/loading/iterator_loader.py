@@ -6,15 +6,13 @@ in its name; unlike that it finds the kernel's types by CO-RE, that is, libbpf d
 
 from __future__ import annotations
 
-import platform
-import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from hpcd.bpf.libbpf import KernelRefusedError, checked, library
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
-from hpcd.bpf.loading.object_loader import SOURCES, open_object
+from hpcd.bpf.loading.object_loader import SOURCES, compiled_path, open_object
 from hpcd.errors import PlatformError
 
 ITERATOR = "read_task_stack"
@@ -24,10 +22,7 @@ _FOLDER = SOURCES / "iterators"
 @cache
 def iterator_path() -> Path:
     """Where the object made from the present sources lies, if it was made."""
-    digest = 0  # tells an old object from a new one; it is no protection
-    for path in sorted(_FOLDER.glob("*.[ch]")):
-        digest = zlib.crc32(path.name.encode() + b"\0" + path.read_bytes(), digest)
-    return SOURCES.parent / "objects" / f"task_stacks-{platform.machine()}-{digest:08x}.o"
+    return compiled_path("task_stacks", _FOLDER.glob("*.[ch]"))
 
 
 class Iterator:

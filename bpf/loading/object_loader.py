@@ -14,7 +14,7 @@ import platform
 import re
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -65,10 +65,15 @@ CONSTANTS = (
 @cache
 def object_path() -> Path:
     """Where the object made from the present sources lies, if it was made."""
+    return compiled_path("sampler", [*SOURCES.glob("*.[ch]"), *SOURCES.glob("stack/*.h")])
+
+
+def compiled_path(name: str, sources: Iterable[Path]) -> Path:
+    """Where the object ``name`` lies that was made from these sources as they are now."""
     digest = 0  # tells an old object from a new one; it is no protection
-    for path in sorted([*SOURCES.glob("*.[ch]"), *SOURCES.glob("stack/*.h")]):
+    for path in sorted(sources):
         digest = zlib.crc32(path.name.encode() + b"\0" + path.read_bytes(), digest)
-    return SOURCES.parent / "objects" / f"sampler-{platform.machine()}-{digest:08x}.o"
+    return SOURCES.parent / "objects" / f"{name}-{platform.machine()}-{digest:08x}.o"
 
 
 def open_object(path: Path, stderr: Stderr) -> int:
