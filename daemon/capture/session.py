@@ -29,6 +29,7 @@ from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
+from hpcd.daemon.targets.process_ends import ProcessEnds
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
@@ -157,6 +158,7 @@ class Session:
         self._expected = 0.0
         self._expected_of = 0.0
         self._attach()
+        self._ends = ProcessEnds(terms.selector.pids)
         self._start = self._flushed = self._drained = self._trimmed = time.monotonic()
         self._reported = (self._start, 0)
         """When progress was reported last, and the samples recorded by then."""
@@ -205,6 +207,7 @@ class Session:
         Where the last paths need tables that take a while, ``analysing`` is called with how many
         files are still being analysed. A request to stop ends the wait for them.
         """
+        self._ends.close()
         # Before: of threads that end from now on the programs still tell.
         self._parts.threads.read_cpu_times()
         self._parts.sampler.stop()
@@ -251,15 +254,15 @@ class Session:
         """Wait for something to do; returns the descriptors that are readable.
 
         New code wakes the loop at once, and so do its unwind table (until then, stacks that lead
-        through it end there) and processes that may be targets. While the budget of wake-ups is
-        used up only tables do.
+        through it end there), processes that may be targets, and the end of a selected one. While
+        the budget of wake-ups is used up only tables do.
         """
         parts = self._parts
         delay = self._wakeups.delay(time.monotonic())
         if delay > 0:
             return readable([parts.modules.tables_ready], min(seconds, delay))
         sources = (parts.modules.tables_ready, parts.sampler.urgent_descriptor)
-        return readable([*parts.mmaps.descriptors, *sources], seconds)
+        return readable([*parts.mmaps.descriptors, *self._ends.descriptors, *sources], seconds)
 
     def _install_tables(self, woken: list[int]) -> bool:
         """Hand unwind tables that have arrived to the programs; False when there are none."""
@@ -282,6 +285,7 @@ class Session:
         mapped = parts.mmaps.take() if due or readable else set()
         parts.threads.request_refresh(mapped)
         urgent = parts.sampler.urgent_descriptor in readable or self._includes_target(mapped)
+        urgent |= self._ends.take(readable)
         if urgent or due or parts.sampler.filling:
             self._drained = now
             self._drain()
