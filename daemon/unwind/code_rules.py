@@ -38,6 +38,12 @@ _PADDING = frozenset((0x90, 0xCC, 0x00))
 
 # endbr64? push %rbp; mov %rsp, %rbp
 _FRAME_MADE = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)")
+# The same behind int3, ret, jmp, ud2 or a call, which may be of what does not return.
+_FRAME_AFTER_END = re.compile(
+    rb"(?:(?<=[\xcc\xc3])|(?<=\xeb.)|(?<=\xff[\xe0-\xef])|(?<=\x0f\x0b)|(?<=[\xe8\xe9]....))"
+    + _FRAME_MADE.pattern,
+    re.DOTALL,
+)
 
 
 def code_rows(
@@ -202,7 +208,14 @@ class _Gap:
             if start <= at < self._end and not _FRAME_MADE.match(code, at - start)
         }
         called = {target for target in decoded.called if start <= target < self._end}
-        self._entries = {start, *self._functions, *called} - set(self._seeds)
+        # Nor does code of the function before go on there.
+        framed = {
+            at
+            for match in _FRAME_AFTER_END.finditer(code)
+            if (at := start + match.start()) % _ALIGNMENT == 0
+        }
+        self._limits = sorted(framed | set(self._functions))
+        self._entries = {start, *self._functions, *called, *framed} - set(self._seeds)
         self.parts: dict[int, StackState] = {}
         """Where functions go on outside of themselves, and with which state."""
         self._steps, self._at, self._after = decoded.steps, decoded.at, decoded.after
@@ -341,10 +354,10 @@ class _Gap:
                 self._new_function(entry, StackState())
 
     def _next_function(self, address: int) -> int:
-        """Where the next named function behind ``address`` begins. (What seems to be called may be
-        data read as code, and no place where anything begins.)"""
-        at = bisect.bisect_right(self._starts, address)
-        return self._starts[at] if at < len(self._starts) else self._end
+        """Where the next named function behind ``address`` begins, or one that makes a frame. (What
+        seems to be called may be data read as code, and no place where anything begins.)"""
+        at = bisect.bisect_right(self._limits, address)
+        return self._limits[at] if at < len(self._limits) else self._end
 
     def _function_at(self, address: int) -> int:
         """Where the named function that ``address`` lies in begins; 0: in none."""

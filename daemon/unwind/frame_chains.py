@@ -14,12 +14,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import Mask
 from hpcd.daemon.unwind.unwind_rules import BxKind, CfaKind, FpKind, Rule, rule
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 
 _ALIGNMENT = 16
+_INT3 = 0xCC
 _PIECE = 4 << 20
 # Of two pieces, longer than anything that is looked for.
 _OVERLAP = 16
@@ -112,16 +114,33 @@ def _ends(piece: U8) -> tuple[I64, I64]:
 
 
 def _padded(piece: U8) -> I64:
-    """Behind which int3s other code begins. One before ud2 is a check that fails."""
-    padding = piece == 0xCC
+    """Behind which int3s other code begins. One before ud2 is a check that fails; a single one may
+    as well be part of an instruction, and is padding only where code cannot go on."""
+    padding = piece == _INT3
     last = np.flatnonzero(padding[:-1] & ~padding[1:])
     if len(padding) and padding[-1]:
         last = np.append(last, len(padding) - 1)
+    last = last[padding[np.maximum(last - 1, 0)] | _never_goes_on(piece, last)]
     behind = last + 1
     inside = np.minimum(behind + 1, len(piece) - 1)
     check = (behind + 1 < len(piece)) & (piece[inside - 1] == 0x0F) & (piece[inside] == 0x0B)
     kept: I64 = behind[~check]
     return kept
+
+
+def _never_goes_on(piece: U8, at: I64) -> Mask:
+    """Whether what stands before ``at`` can be an instruction that the next one is not run after:
+    ret, jmp, a call of what does not return, ud2."""
+    before = [piece[np.maximum(at - back, 0)] for back in range(6)]
+    found: Mask = (
+        (before[1] == 0xC3)
+        | (before[2] == 0xEB)
+        | ((before[2] == 0xFF) & (before[1] >> 4 == 0xE))
+        | ((before[2] == 0x0F) & (before[1] == 0x0B))
+        | (before[5] == 0xE8)
+        | (before[5] == 0xE9)
+    )
+    return found
 
 
 def _without(places: I64, others: I64) -> I64:

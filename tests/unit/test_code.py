@@ -65,6 +65,17 @@ def test_a_call_that_does_not_return_does_not_lead_into_the_next_function(tmp_pa
     }
 
 
+def test_nor_does_it_where_nothing_has_a_name_and_no_padding_is_between(tmp_path: Path) -> None:
+    """As in browsers, which are stripped; the call ends where the next function may begin."""
+    cfa_offsets = offsets(
+        tmp_path,
+        ".p2align 4\n.fill 14, 1, 0x90\npush %rbx\nsub $6, %rsp\nje 1f\nadd $6, %rsp\npop %rbx\n"
+        "ret\n1: call fails@plt\n"
+        "push %rbp\nmov %rsp, %rbp\nat_second: call *%rax\nleave\nret\n",
+    )
+    assert cfa_offsets == {"at_second": (CfaKind.FP, 16)}
+
+
 def test_what_makes_a_frame_is_no_part_of_who_jumps_to_it(tmp_path: Path) -> None:
     """V8 pushes arguments below the return address, which it moves, and goes on elsewhere; parts
     that compilers have put elsewhere have the frame of where they are come from."""

@@ -50,6 +50,17 @@ def test_functions_without_a_frame_are_left_to_others() -> None:
     assert others.tolist() == [[640, 656]]
 
 
+def test_an_operand_is_no_padding() -> None:
+    """movl $1, -0x34(%rbp) has the octet of int3, here where a function might begin behind it."""
+    filler = b"\x90" * 9
+    code = bytes.fromhex("554889e5") + filler + bytes.fromhex("c745cc01000000") + FRAMED[4:]
+    assert code.index(b"\xcc") == 15
+    text = padded(*[FRAMED] * 20, code, *[FRAMED] * 20, LEAF + b"\x90" * 12 + b"\xc3", LEAF)
+    offsets, numbers, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    assert rule_at(offsets, numbers, 640 + 16) == (CfaKind.FP, 16)
+    assert others[0][0] == text.index(LEAF)
+
+
 def test_code_without_frames_or_padding_has_no_rows() -> None:
     for text in (padded(*[LEAF] * 4000), FRAMED * 100):
         offsets, _, _ = chain_rows(memoryview(text), ADDRESS, 0, len(text))
@@ -66,7 +77,10 @@ def test_octets_are_found_as_by_regular_expressions(code: bytes) -> None:
     piece = np.frombuffer(code, np.uint8)
     begins = re.finditer(rb"(?:\xf3\x0f\x1e\xfa)?\x55\x48(?:\x89\xe5|\x8b\xec)", code)
     ends = re.finditer(rb"\x5d(?:\xc3|\xe9....|\xeb.)", code, re.DOTALL)
-    padding = re.finditer(rb"\xcc+(?!\x0f\x0b|\xcc)", code)
+    ending = rb"\xc3|\xeb.|\xff[\xe0-\xef]|\x0f\x0b|[\xe8\xe9]...."
+    before = b"|".join(rb"(?<=" + one + rb")" for one in ending.split(b"|"))
+    single = rb"(?:\A|" + before + rb"|\xcc)\xcc(?!\x0f\x0b|\xcc)"
+    padding = re.finditer(single, code, re.DOTALL)
     assert list(zip(*(c.tolist() for c in frame_chains._begins(piece)), strict=True)) == [
         match.span() for match in begins
     ]
