@@ -18,9 +18,11 @@ from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate
+from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.session import (
@@ -114,6 +116,8 @@ class Options:
     """The recording ends when the recorder takes more bytes; 0: any."""
     max_cpu: float | None = None
     """Share of one CPU that the recorder may take: it samples less, and then records less."""
+    io: bool = False
+    """Record the system calls of input and output."""
     loader: str = "auto"
     """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
     existing: bool = False
@@ -256,6 +260,7 @@ class Recording:
         # programs are being compiled.
         symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
         preparing = background.submit(self._prepare_modules, modules)
+        functions = io_functions(0) if options.io else []
         sampler = self._load_sampler(events)
         stack.callback(sampler.close)
         # Not in the background: what a loader writes to standard error is captured by taking the
@@ -275,8 +280,11 @@ class Recording:
         stack.callback(deferred.close)
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
         jit = JitNaming(modules, targets, writer)
+        calls = None
+        if functions:
+            calls = CallRecorder(functions, threads, stacks, deferred, writer)
         collector = Collector(
-            sampler, threads, stacks, jit, writer, periods, thread_times, deferred
+            sampler, threads, stacks, jit, writer, periods, thread_times, deferred, calls
         )
         attachment = Attachment(
             options.selector,
@@ -306,6 +314,7 @@ class Recording:
             mmaps=mmaps,
             attachment=attachment,
             thread_times=thread_times,
+            calls=calls,
         )
 
     def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
@@ -330,6 +339,7 @@ class Recording:
                 selecting=selector.open_ended and not selector.everything,
                 control_groups=selector.by_control_group,
                 only_user=options.only_user,
+                system_calls=system_call_table(0) if options.io else None,
                 loader=options.loader,
             ),
         )

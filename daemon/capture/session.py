@@ -18,6 +18,7 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
+from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.descriptors import readable
@@ -89,6 +90,7 @@ class Parts:
     mmaps: MmapEvents
     attachment: Attachment
     thread_times: ThreadTimes | None
+    calls: CallRecorder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +398,7 @@ class Session:
             "time": asdict(times) if times else {},
             "jobs": parts.thread_times.jobs() if parts.thread_times else {},
             "unwind": self._unwind_summary(counters),
+            **({"calls": self._calls_summary(counters)} if parts.calls else {}),
             **({"limit": self._limit_reached} if self._limit_reached else {}),
             "rates": [change.as_dict() for change in self._rates],
             "threads": parts.threads.line_count,
@@ -405,7 +408,26 @@ class Session:
                 "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
                 "bpf_s": round(overhead.seconds, 4),
                 "bpf_switches_s": round(overhead.switches, 4),
+                **({"bpf_calls_s": round(overhead.calls, 4)} if parts.calls else {}),
             },
+        }
+
+    def _calls_summary(self, counters: np.void) -> dict[str, object]:
+        """What became of calls of recorded functions."""
+        calls, writer = self._parts.calls, self._parts.writer
+        dropped = dict(calls.dropped) if calls else {}
+        for reason, number in (
+            ("ring full", int(counters["calls_lost"])),
+            ("storage", writer.calls_dropped),
+        ):
+            if number:
+                dropped[reason] = number
+        return {
+            "taken": int(counters["calls"]),
+            "recorded": calls.recorded if calls else 0,
+            "passed_over": int(counters["calls_passed_over"]),
+            "objects_lost": int(counters["objects_lost"]),
+            "dropped": dropped,
         }
 
     def _dropped(self, counters: np.void) -> dict[str, int]:

@@ -205,6 +205,11 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         " each; 0 records all (default: %(default)g)",
     )
     parser.add_argument(
+        "--io",
+        action="store_true",
+        help="record every system call of input and output: file, bytes, time, call path",
+    )
+    parser.add_argument(
         "--no-children", action="store_true", help="do not record processes that a target starts"
     )
     parser.add_argument(
@@ -248,6 +253,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         children=not args.no_children,
         waits=not args.no_blocked,
         overhead=args.overhead,
+        io=args.io,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
     )
