@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.database.recorded_calls import CALL, ObjectRow
 from hpcd.analysis.database.database import Database
+from hpcd.analysis.database.recorded_calls import CALL, ObjectRow
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction, ValueKind
