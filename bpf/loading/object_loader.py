@@ -100,6 +100,8 @@ CONSTANTS = (
     "OFFSET_UNIX_LENGTH",
     "OFFSET_UNIX_NAME",
     "OFFSET_THREAD_STATUS",
+    "OFFSET_MM_BREAK",
+    "TOUCHED_FUNCTION",
 )
 """The constants of ``object.h``, in their order."""
 
