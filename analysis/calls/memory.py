@@ -82,8 +82,11 @@ def measure_memory(db: Database) -> list[ProcessMemory]:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Calls of one process in order of time, as columns ``int64[n]``; ``gives_back``: addresses
-    from ``start`` on are no longer held."""
+    """Calls of one process in order of time, as columns ``int64[n]``.
+
+    ``gives_back``: so many addresses from ``start`` on are no longer held, but for the first
+    ``keeps`` of them, which are now those from ``to`` on.
+    """
 
     time: I64
     node: I64
@@ -92,6 +95,8 @@ class _Events:
     touched: I64
     start: I64
     gives_back: I64
+    keeps: I64
+    to: I64
 
     @staticmethod
     def of(
@@ -113,24 +118,38 @@ class _Events:
             value[:, numbers["touched"]] * weight,
             np.where(before > 0, before, address),
             released,
+            np.where(before > 0, value[:, numbers["mapped"]], 0),
+            address,
         )
+
+
+def _deaths(events: _Events, touches: I64) -> I64:
+    """When the pages of ``touches`` were given back, :data:`_NEVER` of those that were not."""
+    address, born = events.start[touches].copy(), events.time[touches]
+    died = np.full(len(touches), _NEVER, np.int64)
+    order = np.argsort(address, kind="stable")
+    ascending = address[order]
+    for at in np.flatnonzero(events.gives_back > 0).tolist():
+        start, moment = int(events.start[at]), int(events.time[at])
+        low, high = np.searchsorted(ascending, [start, start + int(events.gives_back[at])])
+        inside = order[low:high]
+        inside = inside[(born[inside] <= moment) & (died[inside] == _NEVER)]
+        kept = address[inside] - start < events.keeps[at]
+        died[inside[~kept]] = moment
+        moved = inside[kept]
+        if len(moved) and events.to[at] != start:
+            address[moved] += events.to[at] - start
+            order = np.argsort(address, kind="stable")
+            ascending = address[order]
+    return died
 
 
 def _measured(
     name: str, pid: int, events: _Events, group: I64, names: Sequence[str], node: I64
 ) -> ProcessMemory:
     touches = np.flatnonzero(events.touched > 0)
-    address, born = events.start[touches], events.time[touches]
-    size = events.touched[touches]
-    died = np.full(len(touches), _NEVER, np.int64)
-    order = np.argsort(address, kind="stable")
-    sorted_address = address[order]
-    for at in np.flatnonzero(events.gives_back > 0).tolist():
-        start, moment = int(events.start[at]), int(events.time[at])
-        low, high = np.searchsorted(sorted_address, [start, start + int(events.gives_back[at])])
-        inside = order[low:high]
-        gone = inside[(born[inside] <= moment) & (died[inside] == _NEVER)]
-        died[gone] = moment
+    born, size = events.time[touches], events.touched[touches]
+    died = _deaths(events, touches)
     moments = np.concatenate([born, died[died < _NEVER]])
     change = np.concatenate([size, -size[died < _NEVER]])
     by_time = np.argsort(moments, kind="stable")
