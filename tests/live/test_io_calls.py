@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,6 @@ import pytest
 
 from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import open as open_database
-from tests.support.clients import child
 from tests.support.recorded import hpcd, record
 from tests.support.strace import trace
 
@@ -108,8 +108,12 @@ def test_calls_that_are_passed_over_are_stood_for(
 
 
 def test_a_file_that_was_open_before_is_known(tmp_path: Path, build: Callable[..., Path]) -> None:
-    with child(build("reads.c"), "/etc/passwd", 1 << 40) as process:
+    process = subprocess.Popen([build("reads.c"), "/etc/passwd", str(1 << 40)])
+    try:
         hpcd("attach", "--io", "-d", 1, "-p", process.pid, "-o", tmp_path / "m")
+    finally:
+        process.kill()
+        process.wait()
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
     with open_database(tmp_path / "db") as db:
         files = total_calls(db, "file")
