@@ -93,6 +93,17 @@ int on_fault_kernel(struct bpf_raw_tracepoint_args *ctx)
 	return on_fault(ctx->args[0], 1);
 }
 
+/* Whether the thread entered the kernel by a system call or not, as `in_kernel` says its fault was. The
+ * registers are read into a walk's memory: they are as large as half of a program's stack. */
+static __always_inline int entered_alike(u32 slot, u32 in_kernel)
+{
+	u32 context = FIRST_CALL_CONTEXT + slot;
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+
+	return w && !read_kernel(&w->regs, sizeof w->regs, task_registers(this_task_btf())) &&
+	       (u32)IN_SYSTEM_CALL(&w->regs) == in_kernel;
+}
+
 /* The kernel has allocated pages: those a thread's page fault asked for. A fault may have needed none,
  * so that the allocation is another's: it is the fault's only where the thread entered the kernel the
  * same way. */
@@ -101,7 +112,6 @@ int on_page(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 order = ctx->args[1], flags = ctx->args[2];
 	u32 tid = bpf_get_current_pid_tgid();
-	struct registers regs;
 	struct call call;
 
 	if ((flags & (GFP_HIGHMEM | GFP_MOVABLE)) != (GFP_HIGHMEM | GFP_MOVABLE))
@@ -112,8 +122,7 @@ int on_page(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	u64 address = thread->fault;
 	thread->fault = 0;
-	if (thread->hidden || read_kernel(&regs, sizeof regs, task_registers(this_task_btf())) ||
-	    (u32)IN_SYSTEM_CALL(&regs) != thread->fault_in_kernel)
+	if (thread->hidden)
 		return 0;
 	u32 weight = call_weight(TOUCHED_FUNCTION, count);
 	if (!weight)
@@ -130,8 +139,10 @@ int on_page(struct bpf_raw_tracepoint_args *ctx)
 		count->calls_lost++;
 		return 0;
 	}
-	call_path(&call, slot, 0, count);
-	send_call(&call, count);
+	if (entered_alike(slot, thread->fault_in_kernel)) {
+		call_path(&call, slot, 0, count);
+		send_call(&call, count);
+	}
 	give_slot(slot);
 	return 0;
 }
