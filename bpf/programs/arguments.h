@@ -14,7 +14,7 @@ static __always_inline int is_compat(void)
 }
 
 /* Argument `number` of the system call with these registers. */
-static __always_inline u64 argument(struct user_registers *regs, u32 number, int compat)
+static __always_inline u64 argument(struct registers *regs, u32 number, int compat)
 {
 #ifdef HPCD_AARCH64
 	switch (number) {

@@ -85,7 +85,7 @@ int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 	u32 weight = call_weight(made->function, count);
 	if (!weight)
 		return 0;
-	struct user_registers regs;
+	struct registers regs;
 	if (read_kernel(&regs, sizeof regs, ctx->args[0]))
 		return 0;
 	u32 object = 0, other = 0;
@@ -102,73 +102,77 @@ int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-SECTION("raw_tp/")
-int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
+/* Fills in the call that the thread returns from with these registers; 0: it is not to be recorded. */
+static __always_inline int fill_call(struct call *call, struct thread *thread, struct registers *regs,
+				     s64 result)
 {
-	u32 tid = bpf_get_current_pid_tgid();
-	s64 result = ctx->args[1];
-	struct user_registers regs;
-	struct call call;
-	u64 number;
-
-	struct thread *thread = map_lookup(MAP(THREADS), &tid);
-	struct counters *count = counters();
-	if (!thread || !thread->entered || !count)
-		return 0;
-	u64 now = bpf_ktime_get_ns(), entered = thread->entered;
-	thread->entered = 0;
-	if (thread->hidden || read_kernel(&regs, sizeof regs, ctx->args[0]))
-		return 0;
-#ifdef HPCD_AARCH64
-	number = kernel_half(ctx->args[0] + __builtin_offsetof(struct registers, syscall_number));
-#else
-	number = regs.orig_ax;
-#endif
 	int compat = is_compat();
+#ifdef HPCD_AARCH64
+	u64 number = regs->syscall_number;
+#else
+	u64 number = regs->orig_ax;
+#endif
 	struct system_call *made = system_call(number, compat);
 	if (!made || made->kind == CALL_IGNORED)
 		return 0;
 	if (compat)
 		result = (s32)result;
 	int failed = result < 0 && result >= -MAX_ERRNO;
-	__builtin_memset(&call, 0, sizeof call);
-	call.time = entered;
-	call.duration = now - entered;
-	call.thread = thread->number;
-	call.function = made->function;
-	call.weight = thread->weight;
-	call.value[VALUE_FILE] = thread->object;
-	call.value[VALUE_OTHER] = thread->other;
-	call.value[VALUE_POSITION] = ~0ULL;
+	call->thread = thread->number;
+	call->function = made->function;
+	call->weight = thread->weight;
+	if (made->kind >= CALL_MAPS_MEMORY)
+		return fill_memory_call(call, made->kind, regs, thread->end, result, failed, compat);
+	call->value[VALUE_FILE] = thread->object;
+	call->value[VALUE_OTHER] = thread->other;
+	call->value[VALUE_POSITION] = ~0ULL;
 	if (failed)
-		call.value[VALUE_ERROR] = -result;
+		call->value[VALUE_ERROR] = -result;
 	else if (made->kind == CALL_MOVES)
-		call.value[VALUE_BYTES] = result;
+		call->value[VALUE_BYTES] = result;
 	else if (made->kind == CALL_OPENS)
-		call.value[VALUE_FILE] = object_of(file_of(result));
+		call->value[VALUE_FILE] = object_of(file_of(result));
 	else if (made->kind == CALL_CONNECTS)
-		call.value[VALUE_FILE] = object_of(file_of(argument(&regs, made->file, compat)));
+		call->value[VALUE_FILE] = object_of(file_of(argument(regs, made->file, compat)));
 	else if (made->kind == CALL_MESSAGES)
-		call.value[VALUE_BYTES] = message_bytes(argument(&regs, 1, compat), result, compat);
-	if (made->kind == CALL_MAPS && !call.value[VALUE_FILE])
+		call->value[VALUE_BYTES] = message_bytes(argument(regs, 1, compat), result, compat);
+	if (made->kind == CALL_MAPS && !call->value[VALUE_FILE])
 		return 0;
-	if (made->kind >= CALL_MAPS_MEMORY) {
-		if (!fill_memory_call(&call, made->kind, &regs, thread->end, result, failed, compat))
-			return 0;
-		goto send;
-	}
 	if (made->size != NO_ARGUMENT)
-		call.value[VALUE_ASKED] = argument(&regs, made->size, compat);
+		call->value[VALUE_ASKED] = argument(regs, made->size, compat);
 	if (made->offset != NO_ARGUMENT)
-		call.value[VALUE_POSITION] = argument(&regs, made->offset, compat);
-send:;
-	u32 slot = take_slot();
+		call->value[VALUE_POSITION] = argument(regs, made->offset, compat);
+	return 1;
+}
+
+SECTION("raw_tp/")
+int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	struct call call;
+
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct counters *count = counters();
+	if (!thread || !thread->entered || !count)
+		return 0;
+	__builtin_memset(&call, 0, sizeof call);
+	call.time = thread->entered;
+	call.duration = bpf_ktime_get_ns() - call.time;
+	thread->entered = 0;
+	if (thread->hidden)
+		return 0;
+	u32 slot = take_slot(), context = FIRST_CALL_CONTEXT + slot;
 	if (slot >= CALL_SLOTS) {
 		count->calls_lost++;
 		return 0;
 	}
-	call_path(&call, slot, 0, count);
-	send_call(&call, count);
+	/* The registers are read into the walk's memory: they are half of what a program's stack holds. */
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	if (w && !read_kernel(&w->regs, sizeof w->regs, ctx->args[0]) &&
+	    fill_call(&call, thread, &w->regs, ctx->args[1])) {
+		call_path(&call, slot, 0, count);
+		send_call(&call, count);
+	}
 	give_slot(slot);
 	return 0;
 }

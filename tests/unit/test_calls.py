@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import stat
+import subprocess
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from hpcd.bpf.io_calls import IO_CALLS, io_functions, system_call_table
 from hpcd.bpf.layouts import OBJECT_EVENT, SYSTEM_CALLS_32, EventKind, SystemCallKind
+from hpcd.bpf.loading.object_loader import SOURCES
 from hpcd.daemon.capture.call_pace import MOST_ONE_IN, CallPace
 from hpcd.daemon.naming.file_objects import FileObjects
 from hpcd.model.calls import CalledObject
@@ -140,3 +145,20 @@ def test_no_call_is_thinned_beyond_the_bound() -> None:
     for second in range(30):
         pace.step(float(second), 0.0, 0.0, np.array([1 << 30], np.int64))
     assert pace.one_in.tolist() == [MOST_ONE_IN]
+
+
+@pytest.mark.parametrize("processor", ["HPCD_X86_64", "HPCD_AARCH64"])
+def test_the_programs_fit_the_stack_of_both_processors(processor: str, tmp_path: Path) -> None:
+    """A BPF program has 512 bytes of stack, of which saved registers take half."""
+    if not shutil.which("clang"):
+        pytest.skip("needs clang")
+    done = subprocess.run(
+        [
+            *("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wno-unused-function"),
+            *(f"-D{processor}", "-DHPCD_OBJECT", f"-I{SOURCES}", "-c"),
+            *(str(SOURCES / "sampler.bpf.c"), "-o", str(tmp_path / "sampler.o")),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
