@@ -13,13 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf import libbpf, maps, syscalls
+from hpcd.bpf.call_maps import CallMaps
 from hpcd.bpf.cpu_clock import CpuClock, periods
 from hpcd.bpf.layouts import (
     CACHE_SET_BITS,
     CACHE_SET_BYTES,
+    CALL,
+    CALL_SLOTS,
     CLOCK_PARTS,
     CLOCK_PHASE,
     COUNTERS,
+    FIRST_CALL_CONTEXT,
     MAX_EVENTS,
     MAX_RULES,
     PROCESS,
@@ -28,13 +32,14 @@ from hpcd.bpf.layouts import (
     SETTINGS,
     THREAD,
     THREAD_CPU_BITS,
+    THREAD_DTYPE,
     THREADS_PER_CPU,
     copier_bytes,
     saved_bytes,
     walk_bytes,
 )
 from hpcd.bpf.loading.btf import task_offsets
-from hpcd.bpf.loading.loader import Programs, load_sampler
+from hpcd.bpf.loading.loader import Programs, load_sampler, require_calls
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.saved_walk import SavedWalker
@@ -53,6 +58,8 @@ MAX_PROCESSES = 16384
 MAX_THREADS = 131072
 # In the place of a CPU's number, in thread numbers that user space gives.
 _USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
+# The rest of a thread that user space numbers: in no system call, no page fault.
+_IDLE_THREAD = [0] * (len(THREAD_DTYPE.names or ()) - 2)
 # Without a hypervisor in between an interrupt is late by microseconds, seldom by 100.
 _LATE_NS = 500_000
 
@@ -61,11 +68,13 @@ _LATE_NS = 500_000
 class Overhead:
     """What the programs cost so far: seconds of BPF run time and how often they ran.
 
-    ``switches`` is the part spent on threads leaving CPUs and coming back, walks included.
+    ``switches`` is the part spent on threads leaving CPUs and coming back, walks included,
+    ``calls`` that of recorded calls.
     """
 
     seconds: float
     switches: float
+    calls: float
     runs: int
     missed: int
 
@@ -81,6 +90,9 @@ class SamplerOptions:
     - ``selecting``: processes that are no targets are reported when they exec;
       ``control_groups``: when they enter a control group.
     - ``only_user``: a target that runs a program with another user's rights is one no longer.
+    - ``touched_function``: pages that are touched are recorded as calls of this function.
+    - ``calls``: calls of functions are recorded, by programs that are attached elsewhere too.
+    - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
     - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
     - ``sample_ring``, ``event_ring``: bytes, powers of two.
     """
@@ -91,6 +103,9 @@ class SamplerOptions:
     selecting: bool = False
     control_groups: bool = False
     only_user: int | None = None
+    calls: bool = False
+    touched_function: int | None = None
+    system_calls: npt.NDArray[np.void] | None = None
     loader: str = "auto"
     sample_ring: int = SAMPLE_RING_BYTES
     event_ring: int = EVENT_RING_BYTES
@@ -103,6 +118,7 @@ class SamplerOptions:
             "WAITING": int(self.waiting),
             "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
             "SELECTING": int(self.selecting),
+            "TOUCHED_FUNCTION": self.touched_function or 0,
         }
 
     def tracepoints(self) -> dict[str, str]:
@@ -117,6 +133,14 @@ class SamplerOptions:
             tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
         if self.control_groups:
             tracepoints["on_cgroup"] = "cgroup_attach_task"
+        if self.system_calls is not None:
+            tracepoints |= {"on_call_enter": "sys_enter", "on_call_exit": "sys_exit"}
+        if self.touched_function is not None:
+            tracepoints |= {
+                "on_fault_user": "page_fault_user",
+                "on_fault_kernel": "page_fault_kernel",
+                "on_page": "mm_page_alloc",
+            }
         return tracepoints
 
 
@@ -138,7 +162,8 @@ class _Maps:
         self.threads = create("threads", maps.HASH, THREAD.size, MAX_THREADS, grown)
         self.counters = create("counters", maps.PERCPU_ARRAY, COUNTERS.itemsize, 1)
         self.next_thread = create("next_thread", maps.PERCPU_ARRAY, 4, 1)
-        self.scratch = create("scratch", maps.PERCPU_ARRAY, walk_bytes(), 2)
+        contexts = caches // maps.possible_cpus()
+        self.scratch = create("scratch", maps.PERCPU_ARRAY, walk_bytes(), contexts)
         self.stack_cache = create(
             "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
         )
@@ -188,7 +213,13 @@ class Sampler:
     ) -> None:
         if not 1 <= len(events) <= MAX_EVENTS:
             raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
-        self.caches = 2 * maps.possible_cpus()
+        recording_calls = (
+            options.calls
+            or options.system_calls is not None
+            or options.touched_function is not None
+        )
+        contexts = FIRST_CALL_CONTEXT + (CALL_SLOTS if recording_calls else 0)
+        self.caches = contexts * maps.possible_cpus()
         self._perf_events = tuple(events)
         self._user_threads = 0
         self._counters: dict[int, list[int]] = {}
@@ -208,6 +239,13 @@ class Sampler:
             resources.callback(self.events.close)
             self.copies = Ring("copies", COPY_RING_BYTES)
             resources.callback(self.copies.close)
+            self.calls: CallMaps | None = None
+            if recording_calls:
+                require_calls(options.loader)
+                self.calls = CallMaps()
+                resources.callback(self.calls.close)
+                if options.system_calls is not None:
+                    self.calls.set_system_calls(options.system_calls)
             self._maps = _Maps(resources, self.caches)
             self._programs = self._load(options, hits)
             resources.callback(self._programs.close)
@@ -225,6 +263,7 @@ class Sampler:
             **self._maps.constants(),
             **options.constants(),
             **task_offsets(),
+            **(self.calls.constants() if self.calls else {}),
             "SAVED_STACK": 0,
         }
         switching = ["walk_switch", "defer_switch"] if options.waiting else []
@@ -322,7 +361,7 @@ class Sampler:
         self._user_threads += 1
         number = self._user_threads << THREAD_CPU_BITS | _USER_NUMBERS
         fresh = self._maps.threads.add(
-            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), 0, 0)
+            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), *_IDLE_THREAD)
         )
         return number if fresh else None
 
@@ -394,6 +433,10 @@ class Sampler:
         """All samples waiting (:data:`hpcd.bpf.layouts.SAMPLE`). Take these before the events."""
         return self.samples.take_fixed(SAMPLE)
 
+    def take_calls(self) -> npt.NDArray[np.void]:
+        """All calls waiting (:data:`hpcd.bpf.layouts.CALL`). Take these before the events."""
+        return self.calls.take() if self.calls else np.empty(0, CALL)
+
     def take_events(self) -> Iterator[bytes]:
         """All events waiting: stacks, threads, and what became of them."""
         return self.events.take_any()
@@ -406,9 +449,10 @@ class Sampler:
     @property
     def filling(self) -> bool:
         """Whether a ring is an eighth full: time to empty it."""
-        return any(
-            8 * ring.pending > ring.size for ring in (self.samples, self.events, self.copies)
-        )
+        rings = [self.samples, self.events, self.copies]
+        if self.calls:
+            rings.append(self.calls.ring)
+        return any(8 * ring.pending > ring.size for ring in rings)
 
     @property
     def urgent_descriptor(self) -> int:
@@ -428,9 +472,11 @@ class Sampler:
         by_name = {name: libbpf.program_info(fd) for name, fd in self._programs.fds.items()}
         infos = by_name.values()
         switching = ("on_switch", "on_wakeup", "walk_switch")
+        calling = ("on_call_enter", "on_call_exit", "on_fault_user", "on_fault_kernel", "on_page")
         return Overhead(
             sum(info.run_ns for info in infos) / 1e9,
             sum(by_name[name].run_ns for name in switching if name in by_name) / 1e9,
+            sum(by_name[name].run_ns for name in calling if name in by_name) / 1e9,
             sum(info.runs for info in infos),
             sum(info.recursion_misses for info in infos),
         )

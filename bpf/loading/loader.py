@@ -110,3 +110,12 @@ def chosen_loader(loader: str = "auto") -> str:
     if loader == "object" and not present:
         raise PlatformError(f"no BPF object for these sources ({object_path()}); make bpf-object")
     return "object" if loader == "object" or (loader == "auto" and present) else "bcc"
+
+
+def require_calls(loader: str = "auto") -> None:
+    """Raise :class:`PlatformError` unless calls can be recorded: their programs are in the object
+    only, and need Linux 5.17."""
+    if chosen_loader(loader) != "object":
+        raise PlatformError("recording calls needs the BPF object; make bpf-object")
+    if not ObjectPrograms.has_loops():
+        raise PlatformError("recording calls needs Linux 5.17 or later")

@@ -58,6 +58,50 @@ CONSTANTS = (
     "SAVED_STACK",
     "OFFSET_TASK_IN_EXECVE",
     "BIT_TASK_IN_EXECVE",
+    "CALL_CPUS",
+    "OFFSET_TASK_FILES",
+    "OFFSET_FILES_FDT",
+    "OFFSET_FDTABLE_MAX",
+    "OFFSET_FDTABLE_FD",
+    "OFFSET_FILE_INODE",
+    "OFFSET_FILE_MOUNT",
+    "OFFSET_FILE_DENTRY",
+    "OFFSET_FILE_PRIVATE",
+    "OFFSET_FILE_POSITION",
+    "OFFSET_INODE_MODE",
+    "OFFSET_INODE_NUMBER",
+    "OFFSET_INODE_SUPER",
+    "OFFSET_INODE_GENERATION",
+    "OFFSET_INODE_DEVICE",
+    "OFFSET_SUPER_DEVICE",
+    "OFFSET_SUPER_TYPE",
+    "OFFSET_SUPER_MAGIC",
+    "OFFSET_FS_TYPE_NAME",
+    "OFFSET_DENTRY_PARENT",
+    "OFFSET_DENTRY_NAME",
+    "OFFSET_DENTRY_HASHED",
+    "OFFSET_VFSMOUNT_ROOT",
+    "OFFSET_MOUNT_VFSMOUNT",
+    "OFFSET_MOUNT_PARENT",
+    "OFFSET_MOUNT_POINT",
+    "OFFSET_MOUNT_ID",
+    "OFFSET_SOCKET_SOCK",
+    "OFFSET_SOCK_FAMILY",
+    "OFFSET_SOCK_PEER",
+    "OFFSET_SOCK_LOCAL",
+    "OFFSET_SOCK_PEER_PORT",
+    "OFFSET_SOCK_LOCAL_PORT",
+    "OFFSET_SOCK_PEER6",
+    "OFFSET_SOCK_LOCAL6",
+    "OFFSET_SOCK_TYPE",
+    "OFFSET_SOCK_PROTOCOL",
+    "OFFSET_UNIX_ADDRESS",
+    "OFFSET_UNIX_PEER",
+    "OFFSET_UNIX_LENGTH",
+    "OFFSET_UNIX_NAME",
+    "OFFSET_THREAD_STATUS",
+    "OFFSET_MM_BREAK",
+    "TOUCHED_FUNCTION",
 )
 """The constants of ``object.h``, in their order."""
 
@@ -118,7 +162,8 @@ class ObjectPrograms:
                 self._check(
                     self._library.bpf_map__reuse_fd(self._map(f"map_{name[3:]}"), fd), stderr
                 )
-        values = struct.pack(f"<{len(CONSTANTS)}I", *(constants[name] for name in CONSTANTS))
+        # What only calls need is 0 without them.
+        values = struct.pack(f"<{len(CONSTANTS)}I", *(constants.get(name, 0) for name in CONSTANTS))
         rodata = self._map(".rodata")
         self._check(self._library.bpf_map__set_initial_value(rodata, values, len(values)), stderr)
         variants = self._variants(names).values()
@@ -128,9 +173,15 @@ class ObjectPrograms:
             self._library.bpf_program__set_autoload(program, wanted)
         self._check(self._library.bpf_object__load(self._object), stderr)
 
+    @staticmethod
+    def has_loops() -> bool:
+        """Whether the kernel has bpf_loop()."""
+        probe = library().libbpf_probe_bpf_helper
+        return bool(probe(_PROGRAM_TYPE_PERF_EVENT, _HELPER_LOOP, None) == 1)
+
     def _variants(self, names: list[str]) -> dict[str, str]:
         """Which program of the object is loaded for each of ``names``."""
-        if self._library.libbpf_probe_bpf_helper(_PROGRAM_TYPE_PERF_EVENT, _HELPER_LOOP, None) != 1:
+        if not self.has_loops():
             return {name: name for name in names}
         return {name: re.sub("^walk_(?!saved)", "loop_", name) for name in names}
 

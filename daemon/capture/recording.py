@@ -13,14 +13,22 @@ from functools import cache, partial
 from pathlib import Path
 
 from hpcd.bpf.events import EventSpec, parse_events
+from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
+from hpcd.bpf.memory_calls import (
+    PAGE_TOUCH,
+    add_memory_calls,
+    memory_functions,
+    no_system_calls,
+)
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate
+from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.session import (
@@ -49,6 +57,7 @@ from hpcd.daemon.targets.user_accounts import TABLE_BYTES, UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import HpcdError, StorageError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import CalledFunction
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
 
@@ -117,6 +126,10 @@ class Options:
     """The recording ends when the recorder takes more bytes; 0: any."""
     max_cpu: float | None = None
     """Share of one CPU that the recorder may take: it samples less, and then records less."""
+    io: bool = False
+    """Record the system calls of input and output."""
+    memory: bool = False
+    """Record what maps memory, gives it back and touches it first."""
     loader: str = "auto"
     """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
     existing: bool = False
@@ -236,6 +249,7 @@ class Recording:
             else None,
             max_cpu=options.max_cpu,
             max_memory=options.max_memory,
+            call_share=options.overhead / 2 if options.overhead else options.max_cpu,
             first_rate=RateChange.now(SamplingRate(cpu_event.frequency)) if cpu_event else None,
         )
 
@@ -259,7 +273,8 @@ class Recording:
         # programs are being compiled.
         symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
         preparing = background.submit(self._prepare_modules, modules)
-        sampler = self._load_sampler(events)
+        functions = self._functions()
+        sampler = self._load_sampler(events, functions)
         stack.callback(sampler.close)
         # Not in the background: what a loader writes to standard error is captured by taking the
         # descriptor, also from whoever else writes to it meanwhile.
@@ -278,8 +293,11 @@ class Recording:
         stack.callback(deferred.close)
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
         jit = JitNaming(modules, targets, writer)
+        calls = None
+        if functions:
+            calls = CallRecorder(functions, threads, stacks, deferred, writer)
         collector = Collector(
-            sampler, threads, stacks, jit, writer, periods, thread_times, deferred
+            sampler, threads, stacks, jit, writer, periods, thread_times, deferred, calls
         )
         attachment = Attachment(
             options.selector,
@@ -309,6 +327,7 @@ class Recording:
             mmaps=mmaps,
             attachment=attachment,
             thread_times=thread_times,
+            calls=calls,
         )
 
     def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
@@ -321,8 +340,19 @@ class Recording:
             stack.callback(sleeping.close)
         return sleeping
 
-    def _load_sampler(self, events: list[EventSpec]) -> Sampler:
+    def _functions(self) -> list[CalledFunction]:
+        """The functions whose calls are recorded, numbered from 0."""
+        functions = io_functions(0) if self._options.io else []
+        if self._options.memory:
+            functions += memory_functions(len(functions))
+        return functions
+
+    def _load_sampler(self, events: list[EventSpec], functions: list[CalledFunction]) -> Sampler:
         options, selector = self._options, self._options.selector
+        touched = next((f.id for f in functions if f.name == PAGE_TOUCH), None)
+        table = system_call_table(0) if options.io else no_system_calls()
+        if touched is not None:
+            add_memory_calls(table, touched)
         return Sampler(
             [event.perf_event() for event in events],
             processes.online_cpus(),
@@ -333,6 +363,8 @@ class Recording:
                 selecting=selector.open_ended and not selector.everything,
                 control_groups=selector.by_control_group,
                 only_user=options.only_user,
+                touched_function=touched,
+                system_calls=table if functions else None,
                 loader=options.loader,
             ),
         )

@@ -18,6 +18,8 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
+from hpcd.daemon.capture.call_pace import CallPace
+from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.descriptors import readable
@@ -63,6 +65,8 @@ _OWN_BURST_SECONDS = 2.0
 # Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
 # machine that does not run for a time the first is late, and the CPU time was another's.
 _ERRORS, _LATE = 4, 0.03
+# Changes of how many calls are recorded that a summary tells, the last ones.
+_MOST_CALL_RATES = 200
 # What is freed in a minute is a tenth of a recorder's memory; to trim the heap takes 1 ms.
 _TRIM_SECONDS = 30.0
 
@@ -96,6 +100,7 @@ class Parts:
     mmaps: MmapEvents
     attachment: Attachment
     thread_times: ThreadTimes | None
+    calls: CallRecorder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,8 @@ class Terms:
     """Share of one CPU this process may take; None: any."""
     max_memory: int
     """Bytes this process may take; 0: any."""
+    call_share: float | None
+    """Share of the targets' CPU time that calls may cost; None: any."""
     first_rate: RateChange | None
     """Rate at which CPU time is sampled to begin with; None when it is not."""
 
@@ -157,9 +164,15 @@ class Session:
         # Samples expected of the targets' CPU time until the last change of rate, and that time.
         self._expected = 0.0
         self._expected_of = 0.0
+        self._call_pace: CallPace | None = None
+        self._call_rates: list[dict[str, object]] = []
+        if parts.calls:
+            self._call_pace = CallPace(len(parts.calls.names), terms.call_share)
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
         self._start = self._flushed = self._drained = self._trimmed = time.monotonic()
+        if self._call_pace:
+            self._call_pace.step(self._start, 0.0, 0.0, np.zeros(1, np.int64))
         self._reported = (self._start, 0)
         """When progress was reported last, and the samples recorded by then."""
         if terms.selector.everything:
@@ -312,6 +325,7 @@ class Session:
         collector.name_jit_frames()
         collector.settle_waits()
         self._keep_budget(now)
+        self._keep_call_pace(now)
         self.summary = self._summarize()
         writer.flush(self.summary)
         if now - self._trimmed >= _TRIM_SECONDS:
@@ -353,9 +367,8 @@ class Session:
         targets = self._cpu_seconds(final=False)
         if self._terms.budget:
             overhead = self._parts.sampler.overhead()
-            cost = Cost(
-                overhead.seconds - overhead.switches, overhead.switches, own_cpu_seconds(), targets
-            )
+            sampling = overhead.seconds - overhead.switches - overhead.calls
+            cost = Cost(sampling, overhead.switches, own_cpu_seconds(), targets)
             changed |= self._terms.budget.step(now, cost) is not None
         if self._terms.own_budget:
             own = Cost(0.0, 0.0, time.process_time(), 0.0)
@@ -369,6 +382,24 @@ class Session:
             self._expected_of = targets
             self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
             self._rates.append(RateChange.now(rate))
+
+    def _keep_call_pace(self, now: float) -> None:
+        """Record fewer of the calls where they cost more than half of the budget, or are more than
+        anybody can use."""
+        calls, sampler = self._parts.calls, self._parts.sampler
+        if not calls or not sampler.calls or not self._call_pace:
+            return
+        spent, targets = sampler.overhead().calls, self._cpu_seconds(final=False)
+        for function in self._call_pace.step(now, spent, targets, calls.drain_taken()):
+            one_in = int(self._call_pace.one_in[function])
+            sampler.calls.set_rate(function, one_in)
+            self._call_rates.append(
+                {
+                    "time_ns": time.monotonic_ns(),
+                    "function": calls.names[function],
+                    "one_in": one_in,
+                }
+            )
 
     # --- accounting ---
 
@@ -419,6 +450,7 @@ class Session:
             "time": asdict(times) if times else {},
             "jobs": parts.thread_times.jobs() if parts.thread_times else {},
             "unwind": self._unwind_summary(counters),
+            **({"calls": self._calls_summary(counters)} if parts.calls else {}),
             **({"limit": self._limit_reached} if self._limit_reached else {}),
             "rates": [change.as_dict() for change in self._rates],
             "threads": parts.threads.line_count,
@@ -428,7 +460,27 @@ class Session:
                 "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
                 "bpf_s": round(overhead.seconds, 4),
                 "bpf_switches_s": round(overhead.switches, 4),
+                **({"bpf_calls_s": round(overhead.calls, 4)} if parts.calls else {}),
             },
+        }
+
+    def _calls_summary(self, counters: np.void) -> dict[str, object]:
+        """What became of calls of recorded functions."""
+        calls, writer = self._parts.calls, self._parts.writer
+        dropped = dict(calls.dropped) if calls else {}
+        for reason, number in (
+            ("ring full", int(counters["calls_lost"])),
+            ("storage", writer.calls_dropped),
+        ):
+            if number:
+                dropped[reason] = number
+        return {
+            "taken": int(counters["calls"]),
+            "recorded": calls.recorded if calls else 0,
+            "passed_over": int(counters["calls_passed_over"]),
+            "objects_lost": int(counters["objects_lost"]),
+            "rates": self._call_rates[-_MOST_CALL_RATES:],
+            "dropped": dropped,
         }
 
     def _dropped(self, counters: np.void) -> dict[str, int]:

@@ -206,6 +206,16 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         " each; 0 records all (default: %(default)g)",
     )
     parser.add_argument(
+        "--io",
+        action="store_true",
+        help="record every system call of input and output: file, bytes, time, call path",
+    )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="record what maps memory, gives it back and touches it first, by call path",
+    )
+    parser.add_argument(
         "--no-children", action="store_true", help="do not record processes that a target starts"
     )
     parser.add_argument(
@@ -249,6 +259,8 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         children=not args.no_children,
         waits=not args.no_blocked,
         overhead=args.overhead,
+        io=args.io,
+        memory=args.memory,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
         analysing_last=_say_analysing,
@@ -335,6 +347,7 @@ def print_summary(summary: dict[str, object], *, as_json: bool) -> None:
 def summary_lines(summary: dict[str, object]) -> list[str]:
     """The summary as lines of text."""
     samples = _section(summary, "samples")
+    calls = _section(summary, "calls")
     unwind = _section(summary, "unwind")
     overhead = _section(summary, "overhead")
     taken = int(str(samples["taken"]))
@@ -387,6 +400,8 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         lines.append(f"  truncated: {number:,} ({reason}) in {names}")
     for module, why in _section(unwind, "failures").items():
         lines.append(f"  no unwind table for {module}: {why}")
+    if calls:
+        lines += _call_lines(calls)
     if "limit" in summary:
         lines.append(f"{summary['limit']}")
     rates = summary.get("rates")
@@ -403,6 +418,24 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         f"{overhead['collector_cpu_s']} s CPU of hpcd itself"
     )
     lines.append(f"measurement: {summary['measurement']}")
+    return lines
+
+
+def _call_lines(calls: dict[str, object]) -> list[str]:
+    """What became of calls of recorded functions."""
+    lines = [f"calls recorded: {calls['recorded']:,}"]
+    passed_over = int(str(calls["passed_over"]))
+    if passed_over:
+        rates = calls.get("rates")
+        most = max((rate["one_in"] for rate in rates), default=1) if isinstance(rates, list) else 1
+        lines[0] += (
+            f", which stand for {passed_over:,} more that were passed over to keep the cost down"
+            f" (at most one in {most} was recorded)"
+        )
+    for cause, number in _section(calls, "dropped").items():
+        lines.append(f"  calls lost: {number:,} ({cause})")
+    if calls["objects_lost"]:
+        lines.append(f"  files not known: {calls['objects_lost']:,}")
     return lines
 
 
