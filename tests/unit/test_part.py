@@ -38,6 +38,13 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     node = random.integers(0, 1 << 32, total, dtype=np.uint32)
     event = random.integers(0, 1 << 16, total).astype(np.uint16) if weighted else None
     value = random.integers(0, 1 << 63, total).astype(np.uint64) if weighted else None
+    if value is not None:
+        # Samples, ends of intervals, intervals that end at the next record, and anything else.
+        kind = random.integers(0, 4, total)
+        value[kind == 0] = 1
+        value[kind == 1] = 0
+        steps = np.diff(time, append=time[-1]).astype(np.uint64)
+        value[kind == 2] = steps[kind == 2]
     cuts = blocks.cut(start, time)
     assert np.diff(cuts).max() <= blocks.BLOCK_RECORDS
     assert set(start.tolist()) <= set(cuts.tolist())
@@ -54,7 +61,7 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     assert np.array_equal(found_time[:, -1], last)
     if weighted:
         weights = [memoryview(frame) for frame in frames.data[1::2]]
-        found_event, found_value = blocks.decode_weights(weights, count)
+        found_event, found_value = blocks.decode_weights(weights, count, frames.width, since)
         assert np.array_equal(found_event[full], event)
         assert np.array_equal(found_value[full], value)
 
