@@ -23,6 +23,7 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import CellSum
 from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace.compiled import kernels_for
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder
 from hpcd.analysis.trace.part import Part
@@ -159,7 +160,9 @@ def _read(
     source = np.array(sorted(lines), np.int64)
     intervals = Intervals(measurement.events.values())
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
-        output = _Output(source, len(measurement.cct), part, OverviewBuilder(len(source), spool))
+        kernels = kernels_for(size)
+        overview = OverviewBuilder(len(source), spool, kernels)
+        output = _Output(source, len(measurement.cct), part, overview, kernels)
         limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
         batch = min(max(len(source) * _GATHER, _BATCH_RECORDS), limit)
         for number, parts in enumerate(_batches(measurement.record_chunks(), batch), start=1):
@@ -206,16 +209,17 @@ class _Output:
     """A part under way: its blocks, overviews and sums, and how far each line is written."""
 
     def __init__(
-        self, source: I64, nodes: int, part: PartWriter, overview: OverviewBuilder
+        self, source: I64, nodes: int, part: PartWriter, overview: OverviewBuilder, kernels: Any
     ) -> None:
         self._source = source
+        self._kernels = kernels
         self._part = part
         self.overview = overview
         self.counts = np.zeros(len(source), np.int64)
         self.first = np.zeros(len(source), np.int64)
         self.last = np.zeros(len(source), np.int64)
         self._unsorted: set[int] = set()
-        self.sums = CellSum(len(source), nodes)
+        self.sums = CellSum(len(source), nodes, kernels=kernels)
 
     def put(self, batch: RecordChunk, intervals: Intervals) -> None:
         """Write records sorted by line, then time."""
@@ -226,6 +230,14 @@ class _Output:
         for low, high in _slices(batch.start):
             part = _lines(batch, low, high)
             self._count(rows[low:high], part)
+            if self._kernels is not None:
+                start, time, node, event, value, plain = self._kernels.expand(
+                    part.start, part.time_ns, part.node, part.event, part.value,
+                    intervals.length_ns,
+                )  # fmt: skip
+                self._write(rows[low:high], start, time, node,
+                            None if plain else event, None if plain else value)  # fmt: skip
+                continue
             part = intervals.expand(part)
             time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
             plain = _all(part.event, 0) and _all(part.value, 1)
@@ -250,8 +262,8 @@ class _Output:
             rows.astype(np.uint32),
             part.start,
             part.node,
-            None if _all(part.event, 0) else part.event,
-            None if _all(part.value, 1) else part.value,
+            None if self._kernels is None and _all(part.event, 0) else part.event,
+            None if self._kernels is None and _all(part.value, 1) else part.value,
         )
 
     def _write(
@@ -268,7 +280,7 @@ class _Output:
         self.last[rows] = np.where(fresh, time[end], np.maximum(self.last[rows], time[end]))
         self.counts[rows] += np.diff(start)
         cuts = blocks.cut(start, time)
-        frames = blocks.encode(cuts, time, node, event, value)
+        frames = blocks.encode(cuts, time, node, event, value, self._kernels)
         first = cuts[:-1]
         line = rows[np.searchsorted(start, first, side="right") - 1]
         self._part.add(line, time[first], node[first], np.diff(cuts), frames)

@@ -1,0 +1,30 @@
+"""Whether what is done with each record is compiled, or left to numpy."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+# A measurement of fewer bytes is read by numpy in the time that loading numba takes.
+WORTH_BYTES = 8 << 20
+SWITCH = "HPCD_COMPILED"
+"""Environment variable: 0 leaves all to numpy."""
+
+
+@lru_cache(maxsize=1)
+def kernels() -> Any:
+    """The module :mod:`hpcd.analysis.trace.kernels`; None without numba, or where it cannot keep
+    what it has compiled."""
+    if os.environ.get(SWITCH) == "0":
+        return None
+    try:
+        from hpcd.analysis.trace import kernels as compiled
+    except (ImportError, RuntimeError):
+        return None
+    return compiled
+
+
+def kernels_for(size: int) -> Any:
+    """The same for a measurement of ``size`` bytes: None where loading it is not worth it."""
+    return kernels() if size >= WORTH_BYTES else None
