@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import CellSum
-from hpcd.analysis.trace import blocks
-from hpcd.analysis.trace.compiled import kernels_for
+from hpcd.analysis.trace import blocks, compiled
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder
 from hpcd.analysis.trace.part import Part
@@ -60,13 +59,14 @@ _Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
 class IngestTask:
     """Read the measurement ``path`` into the directory ``parts``, using about ``memory`` bytes.
 
-    ``existing`` is where a database has parts already.
+    ``existing`` is where a database has parts already; ``compiled`` whether numba is worth loading.
     """
 
     path: Path
     parts: Path
     existing: Path | None
     memory: int
+    compiled: bool = False
 
     @property
     def name(self) -> str:
@@ -160,7 +160,7 @@ def _read(
     source = np.array(sorted(lines), np.int64)
     intervals = Intervals(measurement.events.values())
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
-        kernels = kernels_for(size)
+        kernels = compiled.kernels() if task.compiled else None
         overview = OverviewBuilder(len(source), spool, kernels)
         output = _Output(source, len(measurement.cct), part, overview, kernels)
         limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
@@ -399,11 +399,11 @@ def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
 def _bounded(row: _Row) -> _Row:
     """``row`` with its numbers cut to what columns and SQLite hold; JSON knows no bounds."""
     changes: dict[str, Any] = {}
-    for field in fields(row):
-        value = getattr(row, field.name)
-        limit = _RANK_LIMIT if field.name in ("rank", "size") else _MONOTONIC_LIMIT
+    for name in row.__slots__:
+        value = getattr(row, name)
+        limit = _RANK_LIMIT if name in ("rank", "size") else _MONOTONIC_LIMIT
         if isinstance(value, int) and not -limit < value < limit:
-            changes[field.name] = max(-limit, min(value, limit))
+            changes[name] = max(-limit, min(value, limit))
         elif isinstance(value, float) and not math.isfinite(value):
-            changes[field.name] = 0.0
+            changes[name] = 0.0
     return replace(row, **changes) if changes else row

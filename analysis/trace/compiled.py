@@ -6,8 +6,8 @@ import os
 from functools import lru_cache
 from typing import Any
 
-# A measurement of fewer bytes is read by numpy in the time that loading numba takes.
-WORTH_BYTES = 8 << 20
+WORTH_BYTES = 24 << 20
+"""Measurements of fewer bytes in all are read by numpy in the time that loading numba takes."""
 SWITCH = "HPCD_COMPILED"
 """Environment variable: 0 leaves all to numpy."""
 
@@ -23,8 +23,3 @@ def kernels() -> Any:
     except (ImportError, RuntimeError):
         return None
     return compiled
-
-
-def kernels_for(size: int) -> Any:
-    """The same for a measurement of ``size`` bytes: None where loading it is not worth it."""
-    return kernels() if size >= WORTH_BYTES else None

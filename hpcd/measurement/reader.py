@@ -6,6 +6,7 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -330,30 +331,35 @@ class Measurement:
             self.damage.append(line)
 
 
+@cache
+def _types(kind: Any) -> list[tuple[str, str]]:
+    """The fields of a kind of row with their types."""
+    return [(field.name, str(field.type)) for field in fields(kind)]
+
+
 def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
     """A row from JSON: unknown keys are a later version's, wrong types are damage.
 
     Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`.
     """
     arguments = {}
-    for field in fields(kind):
-        if field.name not in values:
+    for name, expected in _types(kind):
+        if name not in values:
             continue
-        value = values[field.name]
-        expected = str(field.type)
+        value = values[name]
         if expected == "int" and type(value) is not int:
-            raise TypeError(f"{field.name} is not a number")
+            raise TypeError(f"{name} is not a number")
         if expected == "bool" and not isinstance(value, bool):
-            raise TypeError(f"{field.name} is neither true nor false")
+            raise TypeError(f"{name} is neither true nor false")
         if expected == "str" and not isinstance(value, str):
-            raise TypeError(f"{field.name} is not text")
+            raise TypeError(f"{name} is not text")
         if expected.startswith("int |") and value is not None and type(value) is not int:
-            raise TypeError(f"{field.name} is not a number")
+            raise TypeError(f"{name} is not a number")
         if expected.startswith("tuple"):
             value = tuple(str(part) for part in value)
         if expected == "ModuleKind":
             value = ModuleKind(value)
         if expected == "float":
             value = float(value)
-        arguments[field.name] = value
+        arguments[name] = value
     return kind(**arguments)

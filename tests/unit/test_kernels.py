@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hpcd.analysis.arrays.column_files import save_column
 from hpcd.analysis.arrays.sparse_sums import CellSum
 from hpcd.analysis.merge import context_statistics
-from hpcd.analysis.merge import ingest as ingesting
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.compiled import SWITCH, kernels
@@ -95,16 +94,15 @@ def test_sums_are_the_same(seed: int, lengths: list[int], limit: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["mpi", "openmp", "build", "server"])
-def test_parts_are_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_the_same(name: str, tmp_path: Path) -> None:
     synthesize(tmp_path / "m", Shape(6, 4000, ranks_per_node=6),
                recorded_source(RECORDINGS / name), 0)  # fmt: skip
     parts = []
-    for switch in ("0", "1"):
-        monkeypatch.setattr(ingesting, "kernels_for", lambda size, on=switch: kernels() if on == "1"
-                            else None)  # fmt: skip
-        folder = tmp_path / switch
+    for by_numba in (False, True):
+        folder = tmp_path / f"compiled-{by_numba}"
         folder.mkdir()
-        parts.append(ingest(IngestTask(tmp_path / "m", folder, None, 1 << 30)).part.read_bytes())
+        task = IngestTask(tmp_path / "m", folder, None, 1 << 30, by_numba)
+        parts.append(ingest(task).part.read_bytes())
     assert parts[0] == parts[1]
 
 
