@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import math
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -101,33 +100,32 @@ def ingest(task: IngestTask) -> PartContents:
             )
         clock_pairs = _checked_clock(measurement, task.path)
         lines = set(measurement.threads)
+        # In no folder of its own: to make and remove one takes as long as a short measurement.
+        unfinished = task.parts / f"part-{task.name}"
         while True:
-            folder = task.parts / f"part-{task.name}"
-            shutil.rmtree(folder, ignore_errors=True)
+            unfinished.unlink(missing_ok=True)
             try:
-                folder.mkdir()
-            except OSError as error:
-                raise storage_error(folder, error) from None
-            try:
-                part_path = folder / "part"
-                try:
-                    contents = _read(measurement, task, lines, clock_pairs, size, part_path)
-                except _UnknownLinesError as unknown:
-                    lines |= unknown.lines
-                    continue
-                try:
-                    part_path.rename(place)
-                except OSError as error:
-                    raise storage_error(place, error) from None
+                contents = _read(measurement, task, lines, clock_pairs, size, unfinished)
+                unfinished.rename(place)
                 return replace(contents, part=place)
+            except _UnknownLinesError as unknown:
+                lines |= unknown.lines
+            except OSError as error:
+                raise storage_error(place, error) from None
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                for path in (unfinished, _shown(unfinished)):
+                    path.unlink(missing_ok=True)
+
+
+def _shown(unfinished: Path) -> Path:
+    """Where a task says how far it has read."""
+    return unfinished.with_suffix(".read")
 
 
 def progress_of(parts: Path) -> int:
     """Bytes of their measurements that tasks under way have read, which make ``parts``."""
     total = 0
-    for place in parts.glob("part-*/read"):
+    for place in parts.glob("part-*.read"):
         with contextlib.suppress(OSError, ValueError):
             total += int(place.read_text())
     return total
@@ -169,7 +167,7 @@ def _read(
             output.put(_join(parts), intervals)
             if number % _SHOW_BATCHES == 0:
                 with contextlib.suppress(OSError):
-                    (part_path.parent / "read").write_text(str(measurement.bytes_read))
+                    _shown(part_path).write_text(str(measurement.bytes_read))
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
         if len(source) and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < _MONOTONIC_LIMIT:

@@ -6,7 +6,6 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -331,10 +330,11 @@ class Measurement:
             self.damage.append(line)
 
 
-@cache
-def _types(kind: Any) -> list[tuple[str, str]]:
-    """The fields of a kind of row with their types."""
-    return [(field.name, str(field.type)) for field in fields(kind)]
+# The fields of each kind of row with their types: looking them up takes as long as reading a row.
+_TYPES: dict[str, list[tuple[str, str]]] = {
+    kind.__name__: [(field.name, str(field.type)) for field in fields(kind)]
+    for kind in (Event, Process, Thread, Module, Host)
+}
 
 
 def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
@@ -343,7 +343,7 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
     Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`.
     """
     arguments = {}
-    for name, expected in _types(kind):
+    for name, expected in _TYPES[kind.__name__]:
         if name not in values:
             continue
         value = values[name]
