@@ -12,7 +12,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +49,14 @@ _GATHER = blocks.BLOCK_RECORDS * 4
 _MONOTONIC_LIMIT = 1 << 60
 _REALTIME_LIMIT = 1 << 62
 _RANK_LIMIT = (1 << 31) - 1
+
+# The fields of each kind of row that are numbers.
+_NUMBERS = {
+    kind.__name__: [
+        field.name for field in fields(kind) if str(field.type).startswith(("int", "float"))
+    ]
+    for kind in (Host, Event, Process, Thread, Module)
+}
 
 _Column = TypeVar("_Column", U16, U32, U64)
 _Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
@@ -397,7 +405,7 @@ def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
 def _bounded(row: _Row) -> _Row:
     """``row`` with its numbers cut to what columns and SQLite hold; JSON knows no bounds."""
     changes: dict[str, Any] = {}
-    for name in row.__slots__:
+    for name in _NUMBERS[type(row).__name__]:
         value = getattr(row, name)
         limit = _RANK_LIMIT if name in ("rank", "size") else _MONOTONIC_LIMIT
         if isinstance(value, int) and not -limit < value < limit:

@@ -331,8 +331,12 @@ class Measurement:
 
 
 # The fields of each kind of row with their types: looking them up takes as long as reading a row.
-_TYPES: dict[str, list[tuple[str, str]]] = {
-    kind.__name__: [(field.name, str(field.type)) for field in fields(kind)]
+# And what JSON mostly has there, which needs no further look.
+_USUAL: dict[str, type] = {"int": int, "int | None": int, "str": str, "bool": bool, "float": float}
+_TYPES: dict[str, list[tuple[str, str, type]]] = {
+    kind.__name__: [
+        (field.name, str(field.type), _USUAL.get(str(field.type), object)) for field in fields(kind)
+    ]
     for kind in (Event, Process, Thread, Module, Host)
 }
 
@@ -342,11 +346,14 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
 
     Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`.
     """
-    arguments = {}
-    for name, expected in _TYPES[kind.__name__]:
+    arguments: dict[str, Any] = {}
+    for name, expected, usual in _TYPES[kind.__name__]:
         if name not in values:
             continue
         value = values[name]
+        if type(value) is usual:
+            arguments[name] = value
+            continue
         if expected == "int" and type(value) is not int:
             raise TypeError(f"{name} is not a number")
         if expected == "bool" and not isinstance(value, bool):

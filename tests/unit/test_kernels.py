@@ -15,7 +15,7 @@ from hpcd.analysis.arrays.sparse_sums import CellSum
 from hpcd.analysis.merge import context_statistics
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.trace import blocks
-from hpcd.analysis.trace.compiled import SWITCH, kernels
+from hpcd.analysis.trace.compiled import kernels
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
 from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
@@ -134,9 +134,9 @@ def test_statistics_are_the_same(
 
 
 def test_numpy_does_it_where_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SWITCH, "0")
+    monkeypatch.setenv("HPCD_COMPILED", "0")
     kernels.cache_clear()
     assert kernels() is None
-    monkeypatch.delenv(SWITCH)
+    monkeypatch.delenv("HPCD_COMPILED")
     kernels.cache_clear()
     assert kernels() is not None
