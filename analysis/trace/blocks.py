@@ -248,7 +248,11 @@ def _codes(frames: Sequence[memoryview], count: I64, planes: int) -> tuple[U32, 
     size_of = zstandard.frame_content_size
     try:
         size = np.array([size_of(frame) for frame in frames], np.int64)
-        if bool((size < count * planes).any() or (size > count * (planes + _OTHER_BYTES)).any()):
+        if bool(
+            (count < 1).any()
+            or (size < count * planes).any()
+            or (size > count * (planes + _OTHER_BYTES)).any()
+        ):
             raise FormatError("a block has another length than its table says")
         parts = _unpack(frames, size)
     except zstandard.ZstdError as error:
