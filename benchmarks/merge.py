@@ -1,34 +1,39 @@
-"""How merging grows: with records, ranks and contexts; and what a second worker gives.
+"""How fast merging is on what real recordings look like, and how it grows.
 
-``python -m benchmarks.merge [--records N] [--workers N]``. Seconds depend on the machine and what
-else runs on it: the peer of each is reading the same measurements without doing anything with them
-(decompressing and decoding), in the same run.
+``python -m benchmarks.merge [--records N] [--workers N] [--shape NAME ...]``. The first table has a
+row a shape (see :mod:`benchmarks.shapes`). Seconds depend on the machine and what else runs on it:
+the peer of each is reading the same measurements without doing anything with them (decompressing
+and decoding), in the same run. The second has ten times as many records, lines, contexts and
+measurements, and the exponent of what that costs: 1 is linear.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import shapes
 from benchmarks.workloads import sized
 from hpcd.analysis.merge.stages import merge
-from hpcd.measurement.reader import open_measurement
-from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
+from hpcd.measurement.reader import measurement_size, open_measurement
+from hpcd.measurement.synthetic import Shape, Synthesizer
 
 
-def make(folder: Path, shape: Shape) -> list[Path]:
-    """The measurements of ``shape`` in a new directory."""
-    source = built_in_source(shape.contexts)
+def make(folder: Path, shape: Shape, name: str = "mpi") -> list[Path]:
+    """The measurements of ``shape`` in a new directory, grown from the recording ``name``."""
+    synthesizer = Synthesizer(shape, shapes.source(name, shape.contexts))
     folder.mkdir()
     paths = [folder / f"node-{number}" for number in range(shape.measurements)]
     for number, path in enumerate(paths):
-        synthesize(path, shape, source, number)
+        synthesizer.write(path, number)
     return paths
 
 
@@ -43,7 +48,7 @@ def read(paths: list[Path]) -> float:
 
 
 def timed(paths: list[Path], out: Path, workers: int) -> tuple[float, float, int]:
-    """Seconds, bytes a record, and peak memory (MB) of a worker, of one merge."""
+    """Seconds, bytes of the database, and peak memory (MB) of a worker, of one merge."""
     begin = time.perf_counter()
     peak = 0
 
@@ -57,49 +62,67 @@ def timed(paths: list[Path], out: Path, workers: int) -> tuple[float, float, int
                 continue
 
     result = merge(paths, out, workers=workers, progress=watch)
-    return time.perf_counter() - begin, result.bytes / max(result.records, 1), peak >> 20
+    return time.perf_counter() - begin, result.bytes, peak >> 20
 
 
-def run(records: int = sized(10_000_000, 10_000), workers: int = 2) -> Table:
-    """The table of all shapes."""
-    table = Table("shape", "records", "M records/s, one worker", "against reading alone",
-                  f"{workers} workers against one", "bytes a record", "peak MB",
-                  title="hpcd merge")  # fmt: skip
-    shapes = [
-        (f"{count:,} records", Shape(96, count // 96, 4000, ranks_per_node=24))
-        for count in (records // 10, records, records * 10)
-    ]
-    shapes += [
-        (
-            f"{ranks:,} ranks",
-            Shape(ranks, records // ranks, 4000, ranks_per_node=max(ranks // 4, 1)),
-        )
-        for ranks in sized((8, 1000, 10_000), (8,))
-    ]
-    shapes += [
-        (f"{contexts:,} contexts", Shape(96, records // 96, contexts, ranks_per_node=24))
-        for contexts in sized((400, 40_000), (400,))
-    ]
-    for name, shape in shapes:
+def by_shape(records: int, workers: int, names: list[str]) -> Table:
+    """A row for each shape."""
+    table = Table("shape", "lines", "records", "M records/s, one worker", "against reading alone",
+                  f"{workers} workers against one", "bytes a record: measurement", "database",
+                  "peak MB", title="hpcd merge")  # fmt: skip
+    for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            paths = make(Path(folder) / "m", shape)
+            shape = shapes.shape(name, records)
+            paths = make(Path(folder) / "m", shape, name)
             total = shape.ranks * shape.records
             read(paths)
             alone = read(paths)
             one, size, peak = timed(paths, Path(folder) / "one", 1)
             more, _, _ = timed(paths, Path(folder) / "more", workers)
-            table.add_row(name, f"{total:,}", f"{total / one / 1e6:.1f}", f"{one / alone:.2f} x",
-                          f"{one / more:.2f} x", f"{size:.2f}", f"{peak}")  # fmt: skip
+            recorded = sum(map(measurement_size, paths))
+            table.add_row(name, f"{shape.ranks:,}", f"{total:,}", f"{total / one / 1e6:.1f}",
+                          f"{one / alone:.2f} x", f"{one / more:.2f} x", f"{recorded / total:.2f}",
+                          f"{size / total:.2f}", f"{peak}")  # fmt: skip
     return table
 
 
+def growth(records: int, workers: int) -> Table:
+    """What ten times as much of everything costs, of the shape mpi."""
+    table = Table("ten times as many", "seconds", "ten times", "exponent",
+                  title=f"growth, {workers} workers, shape mpi")  # fmt: skip
+    base = Shape(96, records // 96, 10_000, ranks_per_node=24)
+    grown = {
+        "records": replace(base, records=base.records * 10),
+        "lines": replace(base, ranks=base.ranks * 10, ranks_per_node=base.ranks_per_node * 10),
+        "contexts": replace(base, contexts=base.contexts * 10),
+        "measurements": replace(base, ranks=base.ranks * 10),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        small, _, _ = timed(make(Path(folder) / "m", base), Path(folder) / "db", workers)
+    for name, shape in grown.items():
+        with tempfile.TemporaryDirectory() as folder:
+            big, _, _ = timed(make(Path(folder) / "m", shape), Path(folder) / "db", workers)
+            table.add_row(name, f"{small:.1f}", f"{big:.1f}", f"{math.log10(big / small):.2f}")
+    return table
+
+
+def run(records: int = sized(10_000_000, 20_000), workers: int = 2) -> Table:
+    """The table of all shapes."""
+    return by_shape(records, workers, list(shapes.NAMES))
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=sized(10_000_000, 10_000))
+    parser.add_argument("--records", type=int, default=sized(10_000_000, 20_000))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--shape", action="append", choices=shapes.NAMES)
     options = parser.parse_args()
-    Console(width=140).print(run(options.records, options.workers))
+    names = options.shape or list(shapes.NAMES)
+    console = Console(width=140)
+    console.print(by_shape(options.records, options.workers, names))
+    if not options.shape:
+        console.print(growth(options.records // 10, options.workers))
 
 
 if __name__ == "__main__":

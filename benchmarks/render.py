@@ -1,7 +1,8 @@
 """How long a picture takes, at any zoom of a trace of any length.
 
 ``python -m benchmarks.render [DB ...]``: 100 random windows of 2560 x 1600 pixels, whole trace to
-0.1 ms. Without a database, of lines with 10^4, 10^5, 10^6 records each. The peer is the plain way
+0.1 ms. Without a database, of lines with 10^4, 10^5, 10^6 records each, grown
+from a recording of an MPI program (see :mod:`benchmarks.shapes`). The peer is the plain way
 in the same run: binary search of every pixel in uncompressed columns held in memory.
 """
 
@@ -83,7 +84,7 @@ def run(databases: list[Path] | None = None, longest: int = sized(1_000_000, 10_
     """The table."""
     table = Table("lines", "records a line", "first", "median", "95 %", "slowest",
                   "plain search, in memory", "median against it",
-                  title=f"pictures of {WIDTH} x {HEIGHT} pixels, seconds")  # fmt: skip
+                  title=f"pictures of {WIDTH} x {HEIGHT} pixels, seconds; shape mpi")  # fmt: skip
     for path in databases or []:
         with hpcd.analysis.open(path) as db:
             per_line = len(db.trace) // max(len(db.lines), 1)
@@ -91,7 +92,7 @@ def run(databases: list[Path] | None = None, longest: int = sized(1_000_000, 10_
     records = 10_000
     while not databases and records <= longest:
         with tempfile.TemporaryDirectory() as folder:
-            paths = make(Path(folder) / "m", Shape(16, records, 4000, ranks_per_node=8))
+            paths = make(Path(folder) / "m", Shape(16, records, ranks_per_node=8))
             merge(paths, Path(folder) / "db")
             with hpcd.analysis.open(Path(folder) / "db") as db:
                 table.add_row("16", f"{records:,}", *measure(db))

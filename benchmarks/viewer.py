@@ -1,6 +1,7 @@
 """How long a person waits in the browser, at 2560 x 1600.
 
-``python -m benchmarks.viewer [DB ...]``; without a database, of 64 lines with 10^5 records each.
+``python -m benchmarks.viewer [DB ...]``; without a database, of 64 lines with 10^5 records each,
+grown from a recording of an MPI program (see :mod:`benchmarks.shapes`).
 Headless Chromium without a graphics processor, on the machine of the server. A time runs from the
 key or the mouse to the frame that shows the answer; *script* is the page's own code's share of a
 change of depth. The peer is a picture of one colour in the same browser: no page can be faster.
@@ -130,13 +131,13 @@ def run(databases: list[Path] | None = None) -> Table:
     """The table."""
     table = Table("database", "first picture", "move, median", "95 %", "depth, script",
                   "depth, frame", "flame graph", "server",
-                  title="from the act to the frame, 2560 x 1600")  # fmt: skip
+                  title="from the act to the frame, 2560 x 1600, shape mpi")  # fmt: skip
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )
         if not databases:
-            merge(make(Path(folder) / "m", Shape(64, RECORDS, 4000)), Path(folder) / "db")
+            merge(make(Path(folder) / "m", Shape(64, RECORDS)), Path(folder) / "db")
             databases = [Path(folder) / "db"]
         for path in databases:
             table.add_row(path.name, *measure(browser, path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ _PENDING_LIMIT = 4 << 20
 # Entries of the tables records are counted in, 4 bytes each (12 where values are not 1): 64 lines
 # of 200,000 contexts.
 _TABLE_LIMIT = 16 << 20
+# Events counted in one pass; recordings have a dozen.
+_MOST_SLOTS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,17 @@ class CellSum:
     cost of sorting them. Beyond that memory is the distinct cells, plus a bounded backlog.
     """
 
-    def __init__(self, lines: int, nodes: int, *, limit: int = _TABLE_LIMIT) -> None:
-        """For ``lines`` lines and ``nodes`` nodes; tables have ``limit`` entries at most."""
+    def __init__(
+        self, lines: int, nodes: int, *, limit: int = _TABLE_LIMIT, kernels: Any = None
+    ) -> None:
+        """For ``lines`` lines and ``nodes`` nodes; tables have ``limit`` entries at most.
+
+        ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
+        """
         self._lines, self._nodes = lines, nodes
+        self._slots = None
+        if kernels is not None and 0 < lines * nodes <= limit:
+            self._slots = _Slots(kernels, lines * nodes, min(limit // (lines * nodes), _MOST_SLOTS))
         self._limit = limit
         self._tables: dict[int, _Table] = {}
         self._counted = 0
@@ -65,6 +76,13 @@ class CellSum:
         if self._counted + len(node) >= 1 << 32:
             self._empty_tables()
         self._counted += len(node)
+        if (
+            self._slots is not None
+            and event is not None
+            and value is not None
+            and self._slots.add(line, run, node, event, value, self._nodes)
+        ):
+            return
         table = self._table(0) if event is None else None
         if table is not None:
             table.add(np.repeat(line.astype(np.int64) * self._nodes, np.diff(run)) + node, value)
@@ -105,6 +123,9 @@ class CellSum:
         for event, table in sorted(self._tables.items()):
             self._append(table.cells(self._nodes, event))
         self._tables.clear()
+        if self._slots is not None:
+            for cells in self._slots.take(self._nodes):
+                self._append(cells)
         self._counted = 0
 
     def _append(self, cells: Cells) -> None:
@@ -116,6 +137,57 @@ class CellSum:
     def _settle(self) -> None:
         self._pending = [add_cells(self._pending)]
         self._count = self._settled = len(self._pending[0])
+
+
+class _Slots:
+    """The tables of up to ``most`` events, each of ``size`` entries, counted in one pass."""
+
+    def __init__(self, kernels: Any, size: int, most: int) -> None:
+        self._kernels = kernels
+        self._most, self._size = most, size
+        self._clear()
+
+    def _clear(self) -> None:
+        self._used = 0
+        self._slot_of = np.full(1 << 16, -1, np.int16)
+        # Memory is taken where something is counted: a table no event needs costs nothing.
+        self._records = np.zeros((self._most, self._size), np.uint32)
+        self._more = np.zeros((self._most, self._size), np.uint64)
+
+    def add(self, line: U32, run: I64, node: U32, event: U16, value: U64, nodes: int) -> bool:
+        """Count records as :meth:`CellSum.add` is given them, if there is a table for each."""
+        used = self._kernels.slots(event, self._slot_of, self._used, self._most)
+        if used < 0:
+            self._used = int(self._slot_of.max()) + 1
+            return False
+        self._used = used
+        self._kernels.count(
+            line, run, node, event, value, self._slot_of, nodes, self._records, self._more
+        )
+        return True
+
+    def take(self, nodes: int) -> list[Cells]:
+        """The cells of each event; nothing is counted then."""
+        cells = []
+        for event in np.flatnonzero(self._slot_of >= 0).tolist():
+            slot = int(self._slot_of[event])
+            cells.append(_cells(self._records[slot], self._more[slot], nodes, event))
+        if cells:
+            self._clear()
+        return cells
+
+
+def _cells(counted: U32, more: U64 | None, nodes: int, event: int) -> Cells:
+    """What a table by line and node has of an event."""
+    used = np.flatnonzero(counted)
+    records = counted[used].astype(np.uint64)
+    return Cells(
+        (used // nodes).astype(np.uint32),
+        (used % nodes).astype(np.uint32),
+        np.full(len(used), event, np.uint16),
+        records,
+        records if more is None else records + more[used],
+    )
 
 
 class _Table:
@@ -135,15 +207,7 @@ class _Table:
             np.add.at(self._more, key[odd], value[odd] - np.uint64(1))
 
     def cells(self, nodes: int, event: int) -> Cells:
-        used = np.flatnonzero(self._records)
-        records = self._records[used].astype(np.uint64)
-        return Cells(
-            (used // nodes).astype(np.uint32),
-            (used % nodes).astype(np.uint32),
-            np.full(len(used), event, np.uint16),
-            records,
-            records if self._more is None else records + self._more[used],
-        )
+        return _cells(self._records, self._more, nodes, event)
 
 
 def _sum(line: U32, node: U32, value: U64 | None) -> tuple[U32, U32, U64, U64]:

@@ -109,7 +109,7 @@ def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals:
     last = table.base[chosen] + since[:, -1].astype(np.int64)
     if not bool(table.weight[chosen].any()):
         return _Blocks(last, bad_node, np.full(len(last), events == 0), 0)
-    event, value = part.weights(chosen)
+    event, value = part.weights(chosen, since)
     ends = 0
     if len(intervals):
         real = np.arange(BLOCK_RECORDS) < table.records[chosen][:, None]

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import math
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -22,7 +21,7 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import CellSum
-from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace import blocks, compiled
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder
 from hpcd.analysis.trace.part import Part
@@ -52,6 +51,14 @@ _MONOTONIC_LIMIT = 1 << 60
 _REALTIME_LIMIT = 1 << 62
 _RANK_LIMIT = (1 << 31) - 1
 
+# The fields of each kind of row that are numbers.
+_NUMBERS = {
+    kind.__name__: [
+        field.name for field in fields(kind) if str(field.type).startswith(("int", "float"))
+    ]
+    for kind in (Host, Event, Process, Thread, Module)
+}
+
 _Column = TypeVar("_Column", U16, U32, U64)
 _Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
 
@@ -60,13 +67,14 @@ _Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
 class IngestTask:
     """Read the measurement ``path`` into the directory ``parts``, using about ``memory`` bytes.
 
-    ``existing`` is where a database has parts already.
+    ``existing`` is where a database has parts already; ``compiled`` whether numba is worth loading.
     """
 
     path: Path
     parts: Path
     existing: Path | None
     memory: int
+    compiled: bool = False
 
     @property
     def name(self) -> str:
@@ -101,33 +109,32 @@ def ingest(task: IngestTask) -> PartContents:
             )
         clock_pairs = _checked_clock(measurement, task.path)
         lines = set(measurement.threads)
+        # In no folder of its own: to make and remove one takes as long as a short measurement.
+        unfinished = task.parts / f"part-{task.name}"
         while True:
-            folder = task.parts / f"part-{task.name}"
-            shutil.rmtree(folder, ignore_errors=True)
+            unfinished.unlink(missing_ok=True)
             try:
-                folder.mkdir()
-            except OSError as error:
-                raise storage_error(folder, error) from None
-            try:
-                part_path = folder / "part"
-                try:
-                    contents = _read(measurement, task, lines, clock_pairs, size, part_path)
-                except _UnknownLinesError as unknown:
-                    lines |= unknown.lines
-                    continue
-                try:
-                    part_path.rename(place)
-                except OSError as error:
-                    raise storage_error(place, error) from None
+                contents = _read(measurement, task, lines, clock_pairs, size, unfinished)
+                unfinished.rename(place)
                 return replace(contents, part=place)
+            except _UnknownLinesError as unknown:
+                lines |= unknown.lines
+            except OSError as error:
+                raise storage_error(place, error) from None
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                for path in (unfinished, _shown(unfinished)):
+                    path.unlink(missing_ok=True)
+
+
+def _shown(unfinished: Path) -> Path:
+    """Where a task says how far it has read."""
+    return unfinished.with_suffix(".read")
 
 
 def progress_of(parts: Path) -> int:
     """Bytes of their measurements that tasks under way have read, which make ``parts``."""
     total = 0
-    for place in parts.glob("part-*/read"):
+    for place in parts.glob("part-*.read"):
         with contextlib.suppress(OSError, ValueError):
             total += int(place.read_text())
     return total
@@ -160,14 +167,16 @@ def _read(
     source = np.array(sorted(lines), np.int64)
     intervals = Intervals(measurement.events.values())
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
-        output = _Output(source, len(measurement.cct), part, OverviewBuilder(len(source), spool))
+        kernels = compiled.kernels() if task.compiled else None
+        overview = OverviewBuilder(len(source), spool, kernels)
+        output = _Output(source, len(measurement.cct), part, overview, kernels)
         limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
         batch = min(max(len(source) * _GATHER, _BATCH_RECORDS), limit)
         for number, parts in enumerate(_batches(measurement.record_chunks(), batch), start=1):
             output.put(_join(parts), intervals)
             if number % _SHOW_BATCHES == 0:
                 with contextlib.suppress(OSError):
-                    (part_path.parent / "read").write_text(str(measurement.bytes_read))
+                    _shown(part_path).write_text(str(measurement.bytes_read))
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
         if len(source) and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < _MONOTONIC_LIMIT:
@@ -220,16 +229,17 @@ class _Output:
     """A part under way: its blocks, overviews and sums, and how far each line is written."""
 
     def __init__(
-        self, source: I64, nodes: int, part: PartWriter, overview: OverviewBuilder
+        self, source: I64, nodes: int, part: PartWriter, overview: OverviewBuilder, kernels: Any
     ) -> None:
         self._source = source
+        self._kernels = kernels
         self._part = part
         self.overview = overview
         self.counts = np.zeros(len(source), np.int64)
         self.first = np.zeros(len(source), np.int64)
         self.last = np.zeros(len(source), np.int64)
         self._unsorted: set[int] = set()
-        self.sums = CellSum(len(source), nodes)
+        self.sums = CellSum(len(source), nodes, kernels=kernels)
 
     def put(self, batch: RecordChunk, intervals: Intervals) -> None:
         """Write records sorted by line, then time."""
@@ -240,6 +250,14 @@ class _Output:
         for low, high in _slices(batch.start):
             part = _lines(batch, low, high)
             self._count(rows[low:high], part)
+            if self._kernels is not None:
+                start, time, node, event, value, plain = self._kernels.expand(
+                    part.start, part.time_ns, part.node, part.event, part.value,
+                    intervals.length_ns,
+                )  # fmt: skip
+                self._write(rows[low:high], start, time, node,
+                            None if plain else event, None if plain else value)  # fmt: skip
+                continue
             part = intervals.expand(part)
             time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
             plain = _all(part.event, 0) and _all(part.value, 1)
@@ -264,8 +282,8 @@ class _Output:
             rows.astype(np.uint32),
             part.start,
             part.node,
-            None if _all(part.event, 0) else part.event,
-            None if _all(part.value, 1) else part.value,
+            None if self._kernels is None and _all(part.event, 0) else part.event,
+            None if self._kernels is None and _all(part.value, 1) else part.value,
         )
 
     def _write(
@@ -282,7 +300,7 @@ class _Output:
         self.last[rows] = np.where(fresh, time[end], np.maximum(self.last[rows], time[end]))
         self.counts[rows] += np.diff(start)
         cuts = blocks.cut(start, time)
-        frames = blocks.encode(cuts, time, node, event, value)
+        frames = blocks.encode(cuts, time, node, event, value, self._kernels)
         first = cuts[:-1]
         line = rows[np.searchsorted(start, first, side="right") - 1]
         self._part.add(line, time[first], node[first], np.diff(cuts), frames)
@@ -408,11 +426,11 @@ def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
 def _bounded(row: _Row) -> _Row:
     """``row`` with its numbers cut to what columns and SQLite hold; JSON knows no bounds."""
     changes: dict[str, Any] = {}
-    for field in fields(row):
-        value = getattr(row, field.name)
-        limit = _RANK_LIMIT if field.name in ("rank", "size") else _MONOTONIC_LIMIT
+    for name in _NUMBERS[type(row).__name__]:
+        value = getattr(row, name)
+        limit = _RANK_LIMIT if name in ("rank", "size") else _MONOTONIC_LIMIT
         if isinstance(value, int) and not -limit < value < limit:
-            changes[field.name] = max(-limit, min(value, limit))
+            changes[name] = max(-limit, min(value, limit))
         elif isinstance(value, float) and not math.isfinite(value):
-            changes[field.name] = 0.0
+            changes[name] = 0.0
     return replace(row, **changes) if changes else row

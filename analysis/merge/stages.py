@@ -57,6 +57,7 @@ from hpcd.analysis.merge.module_names import close_readers
 from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
 from hpcd.analysis.merge.sqlite_writer import write_tables
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
+from hpcd.analysis.trace.compiled import WORTH_BYTES
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import PartContents, load_tree, read_contents
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
@@ -231,9 +232,10 @@ class _Merge:
         # The biggest first, so that no worker is left with it at the end.
         numbers = sorted(range(len(sizes)), key=lambda number: -sizes[number])
         tasks = [
-            IngestTask(self._paths[number], parts, self._old and self._old / "trace", self._memory)
+            IngestTask(self._paths[number], parts, self._old and self._old / "trace", self._memory,
+                       sum(sizes) >= WORTH_BYTES)
             for number in numbers
-        ]
+        ]  # fmt: skip
         done, total = 0, max(sum(sizes), 1)
         shown = 0.0
 

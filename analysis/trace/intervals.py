@@ -11,12 +11,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from hpcd.array_types import F64
 from hpcd.measurement.codec import RecordChunk
 from hpcd.model.identity import Event
 
 _SECONDS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 # 36 years: beyond it a length is damage, and would not fit.
-_LONGEST_NS = float(1 << 60)
+LONGEST_NS = float(1 << 60)
 
 
 class Intervals:
@@ -29,6 +30,11 @@ class Intervals:
                 self._length[event.id] = event.scale * _SECONDS_NS.get(event.unit, 0.0)
         self._any = bool(self._length.any())
 
+    @property
+    def length_ns(self) -> F64:
+        """``float64[65536]``: how long one of each event's value lasts; 0 for no interval."""
+        return self._length
+
     def expand(self, part: RecordChunk) -> RecordChunk:
         """``part`` with an entry at the end of each interval: same node and event, value 0."""
         if not self._any:
@@ -37,7 +43,7 @@ class Intervals:
         at = np.flatnonzero(length > 0)
         if not len(at):
             return part
-        end = part.time_ns[at] + np.minimum(length[at], _LONGEST_NS).astype(np.uint64)
+        end = part.time_ns[at] + np.minimum(length[at], LONGEST_NS).astype(np.uint64)
         # Lengths are rounded; the end never lies behind what comes next on the line.
         after = np.append(part.time_ns[1:], np.uint64(0))[at]
         last = np.isin(at, part.start[1:] - 1)

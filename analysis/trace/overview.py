@@ -13,7 +13,7 @@ finer one's, and entry ``j`` of a level is entry ``8 j`` of the finer one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -81,8 +81,10 @@ class OverviewBuilder:
     sixth of a division.
     """
 
-    def __init__(self, lines: int, spool: IO[bytes]) -> None:
+    def __init__(self, lines: int, spool: IO[bytes], kernels: Any = None) -> None:
+        """``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work."""
         self._spool = spool
+        self._kernels = kernels
         self._written = 0
         self._shift = np.full(lines, -1, np.int64)
         self._seen = np.zeros(lines, np.int64)
@@ -113,6 +115,16 @@ class OverviewBuilder:
                         (time[end] - time[begin])[fresh] // count[fresh])  # fmt: skip
         self._seen[line] += count
         self._widen(line, time[end])
+        if self._kernels is not None:
+            following = self._next[line]
+            counts, entries = self._kernels.overview(
+                start, time, node, self._shift[line], following, self._last.time[line],
+                self._last.node[line],
+            )  # fmt: skip
+            self._keep(line, following, counts, entries)
+            self._next[line] = following + counts
+            self._last.put(line, time[end], node[end])
+            return
         # Each record owns the moments up to the middle between it and the next; the one that was
         # last before comes first.
         times = np.insert(time, begin, self._last.time[line])

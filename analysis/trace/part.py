@@ -35,7 +35,9 @@ from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.errors import FormatError
 
 MAGIC = b"HPCDPART"
-VERSION = 1
+VERSION = 2
+# In version 1 the second frames of blocks were planes of events and values.
+_READ = (1, VERSION)
 # magic, version, lines, blocks, bytes of blocks, overview entries of 16 and of 32 bits, dictionary
 # entries, bytes of the archive, CRC-32 of what stands before it
 HEADER = struct.Struct("<8sIIQQQQQQII")
@@ -149,7 +151,7 @@ class Part:
         narrow, wide, words, archive = sizes
         if crc != zlib.crc32(head[:-8]):
             raise FormatError(f"{path}: damaged (checksum of its header)")
-        if version != VERSION:
+        if version not in _READ:
             raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
         self._body = memoryview(self._map)[HEADER.size : HEADER.size + blob]
         self._at = HEADER.size + blob + -blob % 8
@@ -241,12 +243,16 @@ class Part:
         end = begin + self.blocks.place[chosen]
         return [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
 
-    def weights(self, chosen: slice) -> tuple[U16, U64]:
-        """Events (the measurement's) and values ``[n, 1024]`` of the blocks ``chosen``."""
-        begin = self.blocks.offset[chosen] + self.blocks.place[chosen]
-        end = begin + self.blocks.weight[chosen]
+    def weights(self, chosen: slice, since: npt.NDArray[np.unsignedinteger]) -> tuple[U16, U64]:
+        """Events (the measurement's) and values ``[n, 1024]`` of the blocks ``chosen``; ``since``
+        are the ticks that :meth:`places` gives of them.
+        """
+        table = self.blocks
+        begin = table.offset[chosen] + table.place[chosen]
+        end = begin + table.weight[chosen]
         frames = [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
-        return blocks.decode_weights(frames, self.blocks.records[chosen].astype(np.int64))
+        count = table.records[chosen].astype(np.int64)
+        return blocks.decode_weights(frames, count, table.width[chosen], since)
 
     def archive(self) -> dict[str, memoryview]:
         """The packed entries of the archive by name; see :func:`unpack_array`."""

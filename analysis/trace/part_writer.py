@@ -171,5 +171,5 @@ def _decode(body: memoryview, table: Array) -> tuple[I64, U32, U16 | None, U64 |
     if not table["weight"].any():
         return time[full], node[full], None, None
     frames = [body[a:b] for a, b in zip(middle, end, strict=True)]
-    event, value = decode_weights(frames, count)
+    event, value = decode_weights(frames, count, table["width"], ticks)
     return time[full], node[full], event[full], value[full]

@@ -165,7 +165,7 @@ class Trace:
         ticks = since.astype(np.int64) + part.blocks.base[chosen][:, None]
         time = ticks[full] * TIME_UNIT_NS + shift
         node = self._canonical(number, local[full])
-        events, values = part.weights(chosen)
+        events, values = part.weights(chosen, since)
         event, value = self._event(number, events[full]), values[full]
         begin = 0 if t0 is None else int(np.searchsorted(time, t0))
         end = len(time) if t1 is None else int(np.searchsorted(time, t1))

@@ -384,30 +384,43 @@ class Measurement:
             self.damage.append(line)
 
 
+# The fields of each kind of row with their types: looking them up takes as long as reading a row.
+# And what JSON mostly has there, which needs no further look.
+_USUAL: dict[str, type] = {"int": int, "int | None": int, "str": str, "bool": bool, "float": float}
+_TYPES: dict[str, list[tuple[str, str, type]]] = {
+    kind.__name__: [
+        (field.name, str(field.type), _USUAL.get(str(field.type), object)) for field in fields(kind)
+    ]
+    for kind in (Event, Process, Thread, Module, Host)
+}
+
+
 def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
     """A row from JSON: unknown keys are a later version's, wrong types are damage.
 
     Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`.
     """
-    arguments = {}
-    for field in fields(kind):
-        if field.name not in values:
+    arguments: dict[str, Any] = {}
+    for name, expected, usual in _TYPES[kind.__name__]:
+        if name not in values:
             continue
-        value = values[field.name]
-        expected = str(field.type)
+        value = values[name]
+        if type(value) is usual:
+            arguments[name] = value
+            continue
         if expected == "int" and type(value) is not int:
-            raise TypeError(f"{field.name} is not a number")
+            raise TypeError(f"{name} is not a number")
         if expected == "bool" and not isinstance(value, bool):
-            raise TypeError(f"{field.name} is neither true nor false")
+            raise TypeError(f"{name} is neither true nor false")
         if expected == "str" and not isinstance(value, str):
-            raise TypeError(f"{field.name} is not text")
+            raise TypeError(f"{name} is not text")
         if expected.startswith("int |") and value is not None and type(value) is not int:
-            raise TypeError(f"{field.name} is not a number")
+            raise TypeError(f"{name} is not a number")
         if expected.startswith("tuple"):
             value = tuple(str(part) for part in value)
         if expected == "ModuleKind":
             value = ModuleKind(value)
         if expected == "float":
             value = float(value)
-        arguments[field.name] = value
+        arguments[name] = value
     return kind(**arguments)

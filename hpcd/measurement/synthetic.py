@@ -8,12 +8,12 @@ learn what storage a job will take before it runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from hpcd.array_types import I64, U16, U32, U64
+from hpcd.array_types import F64, I64, U16, U32, U64
 from hpcd.errors import UsageError
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
@@ -23,8 +23,10 @@ from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 # Records taken from one place of the source: some loops of a program, little of a phase.
 _STRETCH = 128
-# Records are taken from up to this far off their place: sampling hits a loop elsewhere each time.
+# Stretches are cut and go on up to this far off their place, every so many records: sampling hits a
+# loop elsewhere each time, while what follows what stays as recorded.
 _SHUFFLE = 16
+_UNBROKEN = 12
 _JITTER_NS = 30_000
 # Records written at once, over all ranks of a measurement.
 _BATCH = 1 << 19
@@ -33,6 +35,13 @@ _SOURCE_RECORDS = 1 << 20
 _FEWEST = _STRETCH + 4 * _SHUFFLE
 _START_NS = 10**12
 _REALTIME_NS = 1_700_000_000 * 10**9
+_PERIOD_NS = 1_003_009
+_SECONDS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+# The built-in program: code of a procedure, and the library its waits are in.
+_PROCEDURE_BYTES = 1024
+_PROCEDURES = 512
+_STEMS = ("assemble", "solve", "exchange", "refine", "sort", "reduce", "project", "update")
+_LIBRARY = ("MPI_Waitall", "MPI_Allreduce", "MPI_Recv", "MPI_Send", "MPI_Barrier", "fsync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ class Source:
     """A program's behaviour: its tree, and one long trace through it.
 
     ``node``, ``event``, ``value`` as in :class:`RecordChunk`; ``gap_ns`` ``int64[n]``: from each
-    record to the next. ``waiting`` is a node to wait in.
+    record to the next. ``waiting`` is a node to wait in; ``symbols`` are those of modules by id.
     """
 
     tree: CCT
@@ -74,6 +83,15 @@ class Source:
     event: U16
     value: U64
     waiting: int
+    symbols: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
+
+    def units_ns(self) -> F64:
+        """``float64[events]``: how long one of an interval's value is; 0 for other events."""
+        lengths = np.zeros(max((event.id for event in self.events), default=0) + 1)
+        for event in self.events:
+            if event.interval:
+                lengths[event.id] = event.scale * _SECONDS_NS.get(event.unit, 0.0)
+        return lengths
 
 
 def recorded_source(path: Path) -> Source:
@@ -87,71 +105,106 @@ def recorded_source(path: Path) -> Source:
         for part in measurement.record_chunks():
             for line, count in zip(part.line.tolist(), np.diff(part.start).tolist(), strict=True):
                 counts[line] = counts.get(line, 0) + count
-        chosen: list[int] = []
+        chosen: set[int] = set()
+        taken = 0
         for line in sorted(counts, key=lambda line: -counts[line]):
-            if sum(counts[number] for number in chosen) < _SOURCE_RECORDS:
-                chosen.append(line)
-        columns: dict[int, list[tuple[U64, U32, U16, U64]]] = {line: [] for line in chosen}
+            if taken < _SOURCE_RECORDS:
+                chosen.add(line)
+                taken += counts[line]
+        if taken <= _FEWEST:
+            raise UsageError(
+                f"{path}: {taken} records are too few to grow from, {_FEWEST + 1} are needed"
+            )
+        columns: dict[int, list[tuple[U64, U32, U16, U64]]] = {}
         for part in measurement.record_chunks():
             for place, line in enumerate(part.line.tolist()):
-                if line in columns:
+                if line in chosen:
                     span = slice(int(part.start[place]), int(part.start[place + 1]))
-                    columns[line].append(
+                    columns.setdefault(line, []).append(
                         (part.time_ns[span], part.node[span], part.event[span], part.value[span])
                     )
+        # In the order of their numbers: processes of a build that were alive at a time.
         lines = [
             tuple(np.concatenate(column) for column in zip(*columns[line], strict=True))
-            for line in chosen
-            if counts[line] > _FEWEST
+            for line in sorted(columns)
         ]
-        if not lines:
-            raise UsageError(f"{path}: no thread has more than {_FEWEST} records to grow from")
-        gaps = [np.diff(line[0].astype(np.int64), append=line[0][-1:].astype(np.int64) + 1000)
-                for line in lines]  # fmt: skip
-        nodes = np.concatenate([line[1] for line in lines]).astype(np.uint32)
-        return Source(
+        source = Source(
             measurement.cct,
             tuple(measurement.modules.values()),
             tuple(measurement.events.values()),
-            nodes,
-            np.maximum(np.concatenate(gaps), 1000),
+            np.concatenate([line[1] for line in lines]).astype(np.uint32),
+            np.concatenate([np.diff(line[0].astype(np.int64), append=line[0][-1:].astype(np.int64))
+                            for line in lines]),
             np.concatenate([line[2] for line in lines]).astype(np.uint16),
             np.concatenate([line[3] for line in lines]).astype(np.uint64),
-            int(np.bincount(nodes).argmax()),
+            0,
+            dict(measurement.symbols),
+        )  # fmt: skip
+        # After an interval nothing comes before its end, after a line's last record neither.
+        length = (source.units_ns()[source.event] * source.value).astype(np.int64)
+        return replace(
+            source,
+            gap_ns=np.maximum(source.gap_ns, np.maximum(length, 1000)),
+            waiting=int(np.bincount(source.node).argmax()),
         )
 
 
 def built_in_source(contexts: int, seed: int = 0) -> Source:
-    """A program of eight phases with ``contexts`` calling contexts, sampled at 997 Hz."""
+    """A program of eight phases with ``contexts`` calling contexts in hundreds of procedures,
+    sampled at 997 Hz: it computes, waits for messages and files, and then for a CPU.
+    """
     random = np.random.default_rng(seed)
-    ids = np.arange(1, contexts + 1)
+    waits = max(contexts // 16, 1)
+    computing = max(contexts - waits, 1)
+    ids = np.arange(1, computing + 1)
     # As deep as real programs: a parent is mostly one of the last few nodes made.
-    parent = np.maximum(ids - random.zipf(1.5, contexts) % 30 - 1, 0)
+    parent = np.maximum(ids - random.zipf(1.5, computing) % 30 - 1, 0)
     parent[::97] = 0
-    place = random.integers(0, 1 << 20, contexts).astype(np.uint64)
+    place = random.integers(0, _PROCEDURES * _PROCEDURE_BYTES, computing).astype(np.uint64)
+    called = random.integers(0, len(_LIBRARY) * _PROCEDURE_BYTES, waits).astype(np.uint64)
     tree = CCT(
-        np.concatenate(([0], parent)).astype(np.uint32),
-        np.concatenate(([0], place + np.uint64(frame.module_frame(1, 0)))).astype(np.uint64),
-    )
+        np.concatenate(([0], parent, random.integers(0, computing + 1, waits))).astype(np.uint32),
+        np.concatenate(
+            ([0], place + np.uint64(frame.module_frame(1, 0)),
+             called + np.uint64(frame.module_frame(2, 0)))
+        ).astype(np.uint64),
+    )  # fmt: skip
     records = 1 << 18
     phase = np.arange(records) * 8 // records
     # Each phase has its own few hot contexts and many rare ones.
-    node = (phase * (contexts // 8) + random.zipf(1.4, records) % max(contexts // 4, 1)) % contexts
+    rank = random.zipf(1.4, records) % max(computing // 4, 1)
+    node = (phase * (computing // 8) + rank) % computing + 1
     # Loops come back to where they were.
     again = random.random(records) < 0.5
     again[0] = False
     node = node[np.maximum.accumulate(np.where(again, 0, np.arange(records)))]
-    gap = 1_003_009 + random.integers(-20_000, 20_000, records)
+    event, value = np.zeros(records, np.uint16), np.ones(records, np.uint64)
+    gap = _PERIOD_NS + random.integers(-20_000, 20_000, records)
+    # Every tenth record is a wait, on one of the phase's few paths, and one for a CPU follows.
+    blocked = np.flatnonzero(random.random(records - 1) < 0.1)
+    event[blocked], event[blocked + 1] = 1, 2
+    node[blocked] = computing + 1 + (phase[blocked] * 7 + random.zipf(2, len(blocked))) % waits
+    node[blocked + 1] = node[blocked]
+    for code, microseconds in ((1, 800.0), (2, 15.0)):
+        mine = np.flatnonzero(event == code)
+        value[mine] = random.lognormal(np.log(microseconds), 1.0, len(mine)).astype(np.uint64) + 1
+        gap[mine] = value[mine].astype(np.int64) * 1000
     return Source(
         tree,
-        (Module(1, ModuleKind.ELF, "/usr/bin/program", build_id="5e" * 20),),
-        (Event(0, "cpu-clock", "ns", 1_003_009.0, "cpu_time", 997),),
-        (node + 1).astype(np.uint32),
+        (Module(1, ModuleKind.ELF, "/usr/bin/program", build_id="5e" * 20),
+         Module(2, ModuleKind.ELF, "/usr/lib/libmessages.so", build_id="5f" * 20)),
+        (Event(0, "cpu-clock", "s", _PERIOD_NS / 1e9, "cpu_time", 997),
+         Event(1, "blocked", "s", 1e-6, "blocked_time", interval=True),
+         Event(2, "runnable", "s", 1e-6, "runnable_time", interval=True)),
+        node.astype(np.uint32),
         gap,
-        np.zeros(records, np.uint16),
-        np.ones(records, np.uint64),
-        1,
-    )
+        event,
+        value,
+        int(np.bincount(node[event == 1]).argmax()),
+        {1: [(n * _PROCEDURE_BYTES, _PROCEDURE_BYTES, f"{_STEMS[n % len(_STEMS)]}_{n}")
+             for n in range(_PROCEDURES)],
+         2: [(n * _PROCEDURE_BYTES, _PROCEDURE_BYTES, name) for n, name in enumerate(_LIBRARY)]},
+    )  # fmt: skip
 
 
 def grow(source: Source, contexts: int) -> tuple[Source, U32]:
@@ -174,59 +227,97 @@ def grow(source: Source, contexts: int) -> tuple[Source, U32]:
     return replace(source, tree=tree), table
 
 
-def synthesize(path: Path, shape: Shape, source: Source, number: int) -> None:
-    """Write measurement ``number`` of ``shape`` to the directory ``path``, which must not exist.
+class Synthesizer:
+    """Writes the measurements of ``shape``, grown from ``source``."""
 
-    Raises :class:`StorageError`.
-    """
-    source, variants = grow(source, shape.contexts)
-    first = number * shape.ranks_per_node
-    ranks = np.arange(first, min(first + shape.ranks_per_node, shape.ranks))
-    random = np.random.default_rng([shape.seed, number])
-    writer = MeasurementWriter(
-        path, Host(f"node{number:05d}", f"synthetic-{shape.seed}-{number}", "", "x86_64", 2),
-        options={"synthetic": True},
-    )  # fmt: skip
-    for event in source.events:
-        writer.add_event(event)
-    for module in source.modules:
-        writer.add_module(module)
-    writer.add_clock_pair(_START_NS, _START_NS + _REALTIME_NS)
-    writer.add_nodes(source.tree.parent[1:], source.tree.frame[1:])
-    for row, rank in enumerate(ranks.tolist()):
-        writer.add_process(
-            Process(row, 1000 + row, 1, "program", "/usr/bin/program", ("program",), 0,
-                    _START_NS, "synthetic", rank, shape.ranks)
+    def __init__(self, shape: Shape, source: Source) -> None:
+        self._shape = shape
+        self._source, self._variants = grow(source, shape.contexts)
+        self._units_ns = self._source.units_ns()
+
+    def write(self, path: Path, number: int) -> None:
+        """Write measurement ``number`` to the directory ``path``, which must not exist.
+
+        It is not synced: it can be made again. Raises :class:`StorageError`.
+        """
+        shape = self._shape
+        first = number * shape.ranks_per_node
+        ranks = np.arange(first, min(first + shape.ranks_per_node, shape.ranks))
+        random = np.random.default_rng([shape.seed, number])
+        writer = MeasurementWriter(
+            path, Host(f"node{number:05d}", f"synthetic-{shape.seed}-{number}", "", "x86_64", 2),
+            options={"synthetic": True}, sync=False,
         )  # fmt: skip
-        writer.add_thread(Thread(row, row, 1000 + row, "program", _START_NS))
-    waits = shape.imbalance * ranks / max(shape.ranks - 1, 1)
-    now = np.full(len(ranks), _START_NS)
-    stretches = max(_BATCH // len(ranks) // _STRETCH, 1)
-    for at in range(0, shape.records, stretches * _STRETCH):
-        count = min(stretches * _STRETCH, shape.records - at)
-        index = _places(random, source, shape, at, len(ranks), -(-count // _STRETCH))[:, :count]
+        self._announce(writer, ranks)
+        waits = shape.imbalance * ranks / max(shape.ranks - 1, 1)
+        now = np.full(len(ranks), _START_NS)
+        stretches = max(_BATCH // len(ranks) // _STRETCH, 1)
+        for at in range(0, shape.records, stretches * _STRETCH):
+            count = min(stretches * _STRETCH, shape.records - at)
+            now = self._add(writer, random, at, count, waits, now)
+            writer.flush()
+        end = int(now.max())
+        writer.add_clock_pair(end, end + _REALTIME_NS)
+        taken = len(ranks) * shape.records
+        writer.close({"samples": {"taken": taken, "expected": None, "dropped": {}}})
+
+    def _announce(self, writer: MeasurementWriter, ranks: I64) -> None:
+        """Everything that records refer to."""
+        source = self._source
+        for event in source.events:
+            writer.add_event(event)
+        for module in source.modules:
+            writer.add_module(module)
+        for number, rows in source.symbols.items():
+            writer.add_symbols(number, rows)
+        writer.add_clock_pair(_START_NS, _START_NS + _REALTIME_NS)
+        writer.add_nodes(source.tree.parent[1:], source.tree.frame[1:])
+        for row, rank in enumerate(ranks.tolist()):
+            writer.add_process(
+                Process(row, 1000 + row, 1, "program", "/usr/bin/program", ("program",), 0,
+                        _START_NS, "synthetic", rank, self._shape.ranks)
+            )  # fmt: skip
+            writer.add_thread(Thread(row, row, 1000 + row, "program", _START_NS))
+
+    def _add(
+        self, writer: MeasurementWriter, random: np.random.Generator, at: int, count: int,
+        waits: F64, now: I64,
+    ) -> I64:  # fmt: skip
+        """Add ``count`` records of every rank from ``at`` on, the first at ``now``; when the next
+        ones begin."""
+        source, variants, ranks = self._source, self._variants, len(now)
+        index = _places(random, source, self._shape, at, ranks, -(-count // _STRETCH))[:, :count]
         node = source.node[index]
         if len(variants) > 1:
             # Rare variants are rare: a stretch is all of one.
-            kind = np.minimum(random.zipf(2.0, index.shape[0]) - 1, len(variants) - 1)
+            kind = np.minimum(random.zipf(2.0, ranks) - 1, len(variants) - 1)
             node = variants[np.repeat(kind[:, None], count, axis=1), node]
-        waiting = random.random((len(ranks), -(-count // _STRETCH))) < waits[:, None]
-        waiting = np.repeat(waiting, _STRETCH, axis=1)[:, :count]
-        node = np.where(waiting, np.uint32(source.waiting), node)
-        # No two runs of a loop take the same time to the microsecond.
-        gap = source.gap_ns[index] + random.integers(0, _JITTER_NS, index.shape)
+        if waits.any():
+            waiting = random.random((ranks, -(-count // _STRETCH))) < waits[:, None]
+            waiting = np.repeat(waiting, _STRETCH, axis=1)[:, :count]
+            node = np.where(waiting, np.uint32(source.waiting), node)
+        event, value = source.event[index], source.value[index]
+        # No two runs of a loop take the same time to the microsecond, no two waits either.
+        jitter = random.integers(0, _JITTER_NS, index.shape)
+        unit = self._units_ns[event]
+        more = (jitter / np.where(unit > 0, unit, np.inf)).astype(np.uint64)
+        gap = source.gap_ns[index] + np.where(unit > 0, more * unit, jitter).astype(np.int64)
         time = now[:, None] + np.cumsum(gap, axis=1) - gap
-        now = time[:, -1] + gap[:, -1]
-        line = np.repeat(np.arange(len(ranks), dtype=np.uint32), count)
+        line = np.repeat(np.arange(ranks, dtype=np.uint32), count)
         writer.add_records(
             line, time.ravel().astype(np.uint64), node.ravel().astype(np.uint32),
-            source.event[index].ravel(), source.value[index].ravel(),
+            event.ravel(), (value + more).ravel(),
         )  # fmt: skip
-        writer.flush()
-    end = int(now.max())
-    writer.add_clock_pair(end, end + _REALTIME_NS)
-    taken = len(ranks) * shape.records
-    writer.close({"samples": {"taken": taken, "expected": None, "dropped": {}}})
+        after: I64 = time[:, -1] + gap[:, -1]
+        return after
+
+
+def synthesize(path: Path, shape: Shape, source: Source, number: int) -> None:
+    """Write measurement ``number`` of ``shape`` to the directory ``path``, which must not exist.
+
+    Of many, :class:`Synthesizer` is faster. Raises :class:`StorageError`.
+    """
+    Synthesizer(shape, source).write(path, number)
 
 
 def _places(
@@ -236,8 +327,14 @@ def _places(
     room = len(source.node) - _STRETCH - 2 * _SHUFFLE
     moment = (at + np.arange(stretches) * _STRETCH) / max(shape.records, 1)
     middle = moment * shape.phases % 1.0 * room
-    spread = random.normal(0, 0.01, (ranks, stretches)) * room
-    begin = np.clip(middle + spread, 0, room).astype(np.int64)
-    places: I64 = (begin[:, :, None] + np.arange(_STRETCH)).reshape(ranks, -1)
-    places += random.integers(0, 2 * _SHUFFLE, places.shape)
-    return places
+    # Lines shorter than a run through the program are any part of it.
+    if shape.records < _STRETCH * shape.phases:
+        begin = (middle + random.uniform(0, room, (ranks, 1))) % room
+    else:
+        begin = np.clip(middle + random.normal(0, 0.01 * room, (ranks, stretches)), 0, room)
+    places: I64 = (begin.astype(np.int64)[:, :, None] + np.arange(_STRETCH)).ravel()
+    breaks = np.flatnonzero(random.random(len(places), np.float32) < 1 / _UNBROKEN)
+    breaks = np.union1d(breaks, np.arange(0, len(places), _STRETCH))
+    shift = random.integers(0, 2 * _SHUFFLE, len(breaks))
+    places += np.repeat(shift, np.diff(breaks, append=len(places)))
+    return places.reshape(ranks, -1)

@@ -50,7 +50,7 @@ _Columns = tuple[U32, U64, U32, U16, U64]
 
 class MeasurementWriter:
     """Writes one measurement directory (mode 0700), made here or ``existing`` and empty; what is in
-    it belongs to ``owner`` (uid, gid).
+    it belongs to ``owner`` (uid, gid). With ``sync``, segments are on the disk when they are full.
 
     Raises :class:`StorageError` in one line when the directory exists or cannot be made, and from
     :meth:`flush` and :meth:`close` when the disk is full or fails; what was flushed before stays
@@ -67,8 +67,10 @@ class MeasurementWriter:
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         owner: tuple[int, int] | None = None,
         existing: bool = False,
+        sync: bool = True,
     ) -> None:
         self.path = path
+        self._sync = sync
         self.bytes_written: Counter[str] = Counter()
         self.dropped_storage = 0
         self.records_written = 0
@@ -343,7 +345,8 @@ class MeasurementWriter:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             try:
-                os.fdatasync(fd)
+                if self._sync:
+                    os.fdatasync(fd)
             except OSError as error:
                 raise self._failure(error) from None
             finally:

@@ -110,14 +110,14 @@ def test_two_merges_at_once_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_little_memory_makes_shorter_blocks_and_the_same_records(tmp_path: Path) -> None:
-    shape = Shape(ranks=600, records=1000, ranks_per_node=600)
+    shape = Shape(ranks=600, records=800, ranks_per_node=600)
     synthesize(tmp_path / "m", shape, built_in_source(200), 0)
     merge([tmp_path / "m"], tmp_path / "much")
     merge([tmp_path / "m"], tmp_path / "little", memory=1 << 20)
     with hpcd.analysis.open(tmp_path / "much") as a, hpcd.analysis.open(tmp_path / "little") as b:
         for line in (0, 5, 599):
             one, two = a.records(line), b.records(line)
-            assert len(one) == 1000
+            assert int((one.value > 0).sum()) == 800
             assert (one.time == two.time).all()
             assert (one.node == two.node).all()
         blocks = [len(db.trace.part(0).blocks.base) for db in (a, b)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +22,8 @@ from hpcd.analysis.trace.part_contents import load_cells, load_tree, read_conten
 from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
+from hpcd.measurement.planes import to_planes
+from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
 from tests.support.random_measurements import long_measurement, write_measurement
 
 
@@ -38,6 +42,13 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     node = random.integers(0, 1 << 32, total, dtype=np.uint32)
     event = random.integers(0, 1 << 16, total).astype(np.uint16) if weighted else None
     value = random.integers(0, 1 << 63, total).astype(np.uint64) if weighted else None
+    if value is not None:
+        # Samples, ends of intervals, intervals that end at the next record, and anything else.
+        kind = random.integers(0, 4, total)
+        value[kind == 0] = 1
+        value[kind == 1] = 0
+        steps = np.diff(time, append=time[-1]).astype(np.uint64)
+        value[kind == 2] = steps[kind == 2]
     cuts = blocks.cut(start, time)
     assert np.diff(cuts).max() <= blocks.BLOCK_RECORDS
     assert set(start.tolist()) <= set(cuts.tolist())
@@ -54,9 +65,51 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     assert np.array_equal(found_time[:, -1], last)
     if weighted:
         weights = [memoryview(frame) for frame in frames.data[1::2]]
-        found_event, found_value = blocks.decode_weights(weights, count)
+        found_event, found_value = blocks.decode_weights(weights, count, frames.width, since)
         assert np.array_equal(found_event[full], event)
         assert np.array_equal(found_value[full], value)
+
+
+def test_second_frames_of_parts_before_version_2_are_read() -> None:
+    random = np.random.default_rng(0)
+    event = random.integers(0, 1 << 16, (2, 700)).astype("<u2")
+    value = random.integers(0, 1 << 63, (2, 700)).astype("<u8")
+    frames = [
+        zstandard.ZstdCompressor().compress(to_planes(event[row]) + to_planes(value[row]))
+        for row in (0, 1)
+    ]
+    # Between them a block without one: all events are 0 and all values 1.
+    views = [memoryview(frames[0]), memoryview(b""), memoryview(frames[1])]
+    count, width = np.full(3, 700), np.full(3, 0x21, np.uint16)
+    ticks = np.zeros((3, blocks.BLOCK_RECORDS), np.uint32)
+    found_event, found_value = blocks.decode_weights(views, count, width, ticks)
+    assert np.array_equal(found_event[::2, :700], event)
+    assert np.array_equal(found_value[::2, :700], value)
+    assert not found_event[1].any() and (found_value[1] == 1).all()
+
+
+def test_parts_of_version_1_are_read_and_later_ones_refused(tmp_path: Path) -> None:
+    long_measurement(tmp_path / "m", records=3000)
+    ingested = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
+    content = ingested.part.read_bytes()
+    for version in (1, 3):
+        head = content[:8] + version.to_bytes(4, "little") + content[12:64]
+        crc = zlib.crc32(head).to_bytes(4, "little")
+        (tmp_path / "other.part").write_bytes(head + crc + content[68:])
+        if version == 1:
+            # Its blocks have first frames alone, which are the same in both.
+            assert len(Part(tmp_path / "other.part").places(slice(0, 3))[0]) == 3
+            continue
+        with pytest.raises(FormatError, match="version 3, this hpcd reads 2"):
+            Part(tmp_path / "other.part")
+
+
+def test_codes_that_do_not_fit_are_refused() -> None:
+    ticks = np.zeros((1, blocks.BLOCK_RECORDS), np.uint32)
+    for content, planes in ((b"\x03" * 5, 1), (b"\x00" * 4, 1), (b"\x00" * 14, 1), (b"", 1)):
+        frame = memoryview(zstandard.ZstdCompressor().compress(content))
+        with pytest.raises(FormatError, match="another"):
+            blocks.decode_weights([frame], np.array([5]), np.array([planes << 8], np.uint16), ticks)
 
 
 def decode(frame: bytes, width: int) -> None:
@@ -157,15 +210,19 @@ def test_a_part_has_all_a_merge_needs(tmp_path: Path) -> None:
     assert ingested.part.stat().st_ino == before
 
 
+@pytest.mark.parametrize("kind", ["samples", "waits"])
 @given(data=st.data())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_no_bytes_make_reading_a_part_fail_otherwise(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    folder = tmp_path_factory.getbasetemp() / "hostile"
+    folder = tmp_path_factory.getbasetemp() / f"hostile-{kind}"
     if not folder.exists():
         folder.mkdir()
-        long_measurement(folder / "m", records=6000)
+        if kind == "waits":
+            synthesize(folder / "m", Shape(2, 3000), built_in_source(300), 0)
+        else:
+            long_measurement(folder / "m", records=6000)
         merge([folder / "m"], folder / "db")
     (good,) = (folder / "db" / "trace").glob("*.part")
     content = bytearray(good.read_bytes())
@@ -183,6 +240,7 @@ def test_no_bytes_make_reading_a_part_fail_otherwise(
         read_contents(part)
         load_cells(path)
         for row in range(len(part)):
-            part.places(slice(*part.lines.block[row : row + 2].tolist()))
+            chosen = slice(*part.lines.block[row : row + 2].tolist())
+            part.weights(chosen, part.places(chosen)[0])
     except FormatError:
         pass

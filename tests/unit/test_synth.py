@@ -13,7 +13,10 @@ from hpcd.__main__ import main
 from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
 from tests.support.random_measurements import long_measurement
+
+RECORDINGS = Path(__file__).parents[1] / "data/recordings"
 
 
 def synth(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
@@ -32,7 +35,9 @@ def test_sizes_are_as_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     merge(paths, tmp_path / "db")
     with hpcd.analysis.open(tmp_path / "db") as db:
         assert db.lines.rank.tolist() == list(range(10))
-        assert db.lines.records.tolist() == [3000] * 10
+        # Ends of intervals are entries of the trace, but no samples.
+        query = "SELECT total FROM trace_line_metric WHERE metric = 0 ORDER BY trace_line"
+        assert [total for (total,) in db.sql().execute(query)] == [3000] * 10
         assert 250 < len(db.cct) < 350
         busy = [len(np.unique(db.records(line).node)) for line in (0, 9)]
         assert busy[0] > busy[1]
@@ -54,6 +59,26 @@ def test_it_grows_from_a_recorded_one(tmp_path: Path, capsys: pytest.CaptureFixt
                                         if 0 in part.line])[:1000].astype(np.int64))
                 for database in (old, new)]  # fmt: skip
         assert abs(np.median(gaps[0]) - np.median(gaps[1])) < 50_000
+
+
+@pytest.mark.parametrize("name", ["mpi", "openmp", "build", "server"])
+def test_what_benchmarks_grow_from_is_small_and_sound(name: str, tmp_path: Path) -> None:
+    recording = RECORDINGS / name
+    assert sum(path.stat().st_size for path in recording.iterdir()) < 300_000
+    assert check_measurement(recording) == []
+    source = recorded_source(recording)
+    synthesize(tmp_path / "m", Shape(8, 20_000, ranks_per_node=8), source, 0)
+    assert check_measurement(tmp_path / "m") == []
+    with open_measurement(tmp_path / "m") as grown:
+        events = np.concatenate([part.event for part in grown.record_chunks()])
+        nodes = np.concatenate([part.node for part in grown.record_chunks()])
+    # As many waits as recorded, and what follows what stays as it was nearly always.
+    intervals = [event.id for event in source.events if event.interval]
+    assert abs(np.isin(events, intervals).mean() - np.isin(source.event, intervals).mean()) < 0.05
+    before, after = (
+        column[:-1].astype(np.int64) << 32 | column[1:] for column in (source.node, nodes)
+    )
+    assert np.isin(after, before).mean() > 0.85
 
 
 def test_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

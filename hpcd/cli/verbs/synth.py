@@ -14,16 +14,20 @@ from hpcd.errors import StorageError, UsageError
 from hpcd.measurement.synthetic import (
     Shape,
     Source,
+    Synthesizer,
     built_in_source,
     recorded_source,
-    synthesize,
 )
+
+_TASKS = 64
+_IMBALANCE = 0.2
 
 
 class Synth(Command):
     """Generate synthetic measurements of any size.
 
-    Scaled up from a recorded measurement (--scale-up), or from a built-in program of phases. One
+    Scaled up from a recorded measurement (--scale-up), or from a built-in program of phases that
+    computes and waits. One
     measurement per node, named DIR/node-00000 and so on, as a job of that size would leave them:
     to estimate disk space, the duration of `hpcd merge` and the response of the viewer.
     """
@@ -51,14 +55,18 @@ class Synth(Command):
                             default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # fmt: skip
         parser.add_argument("--contexts", type=int, default=0, metavar="N",
                             help="approximate number of contexts (default: source's)")  # fmt: skip
-        parser.add_argument("--imbalance", type=float, default=0.0, metavar="SHARE",
-                            help="share of its time the least busy rank waits, 0 to 1")  # fmt: skip
+        parser.add_argument("--imbalance", type=float, metavar="SHARE",
+                            help="share of its time the least busy rank waits, 0 to 1 (default:"
+                            f" 0, of the built-in program {_IMBALANCE})")  # fmt: skip
         parser.add_argument("-j", "--workers", type=int, metavar="N",
                             help="worker processes (default: one per CPU)")  # fmt: skip
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     def run(self, args: argparse.Namespace) -> int:
-        shape = Shape(args.ranks, args.records, args.contexts, args.repetitions, args.imbalance,
+        imbalance = args.imbalance
+        if imbalance is None:
+            imbalance = 0.0 if args.scale_up else _IMBALANCE
+        shape = Shape(args.ranks, args.records, args.contexts, args.repetitions, imbalance,
                       args.ranks_per_node, args.seed)  # fmt: skip
         for name, value in (("ranks", shape.ranks), ("records", shape.records),
                             ("ranks-per-node", shape.ranks_per_node),
@@ -76,10 +84,14 @@ class Synth(Command):
         except OSError as error:
             raise StorageError(f"{args.output}: {error.strerror or error}") from None
         paths = [args.output / f"node-{number:05d}" for number in range(shape.measurements)]
-        make, tasks = partial(_make, shape, source), list(enumerate(paths))
+        # The source goes to a worker with each task: few tasks, each of many measurements.
+        step = max(len(paths) // _TASKS, 1)
+        tasks = [(at, paths[at : at + step]) for at in range(0, len(paths), step)]
+        make, done = partial(_make, shape, source), 0
         with progress_bar() as update, local_executor(args.workers) as pool:
-            for done, (_, future) in enumerate(run_all(pool, make, tasks), start=1):
+            for number, future in run_all(pool, make, tasks):
                 future.result()
+                done += len(tasks[number][1])
                 update("measurements", done, len(paths))
         size = sum(file.stat().st_size for path in paths for file in path.iterdir())
         records = shape.ranks * shape.records
@@ -95,6 +107,8 @@ class Synth(Command):
         return 0
 
 
-def _make(shape: Shape, source: Source, task: tuple[int, Path]) -> None:
-    number, path = task
-    synthesize(path, shape, source, number)
+def _make(shape: Shape, source: Source, task: tuple[int, list[Path]]) -> None:
+    first, paths = task
+    synthesizer = Synthesizer(shape, source)
+    for number, path in enumerate(paths, start=first):
+        synthesizer.write(path, number)

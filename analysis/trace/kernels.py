@@ -1,0 +1,244 @@
+"""What a merge does with each record, compiled by numba.
+
+Each function does what a function of numpy calls beside its caller does, with the same result to
+the byte, in one pass. Only :func:`hpcd.analysis.trace.compiled.kernels` imports it: without numba
+and for measurements too small to be worth loading it numpy does the work.
+
+Arrays have the types and shapes that the callers document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from hpcd.analysis.trace.blocks import BLOCK_RECORDS, MAX_STEP
+from hpcd.analysis.trace.intervals import LONGEST_NS
+from hpcd.measurement.codec import TIME_UNIT_NS
+
+_compiled = numba.njit(cache=True, nogil=True)
+_LONGEST = float(LONGEST_NS)
+_UNIT = np.uint64(TIME_UNIT_NS)
+_MOST = np.int64(MAX_STEP)
+
+
+@_compiled
+def _bytes_of(value: Any) -> Any:
+    if value < 1 << 8:
+        return 1
+    if value < 1 << 16:
+        return 2
+    return 3 if value < 1 << 24 else 4
+
+
+@_compiled
+def expand(start: Any, time_ns: Any, node: Any, event: Any, value: Any, length: Any) -> Any:
+    """Entries of records with the ends of intervals: where lines begin, ticks, node, event, value,
+    and whether all are of event 0 and value 1."""
+    total = len(node)
+    for at in range(len(node)):
+        if length[event[at]] * value[at] > 0:
+            total += 1
+    starts = np.empty(len(start), np.int64)
+    ticks, nodes = np.empty(total, np.int64), np.empty(total, np.uint32)
+    events, values = np.empty(total, np.uint16), np.empty(total, np.uint64)
+    plain = True
+    to = 0
+    for line in range(len(start) - 1):
+        starts[line] = to
+        for at in range(start[line], start[line + 1]):
+            code, amount, when = event[at], value[at], time_ns[at]
+            plain = plain and code == 0 and amount == 1
+            ticks[to], nodes[to], events[to], values[to] = when // _UNIT, node[at], code, amount
+            to += 1
+            lasts = length[code] * amount
+            if lasts > 0:
+                end = when + np.uint64(min(lasts, _LONGEST))
+                if at + 1 < start[line + 1]:
+                    end = min(end, max(time_ns[at + 1], when))
+                ticks[to], nodes[to], events[to], values[to] = end // _UNIT, node[at], code, 0
+                to += 1
+    starts[len(start) - 1] = to
+    return starts, ticks, nodes, events, values, plain
+
+
+@_compiled
+def slots(event: Any, slot_of: Any, used: Any, most: Any) -> Any:
+    """Give every event a slot; how many are used, or -1 where there are more events than slots."""
+    for at in range(len(event)):
+        if slot_of[event[at]] < 0:
+            if used == most:
+                return -1
+            slot_of[event[at]] = used
+            used += 1
+    return used
+
+
+@_compiled
+def count(
+    line: Any, start: Any, node: Any, event: Any, value: Any, slot_of: Any, nodes: Any,
+    records: Any, more: Any,
+) -> Any:  # fmt: skip
+    """Count records, and what their values are above 1, by slot of the event, line and node."""
+    for row in range(len(line)):
+        first = np.int64(line[row]) * nodes
+        for at in range(start[row], start[row + 1]):
+            slot, key = slot_of[event[at]], first + node[at]
+            records[slot, key] += np.uint32(1)
+            if value[at] != 1:
+                more[slot, key] += value[at] - np.uint64(1)
+
+
+@_compiled
+def _put_planes(data: Any, to: Any, values: Any, planes: Any) -> Any:
+    """Write so many byte planes of ``values`` from ``to`` on; where they end."""
+    for plane in range(planes):
+        shift = np.uint32(8 * plane)
+        target = data[to : to + len(values)]
+        for at in range(len(values)):
+            target[at] = np.uint8(values[at] >> shift)
+        to += len(values)
+    return to
+
+
+@_compiled
+def place_planes(cuts: Any, time: Any, node: Any) -> Any:
+    """First frames before they are compressed: their bytes, where each begins, least steps, planes
+    of times and of nodes."""
+    number = len(cuts) - 1
+    data = np.empty(8 * len(time), np.uint8)
+    begin, least = np.zeros(number + 1, np.int64), np.zeros(number, np.uint32)
+    wide, wide_node = np.zeros(number, np.uint16), np.zeros(number, np.uint16)
+    steps = np.empty(BLOCK_RECORDS, np.uint32)
+    to = 0
+    for block in range(number):
+        times, nodes = time[cuts[block] : cuts[block + 1]], node[cuts[block] : cuts[block + 1]]
+        step = steps[: len(times)]
+        for at in range(len(times) - 1):
+            step[at + 1] = np.uint32(times[at + 1] - times[at])
+        smallest = np.uint32(_MOST)
+        for at in range(1, len(step)):
+            smallest = min(smallest, step[at])
+        least[block] = smallest
+        step[0] = smallest
+        greatest, top = np.uint32(0), np.uint32(0)
+        for at in range(len(step)):
+            step[at] -= smallest
+            greatest |= step[at]
+            top |= nodes[at]
+        wide[block], wide_node[block] = _bytes_of(greatest), _bytes_of(top)
+        to = _put_planes(data, to, step, wide[block])
+        to = _put_planes(data, to, nodes, wide_node[block])
+        begin[block + 1] = to
+    return data, begin, least, wide, wide_node
+
+
+@_compiled
+def code_planes(cuts: Any, time: Any, event: Any, value: Any) -> Any:
+    """Second frames before they are compressed: their bytes, where each begins (an empty one where
+    all records are samples of event 0), planes of codes."""
+    number = len(cuts) - 1
+    data = np.empty(11 * len(time), np.uint8)
+    begin, wide = np.zeros(number + 1, np.int64), np.zeros(number, np.uint16)
+    codes = np.empty(BLOCK_RECORDS, np.uint32)
+    to = 0
+    for block in range(number):
+        a, b = cuts[block], cuts[block + 1]
+        times, events, values = time[a:b], event[a:b], value[a:b]
+        code = codes[: len(times)]
+        top, others = np.uint32(0), 0
+        for at in range(len(code)):
+            amount, kind = values[at], np.uint32(3)
+            if amount <= np.uint64(1):
+                kind = np.uint32(1) - np.uint32(amount)
+            elif at + 1 < len(code) and amount == np.uint64(times[at + 1] - times[at]):
+                kind = np.uint32(2)
+            else:
+                others += 1
+            code[at] = np.uint32(events[at]) << np.uint32(2) | kind
+            top |= code[at]
+        wide[block] = _bytes_of(top)
+        if top > 0:
+            to = _put_planes(data, to, code, wide[block])
+        if others > 0:
+            for at in range(len(code)):
+                if code[at] & np.uint32(3) == np.uint32(3):
+                    for plane in range(8):
+                        data[to + plane] = np.uint8(values[at] >> np.uint64(8 * plane))
+                    to += 8
+        begin[block + 1] = to
+    return data, begin, wide
+
+
+@_compiled
+def overview(
+    start: Any, time: Any, node: Any, shift: Any, following: Any, last_time: Any, last_node: Any
+) -> Any:
+    """Entries of lines' overviews up to the middle before their last records: how many each, and
+    all their nodes. ``following`` is the next entry of each line to make."""
+    lines = len(start) - 1
+    made = np.zeros(lines, np.int64)
+    total = np.int64(0)
+    for line in range(lines):
+        end = start[line + 1]
+        before = time[end - 2] if end - start[line] > 1 else last_time[line]
+        upto = ((before + time[end - 1]) >> (shift[line] + 1)) + 1
+        made[line] = max(upto - following[line], 0)
+        total += made[line]
+    values = np.empty(total, np.uint32)
+    to = 0
+    for line in range(lines):
+        at_entry, before, owner = following[line], last_time[line], last_node[line]
+        for at in range(start[line], start[line + 1]):
+            upto = ((before + time[at]) >> (shift[line] + 1)) + 1
+            while at_entry < upto:
+                values[to] = owner
+                to += 1
+                at_entry += 1
+            before, owner = time[at], node[at]
+    return made, values
+
+
+@_compiled
+def inclusive_extremes(parent: Any, line_start: Any, node: Any, value: Any, mean: Any) -> Any:
+    """Of each node's inclusive values over all lines: how many are not 0, the sum of squared
+    distances to ``mean``, the least and the most of those, where, and the first line of 0."""
+    nodes = len(parent)
+    count, whole = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
+    squares = np.zeros(nodes)
+    least, most = np.full(nodes, np.inf), np.full(nodes, -np.inf)
+    least_line, most_line = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
+    total, reached = np.zeros(nodes), np.zeros(nodes, np.bool_)
+    touched = np.empty(nodes, np.int64)
+    for line in range(len(line_start) - 1):
+        number = 0
+        for cell in range(line_start[line], line_start[line + 1]):
+            amount = np.float64(value[cell])
+            at = np.int64(node[cell])
+            while amount != 0:
+                if not reached[at]:
+                    reached[at] = True
+                    touched[number] = at
+                    number += 1
+                total[at] += amount
+                if at == 0:
+                    break
+                at = np.int64(parent[at])
+        for place in range(number):
+            at = touched[place]
+            amount = total[at]
+            total[at] = 0.0
+            reached[at] = False
+            if amount == 0:
+                continue
+            if count[at] == line:
+                whole[at] = line + 1
+            count[at] += 1
+            squares[at] += (amount - mean[at]) ** 2
+            if amount < least[at]:
+                least[at], least_line[at] = amount, line
+            if amount > most[at]:
+                most[at], most_line[at] = amount, line
+    return count, squares, least, most, least_line, most_line, whole

@@ -1,0 +1,142 @@
+"""What numba compiles does what numpy does, to the byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpcd.analysis.arrays.column_files import save_column
+from hpcd.analysis.arrays.sparse_sums import CellSum
+from hpcd.analysis.merge import context_statistics
+from hpcd.analysis.merge.ingest import IngestTask, ingest
+from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace.compiled import kernels
+from hpcd.analysis.trace.intervals import Intervals
+from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
+from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
+from hpcd.model.cct import CCT
+from hpcd.model.cct_union import union
+from hpcd.model.identity import Event
+
+RECORDINGS = Path(__file__).parents[1] / "data/recordings"
+EVENTS = (Event(0, "cpu-clock", "s", 1e-3, "cpu_time"),
+          Event(1, "blocked", "s", 1e-6, "blocked_time", interval=True),
+          Event(70, "other", "s", 1e-6, "blocked_time", interval=True))  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> Any:
+    module = kernels()
+    if module is None:
+        pytest.skip("numba is not installed")
+    return module
+
+
+def random_batch(seed: int, lengths: list[int], gap: int) -> RecordChunk:
+    random = np.random.default_rng(seed)
+    start = np.concatenate(([0], np.cumsum(lengths)))
+    total = int(start[-1])
+    step = random.integers(1, gap, total)
+    event = random.choice([0, 0, 1, 70], total).astype(np.uint16)
+    value = np.where(event == 0, random.choice([1, 1, 1, 2, 1 << 40], total), step)
+    value[random.random(total) < 0.2] = 7  # too long or too short for what follows
+    time = (np.cumsum(step) - step) * TIME_UNIT_NS + 10**12
+    node = random.integers(0, random.choice([2, 300, 1 << 20]), total)
+    return RecordChunk(np.arange(len(lengths), dtype=np.uint32), start, time.astype(np.uint64),
+                       node.astype(np.uint32), event, value.astype(np.uint64))  # fmt: skip
+
+
+@given(
+    seed=st.integers(0, 1000),
+    lengths=st.lists(st.integers(1, 2500), min_size=1, max_size=6),
+    gap=st.sampled_from([3, 300, 70_000, 1 << 33]),
+)
+@settings(deadline=None, max_examples=40)
+def test_entries_and_blocks_are_the_same(seed: int, lengths: list[int], gap: int) -> None:
+    batch, intervals = random_batch(seed, lengths, gap), Intervals(EVENTS)
+    plain = intervals.expand(batch)
+    start, ticks, node, event, value, all_plain = kernels().expand(
+        batch.start, batch.time_ns, batch.node, batch.event, batch.value, intervals.length_ns
+    )
+    assert not all_plain or bool((batch.event == 0).all() and (batch.value == 1).all())
+    assert start.tolist() == plain.start.tolist()
+    assert np.array_equal(ticks, (plain.time_ns // TIME_UNIT_NS).astype(np.int64))
+    for name, column in (("node", node), ("event", event), ("value", value)):
+        assert np.array_equal(column, getattr(plain, name))
+    cuts = blocks.cut(start, ticks)
+    for weights in ((None, None), (event, value)):
+        one = blocks.encode(cuts, ticks, node, *weights)
+        two = blocks.encode(cuts, ticks, node, *weights, kernels())
+        assert one.data == two.data
+        for name in ("place", "weight", "least", "width"):
+            assert np.array_equal(getattr(one, name), getattr(two, name))
+
+
+@given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6),
+       limit=st.sampled_from([1 << 24, 1 << 14]))  # fmt: skip
+@settings(deadline=None, max_examples=40)
+def test_sums_are_the_same(seed: int, lengths: list[int], limit: int) -> None:
+    batch = random_batch(seed, lengths, 300)
+    nodes = int(batch.node.max()) + 1
+    answers = []
+    for module in (None, kernels()):
+        sums = CellSum(len(lengths), nodes, limit=limit, kernels=module)
+        for _ in range(2):
+            sums.add(batch.line, batch.start, batch.node, batch.event, batch.value)
+        answers.append(sums.result())
+    for name in ("line", "node", "event", "records", "value"):
+        assert np.array_equal(getattr(answers[0], name), getattr(answers[1], name))
+
+
+@pytest.mark.parametrize("name", ["mpi", "openmp", "build", "server"])
+def test_parts_are_the_same(name: str, tmp_path: Path) -> None:
+    synthesize(tmp_path / "m", Shape(6, 4000, ranks_per_node=6),
+               recorded_source(RECORDINGS / name), 0)  # fmt: skip
+    parts = []
+    for by_numba in (False, True):
+        folder = tmp_path / f"compiled-{by_numba}"
+        folder.mkdir()
+        task = IngestTask(tmp_path / "m", folder, None, 1 << 30, by_numba)
+        parts.append(ingest(task).part.read_bytes())
+    assert parts[0] == parts[1]
+
+
+@pytest.mark.parametrize("lines", [1, 7, 300])
+def test_statistics_are_the_same(
+    lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(lines)
+    nodes = 200
+    parent = np.concatenate(([0], [random.integers(0, n) for n in range(1, nodes)]))
+    tree = union([CCT(parent.astype(np.uint32), np.arange(nodes, dtype=np.uint64) << 3)])[0]
+    table = random.random((lines, nodes)) * (random.random((lines, nodes)) < 0.05)
+    table[:, 7] = 1.0
+    line, node = np.nonzero(table)
+    save_column(tmp_path / "line_start.npy", np.searchsorted(line, np.arange(lines + 1)))
+    save_column(tmp_path / "line_node.npy", node.astype(np.uint32))
+    save_column(tmp_path / "line_value-1.npy", table[line, node])
+    inclusive = tree.inclusive(table.sum(axis=0))
+    answers = []
+    for entries in (1 << 60, -1):
+        monkeypatch.setattr(context_statistics, "_WORTH_ENTRIES", entries)
+        answers.append(context_statistics.context_statistics(tmp_path, tree, 1, inclusive))
+    for name in ("lines", "least_line", "most_line"):
+        assert np.array_equal(getattr(answers[0], name), getattr(answers[1], name)), name
+    for name in ("mean", "least", "most", "stddev"):
+        assert np.allclose(
+            getattr(answers[0], name), getattr(answers[1], name), rtol=1e-12, atol=1e-15
+        ), name
+
+
+def test_numpy_does_it_where_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HPCD_COMPILED", "0")
+    kernels.cache_clear()
+    assert kernels() is None
+    monkeypatch.delenv("HPCD_COMPILED")
+    kernels.cache_clear()
+    assert kernels() is not None
