@@ -13,6 +13,7 @@ from typing import Any
 from hpcd.daemon.capture.recording import Options
 from hpcd.daemon.service.configuration import Control
 from hpcd.daemon.service.protocol import ask, held
+from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, StorageError
 
 _POLL_SECONDS = 0.25
@@ -65,9 +66,21 @@ def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator
 
 def request_of(options: Options) -> dict[str, Any]:
     """The service request that starts recording ``options``."""
-    selector = options.selector
     return {
         "verb": "attach",
+        **selection_request(options.selector),
+        "frequency": options.frequency,
+        "duration": options.duration,
+        "children": options.children,
+        "waits": options.waits,
+        "threshold_ns": options.threshold_ns,
+        "overhead": options.overhead,
+    }
+
+
+def selection_request(selector: Selector) -> dict[str, Any]:
+    """The part of a service request that says which processes."""
+    return {
         "pids": selector.pids,
         "names": selector.names,
         "users": [str(user) for user in selector.users],
@@ -75,12 +88,6 @@ def request_of(options: Options) -> dict[str, Any]:
         "containers": selector.containers,
         "jobs": selector.jobs,
         "all": selector.everything,
-        "frequency": options.frequency,
-        "duration": options.duration,
-        "children": options.children,
-        "waits": options.waits,
-        "threshold_ns": options.threshold_ns,
-        "overhead": options.overhead,
     }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import hpcd.analysis
 from hpcd.bpf.task_stacks import Wanted
 from hpcd.daemon.stacks.stack_reader import StackReader
 from hpcd.daemon.targets.thread_reading import ThreadReading
@@ -337,6 +338,7 @@ def test_a_recording_has_the_paths_of_those_that_slept_when_it_began(
     executable = build("asleep.c")
     with asleep(executable, "places", threads=6) as pid:
         before = switches_of(pid)
+        read = stacks("--pid", pid)
         summary = Recorder(tmp_path / "m", "-p", pid, "-d", 1).wait()
         assert switches_of(pid) == before
     assert summary["unwind"]["deferred"]["walked"] == 6
@@ -355,12 +357,19 @@ def test_a_recording_has_the_paths_of_those_that_slept_when_it_began(
     command = [*HPCD, "stacks", str(database), "--at", "0.5", "--json"]
     document = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     named = {thread["name"]: thread for thread in document["threads"]}
+    with hpcd.analysis.open(database) as db:
+        ((offset,),) = db.sql().execute("SELECT clock_offset_ns FROM measurement")
+        at_s = (db.origin_ns - offset) / 1e9 + 0.5
+    # It has slept since long before it was attached to, and that is when its wait began.
+    slept = {
+        thread["name"]: read["time_ns"] / 1e9 - thread["since_s"] for thread in read["threads"]
+    }
     for name, (functions, _) in PLACES.items():
         found = user_functions(named[name])
         at = found.index(functions[0])
         assert found[at : at + 2] == functions
         assert named[name]["activity"] == "asleep"
-        assert named[name]["since_s"] == pytest.approx(0.5, abs=0.1)
+        assert at_s - named[name]["since_s"] == pytest.approx(slept[name], abs=0.05), name
         assert named[name]["pid"] == pid
 
 

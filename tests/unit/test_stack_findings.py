@@ -10,11 +10,13 @@ import pytest
 from hpcd.__main__ import main
 from hpcd.analysis.stacks.named_paths import Frame, Path
 from hpcd.analysis.stacks.outliers import outliers
+from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
+from hpcd.analysis.stacks.stack_sentences import findings
 from hpcd.analysis.stacks.stack_tree import merged, ranges, whose
 from hpcd.analysis.stacks.wait_words import duration, named_wait, span, wait_text
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
-from hpcd.cli.output.stack_text import Reading, findings, tree_lines
+from hpcd.cli.output.stack_text import tree_lines
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
 

@@ -269,6 +269,14 @@ export class Api {
   }
 
   /**
+   * @param {string} db
+   * @param {number | null} at ns since the origin; null: now
+   * @param {boolean} kernel whether the kernel's frames are shown
+   * @returns {Promise<import("./api_types.js").StacksAnswer>}
+   */
+  stacks(db, at, kernel) { return this.json(`${this.base(db)}/stacks?${new URLSearchParams({ ...(at === null ? { now: "1" } : { at: String(at) }), ...(kernel ? { kernel: "1" } : {}) })}`); }
+
+  /**
    * Several runs, or parts of one, as one tree.
    * @param {URLSearchParams | string} query as compare.js makes it
    * @returns {Promise<import("./api_types.js").ComparisonAnswer>}
