@@ -75,8 +75,9 @@ def _limit(memory: int) -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
+        # The decoder, which is another process, sets limits of its own.
+        for kind, most in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, _CPU_SECONDS)):
+            resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
 
 
 def _bounded(pids: list[int], notes: list[str]) -> list[int]:

@@ -82,12 +82,11 @@ class StackReader:
         has executed a program meanwhile is left out, as that may have had other rights.
         """
         admitted = rights.admitted(pids) if rights else {}
-        began = time.monotonic_ns()
         images, clock = self._threads.identify(list(admitted) if rights else pids)
         if not images:
             raise TargetError("no process to read: all that were selected have ended")
         programs = dict(images)
-        snapshot = self._snapshot(began, images, clock, rights)
+        snapshot = self._snapshot(images, clock, rights)
         if not rights:
             return snapshot
         now, _ = self._threads.identify(list(programs))
@@ -95,7 +94,7 @@ class StackReader:
         return snapshot.of_processes(same & programs.keys())
 
     def _snapshot(
-        self, began: int, images: dict[int, int], clock: int, rights: ReadingRights | None
+        self, images: dict[int, int], clock: int, rights: ReadingRights | None
     ) -> StackSnapshot:
         self._spaces.keep(images)
         self._spaces.read(images)
@@ -126,7 +125,7 @@ class StackReader:
         found = {pid: mapped.process for pid in images if (mapped := self._spaces.get(pid))}
         self._names.name(paths, self._modules, found)
         return StackSnapshot(
-            began,
+            reading,
             (read - reading) / 1e9,
             threads,
             found,

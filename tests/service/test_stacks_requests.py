@@ -149,4 +149,6 @@ def test_json_is_the_same_by_the_service_and_by_root(service: Start, sleeper: Sl
         document["threads"][0].pop("since_s")
         for key in ("time_ns", "read_s"):
             document.pop(key)
+    for key, value in roots["threads"][0].items():
+        assert own["threads"][0][key] == value, key
     assert json.dumps(own) == json.dumps(roots)
