@@ -32,7 +32,7 @@ def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
     """What was read, in a line; of a recording ``at`` which second."""
     threads = snapshot.threads
     counts = Counter(thread.activity for thread in threads)
-    parts = ", ".join(f"{count} {activity}" for activity, count in counts.most_common())
+    parts = ", ".join(f"{count:,} {activity}" for activity, count in counts.most_common())
     ranks = {
         (process.job, process.rank)
         for process in snapshot.processes.values()

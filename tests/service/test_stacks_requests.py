@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from tests.service.conftest import RunningService
+from tests.service.conftest import HPCD, ROOT, RunningService
 from tests.support.clients import ALICE, MALLORY, ask
 
 pytestmark = pytest.mark.root
@@ -152,3 +155,47 @@ def test_json_is_the_same_by_the_service_and_by_root(service: Start, sleeper: Sl
     for key, value in roots["threads"][0].items():
         assert own["threads"][0][key] == value, key
     assert json.dumps(own) == json.dumps(roots)
+
+
+@pytest.mark.parametrize("user", [MALLORY, 0])
+def test_the_viewer_shows_where_a_followed_recordings_processes_stand(
+    service: Start, sleeper: Sleeper, user: int
+) -> None:
+    """By the service for a user, by itself for root; when they have ended it says so."""
+    running = service()
+    pid = sleeper(user)
+    recording = running.json("attach", "--pid", pid, "--background", user=user)
+    viewer = subprocess.Popen(
+        [*HPCD, "view", "--live", str(recording["id"]), "--no-browser"],
+        cwd=ROOT, env={**os.environ, "HPCD_SOCKET": running.socket},
+        user=user, group=user, extra_groups=[], stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert viewer.stdout
+        url = urlsplit(viewer.stdout.readline().strip())
+        token = parse_qs(url.fragment)["token"][0]
+
+        def get(path: str) -> tuple[int, Any]:
+            connection = http.client.HTTPConnection(url.netloc)
+            connection.request("GET", f"/api/v1/{path}", headers={"x-hpcd-token": token})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+        name = quote(get("databases")[1]["databases"][0])
+        while not get(f"db/{name}")[1]["lines"]:  # nothing of it has been written yet
+            pass
+        assert get(f"db/{name}")[1]["present"] is True
+        status, answer = get(f"db/{name}/stacks?now=1")
+        assert status == 200 and answer["threads"] == 1
+        assert answer["whose"][0] == f"pid {pid}"
+        assert answer["names"][1][0].startswith("waits for clock_nanosleep: a timer of 120 s")
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        status, answer = get(f"db/{name}/stacks?now=1")
+        assert status == 200
+        assert answer["names"][0][0].startswith("ended, waits for its parent")
+        assert (str(os.getpid()) in answer["names"][0][0]) == (user == 0)
+        assert get(f"db/{name}/stacks?at=0")[1]["threads"] == 1
+    finally:
+        viewer.terminate()
+        viewer.wait()

@@ -93,6 +93,14 @@ def test_whose_threads_they_are() -> None:
     assert whose([thread(pid) for pid in range(500, 506)], processes) == "6 processes"
 
 
+def test_ranks_in_many_ranges_are_counted() -> None:
+    """Of thousands of ranks here and there the list would say nothing."""
+    processes = {pid: rank(2 * pid, pid) for pid in range(1, 14)}
+    threads = [thread(pid) for pid in processes]
+    assert whose(threads, processes) == "13 ranks (2,4,6 ...)"
+    assert whose(threads[:-1], processes) == "ranks " + ",".join(map(str, range(2, 26, 2)))
+
+
 def test_a_deadlock_and_those_behind_it() -> None:
     holders = {1: 2, 2: 3, 3: 1, 4: 1, 5: 4, 6: 7}
     threads = {tid: thread(tid, wait=mutex(holder)) for tid, holder in holders.items()}

@@ -86,21 +86,8 @@ def _rows(
             max(seconds, default=None), line,
         )  # fmt: skip
 
-    pending: list[tuple[int, StackNode]] = [
-        (0, child)
-        for child in reversed(
-            merged(reading.snapshot.threads, reading.paths, kernel=kernel).children()
-        )
-    ]
-    while pending:
-        parent, node = pending.pop()
-        run = [node]
-        while not run[-1].standing and len(run[-1].below) == 1:
-            run.extend(run[-1].below.values())
-        last = run[-1]
-        yield row(parent, _FRAMES, [each.frame.name for each in run], node.threads)
-        above = count
-        for words, _, members in standing_groups(last.standing, by_tid):
+    def standing(above: int, node: StackNode) -> Iterator[_Row]:
+        for words, _, members in standing_groups(node.standing, by_tid):
             yield row(above, _WAIT, [words], members)
             group = count
             for thread in members[:_MOST_THREADS]:
@@ -109,4 +96,17 @@ def _rows(
             if len(members) > _MOST_THREADS:
                 left = members[_MOST_THREADS:]
                 yield row(group, _MORE, [f"and {len(left):,} more"], left)
+
+    root = merged(reading.snapshot.threads, reading.paths, kernel=kernel)
+    yield from standing(0, root)  # those without a path, as zombies
+    pending = [(0, child) for child in reversed(root.children())]
+    while pending:
+        parent, node = pending.pop()
+        run = [node]
+        while not run[-1].standing and len(run[-1].below) == 1:
+            run.extend(run[-1].below.values())
+        last = run[-1]
+        yield row(parent, _FRAMES, [each.frame.name for each in run], node.threads)
+        above = count
+        yield from standing(above, last)
         pending += [(above, child) for child in reversed(last.children())]

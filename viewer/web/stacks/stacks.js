@@ -1,6 +1,7 @@
 // @ts-check
 // Where all threads stand at one moment: of the recording, or of the processes that are being recorded now.
 
+import { isAbort } from "../core/failure.js";
 import { formatTime } from "../core/format.js";
 import { colouredName, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
@@ -21,7 +22,8 @@ const FRAMES = 0;
 const WAIT = 1;
 const STEPS = 1000; // of the slider
 const SLIDE_MS = 120; // how long it stands still before stacks are asked for
-const LONGEST_RUN = 5; // names of a run of frames; of more, the middle is left out
+const LONGEST_RUN = 100; // characters of a run of frames; of longer ones the middle is left out
+const START = /^__libc_start_(main|call_main)/; // what calls main, or another of these
 const MOST_OPEN = 400; // rows that are shown at once; of larger trees the waits are closed
 const NO_THREADS = "No thread lived at this moment of the recording. Move the slider, or click a moment in the trace view.";
 
@@ -123,8 +125,10 @@ class Stacks {
     this.what.textContent = this.now ? "reading the running processes …" : "loading …";
     let answer;
     try { answer = await api.stacks(store.db, this.now ? null : this.time, Boolean(store.state.kernel)); } catch (error) {
-      if (request === this.requests) this.what.textContent = "";
-      context.fail(error);
+      if (this.disposed || request !== this.requests) return;
+      this.what.textContent = "";
+      // A newer revision has come meanwhile: the moment is asked for in that.
+      if (isAbort(error)) this.load(); else context.fail(error);
       return;
     }
     if (this.disposed || request !== this.requests) return;
@@ -160,8 +164,7 @@ class Stacks {
     if (kind[number] !== FRAMES) return Object.assign(textElement("span", names[number][0], kind[number] === WAIT ? "wait" : "thread"), { title: names[number][0] });
     const run = fromMain(names[number]);
     const last = context.tree.numbers.get(run[run.length - 1]);
-    const text = run.length > LONGEST_RUN ? [run[0], run[1], `… ${run.length - 4} more …`, ...run.slice(-2)] : run;
-    const box = colouredName(last === undefined ? "var(--same)" : context.css(last), text.join(" › "));
+    const box = colouredName(last === undefined ? "var(--same)" : context.css(last), shortened(run));
     const hits = context.searchHits();
     const hit = hits && run.some((name) => hits[context.tree.numbers.get(name) ?? -1]);
     box.className = hits ? (hit ? "found" : "faded") : "";
@@ -201,8 +204,19 @@ function secondsOf(time, span) { return (time / 1e9).toFixed(Math.max(0, Math.mi
  * @param {string[]} run
  */
 function fromMain(run) {
-  const main = run.indexOf("main");
-  return main > 0 ? run.slice(main) : run;
+  const main = Math.max(run.indexOf("main"), run.reduce((last, name, i) => (START.test(name) ? i + 1 : last), 0));
+  return main > 0 && main < run.length ? run.slice(main) : run;
+}
+
+/**
+ * The names of a run of frames; where they are too long for a row, without those in its middle.
+ * @param {string[]} run
+ */
+function shortened(run) {
+  let [head, tail] = [Math.ceil(run.length / 2), Math.floor(run.length / 2)];
+  const text = () => [...run.slice(0, head), ...(head + tail < run.length ? [`… ${run.length - head - tail} more …`] : []), ...(tail ? run.slice(-tail) : [])].join(" › ");
+  while (head + tail > 2 && text().length > LONGEST_RUN) { if (head >= tail) head--; else tail--; }
+  return text();
 }
 
 /** @param {StacksAnswer} answer */
