@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.support.page import at, rows, shot
+from tests.support.made import Step, make
+from tests.support.page import at, rows, shot, watched
+from tests.support.viewer import served
 
 
 def open_at(page: Page, seconds: str) -> None:
@@ -69,3 +72,19 @@ def test_in_the_dark_and_by_what_is_found(page: Page) -> None:
     page.keyboard.press("Escape")
     page.locator("#kernel").check()
     at(page, "kernel=1")
+
+
+def test_flame_graphs_begin_at_main(browser: Browser, tmp_path: Path) -> None:
+    """Neither the loader nor the C library's part before main is drawn."""
+    steps: dict[int, list[Step]] = {
+        0: [(f"_start/__libc_start_main/main/{name}", "cpu", 1.0) for name in ("solve", "write")]
+    }
+    with (
+        served(make(tmp_path / "db", steps)) as (url, _),
+        watched(browser, f"{url}&pane=flame") as page,
+    ):
+        page.wait_for_selector("main[data-boxes]")
+        # main, and what it calls.
+        expect(page.locator("main")).to_have_attribute("data-boxes", "3")
+        page.get_by_role("button", name="Inverted").click()
+        expect(page.locator("main")).not_to_have_attribute("data-boxes", "3")
