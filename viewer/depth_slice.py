@@ -11,7 +11,7 @@ from hpcd.analysis import Database
 from hpcd.analysis.parallel.program_code import program_contexts
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.analysis.profile.working_lines import working_lines
-from hpcd.array_types import I64, U32
+from hpcd.array_types import I64, U32, Mask
 from hpcd.model import frame
 from hpcd.model.cct import NO_NODE
 
@@ -19,6 +19,9 @@ NO_PROCEDURE = np.uint32(0xFFFFFFFF)
 # A depth tells enough with this part of the variety that any has.
 _INTERESTING = 0.75
 _DEEPEST_DEFAULT = 20
+# An executable's first procedure, and the C library's that it calls, which calls main.
+_ENTRIES = ("_start", "_dl_start_user")
+_STARTS_MAIN = "__libc_start_main"
 # Of depths to choose from: how deep, by how large a picture, and how many procedures are named.
 _DEEPEST_CHOICE, _ROWS, _COLUMNS, _SHOWN = 60, 200, 400, 3
 
@@ -107,7 +110,7 @@ def depth_contents(
 
 def _varieties(db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int) -> list[float]:
     program = db.lines.texts("process")[1][np.asarray(lines, np.int64)].astype(np.int64)
-    own = innermost(db.cct, program_contexts(db))
+    own = innermost(db.cct, program_contexts(db) & ~_start_up(db))
     shown = nodes != NO_NODE
     deepest = min(int(db.cct.depth()[nodes[shown]].max(initial=0)), deepest)
     counted = (own > 0) & ~frame.is_marker(db.cct.frame[db.cct.ancestor_at(1)])
@@ -131,6 +134,16 @@ def _varieties(db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: in
         bits = (part * np.log2(of_program[both // procedures] / part)).sum()
         varieties.append(max(0.0, float(bits)))
     return varieties
+
+
+def _start_up(db: Database) -> Mask:
+    """``bool[nodes]``: the executable's code that has main called, by name or by what it calls."""
+    of_procedure = np.array([name in _ENTRIES for name in db.procedure_names], bool)
+    calls_main = np.array([name.startswith(_STARTS_MAIN) for name in db.procedure_names], bool)
+    entries: Mask = of_procedure[db.procedure_of_node]
+    entries[db.cct.parent[calls_main[db.procedure_of_node]]] = True
+    outermost: Mask = entries & (db.cct.depth() == 1)
+    return outermost
 
 
 def depth_choice(db: Database) -> dict[str, object]:

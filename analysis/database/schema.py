@@ -35,7 +35,7 @@ CREATE TABLE process (
 CREATE TABLE thread (
     trace_line INTEGER PRIMARY KEY, process INTEGER REFERENCES process, tid INTEGER, name TEXT,
     start_ns INTEGER, end_ns INTEGER, first_record INTEGER, records INTEGER,
-    measurement_line INTEGER);
+    measurement_line INTEGER, attached_ns INTEGER, asleep_since_ns INTEGER);
 CREATE TABLE module (
     id INTEGER PRIMARY KEY, kind TEXT, path TEXT, build_id TEXT, symbols TEXT);
 CREATE TABLE procedure (

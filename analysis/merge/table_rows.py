@@ -26,6 +26,9 @@ from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Process
 from hpcd.model.scope import Kind
 
+# Times beyond are no times of a thread, and no integers of SQLite's.
+_LATEST_NS = 1 << 61
+
 
 @dataclass(frozen=True, slots=True)
 class ClockOffsets:
@@ -143,7 +146,15 @@ class DatabaseContents:
             )
         ):  # fmt: skip
             thread = self.measurements[number].threads.get(source) or unknown_thread(source)
-            yield line, process, tid, text(thread.name), start, end, first, stop - first, source
+            shift = self.clock.offsets[number] - self.clock.origin_ns
+            slept = (
+                time + shift if time is not None and abs(time) < _LATEST_NS else None
+                for time in (thread.attached_ns, thread.asleep_since_ns)
+            )
+            yield (
+                line, process, tid, text(thread.name), start, end, first, stop - first, source,
+                *slept,
+            )  # fmt: skip
 
     def _nodes(self) -> Iterator[tuple[Any, ...]]:
         columns = (

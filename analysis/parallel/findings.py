@@ -5,9 +5,11 @@ Each finding follows from sums that a database has already; none reads records.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +29,10 @@ from hpcd.wording import counted
 _SHARE = 0.05
 _UNEVEN = 0.05
 _NAME = 60
+# A process that takes so many times the mean of those of its program is worth a word.
+_STANDS_OUT = 1.3
+# What a compiler is told to compile.
+_SOURCE = re.compile(r"\.(c|cc|cpp|cxx|C|cu|m|mm|f|F|f90|F90|rs|go|java|hs|ml|swift)$")
 _TEAM = re.compile(r"(GOMP|gomp|__kmp)\w*barrier")
 _KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE)
 
@@ -54,7 +60,7 @@ def scene(db: Database) -> str:
     text = f"{who} with {counted(len(lines), 'thread')} over {db.duration_ns / 1e9:.3g} s"
     if "cpu_time" in db.metrics.names:
         busy = float(db.metrics.exclusive("cpu_time").sum()) * 1e9 / db.duration_ns
-        text += f", on average {busy:.2g} CPUs busy"
+        text += f", on average {busy:.2g} CPUs busy" if busy < 99.5 else f", {busy:,.0f} CPUs busy"
     idle = int(np.count_nonzero(~working_lines(db)))
     if idle:
         text += f"; {idle:,} of the threads hardly ran"
@@ -84,7 +90,33 @@ def _processes(db: Database) -> Iterator[Finding]:
     count = len(np.unique(lines.process[code == top]))
     many = f" ({count:,} processes)" if count > 1 else ""
     name = shorten(words[top], _NAME)
-    yield Finding("processes", f"{name}{many} used {_percent(cost[top] / total)} of the CPU time.")
+    text = f"{name}{many} used {_percent(cost[top] / total)} of the CPU time"
+    row, line, used = _costliest(db, code == top)
+    if count > 1 and used > _STANDS_OUT * cost[top] / count:
+        text += f", most of it process {row.pid}{row.works_on}: {amount(used, 's')}"
+    yield Finding("processes", f"{text}.", line=line if count > 1 else None)
+
+
+class _Costliest(NamedTuple):
+    pid: int
+    works_on: str
+
+
+def _costliest(db: Database, chosen: Mask) -> tuple[_Costliest, int, float]:
+    """Of the processes of ``chosen`` lines the one that used most CPU time, its first line of
+    these, and what it used."""
+    rows = np.where(chosen, db.lines.process, 0)
+    used = np.bincount(rows[chosen], db.line_totals("cpu_time")[chosen])
+    top = int(used.argmax())
+    ((pid, command),) = db.sql().execute("SELECT pid, command FROM process WHERE id = ?", (top,))
+    try:
+        words = [str(word) for word in json.loads(command or "[]")]
+    except (ValueError, TypeError):
+        words = []
+    source = next((word for word in words[1:] if _SOURCE.search(word)), "")
+    works_on = f" ({shorten(source.rpartition('/')[2], _NAME)})" if source else ""
+    line = int(np.flatnonzero(chosen & (db.lines.process == top))[0])
+    return _Costliest(int(pid), works_on), line, float(used[top])
 
 
 def _hot(db: Database, own: I64, waits: Mask) -> Iterator[Finding]:

@@ -52,6 +52,7 @@ def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[P
         raise UsageError(f"--at must be between 0 and {db.duration_ns / 1e9:g} seconds")
     time = round(seconds * 1e9)
     lines = list(db.lines)
+    asleep = _asleep_when_attached(db)
     events = [
         _Event(str(name), float(scale), bool(interval))
         for name, scale, interval in db.sql().execute(
@@ -75,7 +76,7 @@ def recorded_stacks(db: Database, seconds: float) -> tuple[StackSnapshot, list[P
             processes[row] = Process(
                 row, line.pid, 0, line.process, line.process, (), 0, line.start, line.job, line.rank
             )
-        activity, since, wait = _state(db, line, time, events)
+        activity, since, wait = _state(db, line, time, events, asleep.get(line.number))
         threads.append(
             ThreadStack(
                 line.tid, row, line.thread, line.start, activity, 0, since, numbers[at], wait
@@ -97,10 +98,24 @@ def _path(db: Database, node: int) -> Path:
     return tuple(reversed(path))
 
 
+def _asleep_when_attached(db: Database) -> dict[int, tuple[int, int]]:
+    """Of trace lines whose thread slept when hpcd attached to it: when that was, and since when it
+    had slept. Databases of earlier versions do not tell."""
+    columns = {row[1] for row in db.sql().execute("PRAGMA table_info(thread)")}
+    if "asleep_since_ns" not in columns:
+        return {}
+    rows = db.sql().execute(
+        "SELECT trace_line, attached_ns, asleep_since_ns FROM thread"
+        " WHERE asleep_since_ns IS NOT NULL AND attached_ns IS NOT NULL"
+    )
+    return {line: (attached, since) for line, attached, since in rows}
+
+
 def _state(
-    db: Database, line: Line, time: int, events: list[_Event]
+    db: Database, line: Line, time: int, events: list[_Event], asleep: tuple[int, int] | None
 ) -> tuple[Activity, float | None, Wait | None]:
-    """What a thread did at ``time``: running, or a wait and how long that had lasted."""
+    """What a thread did at ``time``: running, or a wait and how long that had lasted. ``asleep`` is
+    when it was attached to and since when it had slept then."""
     back = _FIRST_NS
     while True:
         first = max(time - back, line.start)
@@ -118,6 +133,8 @@ def _state(
         back *= 8
     if kind is None:
         return Activity.RUNNING, None, None
+    if asleep and begun <= asleep[0]:
+        begun = min(begun, asleep[1])
     name = events[kind].name
     return _ACTIVITIES.get(name, Activity.ASLEEP), (time - begun) / 1e9, _WAITS.get(name)
 

@@ -61,6 +61,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 _MOST_PIDS = 3
+_MOST_RANGES = 12
 
 
 def whose(threads: Iterable[ThreadStack], processes: dict[int, Process]) -> str:
@@ -78,7 +79,11 @@ def whose(threads: Iterable[ThreadStack], processes: dict[int, Process]) -> str:
     jobs = {process.job for process in processes.values() if process.rank is not None}
     for job, numbers in ranks.items():
         of = f" of {job}" if len(jobs) > 1 else ""
-        words.append(f"rank{'s' if len(set(numbers)) > 1 else ''} {ranges(numbers)}{of}")
+        parts = ranges(numbers).split(",")
+        if len(parts) > _MOST_RANGES:
+            words.append(f"{len(set(numbers)):,} ranks ({','.join(parts[:3])} ...){of}")
+        else:
+            words.append(f"rank{'s' if len(set(numbers)) > 1 else ''} {','.join(parts)}{of}")
     if len(others) > _MOST_PIDS:
         words.append(f"{len(others)} processes")
     elif others:

@@ -216,6 +216,8 @@ class Lines:
             if job and self._names.several_jobs:
                 label = f"{job} {label}"
             if line in threads:
-                label += f" · {threads[line]} {tid}"
+                # A thread that is called as its process is told apart by its number.
+                named = rank != NO_RANK or threads[line] != process
+                label += f" · {threads[line]} {tid}" if named else f" · {tid}"
             labels.append(label)
         return labels

@@ -91,7 +91,9 @@ class ThreadLifecycle:
     def register_existing_thread(self, thread: AttachedThread) -> None:
         """Give a line to a thread that ran before it was attached to."""
         state = thread.state
-        line = self._new_line(thread.number, thread.pid, state.tid, state.name, state.start_ns)
+        line = self._new_line(
+            thread.number, thread.pid, state.tid, state.name, state.start_ns, thread
+        )
         self._cpu.begin(thread.number, thread.pid, state.tid, thread.cpu_ns)
         if self._thread_times:
             if thread.copy and self._defer:
@@ -132,13 +134,20 @@ class ThreadLifecycle:
             self._writer.add_thread(replace(thread, name=name, end_ns=event.time, cpu_ns=used_ns))
             self._ended[number] = event.time
 
-    def _new_line(self, number: int, pid: int, tid: int, name: str, start_ns: int) -> int:
+    def _new_line(
+        self, number: int, pid: int, tid: int, name: str, start_ns: int,
+        attached: AttachedThread | None = None,
+    ) -> int:  # fmt: skip
         if pid not in self._targets:
             self._out_of_date.add(pid)  # recording everything, this is the first of it
         process = self._targets.target(pid, name).process
         line = self._lines
         self._lines += 1
         thread = Thread(line, process.id, tid, name, start_ns)
+        if attached and attached.asleep_since_ns is not None:
+            thread = replace(
+                thread, attached_ns=attached.time_ns, asleep_since_ns=attached.asleep_since_ns
+            )
         self._line[number] = line
         self._threads[number] = thread
         self._writer.add_thread(thread)

@@ -19,8 +19,17 @@ from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import Configuration, seconds_of, share_of, size_of
 from hpcd.daemon.service.permission import Permission, RefusedError
-from hpcd.daemon.service.protocol import MAX_REQUEST, Peer, peer_of, receive, send
+from hpcd.daemon.service.protocol import (
+    MAX_REQUEST,
+    EncodedAnswer,
+    Peer,
+    peer_of,
+    receive,
+    send,
+)
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
+from hpcd.daemon.service.request_fields import number, texts, truth, whole
+from hpcd.daemon.service.stack_readings import StackReadings
 from hpcd.daemon.targets.selector import Selector, container, control_group
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
 
@@ -42,6 +51,8 @@ _HELD_SECONDS = 1.0
 _START_SECONDS = 25.0
 # As long as the kernel lets it be: a user who connects faster than is accepted fills it for all.
 _BACKLOG = 4096
+# Characters of what users may choose, in a line of the journal.
+_LONGEST = 500
 
 
 class Control:
@@ -66,6 +77,7 @@ class Control:
         self._connections: Counter[int] = Counter()
         self._beginning: Counter[int] = Counter()
         self._requests: dict[int, TokenBucket] = {}
+        self._stacks = StackReadings()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
@@ -134,13 +146,16 @@ class Control:
     def _serve(self, connection: socket.socket, peer: Peer) -> None:
         with connection:
             fd = held = None
+            answer: dict[str, Any] | EncodedAnswer
             try:
                 permission = Permission(peer, self._configuration.control.group)
                 try:
                     request, fd = receive(connection, MAX_REQUEST, _PATIENCE_SECONDS)
                     self._closed.wait(self._count_request(peer.uid))
                     answer = self._answer(request, fd, permission)
-                    if request.get("held") is True and request["verb"] == "attach":
+                    if isinstance(answer, dict) and (
+                        request.get("held") is True and request["verb"] == "attach"
+                    ):
                         held = self._recordings.get(answer["id"])
                 except HpcdError as error:
                     journal.log(
@@ -179,17 +194,19 @@ class Control:
 
     def _answer(
         self, request: dict[str, Any], fd: int | None, permission: Permission
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | EncodedAnswer:
         verb = request.get("verb")
         if verb == "attach":
             return self._attach(request, fd, permission)
+        if verb == "stacks":
+            return self._stacks_of(request, permission)
         if verb == "detach":
-            number = _whole(request, "id")
-            each = permission.require_owner(self._recordings.get(number), number)
+            asked = whole(request, "id")
+            each = permission.require_owner(self._recordings.get(asked), asked)
             each.stop()
             if not each.wait_for(_START_SECONDS, end=True):
-                raise HpcdError(f"recording {number} does not end")
-            journal.log("detached", id=number, uid=permission.peer.uid)
+                raise HpcdError(f"recording {asked} does not end")
+            journal.log("detached", id=asked, uid=permission.peer.uid)
             return {**each.describe(), "summary": each.summary}
         if verb == "status":
             return self._status(request, permission)
@@ -201,10 +218,10 @@ class Control:
 
     def _status(self, request: dict[str, Any], permission: Permission) -> dict[str, Any]:
         if "id" in request:
-            number = _whole(request, "id")
-            each = self._recordings.get(number)
+            asked = whole(request, "id")
+            each = self._recordings.get(asked)
             if each is None or not permission.sees(each):
-                raise TargetError(f"no recording {number}")
+                raise TargetError(f"no recording {asked}")
             return {"recordings": [{**each.describe(), "summary": each.summary}]}
         seen = [each for each in self._recordings.all() if permission.sees(each)]
         return {
@@ -218,22 +235,22 @@ class Control:
         peer = permission.peer
         limits = self._configuration.control
         selector = self._selector(request, permission)
-        _truth(request, "held", False)
-        duration = _number(request, "duration", None)
+        truth(request, "held", False)
+        duration = number(request, "duration", None)
         if not permission.root:
             longest = seconds_of(limits.longest)
             duration = longest if duration is None else min(duration, longest)
         options = Options(
             selector=selector,
             output=Path("/"),
-            frequency=_whole(request, "frequency", 997),
+            frequency=whole(request, "frequency", 997),
             duration=duration,
-            children=_truth(request, "children", True),
-            waits=_truth(request, "waits", True),
-            threshold_ns=_whole(request, "threshold_ns", 50_000),
-            overhead=_number(request, "overhead", None),
-            io=_truth(request, "io", False),
-            memory=_truth(request, "memory", False),
+            children=truth(request, "children", True),
+            waits=truth(request, "waits", True),
+            threshold_ns=whole(request, "threshold_ns", 50_000),
+            overhead=number(request, "overhead", None),
+            io=truth(request, "io", False),
+            memory=truth(request, "memory", False),
             owner=(peer.uid, peer.gid),
             only_user=None if permission.root else peer.uid,
             only_groups=(peer.gid, *peer.groups),
@@ -273,6 +290,13 @@ class Control:
             raise error
         return each.describe()
 
+    def _stacks_of(self, request: dict[str, Any], permission: Permission) -> EncodedAnswer:
+        selector = self._selector(request, permission)
+        children = truth(request, "children", True)
+        answer = self._stacks.read(selector, permission, self._configuration.control, children)
+        journal.log("stacks read", uid=permission.peer.uid, what=selector.describe()[:_LONGEST])
+        return answer
+
     @contextlib.contextmanager
     def _room_for_one(self, permission: Permission) -> Iterator[None]:
         """Holds a place for a recording while it begins; requests at the same moment count."""
@@ -291,23 +315,23 @@ class Control:
                     del self._beginning[uid]
 
     def _selector(self, request: dict[str, Any], permission: Permission) -> Selector:
-        everything = _truth(request, "all", False)
-        users = [] if everything else _texts(request, "users")
+        everything = truth(request, "all", False)
+        users = [] if everything else texts(request, "users")
         if not permission.root:
             if everything:
-                raise RefusedError("only root may record every process")
+                raise RefusedError("only root may record or read every process")
             if users and users != [str(permission.peer.uid)]:
-                raise RefusedError("you may record your own processes only")
+                raise RefusedError("you may record and read your own processes only")
         pids = request.get("pids", [])
         if not isinstance(pids, list) or not all(type(pid) is int for pid in pids):
             raise UsageError("pids are whole numbers")
         selector = Selector(
             pids=permission.translate(pids[:1024]),
-            names=tuple(_texts(request, "names")),
+            names=tuple(texts(request, "names")),
             users=tuple(int(user) for user in users if user.isdigit()),
-            control_groups=tuple(control_group(path) for path in _texts(request, "cgroups")),
-            containers=tuple(container(text) for text in _texts(request, "containers")),
-            jobs=tuple(_texts(request, "jobs")),
+            control_groups=tuple(control_group(path) for path in texts(request, "cgroups")),
+            containers=tuple(container(text) for text in texts(request, "containers")),
+            jobs=tuple(texts(request, "jobs")),
             everything=everything,
         )
         if not selector:
@@ -388,38 +412,3 @@ def listen(path: str) -> socket.socket:
         listener.close()
         raise StorageError(f"{path}: {error.strerror}") from None
     return listener
-
-
-# --- what requests may hold ---
-
-
-def _whole(request: dict[str, Any], name: str, default: int | None = None) -> int:
-    value = request.get(name, default)
-    if type(value) is not int or not 0 <= value < 1 << 40:
-        raise UsageError(f"{name} must be a whole number")
-    return value
-
-
-def _number(request: dict[str, Any], name: str, default: float | None) -> float | None:
-    value = request.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise UsageError(f"{name} must be a number above 0")
-    return float(value)
-
-
-def _truth(request: dict[str, Any], name: str, default: bool) -> bool:
-    value = request.get(name, default)
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} must be true or false")
-    return value
-
-
-def _texts(request: dict[str, Any], name: str) -> list[str]:
-    value = request.get(name, [])
-    if not isinstance(value, list) or not all(
-        isinstance(each, str) and len(each) < 4096 for each in value
-    ):
-        raise UsageError(f"{name} must be texts")
-    return value[:64]

@@ -53,15 +53,26 @@ def peer_of(connection: socket.socket) -> Peer:
     return Peer(pid, uid, gid, struct.unpack(f"{len(groups) // 4}I", groups))
 
 
-def send(connection: socket.socket, message: dict[str, Any], fd: int | None = None) -> None:
+class EncodedAnswer(bytes):
+    """An answer that is JSON already."""
+
+
+def send(
+    connection: socket.socket, message: dict[str, Any] | EncodedAnswer, fd: int | None = None
+) -> None:
     """Send ``message``, with the descriptor ``fd`` if there is one."""
-    data = json.dumps(message, separators=(",", ":")).encode()
+    data: bytes = message if isinstance(message, EncodedAnswer) else encoded(message)
     head = _LENGTH.pack(len(data))
     if fd is None:
         connection.sendall(head + data)
     else:
         socket.send_fds(connection, [head], [fd])
         connection.sendall(data)
+
+
+def encoded(message: dict[str, Any]) -> EncodedAnswer:
+    """``message`` as it is sent."""
+    return EncodedAnswer(json.dumps(message, separators=(",", ":")).encode())
 
 
 def receive(

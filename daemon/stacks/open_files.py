@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,10 +31,11 @@ class _End:
 
 
 class OpenFiles:
-    """What descriptors are, as /proc shows it."""
+    """What descriptors are, by /proc; only processes that ``sees`` is true of are named."""
 
-    def __init__(self, targets: Iterable[int]) -> None:
+    def __init__(self, targets: Iterable[int], sees: Callable[[int], bool] | None = None) -> None:
         self._targets = list(targets)
+        self._sees = sees
         self._links: dict[tuple[int, int], str] = {}
         self._networks: dict[int, dict[int, str]] = {}
 
@@ -53,8 +54,9 @@ class OpenFiles:
                 end for end in self._ends.get(link, ()) if reading is None or end.writes == reading
             ]
             role = {True: "written by", False: "read by", None: "shared with"}[reading]
-            nobody = "" if reading is None else f" {role} nobody found"
-            return f"{text}, pipe {inode}{_peers(ends, role, pid) or nobody}"
+            found = "of yours" if self._sees else "found"
+            nobody = "" if reading is None else f" {role} nobody {found}"
+            return f"{text}, pipe {inode}{self._peers(ends, role, pid) or nobody}"
         return f"{text}, {self._socket(pid, inode)}"
 
     def link(self, pid: int, descriptor: int) -> str:
@@ -90,6 +92,19 @@ class OpenFiles:
                     continue
         return ends
 
+    def _peers(self, ends: Iterable[_End], role: str, pid: int) -> str:
+        """Processes that have an end open, in words; "" when there are none."""
+        pids = list(dict.fromkeys(end.pid for end in ends))
+        others = [other for other in pids if other != pid] or pids
+        if self._sees:
+            others = [other for other in others if self._sees(other)]
+        if not others:
+            return ""
+        names = ", ".join(f"{other} ({processes.name_of(other)})" for other in others[:_MOST_PEERS])
+        more = f" and {len(others) - _MOST_PEERS} more" if len(others) > _MOST_PEERS else ""
+        plural = "process" if len(others) == 1 else "processes"
+        return f" {role} {plural} {names}{more}"
+
     # --- sockets ---
 
     def _socket(self, pid: int, inode: int) -> str:
@@ -99,12 +114,12 @@ class OpenFiles:
         if text.startswith("unix"):
             peer = _unix_peer(inode)
             if peer:
-                text += _peers(self._ends.get(f"socket:[{peer}]", ()), "to", pid)
+                text += self._peers(self._ends.get(f"socket:[{peer}]", ()), "to", pid)
             return text
         local, _, remote = text.partition(" ")[2].partition(" to ")
         for other, words in self._network(pid).items():
             if remote and words.partition(" ")[2] == f"{remote} to {local}" and other:
-                text += _peers(self._ends.get(f"socket:[{other}]", ()), "of", pid)
+                text += self._peers(self._ends.get(f"socket:[{other}]", ()), "of", pid)
         return text
 
     def _network(self, pid: int) -> dict[int, str]:
@@ -116,18 +131,6 @@ class OpenFiles:
         if namespace not in self._networks:
             self._networks[namespace] = dict(_sockets(pid))
         return self._networks[namespace]
-
-
-def _peers(ends: Iterable[_End], role: str, pid: int) -> str:
-    """Processes that have an end open, in words; "" when there are none."""
-    pids = list(dict.fromkeys(end.pid for end in ends))
-    others = [other for other in pids if other != pid] or pids
-    if not others:
-        return ""
-    names = ", ".join(f"{other} ({processes.name_of(other)})" for other in others[:_MOST_PEERS])
-    more = f" and {len(others) - _MOST_PEERS} more" if len(others) > _MOST_PEERS else ""
-    plural = "process" if len(others) == 1 else "processes"
-    return f" {role} {plural} {names}{more}"
 
 
 def _sockets(pid: int) -> Iterable[tuple[int, str]]:

@@ -21,12 +21,14 @@ from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.stacks.address_spaces import AddressSpaces
 from hpcd.daemon.stacks.function_names import FunctionNames
+from hpcd.daemon.stacks.reading_rights import ReadingRights
 from hpcd.daemon.stacks.running_threads import FREQUENCY, RunningThreads
 from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
 from hpcd.daemon.stacks.thread_walks import ThreadWalks
 from hpcd.daemon.stacks.wait_reasons import WaitReasons
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.thread_reading import ThreadReading
+from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import TargetError
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack
@@ -39,7 +41,8 @@ class StackReader:
     :class:`hpcd.errors.PlatformError` in one line where it cannot.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: UserAccounts | None = None) -> None:
+        """``accounts`` limit what each user's programs may take of table memory."""
         with ExitStack() as resources:
             background = resources.enter_context(ThreadPoolExecutor(1))
             self._reading = ThreadReading()
@@ -47,7 +50,7 @@ class StackReader:
             symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
             self._names = FunctionNames()
             resources.callback(self._names.close)
-            self._modules = Modules(Decoder(), self._names.add_module)
+            self._modules = Modules(Decoder(), self._names.add_module, accounts)
             resources.callback(self._modules.close)
             (event,) = parse_events("cpu-clock", FREQUENCY)
             self._sampler = Sampler(
@@ -72,12 +75,27 @@ class StackReader:
         """Unload the programs."""
         self._resources.close()
 
-    def snapshot(self, pids: Sequence[int]) -> StackSnapshot:
-        """What the threads of ``pids`` do now. Raises :class:`TargetError` when none exists."""
-        began = time.monotonic_ns()
-        images, clock = self._threads.identify(pids)
+    def snapshot(self, pids: Sequence[int], rights: ReadingRights | None = None) -> StackSnapshot:
+        """What the threads of ``pids`` do now. Raises :class:`TargetError` when none exists.
+
+        With ``rights``, of those that these let be read, and nothing of another process: one that
+        has executed a program meanwhile is left out, as that may have had other rights.
+        """
+        admitted = rights.admitted(pids) if rights else {}
+        images, clock = self._threads.identify(list(admitted) if rights else pids)
         if not images:
             raise TargetError("no process to read: all that were selected have ended")
+        programs = dict(images)
+        snapshot = self._snapshot(images, clock, rights)
+        if not rights:
+            return snapshot
+        now, _ = self._threads.identify(list(programs))
+        same = {pid for pid in rights.still(admitted) if now.get(pid) == programs.get(pid)}
+        return snapshot.of_processes(same & programs.keys())
+
+    def _snapshot(
+        self, images: dict[int, int], clock: int, rights: ReadingRights | None
+    ) -> StackSnapshot:
         self._spaces.keep(images)
         self._spaces.read(images)
         reading = time.monotonic_ns()
@@ -89,7 +107,8 @@ class StackReader:
             inserted = self._resolver.insert([stacks[tid] for tid in standing])
             nodes = dict(zip(standing, inserted.tolist(), strict=True))
         paths, numbers = self._paths(sorted(set(nodes.values())))
-        reasons = WaitReasons(records.values(), self._spaces, self._reading.withheld)
+        sees = rights.sees if rights else None
+        reasons = WaitReasons(records.values(), self._spaces, self._reading.withheld, sees)
         threads = [
             self._thread(record, clock, numbers.get(nodes.get(tid, -1), 0), tid in stacks)
             for tid, record in records.items()
@@ -106,7 +125,7 @@ class StackReader:
         found = {pid: mapped.process for pid in images if (mapped := self._spaces.get(pid))}
         self._names.name(paths, self._modules, found)
         return StackSnapshot(
-            began,
+            reading,
             (read - reading) / 1e9,
             threads,
             found,

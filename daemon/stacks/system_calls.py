@@ -1,7 +1,8 @@
 """The system call a thread is in, from the registers it entered the kernel with.
 
-Numbers are those of arch/x86/entry/syscalls/syscall_64.tbl and, for aarch64,
-include/uapi/asm-generic/unistd.h; only calls that wait for something are named.
+Numbers are those of arch/x86/entry/syscalls/syscall_64.tbl, of syscall_32.tbl there for 32-bit
+programs, and, for aarch64, include/uapi/asm-generic/unistd.h; only calls that wait for something
+are named.
 """
 
 from __future__ import annotations
@@ -38,10 +39,31 @@ _GENERIC = {
     281: "execveat", 286: "preadv2", 287: "pwritev2", 426: "io_uring_enter", 435: "clone3",
     441: "epoll_pwait2", 449: "futex_waitv", 455: "futex_wait",
 }  # fmt: skip
+# Those of 32-bit programs; calls that only differ in the width of a time have one name.
+_I386 = {
+    0: "restart_syscall", 3: "read", 4: "write", 5: "open", 6: "close", 7: "wait4", 11: "execve",
+    29: "pause", 36: "sync", 54: "ioctl", 55: "fcntl", 102: "socketcall", 114: "wait4",
+    117: "ipc", 118: "fsync", 120: "clone", 142: "select", 143: "flock", 145: "readv",
+    146: "writev", 148: "fdatasync", 162: "nanosleep", 168: "poll", 177: "rt_sigtimedwait",
+    179: "rt_sigsuspend", 180: "pread64", 181: "pwrite64", 187: "sendfile", 190: "vfork",
+    221: "fcntl", 239: "sendfile", 240: "futex", 247: "io_getevents", 256: "epoll_wait",
+    267: "clock_nanosleep", 279: "mq_timedsend", 280: "mq_timedreceive", 284: "waitid",
+    295: "openat", 308: "pselect6", 309: "ppoll", 313: "splice", 319: "epoll_pwait",
+    333: "preadv", 334: "pwritev", 337: "recvmmsg", 344: "syncfs", 345: "sendmmsg",
+    358: "execveat", 362: "connect", 364: "accept4", 369: "sendto", 370: "sendmsg",
+    371: "recvfrom", 372: "recvmsg", 378: "preadv2", 379: "pwritev2", 400: "msgsnd",
+    401: "msgrcv", 407: "clock_nanosleep", 413: "pselect6", 414: "ppoll", 417: "recvmmsg",
+    418: "mq_timedsend", 419: "mq_timedreceive", 420: "semtimedop", 421: "rt_sigtimedwait",
+    422: "futex", 426: "io_uring_enter", 435: "clone3", 441: "epoll_pwait2",
+    449: "futex_waitv", 455: "futex_wait",
+}  # fmt: skip
+# Of these nanosleep and clock_nanosleep, and all 64-bit programs, have times of two 64-bit words.
+_I386_WIDE_FROM = 403
 # Words of struct pt_regs: the call's number, and its arguments.
 _X86_REGISTERS = 15, (14, 13, 12, 7, 9, 8)  # orig_ax; di, si, dx, r10, r8, r9
-# Other code segments are those of 32-bit programs, whose calls have other numbers.
-_CS, _USER_CS = 17, 0x33
+_I386_ARGUMENTS = (5, 11, 12, 13, 14, 4)  # bx, cx, dx, si, di, bp
+# The code segments of 64-bit and of 32-bit programs; of others nothing is known.
+_CS, _USER_CS, _USER32_CS = 17, 0x33, 0x23
 _AARCH64_REGISTERS = 35, (34, 1, 2, 3, 4, 5)  # syscallno; orig_x0, x1 ...
 
 
@@ -51,10 +73,12 @@ _X86 = platform.machine() == "x86_64"
 @dataclass(frozen=True, slots=True)
 class SystemCall:
     """A system call that a thread is in: its name (``call 123`` where it has none here), and its
-    arguments as unsigned 64-bit numbers."""
+    arguments as unsigned 64-bit numbers. Times at their addresses are two words of ``time_word``
+    bytes each."""
 
     name: str
     arguments: tuple[int, ...]
+    time_word: int = 8
 
     def signed(self, index: int) -> int:
         """An argument that is an ``int``."""
@@ -74,9 +98,21 @@ def system_call(record: TaskStack) -> SystemCall | None:
     if not x86:
         number &= 0xFFFFFFFF
         number = -1 if number >> 31 else number
+    elif registers[_CS] == _USER32_CS:
+        return _of_32_bits(registers)
     elif number >> 63 or registers[_CS] != _USER_CS:
         return None
     if number < 0:
         return None
     name = (_X86_64 if x86 else _GENERIC).get(number, f"call {number}")
     return SystemCall(name, tuple(registers[index] for index in arguments))
+
+
+def _of_32_bits(registers: list[int]) -> SystemCall | None:
+    """The call of a 32-bit program: its registers are the lower halves."""
+    number = registers[_X86_REGISTERS[0]] & 0xFFFFFFFF
+    if number >> 31:
+        return None
+    name = _I386.get(number, f"call {number}")
+    arguments = tuple(registers[index] & 0xFFFFFFFF for index in _I386_ARGUMENTS)
+    return SystemCall(name, arguments, 8 if number >= _I386_WIDE_FROM else 4)

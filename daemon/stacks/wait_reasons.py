@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from hpcd.bpf.task_stacks import TaskStack
@@ -33,7 +33,8 @@ _QUEUES = {
     "msgrcv": "message queue", "msgsnd": "message queue",
 }  # fmt: skip
 _CLONE_VFORK = 0x4000
-_SETLKW, _OFD_SETLKW = 7, 38
+# The second is that of 32-bit programs.
+_SETLKW, _SETLKW64, _OFD_SETLKW = 7, 14, 38
 _TIMER_ABSOLUTE = 1
 _MOST_FILES = 8
 _MOST_POLLED = 1024
@@ -43,16 +44,21 @@ _POLLFD = struct.Struct("<iHH")
 
 class WaitReasons:
     """Tells what threads wait for; made for one snapshot, whose threads are ``records``. The memory
-    of the processes ``withheld`` is not read."""
+    of the processes ``withheld`` is not read, and only those that ``sees`` is true of are named."""
 
     def __init__(
-        self, records: Iterable[TaskStack], spaces: AddressSpaces, withheld: Collection[int] = ()
+        self,
+        records: Iterable[TaskStack],
+        spaces: AddressSpaces,
+        withheld: Collection[int] = (),
+        sees: Callable[[int], bool] | None = None,
     ) -> None:
         records = list(records)
+        self._sees = sees or (lambda _: True)
         self._withheld = withheld
         self._spaces = spaces
         self._memory = TargetMemory()
-        self._files = OpenFiles({record.tgid for record in records})
+        self._files = OpenFiles({record.tgid for record in records}, sees)
         self._threads: dict[int, set[int]] = {}
         for record in records:
             self._threads.setdefault(record.tgid, set()).add(record.tid)
@@ -75,8 +81,10 @@ class WaitReasons:
                 return self._ended(record)
             case Activity.TRACED:
                 tracer = _status(record, "TracerPid")
+                if not tracer or not self._sees(tracer):
+                    return Wait("tracer", "its tracer")
                 who = f"its tracer, process {tracer} ({processes.name_of(tracer)})"
-                return Wait("tracer", who if tracer else "its tracer", holders=(tracer,))
+                return Wait("tracer", who, holders=(tracer,))
             case Activity.STOPPED:
                 return Wait("signal", "SIGCONT: a signal has stopped it")
         if is_kernel_thread(record):
@@ -102,7 +110,11 @@ class WaitReasons:
             return Wait(name, name, name)
         if name == "futex":
             return futex_wait(self._memory, pid, record.tid, call, self._thread)
-        if name == "fcntl" and call.signed(1) in (_SETLKW, _OFD_SETLKW):
+        if name == "fcntl" and call.signed(1) in (
+            _SETLKW,
+            _SETLKW64,
+            _OFD_SETLKW,
+        ):
             return self._file_lock(record, call)
         if name == "flock":
             return self._file_lock(record, call)
@@ -152,6 +164,8 @@ class WaitReasons:
         if len(self._threads.get(record.tgid, ())) > 1:
             return Wait("threads", "the other threads of its process: it has ended before them")
         parent = record.parent
+        if not self._sees(parent):
+            return Wait("parent", "its parent to take note of its end")
         text = (
             f"its parent, process {parent} ({processes.name_of(parent)}), to take note of its end"
         )
@@ -166,9 +180,11 @@ class WaitReasons:
         if call.name == "waitid" and call.signed(0) == 3:  # P_PIDFD
             link = self._files.describe(record.tgid, call.signed(1))
             return Wait("child", f"the process of {link}", call.name)
-        children = _children(record)
+        children = self._children(record)
         if wanted > 0 and _pid_namespace(record.tgid) == self._namespace:
-            children = [child for child in children if child == wanted] or [wanted]
+            children = [child for child in children if child == wanted] or [
+                each for each in (wanted,) if self._sees(each)
+            ]
         return Wait("child", _child_words(children), call.name, holders=tuple(children))
 
     def _vfork(self, record: TaskStack, call: SystemCall) -> Wait:
@@ -178,11 +194,19 @@ class WaitReasons:
             flags = int.from_bytes(data or b"", "little")
         if not flags & _CLONE_VFORK:
             return Wait(call.name, call.name, call.name)
-        children = _children(record)[-1:]
+        children = self._children(record)[-1:]
         text = (
             _child_words(children) + " (it shares its memory until it executes a program or ends)"
         )
         return Wait("child", text, call.name, holders=tuple(children))
+
+    def _children(self, record: TaskStack) -> list[int]:
+        """The children of a process: those its thread made first, or else all."""
+        for thread in (record.tid, *processes.thread_ids(record.tgid)):
+            text = _text(f"/proc/{record.tgid}/task/{thread}/children").split()
+            if text:
+                return [child for child in map(int, text) if self._sees(child)]
+        return []
 
     # --- files and time ---
 
@@ -227,15 +251,17 @@ class WaitReasons:
     def _timer(self, pid: int, call: SystemCall) -> str:
         absolute = call.name == "clock_nanosleep" and call.arguments[1] & _TIMER_ABSOLUTE
         address = call.arguments[0 if call.name == "nanosleep" else 2]
-        data = self._memory.read(pid, address, 16)
+        data = self._memory.read(pid, address, 2 * call.time_word)
         if absolute or data is None:
             return "a timer"
-        seconds, nanoseconds = struct.unpack("<qq", data)
+        seconds, nanoseconds = struct.unpack("<qq" if call.time_word == 8 else "<ii", data)
         return f"a timer of {seconds + nanoseconds / 1e9:g} s"
 
     def _file_lock(self, record: TaskStack, call: SystemCall) -> Wait:
         text = f"a lock of {self._files.describe(record.tgid, call.signed(0))}"
         holder = _lock_holder(record.tgid)
+        if holder > 0 and not self._sees(holder):
+            holder = 0
         if holder > 0:
             text += f", held by process {holder} ({processes.name_of(holder)})"
         return Wait("file lock", text, call.name, holders=(holder,) if holder > 0 else ())
@@ -247,15 +273,6 @@ def _child_words(children: list[int]) -> str:
     names = [f"{child} ({processes.name_of(child)})" for child in children[:_MOST_FILES]]
     more = f" and {len(children) - _MOST_FILES} more" if len(children) > _MOST_FILES else ""
     return f"child process{'es' if len(children) > 1 else ''} {', '.join(names)}{more}"
-
-
-def _children(record: TaskStack) -> list[int]:
-    """The children of a process: those its thread made first, or else all."""
-    for thread in (record.tid, *processes.thread_ids(record.tgid)):
-        text = _text(f"/proc/{record.tgid}/task/{thread}/children").split()
-        if text:
-            return [int(word) for word in text]
-    return []
 
 
 def _watched(pid: int, descriptor: int) -> list[int]:

@@ -66,7 +66,12 @@ class Attachment:
         for thread in threads:
             stack = unmoved.get(thread.state.tid)
             if stack and not thread.state.running:
-                thread = replace(thread, stack=stack.event, copy=stack.copy)
+                thread = replace(
+                    thread,
+                    stack=stack.event,
+                    copy=stack.copy,
+                    asleep_since_ns=min(stack.since, thread.time_ns) if stack.since else None,
+                )
             stacked.append(thread)
         return stacked
 

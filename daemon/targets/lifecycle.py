@@ -13,7 +13,8 @@ class AttachedThread:
 
     ``number`` is what the BPF programs know it by, ``state`` what it was doing at that time,
     ``cpu_ns`` the CPU time it had used. ``stack`` and ``copy`` are its stack, as the programs send
-    those that are walked later, when it slept at that time; else empty.
+    those that are walked later, when it slept at that time; else empty. It has slept since
+    ``asleep_since_ns``, None where that is not known.
     """
 
     number: int
@@ -23,3 +24,4 @@ class AttachedThread:
     cpu_ns: int
     stack: bytes = b""
     copy: bytes = b""
+    asleep_since_ns: int | None = None

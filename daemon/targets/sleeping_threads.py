@@ -26,10 +26,12 @@ _NO_CACHE = 0xFFFE
 @dataclass(frozen=True, slots=True)
 class SleepingThread:
     """The stack of a thread as the programs would have sent it: a stack event of kind COPIED, and
-    the copy it names."""
+    the copy it names. It has slept ``since`` (monotonic ns), as far as the scheduler knows; 0: that
+    is not known."""
 
     event: bytes
     copy: bytes
+    since: int
 
 
 class SleepingThreads:
@@ -59,7 +61,10 @@ class SleepingThreads:
         """The threads, by tid, that have not run since :meth:`read`."""
         pids = {record.tgid for record in self._before.values()}
         unmoved = {}
-        for now in self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY)):
+        records = self._reading.read(dict.fromkeys(pids, Wanted.IDENTITY))
+        # How far the scheduler's clock is behind: the thread that reads has just come to its CPU.
+        clock = min((now.time - now.reader_arrival for now in records), default=0)
+        for now in records:
             before = self._before.get(now.tid)
             if (
                 before is not None
@@ -68,7 +73,7 @@ class SleepingThreads:
                 == (now.start, now.switches, now.image)
             ):
                 self._count += 1
-                unmoved[now.tid] = _as_sent(before, now.time, self._count)
+                unmoved[now.tid] = _as_sent(before, now.time, self._count, clock)
         self._before.clear()
         return unmoved
 
@@ -85,15 +90,17 @@ def sleeping_threads() -> SleepingThreads | None:
         return None
 
 
-def _as_sent(record: TaskStack, time: int, number: int) -> SleepingThread:
-    """``record`` as of ``time``, when the thread was still there."""
+def _as_sent(record: TaskStack, time: int, number: int, clock: int) -> SleepingThread:
+    """``record`` as of ``time``, when the thread was still there; the scheduler's clock is
+    ``clock`` ns behind."""
+    since = max(record.departure, record.arrival) + clock if record.arrival else 0
     event = _EVENT.pack(
         time, EventKind.COPIED, record.tgid, number, 0, record.kernel_frames, 0,
         UnwindStatus.BEFORE_ATTACH, _NO_CACHE,
     )  # fmt: skip
     size = _COPY.size
     copy = _COPY.pack(time, record.stack_start, record.tgid, number, record.size, _NO_CACHE, 0)
-    return SleepingThread(event + record.kernel, copy + record.copy[size:])
+    return SleepingThread(event + record.kernel, copy + record.copy[size:], since)
 
 
 _EVENT, _COPY = struct.Struct("<QIIIIHHHH"), struct.Struct("<QQIIIHH")

@@ -13,6 +13,7 @@ from typing import Any
 from hpcd.daemon.capture.recording import Options
 from hpcd.daemon.service.configuration import Control
 from hpcd.daemon.service.protocol import ask, held
+from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, StorageError
 
 _POLL_SECONDS = 0.25
@@ -65,16 +66,9 @@ def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator
 
 def request_of(options: Options) -> dict[str, Any]:
     """The service request that starts recording ``options``."""
-    selector = options.selector
     return {
         "verb": "attach",
-        "pids": selector.pids,
-        "names": selector.names,
-        "users": [str(user) for user in selector.users],
-        "cgroups": selector.control_groups,
-        "containers": selector.containers,
-        "jobs": selector.jobs,
-        "all": selector.everything,
+        **selection_request(options.selector),
         "frequency": options.frequency,
         "duration": options.duration,
         "children": options.children,
@@ -83,6 +77,19 @@ def request_of(options: Options) -> dict[str, Any]:
         "overhead": options.overhead,
         "io": options.io,
         "memory": options.memory,
+    }
+
+
+def selection_request(selector: Selector) -> dict[str, Any]:
+    """The part of a service request that says which processes."""
+    return {
+        "pids": selector.pids,
+        "names": selector.names,
+        "users": [str(user) for user in selector.users],
+        "cgroups": selector.control_groups,
+        "containers": selector.containers,
+        "jobs": selector.jobs,
+        "all": selector.everything,
     }
 
 

@@ -43,7 +43,9 @@ class Thread:
     """One trace line. ``line`` is unique in its measurement; times are monotonic ns.
 
     ``cpu_ns`` is the CPU time that the scheduler counted for it while it was recorded; None when
-    that is not known.
+    that is not known. A thread that slept when it was attached to, at ``attached_ns``, has left its
+    CPU at ``asleep_since_ns``: its first wait is that old. None for others, and where the kernel
+    does not tell.
     """
 
     line: int
@@ -53,6 +55,8 @@ class Thread:
     start_ns: int
     end_ns: int | None = None
     cpu_ns: int | None = None
+    attached_ns: int | None = None
+    asleep_since_ns: int | None = None
 
 
 class ModuleKind(StrEnum):

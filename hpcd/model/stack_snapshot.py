@@ -5,10 +5,14 @@ The reader (``hpcd.daemon.stacks``) makes it, the analysis names and merges it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+import numpy as np
+
 from hpcd.array_types import U64
+from hpcd.model import frame as frames
 from hpcd.model.identity import Module, Process
 
 
@@ -81,3 +85,22 @@ class StackSnapshot:
     paths: list[U64]
     images: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    def of_processes(self, pids: Collection[int]) -> StackSnapshot:
+        """What there is of these processes, and of load modules that their paths go through; no
+        notes."""
+        threads = [thread for thread in self.threads if thread.pid in pids]
+        numbers = {path: new for new, path in enumerate(sorted({each.path for each in threads}))}
+        paths = [self.paths[path] for path in numbers]
+        every = np.concatenate([np.zeros(0, np.uint64), *paths])
+        modules = set(frames.module_of(every[frames.is_module(every)]).tolist())
+        return StackSnapshot(
+            self.time_ns,
+            self.seconds,
+            [replace(thread, path=numbers[thread.path]) for thread in threads],
+            {pid: process for pid, process in self.processes.items() if pid in pids},
+            {number: module for number, module in self.modules.items() if number in modules},
+            {number: rows for number, rows in self.symbols.items() if number in modules},
+            paths,
+            {number: image for number, image in self.images.items() if number in modules},
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +16,11 @@ from typing import Any
 
 import pytest
 
+import hpcd.analysis
+from benchmarks.workloads import ENVIRONMENT, lammps
 from hpcd.bpf.task_stacks import Wanted
 from hpcd.daemon.stacks.stack_reader import StackReader
+from hpcd.daemon.targets.processes import descendants, name_of, thread_ids
 from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
@@ -337,6 +341,7 @@ def test_a_recording_has_the_paths_of_those_that_slept_when_it_began(
     executable = build("asleep.c")
     with asleep(executable, "places", threads=6) as pid:
         before = switches_of(pid)
+        read = stacks("--pid", pid)
         summary = Recorder(tmp_path / "m", "-p", pid, "-d", 1).wait()
         assert switches_of(pid) == before
     assert summary["unwind"]["deferred"]["walked"] == 6
@@ -355,12 +360,19 @@ def test_a_recording_has_the_paths_of_those_that_slept_when_it_began(
     command = [*HPCD, "stacks", str(database), "--at", "0.5", "--json"]
     document = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     named = {thread["name"]: thread for thread in document["threads"]}
+    with hpcd.analysis.open(database) as db:
+        ((offset,),) = db.sql().execute("SELECT clock_offset_ns FROM measurement")
+        at_s = (db.origin_ns - offset) / 1e9 + 0.5
+    # It has slept since long before it was attached to, and that is when its wait began.
+    slept = {
+        thread["name"]: read["time_ns"] / 1e9 - thread["since_s"] for thread in read["threads"]
+    }
     for name, (functions, _) in PLACES.items():
         found = user_functions(named[name])
         at = found.index(functions[0])
         assert found[at : at + 2] == functions
         assert named[name]["activity"] == "asleep"
-        assert named[name]["since_s"] == pytest.approx(0.5, abs=0.1)
+        assert at_s - named[name]["since_s"] == pytest.approx(slept[name], abs=0.1), name
         assert named[name]["pid"] == pid
 
 
@@ -406,3 +418,32 @@ def test_a_process_that_holds_its_address_space_locked_keeps_nobody_waiting(
         assert not any(f["name"] == "munmap" for t in held for f in t["path"])
         read = [user_functions(t) for t in document["threads"] if t["pid"] == other]
         assert sum("waits_for_condition" in functions for functions in read) == 3
+
+
+@pytest.mark.skipif(not shutil.which("lmp"), reason="LAMMPS is not installed")
+def test_what_is_recorded_under_way_waits_on_whole_paths(tmp_path: Path) -> None:
+    """Threads of MPI and of LAMMPS that slept when hpcd came are most of the blocked time."""
+    workload = lammps(tmp_path, steps=1_000_000)
+    with subprocess.Popen(
+        workload.command,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as job:
+        try:
+            while not (ranks := [p for p in descendants(job.pid) if name_of(p) == "lmp"]) or any(
+                len(thread_ids(rank)) < 2 for rank in ranks
+            ):
+                assert job.poll() is None
+                time.sleep(0.05)
+            Recorder(tmp_path / "m", "-p", job.pid, "-d", 3).wait()
+        finally:
+            os.killpg(job.pid, signal.SIGKILL)
+    subprocess.run([*HPCD, "merge", tmp_path / "m", "-o", tmp_path / "db"], check=True)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        blocked = db.metrics.exclusive("blocked_time")
+        outermost = db.cct.frame[db.cct.ancestor_at(1)]
+        cut = float(blocked[frames.is_marker(outermost)].sum())
+        assert float(blocked.sum()) > 3 * len(ranks)
+        assert cut <= 0.001 * float(blocked.sum())

@@ -61,3 +61,26 @@ def test_a_report_begins_with_what_stands_out(
     # What a filter leaves out would not be what is shown.
     assert main(["report", str(path), "--filter", "rank=0"]) == 0
     assert "stands out" not in capsys.readouterr().out
+
+
+def test_which_process_of_a_program_costs_most(tmp_path: Path) -> None:
+    """As of a build, where one file takes longer than all others."""
+    work: dict[int, list[Step]] = {
+        number: [("main/compile", "cpu", 3.0 if number == 2 else 0.5)] for number in range(4)
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", work, size=0, name="cc1plus")) as db:
+        told = {finding.kind: finding for finding in findings(db)}["processes"]
+        assert told.text == (
+            "cc1plus (4 processes) used 100 % of the CPU time, most of it process 102: 3.000 s."
+        )
+        assert told.line is not None and db.lines[told.line].pid == 102
+    even: dict[int, list[Step]] = {n: [("main/compile", "cpu", 1.0)] for n in range(4)}
+    with hpcd.analysis.open(make(tmp_path / "even", even, size=0, name="cc1plus")) as db:
+        told = {finding.kind: finding for finding in findings(db)}["processes"]
+        assert told.text == "cc1plus (4 processes) used 100 % of the CPU time."
+
+
+def test_thousands_of_cpus_are_written_out(tmp_path: Path) -> None:
+    steps: dict[int, list[Step]] = {rank: [("main/solve", "cpu", 0.02)] for rank in range(120)}
+    with hpcd.analysis.open(make(tmp_path / "db", steps)) as db:
+        assert scene(db) == "120 ranks with 120 threads over 0.0195 s, 123 CPUs busy."

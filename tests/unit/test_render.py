@@ -267,3 +267,17 @@ def test_a_launcher_beside_its_program_tells_no_depth(tmp_path: Path) -> None:
         depths: Any = choice["depths"]
         assert [depth["variety"] > 0 for depth in depths] == [False, False, True]
         assert {name for name, _ in depths[2]["shown"]} == {"wait", "solve", "write"}
+
+
+def test_how_threads_are_started_tells_nothing(tmp_path: Path) -> None:
+    """The first thread's outermost frame is not that of the others: as of a program with OpenMP."""
+    steps: dict[int, list[Step]] = {
+        0: [(f"_start/{path}", "cpu", 1.0) for path in ("solve", "write")],
+        1: [(f"Clone3/{path}", "cpu", 1.0) for path in ("solve", "write")],
+    }
+    with hpcd.analysis.open(make(tmp_path / "db", steps, threads=True)) as db:
+        assert db.procedure_names.count("_start") == 1
+        choice = depth_choice(db)
+        depths: Any = choice["depths"]
+        assert [round(depth["variety"]) for depth in depths] == [0, 1]
+        assert choice["best"] == 2

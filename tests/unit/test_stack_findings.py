@@ -10,11 +10,13 @@ import pytest
 from hpcd.__main__ import main
 from hpcd.analysis.stacks.named_paths import Frame, Path
 from hpcd.analysis.stacks.outliers import outliers
+from hpcd.analysis.stacks.reading import Reading
 from hpcd.analysis.stacks.recorded_stacks import _Event, _wait_at
+from hpcd.analysis.stacks.stack_sentences import findings
 from hpcd.analysis.stacks.stack_tree import merged, ranges, whose
 from hpcd.analysis.stacks.wait_words import duration, named_wait, span, wait_text
 from hpcd.analysis.stacks.waiting_chains import waiting_chains
-from hpcd.cli.output.stack_text import Reading, findings, tree_lines
+from hpcd.cli.output.stack_text import tree_lines
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import Activity, StackSnapshot, ThreadStack, Wait
 
@@ -89,6 +91,14 @@ def test_whose_threads_they_are() -> None:
     threads = [thread(pid) for pid in (100, 101, 103, 500)]
     assert whose(threads, processes) == "ranks 0-1,3, pid 500"
     assert whose([thread(pid) for pid in range(500, 506)], processes) == "6 processes"
+
+
+def test_ranks_in_many_ranges_are_counted() -> None:
+    """Of thousands of ranks here and there the list would say nothing."""
+    processes = {pid: rank(2 * pid, pid) for pid in range(1, 14)}
+    threads = [thread(pid) for pid in processes]
+    assert whose(threads, processes) == "13 ranks (2,4,6 ...)"
+    assert whose(threads[:-1], processes) == "ranks " + ",".join(map(str, range(2, 26, 2)))
 
 
 def test_a_deadlock_and_those_behind_it() -> None:

@@ -39,6 +39,7 @@ from hpcd.viewer.server.open_database import GoneError, OpenDatabase
 from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Choice
+from hpcd.viewer.server.stacks_api import PresentStacks, stacks_at, stacks_now
 
 WEB = Path(__file__).parent.parent / "web"
 # Twice the largest screens: a request for more is a mistake or mischief.
@@ -57,12 +58,14 @@ def create_app(
     token: str,
     host: str,
     folders: Sequence[Path] = (),
+    present: PresentStacks | None = None,
 ) -> Starlette:
     """The application for ``databases`` by name, served at ``host`` (address:port).
 
-    Source files are looked for in ``folders`` too.
+    Source files are looked for in ``folders`` too; ``present`` reads the stacks of processes that
+    are being recorded.
     """
-    views = _Views(databases, folders)
+    views = _Views(databases, folders, present)
     return Starlette(
         routes=[
             Route("/", lambda _: FileResponse(WEB / "index.html")),
@@ -87,6 +90,7 @@ def create_app(
             Route("/api/v1/db/{name}/assembly", views.assembly),
             Route("/api/v1/db/{name}/over", views.over),
             Route("/api/v1/db/{name}/heat", views.heat),
+            Route("/api/v1/db/{name}/stacks", views.stacks),
             Mount("/", StaticFiles(directory=WEB)),
         ],
         middleware=[Middleware(AccessGuard, token=token, host=host)],
@@ -105,9 +109,13 @@ class _Views:
     """The answers. Work on arrays is done in threads, so that no request waits for another's."""
 
     def __init__(
-        self, databases: Mapping[str, Database | LiveRevisions], folders: Sequence[Path]
+        self,
+        databases: Mapping[str, Database | LiveRevisions],
+        folders: Sequence[Path],
+        present: PresentStacks | None,
     ) -> None:
         self._folders = folders
+        self._present = present
         self._databases = {
             name: database if isinstance(database, LiveRevisions) else OpenDatabase(database)
             for name, database in databases.items()
@@ -156,6 +164,7 @@ class _Views:
             **_summary(database.db),
             "rows": len(database.selection.order(Choice(fold=True))),
             "live": live and {**live, "revision": database.revision},
+            "present": self._can_read(request.path_params["name"]),
         })  # fmt: skip
 
     async def live(self, request: Request) -> Response:
@@ -242,6 +251,30 @@ class _Views:
             }
 
         return await _json(make)
+
+    async def stacks(self, request: Request) -> Response:
+        """Where threads stand ``at`` ns, or with ``now`` at this moment."""
+        database, parameters = self._database_and_parameters(request)
+        kernel = parameters.has("kernel")
+
+        def make() -> object:
+            db = database.db
+            if not parameters.has("now"):
+                return stacks_at(db, parameters.whole("at", 0, db.duration_ns), kernel=kernel)
+            if self._present is None or not self._can_read(request.path_params["name"]):
+                raise UsageError("the processes of this recording are not being recorded now")
+            return stacks_now(db, self._present, kernel=kernel)
+
+        return await _json(make)
+
+    def _can_read(self, name: str) -> bool:
+        """Whether the stacks of a recording's processes can be read now."""
+        recording = self._databases[name]
+        return (
+            self._present is not None
+            and isinstance(recording, LiveRevisions)
+            and bool(recording.state()["recording"])
+        )
 
     async def grid(self, request: Request) -> Response:
         """A picture: u32 h, w, b, then line u32[h], place u32[h], node[h, w].

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from hpcd.analysis.stacks.named_paths import Path
-from hpcd.cli.output.stack_text import Reading
+from hpcd.analysis.stacks.reading import Reading
 from hpcd.model.identity import Process
 from hpcd.model.stack_snapshot import ThreadStack, Wait
 

@@ -1,120 +1,19 @@
-"""Snapshots of stacks as text: the merged tree, one stack after another, what stands out."""
+"""Snapshots of stacks as text: the merged tree, and one stack after another."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
-from hpcd.analysis.stacks.named_paths import Frame, Path
-from hpcd.analysis.stacks.outliers import Outliers
+from hpcd.analysis.stacks.named_paths import Frame
+from hpcd.analysis.stacks.reading import Reading
+from hpcd.analysis.stacks.stack_sentences import standing_groups, waiting
 from hpcd.analysis.stacks.stack_tree import StackNode, merged, whose
-from hpcd.analysis.stacks.wait_words import activity_words, duration, span, thread_words
-from hpcd.analysis.stacks.waiting_chains import WaitingChains
+from hpcd.analysis.stacks.wait_words import span
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.model.identity import Process
-from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
+from hpcd.model.stack_snapshot import ThreadStack
 
-# Threads that stand at one place and wait for different things: so many are listed.
-_MOST_WAITS = 6
-_MOST_MEMBERS = 5
-# Waits of these kinds are one row of the tree, whatever each waits for.
-_ALIKE = {
-    "file": "various descriptors (--each shows each)",
-    "files": "various descriptors (--each shows each)",
-    "timer": "timers of various lengths",
-    "child": "various child processes (--each shows each)",
-    "thread": "various threads to end",
-    "condition": "various conditions",
-    "semaphore": "various semaphores",
-    "barrier": "various barriers",
-    "futex": "various futexes",
-}
-_MOST_CHAIN = 8
 _MOST_COMMAND = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A snapshot, its ``paths`` named, and what was found in it."""
-
-    snapshot: StackSnapshot
-    paths: Sequence[Path]
-    outliers: list[Outliers]
-    chains: WaitingChains
-
-    @property
-    def by_tid(self) -> dict[int, ThreadStack]:
-        """The threads, by their ids."""
-        return {thread.tid: thread for thread in self.snapshot.threads}
-
-
-def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
-    """What was read, in a line; of a recording ``at`` which second."""
-    threads = snapshot.threads
-    counts = Counter(thread.activity for thread in threads)
-    parts = ", ".join(f"{count} {activity}" for activity, count in counts.most_common())
-    ranks = {
-        (process.job, process.rank)
-        for process in snapshot.processes.values()
-        if process.rank is not None
-    }
-    what = _number(len(snapshot.processes), "process", "processes")
-    if ranks:
-        what += f" ({_number(len(ranks), 'rank', 'ranks')})"
-    how = f"read in {duration(snapshot.seconds)}, none was stopped"
-    if at is not None:
-        how = f"{at:g} s into the recording"
-    return f"{what}, {_number(len(threads), 'thread', 'threads')}: {parts}; {how}"
-
-
-def findings(reading: Reading) -> Iterator[str]:
-    """What stands out: outliers, deadlocks, chains of waiters."""
-    threads = reading.by_tid
-    for outliers in reading.outliers:
-        yield from _outlier_lines(outliers, threads)
-    for ring in reading.chains.deadlocks:
-        yield f"deadlock: {len(ring)} threads wait for each other"
-        for thread in ring:
-            yield f"  {_waiter(thread)} {_waiting(thread, threads)}"
-    in_ring = {thread.tid for ring in reading.chains.deadlocks for thread in ring}
-    for chain, waiters in zip(reading.chains.chains, reading.chains.waiters, strict=True):
-        last = chain[-1]
-        count = _number(waiters, "thread waits", "threads wait")
-        yield f"{count} for {thread_words(last.tid, threads)}, directly or through others"
-        for thread in chain[:-1][-_MOST_CHAIN:]:
-            yield f"  {_waiter(thread)} {_waiting(thread, threads)}"
-        end = "is in the deadlock" if last.tid in in_ring else _waiting(last, threads)
-        yield f"  {_waiter(last)} {end}{_place(reading, last)}"
-
-
-def _outlier_lines(outliers: Outliers, threads: dict[int, ThreadStack]) -> Iterator[str]:
-    members = outliers.members
-    verb = "is" if len(members) == 1 else "are"
-    yield f"{len(members)} of {outliers.size} {outliers.group} {verb} not in {outliers.procedure}:"
-    for (label, thread), where in zip(members[:_MOST_MEMBERS], outliers.where, strict=False):
-        place = f" in {where}," if where else ""
-        yield f"  {label}{place} {_waiting(thread, threads)}"
-    if len(members) > _MOST_MEMBERS:
-        yield f"  and {len(members) - _MOST_MEMBERS} more"
-
-
-def _waiter(thread: ThreadStack) -> str:
-    name = f"thread {thread.tid} ({thread.name})"
-    return name if thread.tid == thread.pid else f"{name} of process {thread.pid}"
-
-
-def _waiting(thread: ThreadStack, threads: dict[int, ThreadStack]) -> str:
-    since = f" since {duration(thread.seconds)}" if thread.seconds is not None else ""
-    return activity_words(thread, threads) + since
-
-
-def _place(reading: Reading, thread: ThreadStack) -> str:
-    user = [frame.name for frame in reading.paths[thread.path] if not frame.kernel]
-    return f", in {' < '.join(user[::-1][:3])}" if user else ""
-
-
-# --- the tree ---
 
 
 def tree_lines(
@@ -163,30 +62,9 @@ def _standing_rows(
     by_tid: dict[int, ThreadStack],
 ) -> Iterator[_Row]:  # fmt: skip
     """What threads that stand at one place do, the most common first."""
-    groups: dict[tuple[str, str], list[ThreadStack]] = {}
-    for thread in threads:
-        wait = thread.wait
-        if wait is not None and wait.kind in _ALIKE:
-            words = f"{wait.call} {wait.kind}"
-        else:
-            words = activity_words(thread, by_tid)
-        groups.setdefault((thread.activity, words), []).append(thread)
-    ordered = sorted(groups.values(), key=lambda members: -len(members))
-    shown, others = ordered[:_MOST_WAITS], ordered[_MOST_WAITS:]
-    if len(others) == 1:
-        shown, others = ordered, []
-    for number, members in enumerate(shown):
-        texts = {activity_words(thread, by_tid) for thread in members}
-        words = texts.pop()
-        wait = members[0].wait
-        if texts and wait is not None:
-            call = "" if wait.address else f"{wait.call}: "
-            words = f"waits for {call}{_ALIKE.get(wait.kind, wait.kind)}"
-        yield (*_figures(members, processes), rest if number else first, f"» {words}")
-    if others:
-        members = [thread for group in others for thread in group]
-        words = f"» {len(others)} other waits; --each shows each"
-        yield (*_figures(members, processes), rest, words)
+    for number, (words, each, members) in enumerate(standing_groups(threads, by_tid)):
+        more = "" if each else " (--each shows each)"
+        yield (*_figures(members, processes), rest if number else first, f"» {words}{more}")
 
 
 def _figures(threads: list[ThreadStack], processes: dict[int, Process]) -> tuple[str, str, str]:
@@ -208,7 +86,7 @@ def each_lines(reading: Reading, threads: Iterable[ThreadStack]) -> Iterator[str
             pid = thread.pid
             yield ""
             yield _process_words(reading.snapshot.processes.get(pid), pid)
-        yield f"  thread {thread.tid} ({thread.name}): {_waiting(thread, by_tid)}"
+        yield f"  thread {thread.tid} ({thread.name}): {waiting(thread, by_tid)}"
         for note in thread.notes:
             yield f"    ({note})"
         for number, frame in enumerate(reversed(reading.paths[thread.path])):
@@ -225,18 +103,6 @@ def _process_words(process: Process | None, pid: int) -> str:
     if len(command) > _MOST_COMMAND:
         command = f"{command[:_MOST_COMMAND]}..."
     return f"process {process.pid}{rank}: {command}"
-
-
-def moved_words(moved: int, same: int, unmoved: int) -> str:
-    """How many threads are where they were."""
-    return (
-        f"of {_number(moved + same + unmoved, 'thread', 'threads')} {unmoved:,} not run since, "
-        f"{same:,} at the same call path after running, {moved:,} elsewhere or new"
-    )
-
-
-def _number(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
 
 
 def printable(lines: Iterable[str]) -> Iterator[str]:

@@ -14,29 +14,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import hpcd.analysis
-from hpcd.analysis.stacks.named_paths import Path, PathNames
-from hpcd.analysis.stacks.outliers import outliers
+from hpcd.analysis.stacks.named_paths import Path
+from hpcd.analysis.stacks.reading import Reading, reading_of
 from hpcd.analysis.stacks.recorded_stacks import recorded_stacks
-from hpcd.analysis.stacks.wait_words import named_wait
-from hpcd.analysis.stacks.waiting_chains import waiting_chains
+from hpcd.analysis.stacks.stack_sentences import findings, headline, moved_words
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.stack_json import as_json
-from hpcd.cli.output.stack_text import (
-    Reading,
-    each_lines,
-    findings,
-    headline,
-    moved_words,
-    printable,
-    tree_lines,
-)
+from hpcd.cli.output.stack_text import each_lines, printable, tree_lines
+from hpcd.cli.present_stacks import PresentStacks, present_stacks
 from hpcd.cli.result_store import latest_result
+from hpcd.cli.service_client import add_socket_option
 from hpcd.cli.verbs.attach import add_selection_options, selection
-from hpcd.daemon.stacks.stack_reader import StackReader
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.selector import Selector
-from hpcd.errors import PrivilegeError, TargetError, UsageError
+from hpcd.errors import TargetError, UsageError
 from hpcd.model.stack_snapshot import ThreadStack
 
 _LONG_SECONDS = 2.0
@@ -50,7 +42,8 @@ class Stacks(Command):
     since when, and what they wait for: a lock and the thread that holds it, a file, pipe or socket
     and who has its other end, a child, a timer. What stands out comes first: the ranks that are not
     where the others are, deadlocks, and chains of waiters. Processes that the selected ones started
-    are included. Needs root. With a database and --at it shows what its threads did at that moment.
+    are included. Needs root, or the hpcd service, which reads for any user the processes that user
+    owns. With a database and --at it shows what its threads did at that moment.
     """
 
     name = "stacks"
@@ -82,6 +75,7 @@ class Stacks(Command):
         parser.add_argument(
             "--json", action="store_true", help="print one JSON object, with --watch one a line"
         )
+        add_socket_option(parser.add_argument_group("through the service (unless root)"))
 
     def run(self, args: argparse.Namespace) -> int:
         if args.watch is not None and not 0.1 <= args.watch <= 86_400:
@@ -91,20 +85,18 @@ class Stacks(Command):
         if args.at is not None or args.database:
             return _recorded(args)
         selector = selection(args)
-        if os.geteuid() != 0:
-            raise PrivilegeError("hpcd stacks reads other processes' memory: sudo hpcd stacks ...")
         _require_targets(selector)
         stop = threading.Event()
         if args.watch is not None:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, lambda *_: stop.set())
-        with contextlib.closing(StackReader()) as reader:
-            names = PathNames()
+        stacks = present_stacks(selector, args.socket, children=not args.no_children)
+        with contextlib.closing(stacks):
             with _patience():
-                first = read(reader, names, _pids(selector, children=not args.no_children))
+                first = stacks.read()
             _print_first(first, args)
             if args.watch is not None:
-                _watch(first, reader, names, selector, args, stop)
+                _watch(first, stacks, args, stop)
         return 0
 
 
@@ -136,19 +128,8 @@ def _recorded(args: argparse.Namespace) -> int:
         raise UsageError("give either a database or processes")
     with hpcd.analysis.open(args.database or latest_result()) as db:
         snapshot, paths = recorded_stacks(db, args.at)
-    by_tid = {thread.tid: thread for thread in snapshot.threads}
-    _print_first(Reading(snapshot, paths, outliers(snapshot, paths), waiting_chains(by_tid)), args)
+    _print_first(reading_of(snapshot, paths), args)
     return 0
-
-
-def read(reader: StackReader, names: PathNames, pids: list[int]) -> Reading:
-    """A snapshot of ``pids`` with its paths named, and what stands out in it."""
-    snapshot = reader.snapshot(pids)
-    paths = names.paths(snapshot)
-    for thread in snapshot.threads:
-        thread.wait = named_wait(thread, paths[thread.path])
-    by_tid = {thread.tid: thread for thread in snapshot.threads}
-    return Reading(snapshot, paths, outliers(snapshot, paths), waiting_chains(by_tid))
 
 
 def _require_targets(selector: Selector) -> None:
@@ -157,21 +138,6 @@ def _require_targets(selector: Selector) -> None:
             raise TargetError(f"no process {pid}")
         if pid == os.getpid():
             raise TargetError("hpcd cannot read its own stacks")
-
-
-def _pids(selector: Selector, *, children: bool) -> list[int]:
-    """The selected processes. Those named by pid may be zombies and kernel threads, too."""
-    pids = dict.fromkeys(selector.scan())
-    pids |= dict.fromkeys(pid for pid in selector.pids if selector.matches(pid))
-    if children and not selector.everything:
-        for pid in list(pids):
-            if not processes.is_kernel_thread(pid):
-                pids |= dict.fromkeys(processes.descendants(pid))
-    for own in processes.descendants(os.getpid()):
-        pids.pop(own, None)  # what analyses files
-    if not pids:
-        raise TargetError(f"no process matches {selector.describe()}")
-    return list(pids)
 
 
 def _print_first(reading: Reading, args: argparse.Namespace) -> None:
@@ -188,9 +154,8 @@ def _print_first(reading: Reading, args: argparse.Namespace) -> None:
 
 
 def _watch(
-    first: Reading, reader: StackReader, names: PathNames, selector: Selector,
-    args: argparse.Namespace, stop: threading.Event,
-) -> None:  # fmt: skip
+    first: Reading, stacks: PresentStacks, args: argparse.Namespace, stop: threading.Event
+) -> None:
     """Read again and again; print what is where it was at first."""
     begun = time.monotonic()
     round_number = 1
@@ -201,7 +166,7 @@ def _watch(
     while round_number != args.rounds and not stop.wait(args.watch):
         round_number += 1
         try:
-            now = read(reader, names, _pids(selector, children=not args.no_children))
+            now = stacks.read()
         except TargetError as error:
             if args.json:
                 return

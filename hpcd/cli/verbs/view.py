@@ -25,6 +25,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.live.live_merge import Following
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_source_option
+from hpcd.cli.present_stacks import RecordedProcesses
 from hpcd.cli.result_store import database_argument, latest_result
 from hpcd.daemon.service.configuration import Control
 from hpcd.daemon.service.protocol import NoServiceError, ask
@@ -33,7 +34,7 @@ from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.server.app import create_app
 from hpcd.viewer.server.selection import Choice, Selection
 
-PANES = ("trace", "flame", "calls", "lines", "compare", "source")
+PANES = ("trace", "flame", "calls", "lines", "compare", "source", "stacks")
 # The port in the URL that is printed for a socket: what one forwards to it.
 _FORWARDED = 8000
 _RUNNING = ("attached", "recording")
@@ -98,7 +99,10 @@ class View(Command):
             signal.signal(number, signal.default_int_handler)
         with ExitStack() as stack:
             opened: dict[str, Database | LiveRevisions] = {}
+            present = None
             if args.live:
+                stacks = RecordedProcesses(os.environ.get("HPCD_SOCKET", Control().socket))
+                present = stack.enter_context(contextlib.closing(stacks)).read
                 path = _recording(args.databases)
                 live = stack.enter_context(_followed(path))
                 opened[path.resolve().name] = live
@@ -128,7 +132,9 @@ class View(Command):
             elif not args.no_browser:
                 webbrowser.open(stack.enter_context(_leading_to(url)))
             config = uvicorn.Config(
-                create_app(opened, token, host, args.source), log_level="error", lifespan="off"
+                create_app(opened, token, host, args.source, present),
+                log_level="error",
+                lifespan="off",
             )
             uvicorn.Server(config).run(sockets=[listener])
         return 0

@@ -26,7 +26,7 @@ export class Api {
    * newer one has overtaken is dropped, for it is asked again.
    * @param {string} path
    * @param {AbortSignal} [signal]
-   * @param {number | null} [revision] null: the newest
+   * @param {number | null} [revision] null: the newest, whichever that is when the answer comes
    */
   async fetch(path, signal, revision = this.revision) {
     const shown = this.revision;
@@ -41,7 +41,7 @@ export class Api {
       throw new Error("The viewer does not answer: start hpcd view again, and open the URL it prints.");
     }
     if (answer.status === 409) this.stale?.();
-    if (answer.status === 409 || shown !== this.revision) throw new DOMException("overtaken", "AbortError");
+    if (answer.status === 409 || (revision !== null && shown !== this.revision)) throw new DOMException("overtaken", "AbortError");
     if (!answer.ok) {
       const text = await answer.text();
       let message = text;
@@ -267,6 +267,14 @@ export class Api {
       values: new Float32Array(buffer, 8 + 4 * (rows + columns)),
     };
   }
+
+  /**
+   * @param {string} db
+   * @param {number | null} at ns since the origin; null: now
+   * @param {boolean} kernel whether the kernel's frames are shown
+   * @returns {Promise<import("./api_types.js").StacksAnswer>}
+   */
+  stacks(db, at, kernel) { return this.json(`${this.base(db)}/stacks?${new URLSearchParams({ ...(at === null ? { now: "1" } : { at: String(at) }), ...(kernel ? { kernel: "1" } : {}) })}`, at === null ? null : undefined); }
 
   /**
    * Several runs, or parts of one, as one tree.

@@ -24,6 +24,7 @@
  * @property {ArrayLike<number>} marks of procedures: BLOCKED, COMMUNICATION, SLEEPING or 0
  * @property {ArrayLike<number>} colours of procedures: red, green << 8, blue << 16
  * @property {LiveState | null} live of a recording that is followed
+ * @property {boolean} present whether the stacks of its processes can be read now
  *
  * @typedef {{ parent: Uint32Array, procedure: Uint32Array }} TreeColumns parents precede their children; node 0 is the root
  *
@@ -95,6 +96,20 @@
  * @property {Uint32Array} lines [h]
  * @property {Uint32Array} procedures [w]
  * @property {Float32Array} values [h * w]
+ *
+ * @typedef {object} StacksAnswer where threads stand; of each row of the merged tree, parents first:
+ * @property {string} headline
+ * @property {string[]} findings lines; those that begin with spaces belong to the one before
+ * @property {string[]} notes
+ * @property {number} threads how many there are
+ * @property {number[]} parent its number + 1; 0: none
+ * @property {number[]} kind 0 frames, 1 what those that stand there do, 2 a thread, 3 how many more
+ * @property {string[][]} names of frames with no branch between them; of others one text
+ * @property {number[]} threads_of how many stand there or below
+ * @property {string[]} whose
+ * @property {string[]} since in words
+ * @property {(number | null)[]} longest seconds
+ * @property {(number | null)[]} line the trace line of a thread
  *
  * @typedef {object} Side what is compared
  * @property {string} label

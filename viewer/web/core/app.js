@@ -17,6 +17,7 @@ import { OpenDatabase } from "./open_database.js";
 import { mountFindings } from "./findings.js";
 import { mountCostOverLines } from "../profile/cost_over_lines.js";
 import { mountSource } from "../profile/source.js";
+import { mountStacks } from "../stacks/stacks.js";
 import { Store } from "./store.js";
 import { mountTrace } from "../trace/trace.js";
 import { part, textElement } from "../widgets/elements.js";
@@ -27,7 +28,7 @@ import { part, textElement } from "../widgets/elements.js";
  */
 
 /** @type {[string, string, (element: HTMLElement, page: PageParts) => Pane][]} */
-const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource]];
+const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource], ["stacks", "Stacks", mountStacks]];
 const NOTHING = "No thread was recorded. Processes that matched may have ended before hpcd attached, or begun after it ended; hpcd status tells of a recording that runs.";
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
 const searchInput = part(document, "search", HTMLInputElement);

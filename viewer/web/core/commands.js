@@ -8,6 +8,7 @@ import { select, textElement } from "../widgets/elements.js";
 export const COMMANDS = [
   ["1", "Trace"], ["2", "Flame graph"], ["3", "Profile tables"], ["4", "Cost over lines"],
   ["5", "Compare runs or parts of one"], ["6", "Source and instructions"],
+  ["7", "Stacks: where all threads stand"],
   ["w", "Zoom in in time"], ["s", "Zoom out in time"], ["W", "Zoom in in lines"], ["S", "Zoom out in lines"],
   ["a", "Earlier"], ["d", "Later"], ["ArrowUp", "Lines above"], ["ArrowDown", "Lines below"],
   ["Home", "Show everything"], ["End", "To the end of time; follows what is being recorded"], ["u", "Undo"], ["r", "Redo"],

@@ -14,6 +14,7 @@ const SHOWS = {
   flame: "Width is cost, outermost frames on top; a click shows a frame in full width.",
   calls: "Costs by calling context; a click on a heading sorts by it.",
   lines: "What the chosen context costs on each trace line.",
+  stacks: "Where every thread stands at one moment, as one tree; a click on a moment of the trace view chooses another.",
   source: "The code of the procedure chosen last, with what each line or instruction costs.",
   compare: "The same program, or parts of one run, side by side: what costs more, less, is new or gone.",
 };
@@ -23,6 +24,7 @@ const TELLS = {
   flame: ["hot", "communication", "processes", "blocked"],
   calls: ["hot", "communication", "processes", "blocked"],
   lines: ["imbalance", "hot"],
+  stacks: [],
   source: ["hot"],
   compare: [],
 };

@@ -43,6 +43,8 @@
  * @property {string} [scaling] weak or strong
  * @property {string} [coupled] windows of traces: share or ns
  * @property {string} [beside] "1" for traces side by side
+ * @property {string} [moment] of stacks: now or recorded
+ * @property {string} [kernel] "1" for the kernel's frames of stacks
  *
  * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group" | "all" | "unfolded">} Window
  */
@@ -50,7 +52,7 @@
 /** @type {(keyof State)[]} */
 const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "all", "unfolded", "depth", "time", "line",
   "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
-  "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside"];
+  "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel"];
 /** @type {Set<keyof State>} */
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines and time; other members say how. A recording being written has revisions (live.js).

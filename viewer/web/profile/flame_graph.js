@@ -27,6 +27,10 @@ import { chosenMetric, offerMetrics, procedureRow, selectedProfile } from "./sel
 /** @type {import("../widgets/segmented_control.js").Choice[]} */
 const KINDS = [["down", "Top-down"], ["up", "Inverted"], ["sandwich", "Sandwich"]];
 
+const START = /^__libc_start_(main|call_main)/; // what calls main, or another of these
+const START_FRAMES = 4; // between the outermost frame and main
+const START_SHARE = 0.95; // of a frame's cost, main's is at least; the rest is what runs before and after it
+
 const HTML = `
     <section class="flame" aria-label="Flame graph"><div class="bar">
       <span id="kinds"></span>
@@ -138,7 +142,7 @@ class FlameGraph {
     const name = (/** @type {Row} */ row) => this.viewTree.names[row.procedure];
     const way = keep && this.graph?.kind === kind ? icicle.way(name) : [];
     this.graph = { kind, profile, callers: null };
-    if (kind === "down") icicle.show(profile.root());
+    if (kind === "down") icicle.show(fromMain(profile, this.loaded.number));
     else if (kind === "up") icicle.show({ ...profile.root(), inclusive: profile.total, exclusive: profile.total, children: inverted(profile) });
     else this.buildSandwich(this.graph, this.loaded);
     icicle.follow(way, name);
@@ -202,6 +206,32 @@ class FlameGraph {
     const { unit } = selected.metrics[number];
     return [heading, ...this.icicle.boxes.map(({ row }) => [this.viewTree.names[row.procedure], row.inclusive[number], row.exclusive[number], unit])];
   }
+}
+
+/**
+ * The whole, with main in place of the loader and the C library that have it called.
+ * @param {import("./profile.js").Profile<ViewTree>} profile
+ * @param {number} number of the metric
+ * @returns {Row}
+ */
+function fromMain(profile, number) {
+  const root = profile.root();
+  const { names } = profile.tree;
+  /** @type {Row[] | null} */
+  let rows = null;
+  const main = (/** @type {Row} */ outermost) => {
+    let row = outermost;
+    for (let depth = 0; depth < START_FRAMES; depth++) {
+      const whole = row.inclusive[number];
+      const next = row.children().find(({ inclusive }) => inclusive[number] >= START_SHARE * whole);
+      if (!next || !whole) return outermost;
+      const called = START.test(names[row.procedure]) && !START.test(names[next.procedure]);
+      row = next;
+      if (called || names[row.procedure] === "main") return row;
+    }
+    return outermost;
+  };
+  return { ...root, children: () => (rows ??= root.children().map(main)) };
 }
 
 /**

@@ -4,6 +4,7 @@
 import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
 import { pixelOfColour } from "../core/colour.js";
 import { context2d, drawScaled, nodeColours, paintNodes } from "../core/paint.js";
+import { RowLayout } from "./row_layout.js";
 
 /**
  * @param {HTMLElement} element
@@ -30,13 +31,16 @@ export function miniMap(element, { store, api, context }) {
     const pen = context2d(canvas);
     const { width, height } = canvas;
     const colours = nodeColours(context.tree, context.shown(), pixelOfColour(cssVariable("--blank")), context.lit());
-    drawScaled(pen, paintNodes(grid.nodes, grid.h, new ImageData(grid.w, grid.h), colours), 0, 0, width, height);
+    // Rows of folded lines are as low as in the picture.
+    const layout = new RowLayout(grid.folded);
+    drawScaled(pen, paintNodes(grid.nodes, grid.h, new ImageData(grid.w, height), colours, layout.rowsOfPixels(height)), 0, 0, width, height);
     const { t0, t1, l0, l1 } = store.state;
     const { duration_ns } = context.summary;
     const lines = context.count();
     pen.strokeStyle = cssVariable("--cross");
     pen.lineWidth = 2;
-    pen.strokeRect((t0 / duration_ns) * width, (l0 / lines) * height, ((t1 - t0) / duration_ns) * width, ((l1 - l0) / lines) * height);
+    const [top, bottom] = [l0, l1].map((row) => layout.heightOf(row / lines) * height);
+    pen.strokeRect((t0 / duration_ns) * width, top, ((t1 - t0) / duration_ns) * width, bottom - top);
   }
 
   return { load, draw, dispose() { disposed = true; dispose(); } };

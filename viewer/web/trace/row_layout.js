@@ -40,6 +40,15 @@ export class RowLayout {
   }
 
   /**
+   * The height of a place.
+   * @param {number} place
+   */
+  heightOf(place) {
+    const row = this.rowOf(place);
+    return this.edges[row] + (this.edges[row + 1] - this.edges[row]) * (place * this.rows - row);
+  }
+
+  /**
    * The row at a place.
    * @param {number} place
    */

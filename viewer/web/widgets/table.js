@@ -205,6 +205,7 @@ export class TreeTable {
     line.append(name, ...this.columns.map((column) => {
       const cell = textElement("span", column.text(row), `cell ${column.mark?.(row) ?? ""}`);
       cell.setAttribute("role", "gridcell");
+      if (cell.classList.contains("words")) cell.title = cell.textContent ?? "";
       cell.style.setProperty("--share", `${100 * Math.min(1, Math.max(0, column.share(row)))}%`);
       return cell;
     }));

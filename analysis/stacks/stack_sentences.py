@@ -1,0 +1,139 @@
+"""Snapshots of stacks in sentences: what was read, what stands out, what threads do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hpcd.analysis.stacks.outliers import Outliers
+from hpcd.analysis.stacks.reading import Reading
+from hpcd.analysis.stacks.wait_words import activity_words, duration, thread_words
+from hpcd.model.stack_snapshot import StackSnapshot, ThreadStack
+
+# Threads that stand at one place and wait for different things: so many are listed.
+_MOST_WAITS = 6
+_MOST_MEMBERS = 5
+# Waits of these kinds are one row of the tree, whatever each waits for.
+_ALIKE = {
+    "file": "various descriptors",
+    "files": "various descriptors",
+    "timer": "timers of various lengths",
+    "child": "various child processes",
+    "thread": "various threads to end",
+    "condition": "various conditions",
+    "semaphore": "various semaphores",
+    "barrier": "various barriers",
+    "futex": "various futexes",
+}
+_MOST_CHAIN = 8
+
+
+def headline(snapshot: StackSnapshot, at: float | None = None) -> str:
+    """What was read, in a line; of a recording ``at`` which second."""
+    threads = snapshot.threads
+    counts = Counter(thread.activity for thread in threads)
+    parts = ", ".join(f"{count:,} {activity}" for activity, count in counts.most_common())
+    ranks = {
+        (process.job, process.rank)
+        for process in snapshot.processes.values()
+        if process.rank is not None
+    }
+    what = number(len(snapshot.processes), "process", "processes")
+    if ranks:
+        what += f" ({number(len(ranks), 'rank', 'ranks')})"
+    how = f"read in {duration(snapshot.seconds)}, none was stopped"
+    if at is not None:
+        how = f"{at:g} s into the recording"
+    return f"{what}, {number(len(threads), 'thread', 'threads')}: {parts}; {how}"
+
+
+def findings(reading: Reading) -> Iterator[str]:
+    """What stands out: outliers, deadlocks, chains of waiters."""
+    threads = reading.by_tid
+    for outliers in reading.outliers:
+        yield from _outlier_lines(outliers, threads)
+    for ring in reading.chains.deadlocks:
+        yield f"deadlock: {len(ring)} threads wait for each other"
+        for thread in ring:
+            yield f"  {_waiter(thread)} {waiting(thread, threads)}"
+    in_ring = {thread.tid for ring in reading.chains.deadlocks for thread in ring}
+    for chain, waiters in zip(reading.chains.chains, reading.chains.waiters, strict=True):
+        last = chain[-1]
+        count = number(waiters, "thread waits", "threads wait")
+        yield f"{count} for {thread_words(last.tid, threads)}, directly or through others"
+        for thread in chain[:-1][-_MOST_CHAIN:]:
+            yield f"  {_waiter(thread)} {waiting(thread, threads)}"
+        end = "is in the deadlock" if last.tid in in_ring else waiting(last, threads)
+        yield f"  {_waiter(last)} {end}{_place(reading, last)}"
+
+
+def _outlier_lines(outliers: Outliers, threads: dict[int, ThreadStack]) -> Iterator[str]:
+    members = outliers.members
+    verb = "is" if len(members) == 1 else "are"
+    yield f"{len(members)} of {outliers.size} {outliers.group} {verb} not in {outliers.procedure}:"
+    for (label, thread), where in zip(members[:_MOST_MEMBERS], outliers.where, strict=False):
+        place = f" in {where}," if where else ""
+        yield f"  {label}{place} {waiting(thread, threads)}"
+    if len(members) > _MOST_MEMBERS:
+        yield f"  and {len(members) - _MOST_MEMBERS} more"
+
+
+def _waiter(thread: ThreadStack) -> str:
+    name = f"thread {thread.tid} ({thread.name})"
+    return name if thread.tid == thread.pid else f"{name} of process {thread.pid}"
+
+
+def waiting(thread: ThreadStack, threads: dict[int, ThreadStack]) -> str:
+    """What a thread does, and since when."""
+    since = f" since {duration(thread.seconds)}" if thread.seconds is not None else ""
+    return activity_words(thread, threads) + since
+
+
+def _place(reading: Reading, thread: ThreadStack) -> str:
+    user = [frame.name for frame in reading.paths[thread.path] if not frame.kernel]
+    return f", in {' < '.join(user[::-1][:3])}" if user else ""
+
+
+def standing_groups(
+    threads: list[ThreadStack], by_tid: dict[int, ThreadStack]
+) -> list[tuple[str, bool, list[ThreadStack]]]:
+    """What threads that stand at one place do, in words, whether that is true of each of them word
+    by word, and who does it; the most common first, and what is rare together at the end."""
+    groups: dict[tuple[str, str], list[ThreadStack]] = {}
+    for thread in threads:
+        wait = thread.wait
+        if wait is not None and wait.kind in _ALIKE:
+            words = f"{wait.call} {wait.kind}"
+        else:
+            words = activity_words(thread, by_tid)
+        groups.setdefault((thread.activity, words), []).append(thread)
+    ordered = sorted(groups.values(), key=lambda members: -len(members))
+    shown, others = ordered[:_MOST_WAITS], ordered[_MOST_WAITS:]
+    if len(others) == 1:
+        shown, others = ordered, []
+    found = []
+    for members in shown:
+        texts = {activity_words(thread, by_tid) for thread in members}
+        words = texts.pop()
+        wait = members[0].wait
+        if texts and wait is not None:
+            call = "" if wait.address else f"{wait.call}: "
+            words = f"waits for {call}{_ALIKE.get(wait.kind, wait.kind)}"
+        found.append((words, not texts, members))
+    if others:
+        rare = [thread for group in others for thread in group]
+        found.append((f"{len(others)} other waits", False, rare))
+    return found
+
+
+def moved_words(moved: int, same: int, unmoved: int) -> str:
+    """How many threads are where they were."""
+    return (
+        f"of {number(moved + same + unmoved, 'thread', 'threads')} {unmoved:,} not run since, "
+        f"{same:,} at the same call path after running, {moved:,} elsewhere or new"
+    )
+
+
+def number(count: int, one: str, many: str) -> str:
+    """A count with what is counted."""
+    return f"{count:,} {one if count == 1 else many}"

@@ -1,0 +1,46 @@
+"""What requests may hold: each field is checked, and :class:`UsageError` raised in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpcd.errors import UsageError
+
+_LONGEST = 4096
+_MOST_TEXTS = 64
+
+
+def whole(request: dict[str, Any], name: str, default: int | None = None) -> int:
+    """A whole number from 0 to 2^40."""
+    value = request.get(name, default)
+    if type(value) is not int or not 0 <= value < 1 << 40:
+        raise UsageError(f"{name} must be a whole number")
+    return value
+
+
+def number(request: dict[str, Any], name: str, default: float | None) -> float | None:
+    """A number above 0."""
+    value = request.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise UsageError(f"{name} must be a number above 0")
+    return float(value)
+
+
+def truth(request: dict[str, Any], name: str, default: bool) -> bool:
+    """True or false."""
+    value = request.get(name, default)
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} must be true or false")
+    return value
+
+
+def texts(request: dict[str, Any], name: str) -> list[str]:
+    """Texts, the first 64."""
+    value = request.get(name, [])
+    if not isinstance(value, list) or not all(
+        isinstance(each, str) and len(each) < _LONGEST for each in value
+    ):
+        raise UsageError(f"{name} must be texts")
+    return value[:_MOST_TEXTS]

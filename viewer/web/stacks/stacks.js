@@ -1,0 +1,266 @@
+// @ts-check
+// Where all threads stand at one moment: of the recording, or of the processes that are being recorded now.
+
+import { isAbort } from "../core/failure.js";
+import { formatTime } from "../core/format.js";
+import { colouredName, part, textElement } from "../widgets/elements.js";
+import { segmentedControl } from "../widgets/segmented_control.js";
+import { TreeTable } from "../widgets/table.js";
+
+/**
+ * @typedef {import("../core/api_types.js").StacksAnswer} StacksAnswer
+ * @typedef {import("../core/pane_types.js").Cell} Cell
+ * @typedef {import("../core/pane_types.js").PageParts} PageParts
+ *
+ * @typedef {object} Row of the answer; number is its place in it
+ * @property {number} number
+ * @property {Row[]} below
+ * @property {() => Row[]} children
+ */
+
+const FRAMES = 0;
+const WAIT = 1;
+const STEPS = 1000; // of the slider
+const SLIDE_MS = 120; // how long it stands still before stacks are asked for
+const LONGEST_RUN = 100; // characters of a run of frames; of longer ones the middle is left out
+const START = /^__libc_start_(main|call_main)/; // what calls main, or another of these
+const MOST_OPEN = 400; // rows that are shown at once; of larger trees the waits are closed
+const NO_THREADS = "No thread lived at this moment of the recording. Move the slider, or click a moment in the trace view.";
+
+const HTML = `
+    <section class="calls stacks" aria-label="Stacks"><div class="bar">
+      <span id="moments"></span>
+      <span class="bar-part" id="recorded"><label>At <input id="at" type="number" min="0" step="any" autocomplete="off"> s</label>
+      <input id="slider" type="range" min="0" max="${STEPS}" step="1" aria-label="Moment of the recording"></span>
+      <button id="again" title="Read the stacks of the running processes once more">Read again</button>
+      <label><input id="kernel" type="checkbox"> Kernel frames</label>
+      <output id="what" aria-live="polite"></output></div>
+      <ul id="stands-out" class="stands-out" aria-label="What stands out"></ul>
+      <div id="table" class="grow"></div></section>`;
+
+/**
+ * @param {HTMLElement} element
+ * @param {PageParts} page
+ * @returns {import("../core/pane_types.js").Pane}
+ */
+export function mountStacks(element, page) { return new Stacks(element, page); }
+
+class Stacks {
+  /**
+   * @param {HTMLElement} element
+   * @param {PageParts} page
+   */
+  constructor(element, page) {
+    const { store, context } = page;
+    element.innerHTML = HTML;
+    this.element = element;
+    this.page = page;
+    this.tree = true; // for exports
+    this.what = part(element, "what", HTMLOutputElement);
+    this.at = part(element, "at", HTMLInputElement);
+    this.slider = part(element, "slider", HTMLInputElement);
+    this.kernel = part(element, "kernel", HTMLInputElement);
+    this.again = part(element, "again", HTMLButtonElement);
+    this.box = part(element, "table", HTMLElement);
+    /** @type {{ answer: StacksAnswer, table: TreeTable<Row> } | null} */
+    this.shown = null;
+    this.disposed = false;
+    this.requests = 0;
+    this.timer = 0;
+    const moments = part(element, "moments", HTMLElement);
+    this.ends = [
+      ...(context.summary.present ? [segmentedControl(moments, store, "moment", "Moment", [["now", "Now", "Read the running processes"], ["recorded", "Recorded", "A moment of the recording"]])] : []),
+      store.subscribe(["db", "time", "moment", "kernel"], () => this.load()),
+      // A recording that grows has all its past moments already.
+      store.subscribe(["revision"], () => this.showMoment()),
+      store.subscribe(["search", "theme"], () => this.shown?.table.paint()),
+    ];
+    this.kernel.addEventListener("change", () => store.set({ kernel: this.kernel.checked ? "1" : undefined }));
+    this.again.addEventListener("click", () => this.load());
+    this.at.addEventListener("change", () => this.moveTo(this.at.valueAsNumber * 1e9));
+    this.slider.addEventListener("input", () => {
+      const time = Number(this.slider.value) / STEPS * context.summary.duration_ns;
+      this.at.value = secondsOf(time, context.summary.duration_ns);
+      clearTimeout(this.timer);
+      this.timer = window.setTimeout(() => this.moveTo(time), SLIDE_MS);
+    });
+    this.load();
+  }
+
+  dispose() {
+    this.disposed = true;
+    clearTimeout(this.timer);
+    this.shown?.table.dispose();
+    this.ends.forEach((end) => end());
+  }
+
+  /** @param {number} time ns; what is no number is passed over */
+  moveTo(time) {
+    if (!Number.isFinite(time)) { this.showMoment(); return; }
+    this.page.store.set({ time: Math.round(Math.min(Math.max(time, 0), this.page.context.summary.duration_ns)) });
+  }
+
+  get now() { return Boolean(this.page.context.summary.present) && this.page.store.state.moment !== "recorded"; }
+
+  // The crosshair's moment, else the middle of what is in view.
+  get time() {
+    const { time, t0, t1 } = this.page.store.state;
+    return Math.min(Math.max(time ?? Math.round((t0 + t1) / 2), 0), this.page.context.summary.duration_ns);
+  }
+
+  showMoment() {
+    const { duration_ns } = this.page.context.summary;
+    this.at.value = secondsOf(this.time, duration_ns);
+    this.at.max = String(duration_ns / 1e9);
+    this.slider.value = String(Math.round(this.time / duration_ns * STEPS));
+    part(this.element, "recorded", HTMLElement).hidden = this.now;
+    this.again.hidden = !this.now;
+    this.kernel.checked = Boolean(this.page.store.state.kernel);
+  }
+
+  async load() {
+    const request = ++this.requests;
+    const { api, store, context } = this.page;
+    this.showMoment();
+    this.what.textContent = this.now ? "reading the running processes …" : "loading …";
+    let answer;
+    try { answer = await api.stacks(store.db, this.now ? null : this.time, Boolean(store.state.kernel)); } catch (error) {
+      if (this.disposed || request !== this.requests) return;
+      this.what.textContent = "";
+      // A newer revision has come meanwhile: the moment is asked for in that.
+      if (isAbort(error)) this.load(); else context.fail(error);
+      return;
+    }
+    if (this.disposed || request !== this.requests) return;
+    this.show(answer);
+  }
+
+  /** @param {StacksAnswer} answer */
+  show(answer) {
+    const { context } = this.page;
+    this.shown?.table.dispose();
+    this.what.textContent = [answer.headline, ...answer.notes].join("; ");
+    this.what.title = this.what.textContent;
+    part(this.element, "stands-out", HTMLElement).replaceChildren(...answer.findings.map((text) => textElement("li", text)));
+    const rows = rowsOf(answer);
+    const table = new TreeTable(this.box, "Where threads stand", columns(answer), (row) => this.nameOf(answer, row), { choose: (row) => this.choose(answer, row) });
+    this.shown = { answer, table };
+    if (!answer.threads) {
+      table.dispose();
+      this.box.replaceChildren(textElement("p", NO_THREADS, "empty"));
+    } else {
+      table.show(rows);
+      openPlaces(table, rows, answer);
+    }
+    this.element.dataset.stacks = `${this.now ? "now" : formatTime(this.time, context.summary.duration_ns)} ${answer.threads}`;
+  }
+
+  /**
+   * @param {StacksAnswer} answer
+   * @param {Row} row
+   */
+  nameOf({ kind, names }, { number }) {
+    const { context } = this.page;
+    if (kind[number] !== FRAMES) return Object.assign(textElement("span", names[number][0], kind[number] === WAIT ? "wait" : "thread"), { title: names[number][0] });
+    const run = fromMain(names[number]);
+    const last = context.tree.numbers.get(run[run.length - 1]);
+    const box = colouredName(last === undefined ? "var(--same)" : context.css(last), shortened(run));
+    const hits = context.searchHits();
+    const hit = hits && run.some((name) => hits[context.tree.numbers.get(name) ?? -1]);
+    box.className = hits ? (hit ? "found" : "faded") : "";
+    box.title = run.join("\n");
+    return box;
+  }
+
+  /**
+   * A thread's trace line gets the crosshair, and other panes are about a row's procedure.
+   * @param {StacksAnswer} answer
+   * @param {Row} row
+   */
+  choose({ kind, names, line }, { number }) {
+    const { store } = this.page;
+    const at = line[number];
+    if (at !== null) store.set({ line: at, time: this.time });
+    if (kind[number] === FRAMES) store.set({ about: names[number][names[number].length - 1] });
+  }
+
+  /** @returns {Cell[][]} */
+  csv() {
+    if (!this.shown) return [["no stacks"]];
+    const { answer, table } = this.shown;
+    return [["depth", "call path", "threads", "whose", "longest (s)"], ...table.shown.map(({ row: { number }, level }) => [
+      level, answer.names[number].join(" > "), answer.threads_of[number], answer.whose[number], answer.longest[number] ?? ""])];
+  }
+}
+
+/**
+ * @param {number} time ns
+ * @param {number} span ns
+ */
+function secondsOf(time, span) { return (time / 1e9).toFixed(Math.max(0, Math.min(9, 4 - Math.floor(Math.log10(Math.max(span, 1) / 1e9))))); }
+
+/**
+ * Without what calls main: the loader and the C library.
+ * @param {string[]} run
+ */
+function fromMain(run) {
+  const main = Math.max(run.indexOf("main"), run.reduce((last, name, i) => (START.test(name) ? i + 1 : last), 0));
+  return main > 0 && main < run.length ? run.slice(main) : run;
+}
+
+/**
+ * The names of a run of frames; where they are too long for a row, without those in its middle.
+ * @param {string[]} run
+ */
+function shortened(run) {
+  let [head, tail] = [Math.ceil(run.length / 2), Math.floor(run.length / 2)];
+  const text = () => [...run.slice(0, head), ...(head + tail < run.length ? [`… ${run.length - head - tail} more …`] : []), ...(tail ? run.slice(-tail) : [])].join(" › ");
+  while (head + tail > 2 && text().length > LONGEST_RUN) { if (head >= tail) head--; else tail--; }
+  return text();
+}
+
+/** @param {StacksAnswer} answer */
+function rowsOf({ parent }) {
+  /** @type {Row[]} */
+  const rows = [];
+  /** @type {Row[]} */
+  const top = [];
+  parent.forEach((above, number) => {
+    /** @type {Row[]} */
+    const below = [];
+    const row = { number, below, children: () => below };
+    rows.push(row);
+    (above ? rows[above - 1].below : top).push(row);
+  });
+  return top;
+}
+
+/**
+ * All places are open, the threads at each are not; of many places the outermost.
+ * @param {TreeTable<Row>} table
+ * @param {Row[]} top
+ * @param {StacksAnswer} answer
+ */
+function openPlaces(table, top, { kind }) {
+  let pending = top;
+  let count = top.length;
+  while (pending.length && count < MOST_OPEN) {
+    const next = pending.filter(({ number, below }) => kind[number] === FRAMES && below.length);
+    for (const row of next) table.open.add(row);
+    pending = next.flatMap(({ below }) => below);
+    count += pending.length;
+  }
+  table.lay();
+}
+
+/**
+ * @param {StacksAnswer} answer
+ * @returns {import("../widgets/table.js").Column<Row>[]}
+ */
+function columns({ threads, threads_of, whose, since, longest }) {
+  return [
+    { title: "threads", value: ({ number }) => threads_of[number], text: ({ number }) => threads_of[number].toLocaleString("en"), share: ({ number }) => threads_of[number] / threads },
+    { title: "whose", value: ({ number }) => -(Number(/\d+/.exec(whose[number])?.[0] ?? 0)), text: ({ number }) => whose[number], share: () => 0, mark: () => "words" },
+    { title: "off its CPU since", value: ({ number }) => longest[number] ?? 0, text: ({ number }) => since[number], share: () => 0, mark: () => "words" },
+  ];
+}
