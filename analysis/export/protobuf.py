@@ -41,3 +41,8 @@ def text(field: int, value: str) -> bytes:
 def packed(field: int, values: Iterable[int]) -> bytes:
     """A packed repeated field of integers."""
     return message(field, b"".join(map(varint, values)))
+
+
+def fixed64(field: int, value: int) -> bytes:
+    """A field of type fixed64."""
+    return varint(field << 3 | 1) + struct.pack("<Q", value)
