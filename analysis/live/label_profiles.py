@@ -201,7 +201,7 @@ class ProfileFollower:
 
     def _period(self) -> int:
         metric, scale = self._weights()
-        return max([1, *(round(ns) for ns in scale[metric == 0].tolist())])
+        return max(1, round(float(scale[metric == 0].max(initial=0))))
 
     def _series(self, key: I64, value: I64, nodes: int) -> list[Series]:
         number, node = np.divmod(key, nodes)
