@@ -30,7 +30,7 @@ compile() {
 
 # object MODULE FUNCTION: where this checkout's object belongs, which need not be installed.
 object() {
-	name=$(PYTHONPATH=$tree "$python" -c "from hpcd.bpf.loading.$1 import $2; print($2().name)")
+	name=$(PYTHONPATH=$tree "$python" -P -c "from hpcd.bpf.loading.$1 import $2; print($2().name)")
 	echo "bpf/objects/$name" | sed "s/-$(uname -m)-/-$machine_name-/"
 }
 
