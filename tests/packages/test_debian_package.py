@@ -75,7 +75,8 @@ echo "upgraded $(dpkg-query -W -f '${Version}' hpcd) $(hpcd --version)"
 grep recordings /etc/hpcd/hpcd.toml
 mkdir -p /var/lib/hpcd/0/measurement
 dpkg --remove hpcd >/dev/null 2>&1
-echo "left $(ls -d /usr/lib/hpcd /usr/bin/hpcd /etc/hpcd/hpcd.toml /var/lib/hpcd/0 2>/dev/null | xargs)"
+cd /
+echo "left $(ls -d usr/lib/hpcd usr/bin/hpcd etc/hpcd/hpcd.toml var/lib/hpcd/0 2>/dev/null | xargs)"
 dpkg --purge hpcd >/dev/null 2>&1
 echo "purged $(find / -xdev -iname '*hpcd*' -newer /script -not -path '/tmp/*' -not -path '/root/*' \\
 	-not -path '/proc/*' -not -path '/work/*' 2>/dev/null | xargs)"
@@ -105,5 +106,5 @@ def test_installed_used_upgraded_removed_purged(package: Path, tmp_path: Path) -
     assert "disabled" in said
     assert any(re.fullmatch(r"upgraded \S+\+later hpcd \S+", line) for line in said)
     assert "recordings = 7" in said
-    assert "left /etc/hpcd/hpcd.toml /var/lib/hpcd/0" in said
+    assert "left etc/hpcd/hpcd.toml var/lib/hpcd/0" in said
     assert said[-1] == "purged"

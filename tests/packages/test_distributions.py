@@ -41,8 +41,10 @@ def test_the_same_commit_gives_the_same_bytes(made: Path, tmp_path: Path) -> Non
 
 
 def test_both_have_the_bpf_objects_and_the_manual_pages(made: Path) -> None:
-    wheel = zipfile.ZipFile(next(made.glob("*.whl"))).namelist()
-    source = tarfile.open(next(made.glob("*.tar.gz"))).getnames()
+    with zipfile.ZipFile(next(made.glob("*.whl"))) as archive:
+        wheel = archive.namelist()
+    with tarfile.open(next(made.glob("*.tar.gz"))) as archive:
+        source = archive.getnames()
     for names in (wheel, source):
         for part in ("sampler-x86_64-", "sampler-aarch64-", "task_stacks-x86_64-", "hpcd.1",
                      "hpcd.toml.5", "py.typed", "web/"):  # fmt: skip

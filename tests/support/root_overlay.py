@@ -1,4 +1,4 @@
-"""A copy of this machine's files that is written to and thrown away: an overlay, and a chroot in it."""
+"""A copy of this machine's files that is thrown away: an overlay, and a chroot in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 _ENTER = """
 set -eu
-# The files of the layers are on a file system of their own: an overlay on an overlay is not to be had.
+# Of a file system of their own: what is an overlay already can hold no layers of another.
 mountpoint -q "$1" || mount -t tmpfs -o size=4G overlay "$1"
 mkdir -p "$1/upper" "$1/work" "$1/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
