@@ -57,12 +57,15 @@ deb:
 
 PACKAGES = tests/packages
 test-packages: setup-test
-	@sh setup/packages.sh setup/packages-object.txt setup/packages-deb.txt
+	@sh setup/packages.sh setup/packages-object.txt setup/packages-deb.txt setup/packages-docs.txt
+	@sh setup/venv.sh dev docs
 	$(TOOLS)/pytest --timeout 1800 $(PACKAGES); $(as_owner)
 
 docs: setup-run
-	@sh setup/venv.sh dev docs
-	$(TOOLS)/mkdocs build --strict --quiet --site-dir build/site; $(as_owner)
+	@sh setup/packages.sh setup/packages-docs.txt
+	@sh setup/venv.sh docs
+	@sh setup/tree.sh build/tree
+	NO_MKDOCS_2_WARNING=1 $(TOOLS)/mkdocs build --strict --quiet --site-dir build/site; $(as_owner)
 
 bpf-object:
 	@sh setup/packages.sh setup/packages-object.txt

@@ -76,10 +76,10 @@ grep recordings /etc/hpcd/hpcd.toml
 mkdir -p /var/lib/hpcd/0/measurement
 dpkg --remove hpcd >/dev/null 2>&1
 cd /
-echo "left $(ls -d usr/lib/hpcd usr/bin/hpcd etc/hpcd/hpcd.toml var/lib/hpcd/0 2>/dev/null | xargs)"
+left='usr/lib/hpcd usr/bin/hpcd etc/hpcd/hpcd.toml var/lib/hpcd/0'
+echo "left $(ls -d $left 2>/dev/null | xargs)"
 dpkg --purge hpcd >/dev/null 2>&1
-echo "purged $(find / -xdev -iname '*hpcd*' -newer /script -not -path '/tmp/*' -not -path '/root/*' \\
-	-not -path '/proc/*' -not -path '/work/*' 2>/dev/null | xargs)"
+echo "purged $(find etc lib usr var run -xdev -iname '*hpcd*' -newer script 2>/dev/null | xargs)"
 """
 
 
