@@ -1,7 +1,7 @@
 """All benchmarks, or those named on the command line.
 
 python -m benchmarks [--smallest] [slowdown collector walk whole short from_start waits imbalance
-                                   compare churn newcomers node merge check render viewer]
+                                   compare churn newcomers node merge check exports render viewer]
 
 With --smallest each does as little as it can: whether it still works is all that shows.
 """
@@ -33,6 +33,7 @@ NAMES = (
     "node",
     "merge",
     "check",
+    "exports",
     "render",
     "viewer",
 )

@@ -24,7 +24,8 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.wording": set(),
     "hpcd.model": BASE,
     "hpcd.elf": BASE,
-    "hpcd.measurement": BASE | {"hpcd.model"},
+    # Protocol buffers have DWARF's variable-length integers, and one reader of both.
+    "hpcd.measurement": BASE | {"hpcd.model", "hpcd.elf"},
     "hpcd.bpf": BASE | {"hpcd.model"},
     "hpcd.sandbox": BASE,
     "hpcd.daemon": BASE
