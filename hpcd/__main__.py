@@ -14,9 +14,13 @@ import traceback
 
 from hpcd import __version__
 from hpcd.cli.verbs import VERBS, load
+from hpcd.daemon.unwind import DECODER
 from hpcd.errors import HpcdError, StorageError, UsageError, did_you_mean
 from hpcd.sandbox.limits import raise_descriptor_limit
+from hpcd.sandbox.worker_process import start_ahead
 
+# Verbs that need unwind tables at once: their decoder gets ready while they are imported.
+_RECORDING = ("attach", "profile", "run", "stacks", "top")
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT
 # Errors of storage wherever hpcd writes, standard output included: no internal error.
@@ -107,6 +111,8 @@ def _run(arguments: list[str]) -> int:
     if verb and verb not in VERBS:
         near = did_you_mean(verb, VERBS) or f"; there are {', '.join(VERBS)}"
         raise UsageError(f"no verb {verb}{near} (see hpcd --help)")
+    if verb in _RECORDING and os.geteuid() == 0 and not {"-h", "--help"} & set(arguments):
+        start_ahead(DECODER)
     try:
         args, unknown = build_parser(verb).parse_known_args(arguments)
     except SystemExit:

@@ -30,25 +30,31 @@ def procedures_at(db: Database, nodes: U32, depth: int) -> U32:
     there is no path. Procedures of one name are one: code made at run time is a module of each
     process. One table over the CCT, one gather over the pixels.
     """
-    first: dict[str, int] = {}
-    same = np.array(
-        [first.setdefault(name, at) for at, name in enumerate(db.procedure_names)], np.uint32
-    )
-    table = same[db.procedure_of_node[db.cct.ancestor_at(depth)]]
+    table = _first_of_name(db)[db.procedure_of_node[db.cct.ancestor_at(depth)]]
     shown = nodes != NO_NODE
     picture = np.full(nodes.shape, NO_PROCEDURE, np.uint32)
     picture[shown] = table[nodes[shown]]
     return picture
 
 
+def _first_of_name(db: Database) -> U32:
+    """For each procedure the first that has its name."""
+    first: dict[str, int] = {}
+    return np.array(
+        [first.setdefault(name, at) for at, name in enumerate(db.procedure_names)], np.uint32
+    )
+
+
 def shares(picture: U32) -> list[tuple[int, float]]:
     """(procedure, share of the non-blank pixels), largest first."""
     shown = picture[picture != NO_PROCEDURE]
-    if not len(shown):
-        return []
-    procedure, count = np.unique(shown, return_counts=True)
-    order = np.lexsort((procedure, -count))
-    return [(int(procedure[i]), float(count[i] / len(shown))) for i in order]
+    return _largest_first(*np.unique(shown, return_counts=True))
+
+
+def _largest_first(procedure: U32, pixels: I64) -> list[tuple[int, float]]:
+    total = int(pixels.sum())
+    order = np.lexsort((procedure, -pixels))
+    return [(int(procedure[i]), float(pixels[i] / total)) for i in order]
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,16 @@ def depth_contents(
     db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int
 ) -> list[DepthContent]:
     """What each depth would show of ``nodes`` of ``lines``, from 1 on, down to ``deepest`` or the
-    deepest path."""
-    return [
-        DepthContent(depth, variety, shares(procedures_at(db, nodes, depth)))
-        for depth, variety in enumerate(_varieties(db, nodes, lines, deepest), 1)
-    ]
+    deepest path. O(pixels + distinct nodes · depths)."""
+    distinct, pixels = np.unique(nodes[nodes != NO_NODE], return_counts=True)
+    varieties = _varieties(db, nodes, lines, deepest)
+    procedure_of_node = _first_of_name(db)[db.procedure_of_node]
+    contents = []
+    for depth, ancestor in enumerate(db.cct.ancestors(distinct, len(varieties)), 1):
+        procedure, which = np.unique(procedure_of_node[ancestor], return_inverse=True)
+        count = np.bincount(which, pixels, len(procedure)).astype(np.int64)
+        contents.append(DepthContent(depth, varieties[depth - 1], _largest_first(procedure, count)))
+    return contents
 
 
 def _varieties(db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int) -> list[float]:
@@ -113,8 +124,8 @@ def _varieties(db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: in
     of_program = np.bincount(program, share)
     procedures = len(db.procedure_names)
     varieties = []
-    for depth in range(1, deepest + 1):
-        procedure = db.procedure_of_node[own[db.cct.ancestor_at(depth)[node]]]
+    for ancestor in db.cct.ancestors(node, deepest):
+        procedure = db.procedure_of_node[own[ancestor]]
         both, of_both = np.unique(program * procedures + procedure, return_inverse=True)
         part = np.bincount(of_both, share)
         bits = (part * np.log2(of_program[both // procedures] / part)).sum()

@@ -74,8 +74,9 @@ _MAX_PRELOADED_PROCESSES = 64
 # Sampling begins when the targets' unwind tables are ready, or after this time; stacks then end as
 # "module not yet analysed" until they are.
 _TABLE_WAIT_SECONDS = 1.5
-# A command is held until the tables of what it is known to run are there, or for so long.
-_COMMAND_WAIT_SECONDS = 20.0
+# A command is held until the tables of what it is known to run are there, or for so long; the
+# largest program here, chromium, takes 25 s of CPU time, once.
+_COMMAND_WAIT_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -95,6 +96,8 @@ class Options:
     """What it will exec: the files it names are analysed before it starts."""
     analysing: Callable[[int], None] | None = None
     """Called with the number of such files when that takes a while, as it does the first time."""
+    analysing_last: Callable[[int], None] | None = None
+    """Called with the number of files that the last call paths wait for at the end, likewise."""
     waits: bool = True
     """Record how long threads are blocked or wait for a CPU, and where."""
     threshold_ns: int = DEFAULT_THRESHOLD_NS
@@ -192,7 +195,7 @@ class Recording:
             if attached:
                 attached()
             self._session.run(progress)
-            summary = self._session.finish()
+            summary = self._session.finish(self._options.analysing_last)
             writer.close(summary)
             return summary
 

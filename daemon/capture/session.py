@@ -29,8 +29,10 @@ from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
+from hpcd.daemon.targets.process_ends import ProcessEnds
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.selector import Selector
+from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
 from hpcd.measurement.writer import MeasurementWriter
 
@@ -46,9 +48,14 @@ _FLUSH_SECONDS = 0.7
 _WAKEUP_BUDGET, _WAKEUP_BUDGET_NODE = 1 / 20, 1 / 50
 _WAKEUP_SAVED_SECONDS = 0.2
 _MAX_WAKEUP_DELAY_S = 0.02
-# How long, after the end, for each table that sampled code still needs; the decoder gives up on
-# one after 20 s.
+# How long, after the end, for each table that sampled code still needs: somebody who has ended the
+# recording waits for those of usual files, on which the decoder gives up after 20 s; who let it end
+# by itself for those of large ones as well, or the next recording of the program found none either.
 _LAST_TABLE_SECONDS = 25.0
+_LAST_LARGE_TABLE_SECONDS = MOST_SECONDS + 5.0
+_LOOK_SECONDS = 0.2
+# A wait as long is explained to who waits.
+_NOTICEABLE_SECONDS = 2.0
 # The first seconds cost what it takes to begin: nothing to slow down for.
 _SETTLE_SECONDS = 3.0
 # CPU time the recorder may have saved up where it is limited: what it takes to begin, and a rush.
@@ -151,6 +158,7 @@ class Session:
         self._expected = 0.0
         self._expected_of = 0.0
         self._attach()
+        self._ends = ProcessEnds(terms.selector.pids)
         self._start = self._flushed = self._drained = self._trimmed = time.monotonic()
         self._reported = (self._start, 0)
         """When progress was reported last, and the samples recorded by then."""
@@ -193,28 +201,42 @@ class Session:
                 self._flush(progress)
             self._keep_to_limits()
 
-    def finish(self) -> dict[str, object]:
-        """Stop sampling and write what is left; returns the summary."""
+    def finish(self, analysing: Callable[[int], None] | None = None) -> dict[str, object]:
+        """Stop sampling and write what is left; returns the summary.
+
+        Where the last paths need tables that take a while, ``analysing`` is called with how many
+        files are still being analysed. A request to stop ends the wait for them.
+        """
+        self._ends.close()
         # Before: of threads that end from now on the programs still tell.
         self._parts.threads.read_cpu_times()
         self._parts.sampler.stop()
         self._parts.mmaps.take()
         self._drain()
-        self._wait_for_tables()
+        self._wait_for_tables(analysing)
         self._parts.collector.finish(time.monotonic_ns())
         cct = self._parts.stacks.cct
         late = name_frames(self._parts.modules, self._parts.writer, cct.frame[: cct.count])
         summary = self._summarize(final=True)
         return summary | {"files_not_named": late} if late else summary
 
-    def _wait_for_tables(self) -> None:
+    def _wait_for_tables(self, analysing: Callable[[int], None] | None) -> None:
         """The last paths may lead through code that is still being analysed."""
         parts = self._parts
-        while parts.deferred.waiting_for_tables and parts.modules.install_next(
-            _LAST_TABLE_SECONDS, parts.tables, parts.sampler.set_rules
-        ):
-            parts.deferred.tables_came()
-            parts.collector.finish_paths(time.monotonic_ns())
+        seconds = _LAST_TABLE_SECONDS if self._stop.is_set() else _LAST_LARGE_TABLE_SECONDS
+        self._stop.clear()
+        began = time.monotonic()
+        end = began + seconds
+        while parts.deferred.waiting_for_tables and parts.modules.pending:
+            if self._stop.is_set() or time.monotonic() > end:
+                return
+            if parts.modules.install_next(_LOOK_SECONDS, parts.tables, parts.sampler.set_rules):
+                parts.deferred.tables_came()
+                parts.collector.finish_paths(time.monotonic_ns())
+                end = time.monotonic() + seconds
+            elif analysing and time.monotonic() > began + _NOTICEABLE_SECONDS:
+                analysing(parts.modules.pending)
+                analysing = None
 
     # --- the loop ---
 
@@ -232,15 +254,15 @@ class Session:
         """Wait for something to do; returns the descriptors that are readable.
 
         New code wakes the loop at once, and so do its unwind table (until then, stacks that lead
-        through it end there) and processes that may be targets. While the budget of wake-ups is
-        used up only tables do.
+        through it end there), processes that may be targets, and the end of a selected one. While
+        the budget of wake-ups is used up only tables do.
         """
         parts = self._parts
         delay = self._wakeups.delay(time.monotonic())
         if delay > 0:
             return readable([parts.modules.tables_ready], min(seconds, delay))
         sources = (parts.modules.tables_ready, parts.sampler.urgent_descriptor)
-        return readable([*parts.mmaps.descriptors, *sources], seconds)
+        return readable([*parts.mmaps.descriptors, *self._ends.descriptors, *sources], seconds)
 
     def _install_tables(self, woken: list[int]) -> bool:
         """Hand unwind tables that have arrived to the programs; False when there are none."""
@@ -263,6 +285,7 @@ class Session:
         mapped = parts.mmaps.take() if due or readable else set()
         parts.threads.request_refresh(mapped)
         urgent = parts.sampler.urgent_descriptor in readable or self._includes_target(mapped)
+        urgent |= self._ends.take(readable)
         if urgent or due or parts.sampler.filling:
             self._drained = now
             self._drain()

@@ -14,6 +14,7 @@ import time
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.daemon.unwind import DECODER
 from hpcd.daemon.unwind.symbol_names import SymbolRow
 from hpcd.daemon.unwind.table_cache import TableCache
 from hpcd.daemon.unwind.unwind_table import ModuleTable, unpack_table
@@ -29,7 +30,6 @@ CPU_SECONDS = 60
 _LARGE_CPU_SECONDS = CPU_SECONDS + int(MOST_SECONDS)
 # A worker that has worked as long is replaced: with one request more it might reach its limit.
 _WORKER_SECONDS = CPU_SECONDS / 2
-_MODULE = ["-m", "hpcd.daemon.unwind.decoder_worker"]
 
 
 class DecodeError(FormatError):
@@ -48,8 +48,8 @@ class Decoder:
         self.cache = cache or TableCache()
         self._timeout = timeout
         first = SECONDS if timeout is None else timeout
-        self._worker = WorkerProcess("decoder", _MODULE, first)
-        self._large = WorkerProcess("decoder", [*_MODULE, str(_LARGE_CPU_SECONDS)], first)
+        self._worker = WorkerProcess("decoder", DECODER, first)
+        self._large = WorkerProcess("decoder", [*DECODER, str(_LARGE_CPU_SECONDS)], first)
         self._worked: dict[WorkerProcess, float] = {}
 
     def table(self, fd: int, label: str) -> ModuleTable:

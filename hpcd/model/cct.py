@@ -7,6 +7,7 @@ computes anything that flows outward-in and one backward pass anything that flow
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,11 +72,32 @@ class CCT:
         return np.array(nodes[::-1], dtype=np.uint32)
 
     def ancestor_at(self, limit: int) -> npt.NDArray[np.uint32]:
-        """``uint32[n]``: each node's ancestor at depth ``limit``, or itself if shallower."""
+        """``uint32[n]``: each node's ancestor at depth ``limit``, or itself if shallower.
+
+        O(n log n): level by level from ``limit`` on, each node has its parent's.
+        """
         depth = self.depth()
         at = np.arange(len(self.parent), dtype=np.uint32)
         deeper = np.flatnonzero(depth > limit)
-        while len(deeper):
-            at[deeper] = self.parent[at[deeper]]
-            deeper = deeper[depth[at[deeper]] > limit]
+        deeper = deeper[np.argsort(depth[deeper], kind="stable")]
+        levels = np.arange(limit + 1, int(depth.max(initial=0)) + 2)
+        bounds = np.searchsorted(depth[deeper], levels)
+        for first, end in itertools.pairwise(bounds.tolist()):
+            nodes = deeper[first:end]
+            at[nodes] = at[self.parent[nodes]]
         return at
+
+    def ancestors(self, nodes: npt.NDArray[np.integer], deepest: int) -> npt.NDArray[np.uint32]:
+        """``uint32[deepest, len(nodes)]``: in row d - 1 what :meth:`ancestor_at` has for depth d.
+
+        O(len(nodes) · depth), from the nodes outwards.
+        """
+        depth = self.depth()
+        at = nodes.astype(np.uint32)
+        found = np.empty((deepest, len(at)), np.uint32)
+        for level in range(int(depth[at].max(initial=0)), 0, -1):
+            if level <= deepest:
+                found[level - 1] = at
+            at = np.where(depth[at] >= level, self.parent[at], at)
+        found[int(depth[nodes].max(initial=0)) :] = nodes
+        return found

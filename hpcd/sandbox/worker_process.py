@@ -23,6 +23,33 @@ _OK, _FAILED = 0, 1
 _DEATH_SECONDS = 1.0
 
 
+_Started = tuple["subprocess.Popen[bytes]", socket.socket]
+_ahead: dict[tuple[str, ...], _Started] = {}
+
+
+def start_ahead(arguments: Sequence[str]) -> None:
+    """Start a worker that the first :class:`WorkerProcess` with these arguments will take: it gets
+    ready while this process still imports what it needs. It ends with this process."""
+    with contextlib.suppress(OSError):  # then it is started when it is needed, and its error told
+        _ahead[tuple(arguments)] = _start(arguments)
+
+
+def _start(arguments: Sequence[str]) -> _Started:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-I", *arguments, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=None if os.environ.get("HPCD_DEBUG") else subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C on the terminal is for hpcd alone
+        )
+    return process, ours
+
+
 class WorkerProcess:
     """A Python process with one end of a socket, started when first needed.
 
@@ -49,21 +76,10 @@ class WorkerProcess:
             self.close()  # it died idle, which is not the next file's fault
         if self._channel:
             return self._channel
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", *self._arguments, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("HPCD_DEBUG") else subprocess.DEVNULL,
-                cwd="/",
-                env={"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"},
-                start_new_session=True,  # Ctrl-C on the terminal is for hpcd alone
-            )
-        ours.settimeout(self.timeout)
-        self._channel = ours
-        return ours
+        started = _ahead.pop(tuple(self._arguments), None) or _start(self._arguments)
+        self.process, self._channel = started
+        self._channel.settimeout(self.timeout)
+        return self._channel
 
     def ask(self, fd: int, label: str, request: bytes, rest: bytes = b"") -> None:
         """Begin a request about the file open at ``fd``, which ``label`` names in errors;

@@ -321,6 +321,20 @@ def test_inclusive_sums_subtrees(choices: list[int]) -> None:
     assert cct.inclusive(exclusive).tolist() == expected.tolist()
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(0, 2**32), min_size=1, max_size=60), st.integers(1, 70))
+def test_ancestors_are_those_on_the_path(choices: list[int], deepest: int) -> None:
+    parent = [0] + [choice % (i + 1) for i, choice in enumerate(choices)]
+    cct = CCT(np.array(parent, np.uint32), np.arange(len(parent), dtype=np.uint64))
+    paths = [cct.path(node).tolist() for node in range(len(parent))]
+    nodes = np.arange(len(parent))[::-2]
+    ancestors = cct.ancestors(nodes, deepest)
+    for depth in range(1, deepest + 1):
+        expected = [path[min(depth, len(path)) - 1] if path else 0 for path in paths]
+        assert cct.ancestor_at(depth).tolist() == expected
+        assert ancestors[depth - 1].tolist() == [expected[node] for node in nodes]
+
+
 def test_a_chunk_that_claims_a_terabyte_costs_no_memory(tmp_path: Path) -> None:
     import struct
     import zlib

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -100,24 +100,21 @@ def test_a_command_starts_when_its_files_are_analysed(
     assert unwind["deferred"]["copied"] < 0.5 * unwind["paths"]
 
 
-def test_paths_are_whole_though_no_table_is_ready_while_the_program_runs(
-    tmp_path: Path, build: Callable[..., Path]
-) -> None:
-    """A decoder that is stopped makes no tables; it goes on when the program has ended. The program
-    is one that the command does not name."""
-    source = build("paths.c")
-    executable = tmp_path / "never-seen"
-    shutil.copy(source, executable)
-    ended = tmp_path / "ended"
-    stopped = tmp_path / "stopped"
+@contextlib.contextmanager
+def recorded_without_tables(
+    folder: Path, executable: Path
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A recording of a program that has ended while the decoder was stopped: no table was made.
+    The program is one that the command does not name. The recorder and the pid of its decoder."""
+    started, stopped, ended = (folder / name for name in ("started", "stopped", "ended"))
     os.mkfifo(stopped)
-    script = tmp_path / "script"
-    started = tmp_path / "started"
+    script = folder / "script"
     script.write_text(f": > {started}; read go < {stopped}; {executable} 2; : > {ended}")
     with subprocess.Popen(
-        [*HPCD, "run", "--json", "-o", str(tmp_path / "late"), "--", "sh", script],
-        env={**os.environ, "HPCD_CACHE": str(tmp_path / "cache")},
+        [*HPCD, "run", "--json", "-o", str(folder / "late"), "--", "sh", script],
+        env={**os.environ, "HPCD_CACHE": str(folder / "cache")},
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     ) as recorder:
         while not started.exists():
@@ -131,8 +128,20 @@ def test_paths_are_whole_though_no_table_is_ready_while_the_program_runs(
             while not ended.exists():
                 assert recorder.poll() is None
                 os.sched_yield()
+            yield recorder, decoder
         finally:
-            os.kill(decoder, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(decoder, signal.SIGCONT)
+
+
+def test_paths_are_whole_though_no_table_is_ready_while_the_program_runs(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    source = build("paths.c")
+    executable = tmp_path / "never-seen"
+    shutil.copy(source, executable)
+    with recorded_without_tables(tmp_path, executable) as (recorder, decoder):
+        os.kill(decoder, signal.SIGCONT)
         output, _ = recorder.communicate()
     summary = json.loads(output.splitlines()[-1])
     unwind = summary["unwind"]
@@ -148,6 +157,24 @@ def test_paths_are_whole_though_no_table_is_ready_while_the_program_runs(
     whole = {own(path): count for path, count in late.items() if not path[0].startswith("!")}
     strange = sum(count for path, count in whole.items() if path not in shape)
     assert strange <= 0.01 * sum(late.values())
+
+
+def test_who_does_not_want_to_wait_for_the_last_tables_need_not(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    executable = tmp_path / "never-seen"
+    shutil.copy(build("paths.c"), executable)
+    with recorded_without_tables(tmp_path, executable) as (recorder, _):
+        assert recorder.stderr
+        for line in recorder.stderr:
+            if "the last call paths wait for" in line:
+                break
+        recorder.send_signal(signal.SIGINT)
+        output, _ = recorder.communicate()
+    assert recorder.returncode == 0
+    unwind = json.loads(output.splitlines()[-1])["unwind"]
+    assert unwind["deferred"]["gave_up"] > 1000
+    assert unwind["truncated"]["module not yet analysed"] > 1000
 
 
 def own(path: tuple[str, ...]) -> tuple[str, ...]:

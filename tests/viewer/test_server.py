@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import shlex
@@ -222,3 +223,24 @@ def test_views_that_cannot_be_are_said(database: Path) -> None:
     for words in (("--time", "5:1"), ("--time", "x:1"), ("--lines", "nobody"), ("--lines", "(")):
         done = hpcd("view", "--no-browser", database, *words, check=False)
         assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
+def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None:
+    from hpcd.cli.verbs.view import _at_port
+
+    without_delay = []
+
+    def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("socket")
+        without_delay.append(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def connect(listener: socket.socket) -> None:
+        async with await asyncio.start_server(accepted, sock=listener):
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            assert await reader.read() == b""
+            writer.close()
+
+    with _at_port(0) as listener:
+        asyncio.run(connect(listener))
+    assert without_delay == [1]

@@ -31,6 +31,7 @@ from hpcd.daemon.capture.recording import (
 )
 from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
+from hpcd.wording import counted
 
 # The kernel keeps this much of a name.
 _COMM_BYTES = 15
@@ -250,6 +251,15 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         overhead=args.overhead,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
+        analysing_last=_say_analysing,
+    )
+
+
+def _say_analysing(files: int) -> None:
+    print(
+        f"hpcd: the last call paths wait for {counted(files, 'file')} to be analysed, once; "
+        "Ctrl-C ends without",
+        file=sys.stderr,
     )
 
 

@@ -21,6 +21,7 @@ from hpcd.cli.verbs.attach import (
 from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import NotFoundError, UsageError
+from hpcd.wording import counted
 
 
 class Run(Command):
@@ -73,8 +74,8 @@ def run_recorded(
 
 
 def _say_analysing(files: int) -> None:
-    noun = "file" if files == 1 else "files"
-    print(f"hpcd: {files} {noun} to analyse before the command starts, once", file=sys.stderr)
+    many = counted(files, "file")
+    print(f"hpcd: {many} to analyse before the command starts, once", file=sys.stderr)
 
 
 class HeldChild:
