@@ -17,6 +17,7 @@ import pytest
 from opentelemetry.proto.collector.profiles.v1development import profiles_service_pb2
 
 from hpcd.__main__ import main
+from hpcd.analysis.export.protobuf import varint, varints
 from hpcd.analysis.live import label_profiles, profile_push
 from hpcd.analysis.live.label_profiles import OTHERS, ProfileFollower
 from hpcd.analysis.live.profile_push import Pusher
@@ -279,6 +280,14 @@ def test_headers_are_sent_and_their_values_never_shown(
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
         Target(url, "otlp", {})
+
+
+def test_varints_in_bulk_are_those_one_by_one() -> None:
+    random = np.random.default_rng(0)
+    for low, high in ((0, 1), (0, 300), (1 << 56, 1 << 62), (1_700_000_000 * 10**9, 1 << 61)):
+        values = random.integers(low, high, 50)
+        assert varints(values) == [varint(value) for value in values.tolist()]
+    assert varints(np.zeros(0, np.int64)) == []
 
 
 def test_confined_names_are_those_of_the_file(tmp_path: Path) -> None:
