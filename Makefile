@@ -113,7 +113,7 @@ man: setup-run
 	mv docs/hpcd.toml.5.new docs/hpcd.toml.5
 
 clean:
-	rm -rf build
+	rm -rf build hpcd/_version.py
 
 distclean: clean
 	rm -rf .venv *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
