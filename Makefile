@@ -6,12 +6,16 @@
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
 # make bpf-object   the BPF programs compiled ahead: hpcd starts ten times as fast (needs clang)
+# make dist    source distribution and wheel in build/dist; make deb the Debian package in build/deb
+# make test-packages   both installed where nothing else is, upgraded and removed (minutes)
+# make docs    the documentation as a web site in build/site
 # make man     docs/hpcd.1 from the parsers
 # make clean   removes what demo, lint and tests made; make distclean .venv and caches too
 
 PREFIX ?= /usr/local
 TOOLS = .venv/bin
 
+.PHONY: dist deb docs test-packages
 .PHONY: bpf-object demo test bench soak lint man clean distclean install uninstall
 .PHONY: setup setup-run setup-demo setup-lint setup-test setup-bench
 # Each step uses what the one before made.
@@ -42,6 +46,26 @@ lint: setup-lint
 	@sh setup/lint.sh; $(as_owner)
 
 setup: setup-bench
+
+dist: setup-test
+	@sh setup/packages.sh setup/packages-object.txt
+	@sh setup/dist.sh build/dist; $(as_owner)
+
+deb:
+	@sh setup/packages.sh setup/packages-deb.txt
+	@sh setup/deb.sh build/deb; $(as_owner)
+
+PACKAGES = tests/packages
+test-packages: setup-test
+	@sh setup/packages.sh setup/packages-object.txt setup/packages-deb.txt setup/packages-docs.txt
+	@sh setup/venv.sh dev docs
+	$(TOOLS)/pytest --timeout 1800 $(PACKAGES); $(as_owner)
+
+docs: setup-run
+	@sh setup/packages.sh setup/packages-docs.txt
+	@sh setup/venv.sh docs
+	@sh setup/tree.sh build/tree
+	NO_MKDOCS_2_WARNING=1 $(TOOLS)/mkdocs build --strict --quiet --site-dir build/site; $(as_owner)
 
 bpf-object:
 	@sh setup/packages.sh setup/packages-object.txt
@@ -89,7 +113,7 @@ man: setup-run
 	mv docs/hpcd.toml.5.new docs/hpcd.toml.5
 
 clean:
-	rm -rf build
+	rm -rf build hpcd/_version.py
 
 distclean: clean
 	rm -rf .venv *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

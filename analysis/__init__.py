@@ -15,23 +15,43 @@ those above it in this list only (``pyproject.toml`` has the contracts):
 - ``merge``: measurements into a database;
 - ``live``: measurements that are still being written.
 
-:func:`open` and :class:`Database` are what programs that use hpcd need.
+:func:`open` and :class:`Database` are what programs that use hpcd need; the other names are tables
+and trees for pandas, Arrow, Hatchet and Thicket (docs/python.md).
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpcd.analysis.database import Database, open
+    from hpcd.analysis.export.data_frames import arrow_batches, arrow_table, pandas_frame
+    from hpcd.analysis.export.graph_frames import graph_frame, thicket
 
-__all__ = ["Database", "open"]
+__all__ = [
+    "Database",
+    "arrow_batches",
+    "arrow_table",
+    "graph_frame",
+    "open",
+    "pandas_frame",
+    "thicket",
+]
+
+_MODULES = {
+    "Database": "database",
+    "open": "database",
+    "arrow_batches": "export.data_frames",
+    "arrow_table": "export.data_frames",
+    "pandas_frame": "export.data_frames",
+    "graph_frame": "export.graph_frames",
+    "thicket": "export.graph_frames",
+}
 
 
 def __getattr__(name: str) -> Any:
     # Processes that read one module each start often, and need nothing of a database.
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hpcd.analysis import database
-
-    return getattr(database, name)
+    return getattr(importlib.import_module(f"hpcd.analysis.{_MODULES[name]}"), name)

@@ -1,8 +1,8 @@
 """All benchmarks, or those named on the command line.
 
 python -m benchmarks [--smallest] [slowdown collector walk whole short from_start waits imbalance
-                                   io_calls_cost compare churn newcomers node merge check render
-                                   viewer]
+                                   io_calls_cost compare churn newcomers node merge check exports
+                                   render viewer]
 
 With --smallest each does as little as it can: whether it still works is all that shows.
 """
@@ -35,6 +35,7 @@ NAMES = (
     "node",
     "merge",
     "check",
+    "exports",
     "render",
     "viewer",
 )

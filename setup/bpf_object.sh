@@ -1,17 +1,15 @@
 #!/bin/sh
-# bpf_object.sh: compile the BPF programs ahead, for all kernels, with clang: the sampler, and the
-# iterator over threads. Does nothing for which the object of the present sources is there.
+# bpf_object.sh [MACHINE...]: compile the BPF programs ahead, for all kernels, with clang: the sampler,
+# and the iterator over threads; for this processor, or those named (x86_64, aarch64). Does nothing for
+# which the object of the present sources is there. PYTHON is the interpreter to ask where it belongs.
 set -eu
 
 if ! command -v clang >/dev/null; then
 	echo "the BPF objects need clang: apt-get install clang" >&2
 	exit 1
 fi
-case $(uname -m) in
-x86_64) machine=HPCD_X86_64 ;;
-aarch64) machine=HPCD_AARCH64 ;;
-*) echo "no BPF object for this processor" >&2; exit 1 ;;
-esac
+python=${PYTHON:-.venv/bin/python}
+[ $# != 0 ] || set -- "$(uname -m)"
 
 # compile SOURCE OBJECT OLD-OBJECTS FLAG...: SOURCE below bpf/programs, unless OBJECT is there.
 compile() {
@@ -30,9 +28,22 @@ compile() {
 	mv "$object.new" "$object"
 }
 
+# object MODULE FUNCTION: where this checkout's object belongs, which need not be installed.
 object() {
-	.venv/bin/python -c "from hpcd.bpf.loading.$1 import $2; print($2())"
+	name=$(PYTHONPATH=$tree "$python" -P -c "from hpcd.bpf.loading.$1 import $2; print($2().name)")
+	echo "bpf/objects/$name" | sed "s/-$(uname -m)-/-$machine_name-/"
 }
 
-compile sampler.bpf.c "$(object object_loader object_path)" "sampler-*.o" -DHPCD_OBJECT
-compile iterators/task_stacks.bpf.c "$(object iterator_loader iterator_path)" "task_stacks-*.o"
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+sh setup/tree.sh "$tree"
+for machine_name in "$@"; do
+	case $machine_name in
+	x86_64) machine=HPCD_X86_64 ;;
+	aarch64) machine=HPCD_AARCH64 ;;
+	*) echo "no BPF object for the processor $machine_name" >&2; exit 1 ;;
+	esac
+	compile sampler.bpf.c "$(object object_loader object_path)" "sampler-$machine_name-*.o" -DHPCD_OBJECT
+	compile iterators/task_stacks.bpf.c "$(object iterator_loader iterator_path)" \
+		"task_stacks-$machine_name-*.o"
+done

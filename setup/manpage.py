@@ -11,7 +11,6 @@ import os
 import sys
 from dataclasses import fields
 
-from hpcd import __version__
 from hpcd.__main__ import build_parser
 from hpcd.cli.verbs import VERBS, load
 from hpcd.daemon.service.configuration import Configuration
@@ -72,7 +71,7 @@ def page() -> str:
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     )
     out = [
-        f'.TH HPCD 1 "" "hpcd {__version__}" "User Commands"',
+        '.TH HPCD 1 "" "hpcd" "User Commands"',
         ".SH NAME",
         "hpcd \\- call path tracing of running programs",
         ".SH SYNOPSIS",
@@ -101,7 +100,7 @@ def page() -> str:
 def configuration_page() -> str:
     """hpcd.toml(5)."""
     out = [
-        f'.TH HPCD.TOML 5 "" "hpcd {__version__}" "File Formats"',
+        '.TH HPCD.TOML 5 "" "hpcd" "File Formats"',
         ".SH NAME",
         "hpcd.toml \\- configuration of the hpcd service",
         ".SH SYNOPSIS",

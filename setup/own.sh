@@ -9,5 +9,6 @@ if [ "$(id -u)" = 0 ] && [ "$(stat -c %u pyproject.toml)" != 0 ]; then
 			find "$made" -xdev -user root -exec chown -h --reference=pyproject.toml {} +
 		fi
 	done
+	[ ! -e hpcd/_version.py ] || chown -h --reference=pyproject.toml hpcd/_version.py
 	find . -xdev -name __pycache__ -user root -exec chown -hR --reference=pyproject.toml {} +
 fi

@@ -5,7 +5,7 @@ The tables are those of :mod:`.tables`; batches become record batches or row gro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,29 @@ def write_arrow(selection: Selection, path: Path) -> None:
     _write(selection, path, ".arrow", lambda file, schema: pyarrow.ipc.new_file(str(file), schema))
 
 
+def schema_of(table: Table, selection: Selection) -> Any:
+    """The ``pyarrow.Schema`` of ``table``; columns of metrics say their ``unit``."""
+    units = dict(zip(selection.names, selection.units, strict=True))
+    return pyarrow.schema(
+        [
+            pyarrow.field(utf8(name), _TYPES[kind], metadata={"unit": units.get(name, "")})
+            for name, kind in zip(table.columns, table.kinds, strict=True)
+        ]
+    )
+
+
+def record_batches(table: Table, schema: Any) -> Iterator[Any]:
+    """The rows of ``table`` as ``pyarrow.RecordBatch``, made as they are asked for."""
+    for columns in table.batches():
+        arrays = [_array(column, kind) for column, kind in zip(columns, table.kinds, strict=True)]
+        yield pyarrow.record_batch(arrays, schema=schema)
+
+
 def _write(
     selection: Selection, path: Path, suffix: str, open_file: Callable[[Path, Any], Any]
 ) -> None:
-    units = dict(zip(selection.names, selection.units, strict=True))
     for table in tables(selection):
-        schema = pyarrow.schema(
-            [
-                pyarrow.field(utf8(name), _TYPES[kind], metadata={"unit": units.get(name, "")})
-                for name, kind in zip(table.columns, table.kinds, strict=True)
-            ]
-        )
+        schema = schema_of(table, selection)
         with open_file(path / f"{table.name}{suffix}", schema) as writer:
             _write_table(writer, table, schema)
 
@@ -59,10 +71,9 @@ def _write(
 def _write_table(writer: Any, table: Table, schema: Any) -> None:
     held: list[Any] = []
     rows = 0
-    for columns in table.batches():
-        arrays = [_array(column, kind) for column, kind in zip(columns, table.kinds, strict=True)]
-        held.append(pyarrow.record_batch(arrays, schema=schema))
-        rows += len(held[-1])
+    for batch in record_batches(table, schema):
+        held.append(batch)
+        rows += len(batch)
         if rows >= _ROWS:
             writer.write_table(pyarrow.Table.from_batches(held, schema).combine_chunks())
             held, rows = [], 0

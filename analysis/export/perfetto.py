@@ -16,7 +16,7 @@ from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.export.context_table import Detail
 from hpcd.analysis.export.export_selection import Selection, TraceBlock
 from hpcd.analysis.export.process_ids import ProcessIds
-from hpcd.analysis.export.protobuf import integer, message, text, varint
+from hpcd.analysis.export.protobuf import integer, message, text, varints
 from hpcd.array_types import I64, Mask
 
 # Fields of TracePacket.
@@ -152,15 +152,19 @@ class _Writer:
         counter = cost[:, kept].argmax(axis=0) + 1
         head = self._flags + bytes([_TIMESTAMP << 3])
         who = integer(_TASK_ID, task)
-        columns = ((block.time[kept] + origin).tolist(), context.tolist(), counter.tolist(),
-                   whole[kept].tolist())  # fmt: skip
+        # Samples of a context are often alike but for their time.
+        alike: dict[tuple[int, int, int], bytes] = {}
+        columns = zip(context.tolist(), counter.tolist(), whole[kept].tolist(), strict=True)
         written = []
-        for time, number, which, weight in zip(*columns, strict=True):
-            sample = b"".join((
-                who, integer(_CALLSTACK_ID, number + 1), integer(_DESCRIPTOR_ID, which),
-                integer(_WEIGHT, weight),
-            ))  # fmt: skip
-            written.append(message(1, head, varint(time), message(_STACK_SAMPLE, sample)))
+        for time, key in zip(varints(block.time[kept] + origin), columns, strict=True):
+            sample = alike.get(key)
+            if sample is None:
+                number, which, weight = key
+                sample = alike[key] = message(
+                    _STACK_SAMPLE, who, integer(_CALLSTACK_ID, number + 1),
+                    integer(_DESCRIPTOR_ID, which), integer(_WEIGHT, weight),
+                )  # fmt: skip
+            written.append(message(1, head, time, sample))
         self._file.write(b"".join(written))
 
     def _callstack(self, context: int) -> bytes:

@@ -15,17 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.live.frame_lookup import FrameLookup
 from hpcd.analysis.profile.working_lines import select_working
-from hpcd.analysis.symbols.frame_names import RAW_NAME, marker_name, omitted_name, round_count
-from hpcd.analysis.symbols.symbolization import Namer
-from hpcd.array_types import F64, I64, U32, U64
+from hpcd.array_types import F64, I64, U32
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.reader import Measurement, open_measurement
-from hpcd.model import frame as frames
-from hpcd.model.identity import ModuleKind
 
 METRICS = ("cpu_time", "blocked_time", "runnable_time")
-_KERNEL = (ModuleKind.KERNEL, ModuleKind.KERNEL_MODULE, ModuleKind.NAMED_KERNEL)
 # No wait is longer; what claims to be must not overflow.
 _LONGEST_SECONDS = 1e8
 
@@ -260,9 +256,7 @@ class _PathNames:
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement
-        self._namers: dict[int, tuple[int, Namer]] = {}
-        # Name and whether it is the kernel's.
-        self._name_of: dict[int, tuple[str, bool]] = {}
+        self._frames = FrameLookup(measurement)
         self._path_of_node = np.full(1, 0, np.int64)
         # Path 0 is the empty one, the root.
         self._paths: list[tuple[int, tuple[str, bool]]] = [(0, ("", False))]
@@ -310,46 +304,14 @@ class _PathNames:
             level = np.unique(cct.parent[level]).astype(np.int64)
             level = level[(numbers[level] < 0) & ~new[level]]
         fresh = np.flatnonzero(new)
-        self._look_up(np.unique(cct.frame[fresh]))
+        self._frames.look_up(np.unique(cct.frame[fresh]))
         # Parents come first, so theirs is always numbered.
         for node, parent, frame in zip(
             fresh.tolist(), cct.parent[fresh].tolist(), cct.frame[fresh].tolist(), strict=True
         ):
-            key = (int(numbers[parent]), self._name_of[frame])
+            key = (int(numbers[parent]), self._frames.name_of[frame])
             number = self._numbers.get(key)
             if number is None:
                 number = self._numbers[key] = len(self._paths)
                 self._paths.append(key)
             numbers[node] = number
-
-    def _look_up(self, values: U64) -> None:
-        values = values[[value not in self._name_of for value in values.tolist()]]
-        module = frames.module_of(values)
-        offset = frames.offset_of(values)
-        marker = frames.is_marker(values)
-        for value in values[~frames.is_module(values)].tolist():
-            self._name_of[value] = RAW_NAME, False
-        for value in values[marker].tolist():
-            count = int(frames.omitted_count(np.array([value], np.uint64))[0])
-            name = omitted_name(int(round_count(count))) if count else marker_name(value & 0xFF)
-            self._name_of[value] = name, False
-        for number in np.unique(module[frames.is_module(values)]).tolist():
-            chosen = (module == number) & frames.is_module(values)
-            names = self._namer(number).names(offset[chosen].astype(np.uint64))
-            load_module = self._measurement.modules.get(number)
-            in_kernel = load_module is not None and load_module.kind in _KERNEL
-            for value, name in zip(values[chosen].tolist(), names, strict=True):
-                self._name_of[value] = name, in_kernel
-
-    def _namer(self, number: int) -> Namer:
-        rows = self._measurement.symbols.get(number, [])
-        have = self._namers.get(number)
-        if have and have[0] == len(rows):
-            return have[1]
-        module = self._measurement.modules.get(number)
-        if module:
-            namer = Namer(module.kind, module.path, module.build_id, rows)
-        else:
-            namer = Namer(ModuleKind.JIT, "unknown module", "", rows)
-        self._namers[number] = (len(rows), namer)
-        return namer

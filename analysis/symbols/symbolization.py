@@ -137,6 +137,25 @@ class Namer:
         return [answer.procedures[number].name for number in answer.index.tolist()]
 
 
+def names_in_file(elf: ElfFile, path: str, build_id: str, offsets: U64) -> list[str]:
+    """The procedures at ``offsets`` ``uint64[n]`` by the symbols of ``elf`` alone, which opens no
+    other file. Raises :class:`FileChangedError`, :class:`FormatError`."""
+    check_build_id(elf, path, build_id)
+    tables, _ = _file_tables(elf, "", Path(path).name)
+    return _names(path, tables, offsets)
+
+
+def names_by_region(path: str, offsets: U64) -> list[str]:
+    """What code at ``offsets`` ``uint64[n]`` of a file is called whose symbols are not known."""
+    return _names(path, [], offsets)
+
+
+def _names(path: str, tables: list[SymbolTable], offsets: U64) -> list[str]:
+    task = SymbolTask(ModuleKind.ELF, path, "", None, offsets)
+    answer = _answer(task, tables, "", by_region=True)
+    return [answer.procedures[number].name for number in answer.index.tolist()]
+
+
 def _expected(task: SymbolTask) -> bool:
     """Whether a module without names is worth a line to the user."""
     return task.kind is ModuleKind.ELF and len(task.offsets) > 0

@@ -93,6 +93,22 @@ class Metrics:
 
 
 @dataclass(slots=True)
+class Push:
+    """Profiles of the monitored host, pushed to a receiver while they are recorded."""
+
+    url: str = _key(
+        "",
+        'The receiver, such as "https://collector:4318"; empty: nothing is pushed. Nobody else'
+        " can have the service send anything.",
+    )
+    format: str = _key("otlp", 'What it takes: "otlp" or "pprof" (Pyroscope).')
+    every: str = _key("15s", "Time from one push to the next.", "time")
+    headers: str = _key(
+        "", "File of HTTP headers, one a line, such as Authorization: Bearer TOKEN; empty: none."
+    )
+
+
+@dataclass(slots=True)
 class Configuration:
     """The whole file."""
 
@@ -100,6 +116,7 @@ class Configuration:
     monitor: Monitor = field(default_factory=Monitor)
     control: Control = field(default_factory=Control)
     metrics: Metrics = field(default_factory=Metrics)
+    push: Push = field(default_factory=Push)
 
 
 def load_configuration(path: Path) -> Configuration:
@@ -118,6 +135,11 @@ def load_configuration(path: Path) -> Configuration:
     _fill(configuration, content, str(path), "")
     if configuration.monitor.frequency < 1:
         raise UsageError(f"{path}: monitor.frequency must be at least 1")
+    push = configuration.push
+    if push.url and not push.url.startswith(("http://", "https://")):
+        raise UsageError(f"{path}: push.url is no URL such as http://host:4318")
+    if push.format not in ("otlp", "pprof"):
+        raise UsageError(f'{path}: push.format must be "otlp" or "pprof"')
     return configuration
 
 

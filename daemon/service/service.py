@@ -24,6 +24,7 @@ from hpcd.daemon.service.configuration import (
 )
 from hpcd.daemon.service.control import Control, listen, make_measurement
 from hpcd.daemon.service.metrics_exporter import Figures, serve
+from hpcd.daemon.service.push_processes import Pushes
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
 from hpcd.daemon.targets.selector import Selector, user_id
 from hpcd.errors import HpcdError, PrivilegeError, StorageError
@@ -32,6 +33,8 @@ from hpcd.errors import HpcdError, PrivilegeError, StorageError
 _FIRST_FD = 3
 _ROUND_SECONDS = 1.0
 _STOP_SECONDS = 20.0
+# What is left of a recording is pushed at its end.
+_PUSH_SECONDS = 5.0
 # How often the store is looked at.
 _STORE_SECONDS = 2.0
 # The monitor that failed is tried again, ever more rarely.
@@ -60,6 +63,8 @@ class Service:
         self._reload = threading.Event()
         self._rotating = threading.Lock()
         self._rotation: threading.Thread | None = None
+        self._pushes = Pushes()
+        self._steps = (self._watch_disk, self._keep_monitoring, self._keep_pushing, self._tell)
         self._systemd = sdnotify.SystemdNotifier()
         self._store = Path(self._configuration.store.directory)
 
@@ -98,7 +103,7 @@ class Service:
                 if self._reload.is_set():
                     self._reload.clear()
                     _guarded(lambda: self._load_again(control))
-                for step in (self._watch_disk, self._keep_monitoring, self._tell):
+                for step in self._steps:
                     _guarded(step)
                 self._stop.wait(_ROUND_SECONDS)
         finally:
@@ -106,6 +111,7 @@ class Service:
             control.close()
             keeper.close()
             self._recordings.stop_all(_STOP_SECONDS)
+            self._pushes.stop_all(_PUSH_SECONDS)
             journal.log("stopped")
 
     # --- the store ---
@@ -225,6 +231,13 @@ class Service:
             before.stop()
             before.wait_for(_STOP_SECONDS, end=True)
             return before.output
+
+    def _keep_pushing(self) -> None:
+        monitor = self._monitor
+        self._pushes.keep(
+            self._configuration.push,
+            Path(monitor.output) if monitor and not monitor.finished else None,
+        )
 
     # --- systemd and configuration ---
 

@@ -1,5 +1,7 @@
 """LEB128 numbers of DWARF (DWARF 5, section 7.6), as hostile files may have them.
 
+The unsigned ones are the varints of protocol buffers, too.
+
 Both return (number, where the next byte is) and raise :class:`IndexError` where the data ends
 first and :class:`ValueError` for a number longer than any of 64 bits.
 """

@@ -11,7 +11,7 @@ from benchmarks.workloads import SMALLEST
 
 ROOT = Path(__file__).parents[2]
 # Those that look at files, not at running programs.
-OFFLINE = ("merge", "check", "render", "viewer")
+OFFLINE = ("merge", "check", "exports", "render", "viewer")
 # Those with arguments of their own; PROGRAM is a small program with debug information.
 BY_THEMSELVES = {
     "fuzz_elf": ["--files", "20"],

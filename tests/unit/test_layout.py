@@ -24,7 +24,8 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.wording": set(),
     "hpcd.model": BASE,
     "hpcd.elf": BASE,
-    "hpcd.measurement": BASE | {"hpcd.model"},
+    # Protocol buffers have DWARF's variable-length integers, and one reader of both.
+    "hpcd.measurement": BASE | {"hpcd.model", "hpcd.elf"},
     "hpcd.bpf": BASE | {"hpcd.model"},
     "hpcd.sandbox": BASE,
     "hpcd.daemon": BASE
@@ -78,7 +79,8 @@ def test_arrows_point_one_way(name: str) -> None:
 
 
 def test_only_the_command_line_is_outside_the_arrows() -> None:
-    parts = {part(module) for module in sources()} - {"hpcd"}
+    # The version is written when hpcd is built.
+    parts = {part(module) for module in sources()} - {"hpcd", "hpcd._version"}
     assert parts - set(ARROWS) == {"hpcd.cli", "hpcd.__main__"}
 
 

@@ -31,6 +31,7 @@ VERBS = {
     "view": ("View", "show databases in a browser"),
     "render": ("Render", "draw the viewer's pictures into files"),
     "export": ("Export", "write a database in the format of another tool"),
+    "push": ("Push", "push profiles to OpenTelemetry or Pyroscope while they are recorded"),
     "structure": (
         "StructureCommand",
         "show procedures, inlined calls, loops and lines of binaries",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hpcd.elf.leb128 import uleb128
 from hpcd.errors import FormatError
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
@@ -18,16 +19,11 @@ _U64 = (1 << 64) - 1
 
 def varint(data: memoryview, at: int) -> tuple[int, int]:
     """The varint at ``at`` and where it ends. Raises :class:`FormatError`."""
-    value = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:
-            raise FormatError("a number is cut off or too long")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & _U64, at
-        shift += 7
+    try:
+        value, at = uleb128(data, at)
+    except (IndexError, ValueError):
+        raise FormatError("a number is cut off or too long") from None
+    return value & _U64, at
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:

@@ -1,0 +1,261 @@
+"""What a measurement that is being written gained since it was last looked at, by labels.
+
+For continuous profiling: costs of call paths, summed over the processes that have the same user,
+job, rank and command. Numbers of processes are no labels: a build that starts thousands is one
+series, not thousands.
+"""
+
+from __future__ import annotations
+
+import pwd
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.live.frame_lookup import FrameLookup, MakeNamer
+from hpcd.analysis.symbols.symbolization import Namer
+from hpcd.array_types import F64, I64, U32
+from hpcd.measurement.codec import RecordChunk
+from hpcd.measurement.reader import open_measurement
+from hpcd.model import frame as frames_of
+from hpcd.model.identity import Module, Process
+
+METRICS = ("cpu_time", "blocked_time", "runnable_time")
+_UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+# No wait is longer; what claims to be must not overflow.
+_LONGEST_NS = 1e17
+# Series at a time, beyond which those that cost least are one.
+_MOST_SERIES = 500
+OTHERS = "[others]"
+# Names are chosen by whoever is recorded; receivers refuse long ones.
+_LONGEST_LABEL, _LONGEST_NAME = 200, 4000
+
+
+class Labels(NamedTuple):
+    """What tells series apart; ``job`` and ``rank`` are empty where there is none."""
+
+    user: str
+    job: str
+    rank: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """Costs of the processes with ``labels``: at ``node`` ``uint32[n]``, each once, ``value``
+    ``int64[metrics, n]`` in ns, in the order of :data:`METRICS`."""
+
+    labels: Labels
+    node: U32
+    value: I64
+
+
+class FrameText(NamedTuple):
+    """A frame for a receiver. ``module`` is a load module or None, ``address`` that within it."""
+
+    name: str
+    module: Module | None
+    address: int
+
+
+@dataclass(frozen=True)
+class IntervalProfiles:
+    """Series of the time from ``begin_ns`` to ``end_ns``, ns since 1970, on ``host``.
+
+    ``period_ns`` is the sampling period of CPU time.
+    """
+
+    host: str
+    begin_ns: int
+    end_ns: int
+    period_ns: int
+    series: list[Series]
+    paths: CallPaths
+
+
+class CallPaths:
+    """Call paths of nodes, by the frames of the calling context tree."""
+
+    def __init__(
+        self, frames: FrameLookup, parent: U32, frame: list[int], modules: dict[int, Module]
+    ):
+        self._frames, self._parent, self._frame = frames, parent, frame
+        self._modules = modules
+        self.of = lru_cache(10_000)(self._of)
+
+    def _of(self, node: int) -> tuple[int, ...]:
+        """The frames of ``node``, innermost first."""
+        path = []
+        while node:
+            path.append(self._frame[node])
+            node = int(self._parent[node])
+        return tuple(path)
+
+    def text(self, frame: int) -> FrameText:
+        """What a frame is called, and where its code is."""
+        name = shortened(self._frames.name_of[frame][0], _LONGEST_NAME)
+        value = np.array([frame], np.uint64)
+        if not bool(frames_of.is_module(value)[0]):
+            return FrameText(name, None, 0)
+        module = self._modules.get(int(frames_of.module_of(value)[0]))
+        return FrameText(name, module, int(frames_of.offset_of(value)[0]))
+
+
+class ProfileFollower:
+    """Follows the measurement ``path``; ``make_namer`` says how code is named.
+
+    With ``from_now`` what is there already is left out. Raises what
+    :func:`~hpcd.measurement.reader.open_measurement` does.
+    """
+
+    def __init__(
+        self, path: Path, make_namer: MakeNamer = Namer, *, from_now: bool = False
+    ) -> None:
+        self._measurement = open_measurement(path)
+        self._frames = FrameLookup(self._measurement, make_namer)
+        self._chunks = self._measurement.chunks if from_now else 0
+        self._end = 0
+        self._series_of: dict[int, int] = {}
+        self._labels: dict[Labels, int] = {}
+
+    def close(self) -> None:
+        """Close the measurement's files."""
+        self._measurement.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come: the writer finished, or is gone."""
+        return self._measurement.closed or not self._measurement.being_written
+
+    def collect(self) -> IntervalProfiles | None:
+        """What came since the last time; None when that is nothing."""
+        measurement = self._measurement
+        measurement.refresh()
+        chunks = list(measurement.record_chunks(self._chunks))
+        self._chunks = measurement.chunks
+        keys: list[I64] = []
+        costs: list[F64] = []
+        times = [self._end] if self._end else []
+        nodes = len(measurement.cct)
+        for chunk in chunks:
+            key, cost = self._costs(chunk, nodes)
+            used = cost.any(axis=0)
+            keys.append(key[used])
+            costs.append(cost[:, used])
+            if len(chunk):
+                times += [int(chunk.time_ns.min()), int(chunk.time_ns.max())]
+        if not sum(map(len, keys)):
+            return None
+        distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
+        value = np.stack([sum_by(place, row, len(distinct)) for row in np.hstack(costs)])
+        begin, self._end = self._end or min(times), max(times)
+        clock = measurement.clock_pairs
+        shift = int(clock[-1, 1] - clock[-1, 0]) if len(clock) else 0
+        return IntervalProfiles(
+            measurement.host.hostname,
+            begin + shift,
+            self._end + shift,
+            self._period(),
+            self._series(distinct, np.rint(value).astype(np.int64), nodes),
+            self._paths(np.unique(distinct % nodes)),
+        )
+
+    def _costs(self, chunk: RecordChunk, nodes: int) -> tuple[I64, F64]:
+        """Series and node of each record as one number, and its ns of each metric."""
+        metric, scale = self._weights()
+        event_of = np.minimum(chunk.event, len(metric) - 1)
+        cost_ns = np.minimum(chunk.value * scale[event_of], _LONGEST_NS)
+        of_line = np.array([self._number(line) for line in chunk.line.tolist()], np.int64)
+        series = np.repeat(of_line, np.diff(chunk.start))
+        cost = np.stack(
+            [np.where(metric[event_of] == number, cost_ns, 0.0) for number in range(len(METRICS))]
+        )
+        return series * nodes + chunk.node, cost
+
+    def _weights(self) -> tuple[npt.NDArray[np.int8], F64]:
+        """Of each event the place of its metric in METRICS, -1 if none, and the ns that a record's
+        value counts; the last is of events that nothing was said of."""
+        events = self._measurement.events
+        size = max(events, default=-1) + 2
+        metric, scale = np.full(size, -1, np.int8), np.zeros(size)
+        for number, event in events.items():
+            if event.metric in METRICS and event.unit in _UNITS_NS:
+                metric[number] = METRICS.index(event.metric)
+                scale[number] = event.scale * _UNITS_NS[event.unit]
+        return metric, scale
+
+    def _number(self, line: int) -> int:
+        """The series of a trace line."""
+        thread = self._measurement.threads[line]
+        number = self._series_of.get(thread.process)
+        if number is None:
+            labels = _labels(self._measurement.processes.get(thread.process), thread.name)
+            number = self._labels.setdefault(labels, len(self._labels))
+            self._series_of[thread.process] = number
+        return number
+
+    def _period(self) -> int:
+        metric, scale = self._weights()
+        return max(1, round(float(scale[metric == 0].max(initial=0))))
+
+    def _series(self, key: I64, value: I64, nodes: int) -> list[Series]:
+        number, node = np.divmod(key, nodes)
+        labels = list(self._labels)
+        bounds = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
+        made = [
+            Series(labels[int(number[low])], node[low:high].astype(np.uint32), value[:, low:high])
+            for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+        ]
+        if len(made) <= _MOST_SERIES:
+            return made
+        made.sort(key=lambda one: -int(one.value.sum()))
+        return [*made[: _MOST_SERIES - 1], _joined(made[_MOST_SERIES - 1 :])]
+
+    def _paths(self, nodes: I64) -> CallPaths:
+        cct = self._measurement.cct
+        reached = np.zeros(len(cct), bool)
+        level = nodes
+        while len(level):
+            reached[level] = True
+            above = np.unique(cct.parent[level]).astype(np.int64)
+            level = above[~reached[above]]
+        reached[0] = False
+        self._frames.look_up(np.unique(cct.frame[reached]))
+        return CallPaths(self._frames, cct.parent, cct.frame.tolist(), self._measurement.modules)
+
+
+def _joined(series: list[Series]) -> Series:
+    node, place = np.unique(np.concatenate([one.node for one in series]), return_inverse=True)
+    value = np.hstack([one.value for one in series])
+    sums = np.stack([sum_by(place, row.astype(float), len(node)) for row in value])
+    return Series(Labels(OTHERS, "", "", OTHERS), node, sums.astype(np.int64))
+
+
+def _labels(process: Process | None, thread: str) -> Labels:
+    if process is None:
+        return Labels("", "", "", shortened(thread, _LONGEST_LABEL))
+    return Labels(
+        _user(process.uid),
+        shortened(process.job, _LONGEST_LABEL),
+        "" if process.rank is None else str(process.rank),
+        shortened(process.name, _LONGEST_LABEL),
+    )
+
+
+@lru_cache(1000)
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def shortened(text: str, most: int) -> str:
+    """``text`` of at most ``most`` characters, in what UTF-8 can hold."""
+    text = text if len(text) <= most else f"{text[: most - 3]}..."
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,135 @@
+"""Names of ELF files for who may not read files of others itself: root, on behalf of the service.
+
+Files are opened here and read by a confined process (:mod:`.naming_worker`), as nobody, with limits
+and a system call filter. What cannot be opened or read within some seconds has no names: its code
+is called by the parts of its module.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import struct
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.symbols.symbolization import Namer, names_by_region
+from hpcd.array_types import U64
+from hpcd.errors import FormatError
+from hpcd.model.identity import ModuleKind
+from hpcd.sandbox.worker_process import WorkerProcess
+
+REQUEST = struct.Struct("<II")
+"""Bytes of the request's JSON, and of its offsets (``uint64``)."""
+
+_PROGRAM = "from hpcd.analysis.symbols.naming_worker import main; main()"
+_TIMEOUT_SECONDS = 60.0
+_MAX_REPLY = 256 << 20
+# A file system served by a user may never answer; such files are given up, and at last all.
+_OPEN_SECONDS = 2.0
+_MOST_STUCK = 8
+
+
+class ConfinedNaming:
+    """One worker for the files of all modules. Use from one thread, and close."""
+
+    def __init__(self) -> None:
+        self._worker = WorkerProcess("reader of symbols", ["-c", _PROGRAM], _TIMEOUT_SECONDS)
+        self._stuck = 0
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+    def namer(
+        self, kind: ModuleKind, path: str, build_id: str, rows: list[tuple[int, int, str]]
+    ) -> Namer | ConfinedNamer:
+        """What names addresses of a module; only ELF files are read by the worker."""
+        if kind is ModuleKind.ELF and not rows:
+            return ConfinedNamer(self, path, build_id)
+        return Namer(kind if kind is not ModuleKind.ELF else ModuleKind.NAMED, path, "", rows)
+
+    def names(self, path: str, build_id: str, offsets: U64) -> list[str]:
+        """The procedures at ``offsets`` of the file. Raises :class:`FormatError`."""
+        fd = self._open(path)
+        try:
+            message = json.dumps({"path": path, "build_id": build_id}).encode()
+            data = np.ascontiguousarray(offsets, np.uint64).tobytes()
+            self._worker.ask(fd, path, REQUEST.pack(len(message), len(data)), message + data)
+            names: list[str] = json.loads(self._worker.reply(path, _MAX_REPLY))
+        finally:
+            os.close(fd)
+        if len(names) != len(offsets):
+            raise FormatError(f"{path}: its reader gave no names")
+        return names
+
+    def _open(self, path: str) -> int:
+        if self._stuck >= _MOST_STUCK:
+            raise FormatError(f"{path}: not read, as other files never answered")
+        opened = _Opening(path)
+        opened.start()
+        opened.join(_OPEN_SECONDS)
+        fd = opened.take()
+        if fd is None:
+            self._stuck += opened.is_alive()
+            raise FormatError(f"{path}: cannot be opened")
+        return fd
+
+
+class ConfinedNamer:
+    """Names addresses of one file."""
+
+    def __init__(self, naming: ConfinedNaming, path: str, build_id: str) -> None:
+        self._naming: ConfinedNaming | None = naming
+        self._path, self._build_id = path, build_id
+
+    def names(self, offsets: U64) -> list[str]:
+        """The procedure of each of ``offsets`` (``uint64[n]``)."""
+        if self._naming is not None:
+            try:
+                return self._naming.names(self._path, self._build_id, offsets)
+            except FormatError:
+                self._naming = None  # it would be no better the next time
+        return names_by_region(self._path, offsets)
+
+
+class _Opening(threading.Thread):
+    """Opens a regular file, however long that takes."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(name="opening", daemon=True)
+        self._path = path
+        self._lock = threading.Lock()
+        self._given_up = False
+        self._fd: int | None = None
+
+    def run(self) -> None:
+        try:
+            fd = _open_regular(Path(self._path))
+        except (OSError, ValueError):
+            return
+        with self._lock:
+            if not self._given_up:
+                self._fd = fd
+                return
+        os.close(fd)
+
+    def take(self) -> int | None:
+        """The descriptor, if it is there by now; what comes later is closed."""
+        with self._lock:
+            self._given_up = True
+            return self._fd
+
+
+def _open_regular(path: Path) -> int:
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        # Opening a fifo or a device may do something.
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise OSError("not a regular file")
+        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(place)

@@ -1,0 +1,60 @@
+# Copyright The hpcd authors. SPDX-License-Identifier: MIT
+"""Spack recipe: put it into a repository's packages/py_hpcd (Spack 1) or packages/py-hpcd."""
+
+from spack.package import *
+
+
+class PyHpcd(PythonPackage):
+    """System-wide call path tracing of running programs by eBPF."""
+
+    homepage = "https://hpcd.example.org"
+    git = "https://hpcd.example.org/hpcd.git"
+
+    license("MIT")
+
+    version("main", branch="main")
+
+    variant("service", default=True, description="Compile the BPF programs, which recording needs")
+
+    depends_on("c", type="build")
+    depends_on("python@3.11:", type=("build", "run"))
+    depends_on("py-setuptools@68:", type="build")
+    depends_on("py-setuptools-scm@8:", type="build")
+    depends_on("py-numpy@1.24:", type=("build", "run"))
+    depends_on("py-zstandard@0.20:", type=("build", "run"))
+    depends_on("py-pyelftools@0.29:", type=("build", "run"))
+    depends_on("py-psutil@5.9:", type=("build", "run"))
+    depends_on("py-rich@13:", type=("build", "run"))
+    depends_on("py-matplotlib@3.7:", type=("build", "run"))
+    depends_on("py-prometheus-client@0.16:", type=("build", "run"))
+    depends_on("py-starlette@0.35:", type=("build", "run"))
+    depends_on("py-uvicorn@0.25:", type=("build", "run"))
+    depends_on("py-argcomplete@3.2:", type=("build", "run"))
+    # Not in Spack's own repository: `spack create` makes recipes for these from PyPI.
+    depends_on("py-iced-x86@1.20:", type=("build", "run"))
+    depends_on("py-symbolic@12:13", type=("build", "run"))
+    depends_on("py-cxxfilt@0.3:", type=("build", "run"))
+    depends_on("py-google-re2@1:", type=("build", "run"))
+    depends_on("py-sdnotify@0.3:", type=("build", "run"))
+    depends_on("libbpf@1:", type="run", when="+service")
+    depends_on("llvm@14: +clang targets=bpf", type="build", when="+service")
+
+    conflicts("platform=darwin", msg="hpcd records through eBPF, which is Linux's")
+    conflicts("platform=windows", msg="hpcd records through eBPF, which is Linux's")
+
+    @run_before("install", when="+service")
+    def compile_bpf_programs(self):
+        """Compile the BPF programs once for all kernels, so that recording needs no compiler."""
+        with set_env(PYTHON=python.path):
+            Executable("sh")("setup/bpf_object.sh")
+
+    def setup_run_environment(self, env):
+        """Let ctypes find libbpf."""
+        if self.spec.satisfies("+service"):
+            env.prepend_path("LD_LIBRARY_PATH", self.spec["libbpf"].libs.directories[0])
+
+    @run_after("install")
+    @on_package_attributes(run_tests=True)
+    def answers(self):
+        """The command starts and says what it can do here."""
+        Executable(self.prefix.bin.hpcd)("--version")

@@ -1,0 +1,82 @@
+"""Exports read by Hatchet's own readers: costs by procedure, and inclusive ones."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import hatchet
+import pytest
+
+import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis.database import Database
+from tests.support.made import make
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    """Two ranks that compute and wait; rank 1 recurses."""
+    ranks = {
+        0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
+            ("main/solve", "cpu", 0.05)],
+        1: [("main/solve/dot", "cpu", 0.1), ("main/solve/dot/solve/dot", "cpu", 0.05),
+            ("main/MPI_Wait/k_sched", "blocked", 0.3)],
+    }  # fmt: skip
+    return hpcd.analysis.open(make(tmp_path_factory.mktemp("hatchet") / "db", ranks, weight=2))
+
+
+def exported(db: Database, tmp_path: Path, kind: str) -> Path:
+    output = tmp_path / "out"
+    assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
+    return output
+
+
+def costs(frame: Any, metric: str) -> Counter[str]:
+    """Exclusive costs by procedure, of what a reader made."""
+    table = frame.dataframe.reset_index()
+    found: Counter[str] = Counter()
+    for name, cost in zip(table["name"], table[metric], strict=True):
+        # TAU's names have " [{file} ...]" after them, HPCToolkit's places "file:line".
+        found[str(name).split(" [{")[0]] += float(cost)
+    return +found
+
+
+def wanted(db: Database, metric: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for node, cost in enumerate(db.metrics.exclusive(metric).tolist()):
+        found[db.procedure_names[db.procedure_of_node[node]]] += cost
+    return +found
+
+
+def test_the_literal_form(db: Database, tmp_path: Path) -> None:
+    literal = json.loads(exported(db, tmp_path, "hatchet").read_text())
+    frame = hatchet.GraphFrame.from_literal(literal)
+    ours = hpcd.analysis.graph_frame(db)
+    assert len(frame.graph) == len(ours.graph)
+    for metric in db.metrics.names:
+        assert costs(frame, metric) == pytest.approx(wanted(db, metric))
+        inclusive = sorted(frame.dataframe[f"{metric} (inc)"])
+        assert inclusive == pytest.approx(sorted(ours.dataframe[f"{metric} (inc)"]))
+
+
+def test_tau_profiles(db: Database, tmp_path: Path) -> None:
+    frame = hatchet.GraphFrame.from_tau(str(exported(db, tmp_path, "tau")))
+    # Hatchet's own names of TAU's metrics; times in µs.
+    columns = {"cpu_time": ("time", 1e-6), "blocked_time": ("BLOCKED_TIME", 1e-6)}
+    for metric, (column, unit) in {**columns, "samples": ("SAMPLES", 1)}.items():
+        found = {name: cost * unit for name, cost in costs(frame, column).items()}
+        assert found == pytest.approx(wanted(db, metric))
+
+
+def test_an_hpctoolkit_database(db: Database, tmp_path: Path) -> None:
+    """CPU time alone: of a database with several metrics Hatchet mistakes which is which."""
+    output = tmp_path / "out"
+    command = ["export", str(db.path), "--format", "hpctoolkit", "--metric", "cpu_time"]
+    assert main([*command, "-o", str(output)]) == 0
+    frame = hatchet.GraphFrame.from_hpctoolkit_latest(str(output))
+    (root,) = frame.graph.roots
+    total = float(frame.dataframe.loc[root, frame.inc_metrics[0]].sum())
+    assert total == pytest.approx(sum(wanted(db, "cpu_time").values()))

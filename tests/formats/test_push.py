@@ -1,0 +1,310 @@
+"""Profiles pushed to a receiver, read there by opentelemetry-proto's classes and Go's pprof."""
+
+from __future__ import annotations
+
+import gzip
+import pwd
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+from opentelemetry.proto.collector.profiles.v1development import profiles_service_pb2
+
+from hpcd.__main__ import main
+from hpcd.analysis.export.protobuf import varint, varints
+from hpcd.analysis.live import label_profiles, profile_push
+from hpcd.analysis.live.label_profiles import OTHERS, ProfileFollower
+from hpcd.analysis.live.profile_push import Pusher
+from hpcd.analysis.live.profile_push import Receiver as Target
+from hpcd.analysis.symbols.confined_naming import ConfinedNaming
+from hpcd.cli.verbs.push import read_headers
+from hpcd.elf.elf_file import ElfFile
+from hpcd.errors import FormatError, UsageError
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.frame import module_frame
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from tests.support.receiver import Received, Receiver
+
+START, REALTIME = 5 * 10**12, 1_700_000_000 * 10**9
+MS = 10**6
+# Command, job, rank, and of each metric ms in main > work, main > [k] sleep.
+PROCESSES = [
+    ("solver", "17", 0, 300, 40),
+    ("solver", "17", 1, 200, 10),
+    ("sh", "", None, 5, 0),
+    ("sh", "", None, 6, 0),
+    ('odd "{name}, \x1b[31m\n', "", None, 7, 0),
+]
+
+
+class Recorder:
+    """Writes a measurement bit by bit."""
+
+    def __init__(self, path: Path) -> None:
+        self.writer = writer = MeasurementWriter(
+            path, Host("node7", "b", "6", "x86_64", 2), options={}
+        )
+        writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+        writer.add_event(Event(1, "blocked", "ns", 1.0, "blocked_time", interval=True))
+        writer.add_event(Event(2, "cycles", "", 1.0, "cycles"))
+        writer.add_module(Module(1, ModuleKind.JIT, "/opt/solver", "abcd"))
+        writer.add_module(Module(2, ModuleKind.KERNEL, "[kernel]"))
+        writer.add_symbols(1, [(0, 16, "main"), (16, 16, "work")])
+        writer.add_symbols(2, [(0, 16, "sleep")])
+        writer.add_clock_pair(START, START + REALTIME)
+        for number, (name, job, rank, _, _) in enumerate(PROCESSES):
+            writer.add_process(
+                Process(number, 100 + number, 1, name, "/bin/x", (name, "--password=x"),
+                        0 if number < 4 else 4_000_000, START, job, rank, 2)
+            )  # fmt: skip
+            writer.add_thread(Thread(number, number, 100 + number, name, START, None))
+        frames = [module_frame(1, 4), module_frame(1, 20), module_frame(2, 8)]
+        writer.add_nodes(np.array([0, 1, 1], np.uint32), np.array(frames, np.uint64))
+        self.at = START
+
+    def record(self) -> None:
+        """A second of all processes."""
+        rows = []
+        for line, (_, _, _, cpu, blocked) in enumerate(PROCESSES):
+            rows += [(line, self.at + n * MS, 2, 0, 1) for n in range(cpu)]
+            rows += [(line, self.at + cpu * MS, 3, 1, blocked * MS)] * bool(blocked)
+            rows.append((line, self.at + 900 * MS, 2, 2, 12345))
+        column = np.array(rows, np.uint64).T
+        self.writer.add_records(
+            column[0].astype(np.uint32), column[1], column[2].astype(np.uint32),
+            column[3].astype(np.uint16), column[4],
+        )  # fmt: skip
+        self.writer.flush({})
+        self.at += 1000 * MS
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(tmp_path / "m")
+
+
+@pytest.fixture
+def measurement(recorder: Recorder, tmp_path: Path) -> Path:
+    recorder.record()
+    recorder.writer.close({})
+    return tmp_path / "m"
+
+
+def read_otlp(request: Received) -> dict[tuple[str, ...], Counter[tuple[str, ...]]]:
+    """Costs in ns by call path, by labels and sample type; the message's rules are checked."""
+    assert request.headers["content-type"] == "application/x-protobuf"
+    assert urlsplit(request.path).path == "/v1development/profiles"
+    message = profiles_service_pb2.ExportProfilesServiceRequest.FromString(
+        gzip.decompress(request.body)
+    )
+    tables = message.dictionary
+    strings = list(tables.string_table)
+    assert strings[0] == "" and len(set(strings)) == len(strings)
+    for table in (tables.mapping_table, tables.location_table, tables.function_table,
+                  tables.link_table, tables.attribute_table, tables.stack_table):  # fmt: skip
+        assert table[0] == type(table[0])()
+        assert len({entry.SerializeToString() for entry in table}) == len(table)
+    costs: dict[tuple[str, ...], Counter[tuple[str, ...]]] = {}
+    for resource in message.resource_profiles:
+        attributes = {a.key: a.value.string_value for a in resource.resource.attributes}
+        assert attributes["host.name"] == "node7"
+        assert attributes["service.name"] == attributes["command"] != ""
+        (scope,) = resource.scope_profiles
+        assert scope.scope.name == "hpcd"
+        for profile in scope.profiles:
+            kind = strings[profile.sample_type.type_strindex]
+            assert strings[profile.sample_type.unit_strindex] == "nanoseconds"
+            assert strings[profile.period_type.type_strindex] == kind
+            assert strings[profile.period_type.unit_strindex] == "nanoseconds"
+            assert profile.period == (MS if kind == "cpu" else 1)
+            assert profile.duration_nano > 0
+            assert START + REALTIME <= profile.time_unix_nano < START + REALTIME + 60 * 10**9
+            labels = tuple(attributes[key] for key in ("user", "job", "rank", "command"))
+            by_path = costs.setdefault((*labels, kind), Counter())
+            for sample in profile.samples:
+                (value,) = sample.values
+                stack = []
+                for number in tables.stack_table[sample.stack_index].location_indices:
+                    location = tables.location_table[number]
+                    (line,) = location.lines
+                    stack.append(strings[tables.function_table[line.function_index].name_strindex])
+                    mapping = tables.mapping_table[location.mapping_index]
+                    assert strings[mapping.filename_strindex] in ("/opt/solver", "[kernel]")
+                by_path[tuple(reversed(stack))] += value
+    return costs
+
+
+def test_otlp_has_costs_by_labels(measurement: Path) -> None:
+    with Receiver() as receiver:
+        assert main(["push", str(measurement), "--to", receiver.url]) == 0
+        (request,) = receiver.requests
+    costs = read_otlp(request)
+    user = pwd.getpwuid(0).pw_name
+    work, sleep = ("main", "work"), ("main", "sleep")
+    odd = ("4000000", "", "", PROCESSES[4][0], "cpu")
+    assert costs == {
+        (user, "17", "0", "solver", "cpu"): {work: 300 * MS},
+        (user, "17", "0", "solver", "blocked"): {sleep: 40 * MS},
+        (user, "17", "1", "solver", "cpu"): {work: 200 * MS},
+        (user, "17", "1", "solver", "blocked"): {sleep: 10 * MS},
+        (user, "", "", "sh", "cpu"): {work: 11 * MS},
+        odd: {work: 7 * MS},
+    }
+    assert b"password" not in gzip.decompress(request.body)
+
+
+def test_pprof_is_read_by_go(measurement: Path, tmp_path: Path) -> None:
+    with Receiver() as receiver:
+        assert main(["push", str(measurement), "--to", receiver.url, "--format", "pprof"]) == 0
+        requests = list(receiver.requests)
+    assert len(requests) == 4
+    user = pwd.getpwuid(0).pw_name
+    named = {}
+    for number, request in enumerate(requests):
+        where = urlsplit(request.path)
+        assert where.path == "/ingest"
+        query = {key: value for key, (value,) in parse_qs(where.query).items()}
+        assert query["format"] == "pprof" and query["sampleRate"] == "1000"
+        assert int(query["from"]) < int(query["until"])
+        assert re.fullmatch(r'[\w.-]+\{(\w+=[^{},="\n]*,?)*\}', query["name"]), query["name"]
+        file = tmp_path / f"{number}.pb.gz"
+        file.write_bytes(request.body)
+        raw = subprocess.run(
+            ["go", "tool", "pprof", "-raw", str(file)], capture_output=True, text=True, check=True,
+            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PPROF_TMPDIR": str(tmp_path)},
+        ).stdout  # fmt: skip
+        named[query["name"]] = raw
+    rank = named[f"solver{{host=node7,user={user},job=17,rank=1,command=solver}}"]
+    assert "PeriodType: cpu nanoseconds" in rank and "Period: 1000000" in rank
+    assert "cpu/nanoseconds[dflt] blocked/nanoseconds runnable/nanoseconds" in rank
+    assert "200000000          0          0: 1 2" in rank
+    assert "rank:[1]" in rank and f"user:[{user}]" in rank and "work" in rank
+
+
+def test_each_push_has_what_came_since(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.record()
+    with Receiver() as receiver:
+        follower = ProfileFollower(tmp_path / "m")
+        told: list[str] = []
+        pusher = Pusher(follower, Target(receiver.url, "otlp", {}), 1.0, told.append)
+        pusher.push()
+        pusher.push()  # nothing new
+        recorder.record()
+        recorder.record()
+        pusher.push()
+        one, two = map(read_otlp, receiver.requests)
+        assert {key: sum(paths.values()) * 2 for key, paths in one.items()} == {
+            key: sum(paths.values()) for key, paths in two.items()
+        }
+        late = ProfileFollower(tmp_path / "m", from_now=True)
+        assert late.collect() is None
+        recorder.writer.close({})
+        pusher.run(threading.Event())
+        assert follower.ended and len(receiver.requests) == 2
+        assert (pusher.sent, pusher.lost, told) == (2, 0, [])
+
+
+def test_a_receiver_that_is_away_gets_it_later(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.record()
+    follower = ProfileFollower(tmp_path / "m")
+    told: list[str] = []
+    with Receiver() as receiver:
+        pusher = Pusher(follower, Target(receiver.url, "otlp", {}), 1.0, told.append)
+        receiver.answers.extend([503, 200, 200, 400])
+        pusher.push()
+        assert pusher.sent == 0 and "503" in told[0]
+        recorder.record()
+        pusher.push()
+        assert pusher.sent == 2 and "again" in told[1]
+        first, again, _ = receiver.requests
+        assert first.body == again.body
+        recorder.record()
+        pusher.push()
+        assert pusher.lost == 1 and "400" in told[2]
+    recorder.record()
+    pusher.push()
+    assert len(told) == 4 and "refused" in told[3]
+    recorder.writer.close({})
+
+
+def test_what_waits_is_bounded(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profile_push, "_MOST_WAITING", 1000)
+    follower = ProfileFollower(tmp_path / "m")
+    pusher = Pusher(follower, Target("http://127.0.0.1:1", "otlp", {}), 1.0, lambda line: None)
+    for _ in range(5):
+        recorder.record()
+        pusher.push()
+    assert pusher.lost >= 3 and pusher.sent == 0
+    recorder.writer.close({})
+
+
+def test_of_many_series_the_least_are_one(
+    measurement: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_profiles, "_MOST_SERIES", 3)
+    profiles = ProfileFollower(measurement).collect()
+    assert profiles is not None
+    assert [series.labels.command for series in profiles.series] == ["solver", "solver", OTHERS]
+    assert sum(int(series.value[0].sum()) for series in profiles.series) == 518 * MS
+
+
+def test_headers_are_sent_and_their_values_never_shown(
+    measurement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headers = tmp_path / "headers"
+    headers.write_text("# a comment\nAuthorization: Bearer s3cret\nX-Scope-OrgID: 7\n")
+    with Receiver() as receiver:
+        command = ["push", str(measurement), "--to", receiver.url, "--headers", str(headers)]
+        assert main(command) == 0
+        assert receiver.requests[0].headers["authorization"] == "Bearer s3cret"
+        assert receiver.requests[0].headers["x-scope-orgid"] == "7"
+    headers.write_text("Bearer s3cret\n")
+    assert main(command) == UsageError.exit_code
+    assert "line 1" in (said := capsys.readouterr().err) and "s3cret" not in said
+    headers.write_bytes(b"A: b\rc: d\x00\n")
+    with pytest.raises(UsageError):
+        read_headers(headers)
+
+
+@pytest.mark.parametrize(
+    "url", ["collector:4318", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://[x"]
+)
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(UsageError):
+        Target(url, "otlp", {})
+
+
+def test_varints_in_bulk_are_those_one_by_one() -> None:
+    random = np.random.default_rng(0)
+    for low, high in ((0, 1), (0, 300), (1 << 56, 1 << 62), (1_700_000_000 * 10**9, 1 << 61)):
+        values = random.integers(low, high, 50)
+        assert varints(values) == [varint(value) for value in values.tolist()]
+    assert varints(np.zeros(0, np.int64)) == []
+
+
+def test_confined_names_are_those_of_the_file(tmp_path: Path) -> None:
+    """The interpreter's own: a process that may open nothing names its code."""
+    path = Path(sys.executable).resolve()
+    with ElfFile.open(path) as elf:
+        build_id = elf.build_id()
+        starts = elf.function_starts()[:50]
+    naming = ConfinedNaming()
+    try:
+        names = naming.namer(ModuleKind.ELF, str(path), build_id, []).names(starts)
+        assert len(names) == 50 and any(not name.startswith("[") for name in names)
+        with pytest.raises(FormatError, match="changed"):
+            naming.names(str(path), "00" * 20, starts)
+        # What is no regular file is not opened, what is no ELF file costs its names.
+        for odd in ("/dev/zero", str(tmp_path), "/etc/passwd", "no\0file"):
+            nameless = naming.namer(ModuleKind.ELF, odd, "", []).names(starts[:1])
+            assert nameless[0].startswith("[")
+    finally:
+        naming.close()

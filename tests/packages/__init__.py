@@ -1,0 +1,1 @@
+"""The packages, installed where nothing else of hpcd is: `make test-packages`."""

@@ -1,0 +1,123 @@
+"""The Debian package: lintian's opinion, installed, used, upgraded and purged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.root_overlay import run_in_copy
+
+pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def commit() -> str:
+    """What is built: the same in all tests, whatever is committed meanwhile."""
+    return subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory, commit: str) -> Path:
+    """Built by setup/deb.sh, which fails where lintian has errors or warnings."""
+    folder = tmp_path_factory.mktemp("deb")
+    done = subprocess.run(
+        ["sh", "setup/deb.sh", str(folder), commit],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    (made,) = folder.glob("*.deb")
+    return made
+
+
+def test_another_build_gives_the_same_package(package: Path, commit: str, tmp_path: Path) -> None:
+    subprocess.run(
+        ["sh", "setup/deb.sh", str(tmp_path), commit],
+        cwd=ROOT, env={**os.environ, "LINTIAN": ":"}, capture_output=True, check=True,
+    )  # fmt: skip
+    (again,) = tmp_path.glob("*.deb")
+    first, second = (hashlib.sha256(path.read_bytes()).hexdigest() for path in (package, again))
+    assert first == second
+
+
+def test_it_needs_no_compiler(package: Path) -> None:
+    told = subprocess.run(
+        ["dpkg-deb", "--field", str(package), "Depends"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "libbpf1" in told and not re.search("clang|llvm|bpfcc|headers", told)
+    files = subprocess.run(
+        ["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=True
+    ).stdout
+    for part in (
+        "objects/sampler-", "man1/hpcd.1.gz", "man5/hpcd.toml.5.gz", "completions/hpcd", "_hpcd",
+        "hpcd.fish", "systemd/system/hpcd.service", "system/hpcd.socket", "sysusers.d/hpcd.conf",
+        "tmpfiles.d/hpcd.conf", "/etc/hpcd/hpcd.toml",
+    ):  # fmt: skip
+        assert part in files, part
+    assert "__pycache__" not in files
+
+
+_LIFE = """
+old=$1 new=$2
+dpkg -i "$old" >/dev/null 2>&1
+echo "version $(hpcd --version)"
+getent group hpcd | cut -d: -f1
+stat -c '%n %a %U' /var/lib/hpcd /etc/hpcd/hpcd.toml
+# As somebody without rights: reports and merging.
+cd /tmp
+setpriv --reuid 65534 --regid 65534 --clear-groups sh -eu -c '
+	export HOME=/tmp/nobody; mkdir $HOME; cd $HOME
+	hpcd synth -o m --ranks 2 --records 500 >/dev/null
+	hpcd merge m/node-00000 -o db >/dev/null 2>&1
+	hpcd report db >/dev/null && echo reported'
+HPCD_LOADER=object hpcd run -o /tmp/r -- /bin/true >/dev/null 2>&1 && echo recorded
+man -w hpcd hpcd.toml
+systemctl is-enabled hpcd.service || true
+echo '[control]' >/etc/hpcd/hpcd.toml
+echo 'recordings = 7' >>/etc/hpcd/hpcd.toml
+dpkg --force-confdef --force-confold -i "$new" >/dev/null 2>&1
+echo "upgraded $(dpkg-query -W -f '${Version}' hpcd) $(hpcd --version)"
+grep recordings /etc/hpcd/hpcd.toml
+mkdir -p /var/lib/hpcd/0/measurement
+dpkg --remove hpcd >/dev/null 2>&1
+cd /
+left='usr/lib/hpcd usr/bin/hpcd etc/hpcd/hpcd.toml var/lib/hpcd/0'
+echo "left $(ls -d $left 2>/dev/null | xargs)"
+dpkg --purge hpcd >/dev/null 2>&1
+echo "purged $(find etc lib usr var run -xdev -iname '*hpcd*' -newer script 2>/dev/null | xargs)"
+"""
+
+
+def test_installed_used_upgraded_removed_purged(package: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later.deb"
+    tree = tmp_path / "tree"
+    subprocess.run(["dpkg-deb", "-R", str(package), str(tree)], check=True)
+    control = tree / "DEBIAN/control"
+    control.write_text(re.sub("^Version: .*$", r"\g<0>+later", control.read_text(), flags=re.M))
+    subprocess.run(
+        ["dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "-b", str(tree), str(later)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    folder = tmp_path / "overlay"
+    folder.mkdir()
+    script = _LIFE.replace("$1", str(package)).replace("$2", str(later), 1)
+    said = run_in_copy(folder, script).splitlines()
+    assert said[0].startswith("version hpcd 0.")
+    assert said[1:4] == ["hpcd", "/var/lib/hpcd 711 root", "/etc/hpcd/hpcd.toml 644 root"]
+    assert said[4:6] == ["reported", "recorded"]
+    assert said[6:8] == [
+        "/usr/share/man/man1/hpcd.1.gz", "/usr/share/man/man5/hpcd.toml.5.gz"
+    ]  # fmt: skip
+    assert "disabled" in said
+    assert any(re.fullmatch(r"upgraded \S+\+later hpcd \S+", line) for line in said)
+    assert "recordings = 7" in said
+    assert "left etc/hpcd/hpcd.toml var/lib/hpcd/0" in said
+    assert said[-1] == "purged"

@@ -1,0 +1,77 @@
+"""The source distribution and the wheel: the same bytes each time, and hpcd whole in each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, cwd: Path = Path("/"), **environment: str) -> str:
+    done = subprocess.run(
+        list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run("sh", "setup/dist.sh", folder, cwd=ROOT)
+    return folder
+
+
+def test_the_same_commit_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
+    run("sh", "setup/dist.sh", tmp_path, cwd=ROOT)
+    names = sorted(path.name for path in made.iterdir())
+    assert [Path(name).suffix for name in names] == [".whl", ".gz"]
+    assert names == sorted(path.name for path in tmp_path.iterdir())
+    for name in names:
+        assert (made / name).read_bytes() == (tmp_path / name).read_bytes(), name
+
+
+def test_both_have_the_bpf_objects_and_the_manual_pages(made: Path) -> None:
+    with zipfile.ZipFile(next(made.glob("*.whl"))) as archive:
+        wheel = archive.namelist()
+    with tarfile.open(next(made.glob("*.tar.gz"))) as archive:
+        source = archive.getnames()
+    for names in (wheel, source):
+        for part in ("sampler-x86_64-", "sampler-aarch64-", "task_stacks-x86_64-", "hpcd.1",
+                     "hpcd.toml.5", "py.typed", "web/"):  # fmt: skip
+            assert any(part in name for name in names), part
+    assert not any(name.startswith("tests") for name in wheel)
+
+
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_it_runs_where_nothing_else_is(made: Path, tmp_path: Path, kind: str) -> None:
+    (archive,) = made.glob(kind)
+    run(sys.executable, "-m", "venv", tmp_path / "bare")
+    run(tmp_path / "bare/bin/pip", "install", "--quiet", archive)
+    command = tmp_path / "bare/bin/hpcd"
+    version = run(command, "--version").split()[1]
+    assert version in archive.name
+    run(command, "synth", "-o", tmp_path / "m", "--ranks", "2", "--records", "500")
+    run(command, "merge", tmp_path / "m/node-00000", "-o", tmp_path / "db")
+    report = json.loads(run(command, "report", tmp_path / "db", "--json"))
+    assert report
+    run(command, "export", tmp_path / "db", "--format", "pprof", "-o", tmp_path / "p.pb.gz")
+    missing = subprocess.run(
+        [str(command), "export", str(tmp_path / "db"), "--format", "parquet"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert missing.returncode == 5 and "pip install pyarrow" in missing.stderr
+    if os.geteuid() == 0:
+        # No compiler, no kernel headers, no bcc: the object compiled ahead is all it has.
+        run(command, "run", "-o", tmp_path / "r", "--", "/bin/true", HPCD_LOADER="object",
+            HPCD_CACHE=str(tmp_path / "cache"))  # fmt: skip
+        run(command, "check", tmp_path / "r")
