@@ -235,7 +235,9 @@ class Sampler:
             resources.callback(self.memory.close)
             self.samples = Ring("samples", options.sample_ring)
             resources.callback(self.samples.close)
-            self.events = Ring("events", options.event_ring)
+            # Calls have paths of their own, several times as many as samples have.
+            event_ring = options.event_ring * (4 if recording_calls else 1)
+            self.events = Ring("events", event_ring)
             resources.callback(self.events.close)
             self.copies = Ring("copies", COPY_RING_BYTES)
             resources.callback(self.copies.close)

@@ -13,7 +13,7 @@ import pytest
 
 from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import open as open_database
-from tests.support.recorded import hpcd, record
+from tests.support.recorded import HPCD, hpcd, record
 from tests.support.strace import trace
 
 pytestmark = pytest.mark.root
@@ -127,3 +127,20 @@ def test_without_the_object_calls_cannot_be_recorded(tmp_path: Path) -> None:
     (line,) = [each for each in done.stderr.splitlines() if "needs the BPF object" in each]
     assert line.startswith("hpcd: ")
     assert not (tmp_path / "m").exists()
+
+
+def test_calls_of_32_bit_programs_are_recorded(tmp_path: Path, build: Callable[..., Path]) -> None:
+    flags = ("-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-stack-protector")
+    try:
+        program = build("write32.c", *flags)
+        subprocess.run([program], check=True, stdout=subprocess.DEVNULL)
+    except (subprocess.CalledProcessError, OSError):
+        pytest.skip("needs a compiler and a kernel for 32-bit programs")
+    with (tmp_path / "out").open("wb") as out:
+        command = [*HPCD, "run", "--io", "-o", tmp_path / "m", "--json-file", "/dev/null", "--"]
+        subprocess.run([*map(str, command), str(program)], stdout=out, check=True)
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with open_database(tmp_path / "db") as db:
+        files = total_calls(db, "file")
+        assert files.name == [str(tmp_path / "out")]
+        assert (files.calls[0], files.written[0]) == (10, 1000)
