@@ -352,7 +352,7 @@ STACK_WORDS = 64
 
 COPIER_BYTES = 24
 
-WALK_BYTES = {"x86_64": 10_112, "aarch64": 10_232}
+WALK_BYTES = {"x86_64": 10_128, "aarch64": 10_248}
 """Size of ``struct walk`` by processor: the saved registers differ."""
 
 

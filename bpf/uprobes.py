@@ -87,6 +87,17 @@ def _has_sessions() -> bool:
         types.close()
 
 
+PROBE_PROGRAMS = ("on_probe", "on_probe_entry", "on_probe_return")
+"""The programs that run at probes."""
+
+
+def program_attach_types() -> dict[str, int]:
+    """The programs that serve probes here, each with what it is attached as (0: a perf event)."""
+    if session_supported():
+        return {"on_probe": ATTACH_SESSION}
+    return {"on_probe_entry": 0, "on_probe_return": 0}
+
+
 def require_uprobes() -> None:
     """Raise :class:`PlatformError` where the kernel has no uprobes."""
     if not _PMU.exists():

@@ -209,6 +209,24 @@ _OPTIONAL_FILE_MEMBERS = {
 
 
 @cache
+def return_offsets() -> dict[str, int]:
+    """The constants the programs find replaced return addresses with."""
+    types = KernelTypes()
+    try:
+        return {
+            "OFFSET_TASK_UTASK": types.offset("task_struct", "utask"),
+            "OFFSET_UTASK_RETURNS": types.offset("uprobe_task", "return_instances"),
+            "OFFSET_RETURN_STACK": types.offset("return_instance", "stack"),
+            "OFFSET_RETURN_ADDRESS": types.offset("return_instance", "orig_ret_vaddr"),
+            "OFFSET_RETURN_NEXT": types.offset("return_instance", "next"),
+            "OFFSET_MM_XOL_AREA": types.offset("mm_struct", "uprobes_state", "xol_area"),
+            "OFFSET_XOL_ADDRESS": types.offset("xol_area", "vaddr"),
+        }
+    finally:
+        types.close()
+
+
+@cache
 def file_offsets() -> dict[str, int]:
     """The constants the programs read files, mounts and sockets with.
 

@@ -349,6 +349,23 @@ static __always_inline int probe_return(u32 index, int at_instruction)
 	return 0;
 }
 
+SECTION("raw_tp/")
+int on_probed_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 tid = 0;
+
+	read_kernel(&tid, 4, ctx->args[0] + OFFSET_TASK_PID);
+	leave_all_calls(tid);
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_probed_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	leave_all_calls((u32)ctx->args[1]);
+	return 0;
+}
+
 SECTION("kprobe/")
 int on_probe(struct user_registers *ctx)
 {

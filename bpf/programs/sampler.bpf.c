@@ -24,6 +24,15 @@
 	(SAVED_STACK ? read_saved(dst, size, src) : read_user(dst, size, src))
 #define THREAD_POINTER(dst) thread_pointer(dst)
 
+#ifdef HPCD_OBJECT
+#define RESTORE_RETURN_ADDRESS(w)                                  \
+	do {                                                       \
+		if (PROBING && !SAVED_STACK && (w)->trampoline &&  \
+		    (w)->ip == (w)->trampoline)                    \
+			restore_return_address(w);                 \
+	} while (0)
+#endif
+
 #include "stack/table.h"
 #include "stack/rules.h"
 
@@ -52,10 +61,18 @@ static __always_inline int thread_pointer(u64 *value)
 }
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src);
+struct walk;
+static __always_inline void restore_return_address(struct walk *w);
 
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
+#ifdef HPCD_OBJECT
+#include "return_addresses.h"
+#else
+#define PROBING 0
+#define find_trampoline(w)
+#endif
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src)
 {
@@ -539,6 +556,7 @@ static __always_inline void begin_walk(struct walk *w)
 	w->bx_at = 0;
 	w->interrupted = 0;
 	w->words_at = NO_STACK;
+	find_trampoline(w);
 	w->mapping.pages = 0;
 	w->other.pages = 0;
 	/* In a system call ip stands behind its instruction, which may be a function's last. */
@@ -975,7 +993,9 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 				return 0;
 		}
 		event.other = parent;
-		if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
+		/* Probes that are attached process by process are wanted in this one too. */
+		u64 urgency = PROBING ? FORCE_WAKEUP : NO_WAKEUP;
+		if (ring_output(MAP(EVENTS), &event, sizeof event, urgency))
 			count->dropped[DROP_EVENT_RING]++;
 	} else if (process && process->excluded)
 		return 0;
@@ -1090,4 +1110,5 @@ int on_free(struct bpf_raw_tracepoint_args *ctx)
 #include "calls.h"
 #include "files.h"
 #include "system_calls.h"
+#include "probes.h"
 #endif

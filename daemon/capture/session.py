@@ -28,6 +28,7 @@ from hpcd.daemon.capture.thread_times import ThreadTimes
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_table import Targets
@@ -91,6 +92,7 @@ class Parts:
     attachment: Attachment
     thread_times: ThreadTimes | None
     calls: CallRecorder | None = None
+    probes: Probes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,8 @@ class Session:
         """Stop sampling and write what is left; returns the summary."""
         # Before: of threads that end from now on the programs still tell.
         self._parts.threads.read_cpu_times()
+        if self._parts.probes:
+            self._parts.probes.detach()
         self._parts.sampler.stop()
         self._parts.mmaps.take()
         self._drain()
@@ -399,6 +403,7 @@ class Session:
             "jobs": parts.thread_times.jobs() if parts.thread_times else {},
             "unwind": self._unwind_summary(counters),
             **({"calls": self._calls_summary(counters)} if parts.calls else {}),
+            **({"probes": parts.probes.summary(final=final)} if parts.probes else {}),
             **({"limit": self._limit_reached} if self._limit_reached else {}),
             "rates": [change.as_dict() for change in self._rates],
             "threads": parts.threads.line_count,

@@ -24,7 +24,7 @@ from hpcd.daemon.probes.value_program import MAX_VALUES, ValueProgram, argument,
 from hpcd.daemon.probes.value_types import WORD, ValueType, type_called
 from hpcd.errors import UsageError
 
-GROUPS = ("probe", "mpi", "io", "memory", "thread", "openmp", "device")
+GROUPS = ("probe", "mpi", "memory")
 _LONGEST = 4096
 _HEAD = re.compile(r"(?P<library>[^:()]+):(?P<function>[^:()][^()]*)$")
 _USDT = re.compile(r"usdt:(?P<library>[^:()]+):(?P<provider>[\w.$*?\[\]-]+):(?P<name>[\w.$*?\[\]-]+)$")
