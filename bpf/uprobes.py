@@ -1,8 +1,8 @@
 """Attaching programs to instructions of files: uprobes.
 
 From Linux 6.13 on one link serves many functions of a file, and its program both ends of a call
-(``BPF_TRACE_UPROBE_SESSION``); before, each function is a perf event of its own, and another where it
-returns. Whatever is attached goes with its descriptors, however the process ends.
+(``BPF_TRACE_UPROBE_SESSION``); before, each function is a perf event of its own, and another where
+it returns. Whatever is attached goes with its descriptors, however the process ends.
 Source: include/uapi/linux/bpf.h, kernel/trace/bpf_trace.c.
 """
 
@@ -131,7 +131,9 @@ def attach_session(program: int, path: str, places: Sequence[Place], pid: int = 
     )
 
 
-def attach_event(program: int, path: str, place: Place, pid: int = 0, *, at_return: bool) -> list[int]:
+def attach_event(
+    program: int, path: str, place: Place, pid: int = 0, *, at_return: bool
+) -> list[int]:
     """As :func:`attach_session` for one place and one end of the call, by a perf event; returns
     its descriptor and the link's."""
     text = ctypes.create_string_buffer(os.fsencode(path))

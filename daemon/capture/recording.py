@@ -13,13 +13,13 @@ from functools import cache, partial
 from pathlib import Path
 
 from hpcd.bpf.events import EventSpec, parse_events
+from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
-from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate

@@ -36,8 +36,8 @@ class FoundPoint:
 
 @dataclass(frozen=True, slots=True)
 class FoundPoints:
-    """All that is found in a file; ``symbols`` is how many functions it names, ``near`` what a probe
-    without any may have meant."""
+    """All that is found in a file; ``symbols`` is how many functions it names, ``near`` what a
+    probe without any may have meant."""
 
     points: tuple[FoundPoint, ...]
     symbols: int

@@ -92,9 +92,7 @@ def _symbols(elf: ElfView) -> list[Symbol]:
             name = text[start:end].partition(b"@")[0].decode(errors="replace")
             address = int(row["value"])
             indirect = int(row["info"]) & 15 == _INDIRECT
-            seen.setdefault(
-                (name, address), Symbol(name, address, int(row["size"]), indirect)
-            )
+            seen.setdefault((name, address), Symbol(name, address, int(row["size"]), indirect))
     return list(seen.values())
 
 

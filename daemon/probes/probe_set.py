@@ -26,9 +26,9 @@ from hpcd.daemon.probes.probe_spec import (
     GROUPS,
     RETURNS,
     ProbeSpec,
+    declared_values,
     split_spec,
     tracepoint_values,
-    declared_values,
 )
 from hpcd.errors import NotFoundError, UsageError, did_you_mean
 

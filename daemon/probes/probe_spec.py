@@ -20,18 +20,35 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from hpcd.daemon.probes.value_expression import parse_expression
-from hpcd.daemon.probes.value_program import MAX_VALUES, ValueProgram, argument, result
+from hpcd.daemon.probes.value_program import MAX_VALUES, Step, ValueProgram, argument, result
 from hpcd.daemon.probes.value_types import WORD, ValueType, type_called
 from hpcd.errors import UsageError
 
 GROUPS = ("probe", "mpi", "memory")
 _LONGEST = 4096
 _HEAD = re.compile(r"(?P<library>[^:()]+):(?P<function>[^:()][^()]*)$")
-_USDT = re.compile(r"usdt:(?P<library>[^:()]+):(?P<provider>[\w.$*?\[\]-]+):(?P<name>[\w.$*?\[\]-]+)$")
+_USDT = re.compile(
+    r"usdt:(?P<library>[^:()]+):(?P<provider>[\w.$*?\[\]-]+):(?P<name>[\w.$*?\[\]-]+)$"
+)
 _NAME = re.compile(r"[A-Za-z_]\w{0,63}$")
 _PARAMETER = re.compile(r"(?P<type>.*?[\s*])?(?P<name>[A-Za-z_]\w*)\s*(?:\[\d*\])?$", re.DOTALL)
 _TYPE_WORDS = frozenset(
-    "void char short int long signed unsigned float double bool const volatile enum struct".split()
+    [
+        "void",
+        "char",
+        "short",
+        "int",
+        "long",
+        "signed",
+        "unsigned",
+        "float",
+        "double",
+        "bool",
+        "const",
+        "volatile",
+        "enum",
+        "struct",
+    ]
 )
 
 
@@ -175,7 +192,7 @@ def declared_values(
         if equals:
             program, found = parse_expression(expression, known, types)
             if kind is not None and kind.size < 8:
-                program = _narrowed(program, kind)
+                program = program.then(Step(0, kind))
             values.append(ProbeValue(name, program, kind or found, units.get(name, "")))
             continue
         if kind is not None and name:
@@ -194,7 +211,9 @@ def checked_values(values: Sequence[ProbeValue]) -> tuple[ProbeValue, ...]:
     Raises :class:`UsageError`.
     """
     if len(values) > MAX_VALUES:
-        raise UsageError(f"{len(values)} values; a call has {MAX_VALUES} at most, leave some unnamed")
+        raise UsageError(
+            f"{len(values)} values; a call has {MAX_VALUES} at most, leave some unnamed"
+        )
     names = [value.name for value in values]
     for name in names:
         if names.count(name) > 1:
@@ -202,15 +221,7 @@ def checked_values(values: Sequence[ProbeValue]) -> tuple[ProbeValue, ...]:
     return tuple(values)
 
 
-def _narrowed(program: ValueProgram, kind: ValueType) -> ValueProgram:
-    from hpcd.daemon.probes.value_program import Step
-
-    return program.then(Step(0, kind))
-
-
-def _declared(
-    text: str, types: dict[str, str], *, expected: bool
-) -> tuple[str, ValueType | None]:
+def _declared(text: str, types: dict[str, str], *, expected: bool) -> tuple[str, ValueType | None]:
     """Name ("": none, it is not recorded) and type of a parameter; the type None where an
     expression's own will do."""
     match = _PARAMETER.match(text)
@@ -226,6 +237,10 @@ def _declared(
 
 
 def tracepoint_values(parameters: str) -> tuple[ProbeValue, ...]:
+    """The values of a static tracepoint, whose note has the arguments' places.
+
+    Raises :class:`UsageError`.
+    """
     values = []
     for position, part in enumerate(split_parameters(parameters)):
         name, kind = _declared(part, {}, expected=False)

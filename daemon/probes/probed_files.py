@@ -1,8 +1,8 @@
 """Probes in the files that targets map: found when a file is mapped, attached, and detached again.
 
-A file is attached to for all processes at once, so that no call of those that start later is missed,
-unless hpcd itself maps it, as it does the C library: a trap costs whoever runs into it microseconds.
-Such a file is attached to in each target.
+A file is attached to for all processes at once, so that no call of those that start later is
+missed, unless hpcd itself maps it, as it does the C library: a trap costs whoever runs into it
+microseconds. Such a file is attached to in each target.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _ProbedFile:
 class ProbedFiles:
     """Attaches the probes of ``specs`` to the files that targets map.
 
-    With ``each_apart`` no file is attached to for all processes. ``problem`` takes a line about what
-    cannot be done; the rest goes on.
+    With ``each_apart`` no file is attached to for all processes. ``problem`` takes a line about
+    what cannot be done; the rest goes on.
     """
 
     def __init__(

@@ -49,15 +49,15 @@ class ProbedFunctions:
         self._problem = problem
         self.all: list[ProbedFunction] = []
 
-    def add(
-        self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool
-    ) -> list[Place]:
+    def add(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> list[Place]:
         """Number the function at ``point`` of ``library``; returns where it is to be probed.
 
         ``thrown`` says whether exceptions may be thrown through the library's functions.
         """
         if len(self.all) >= MAX_PROBED:
-            self._problem(f"{library}: {point.name} is not probed: more than {MAX_PROBED} functions")
+            self._problem(
+                f"{library}: {point.name} is not probed: more than {MAX_PROBED} functions"
+            )
             return []
         values = self._values(spec, point, library)
         way = self._way(spec, point, library, thrown=thrown)
@@ -100,7 +100,7 @@ class ProbedFunctions:
         reason = "an exception could not be thrown through it otherwise, and " if thrown else ""
         self._problem(
             f"{library}: returns of {point.name} are not seen: {reason}{point.exits};"
-            " returns = \"trampoline\" in a file of probes demands them"
+            ' returns = "trampoline" in a file of probes demands them'
         )
         return "none"
 

@@ -114,8 +114,8 @@ class Decoder:
             raise DecodeError(f"{label}: its symbols are not what was asked for") from None
 
     def probe_points(self, fd: int, label: str, request: bytes) -> bytes:
-        """What :func:`hpcd.daemon.probes.probe_points.probe_points` answers of a file: whoever wrote
-        that may have made it up. Raises :class:`DecodeError`."""
+        """What :func:`hpcd.daemon.probes.probe_points.probe_points` answers of a file: whoever
+        wrote that may have made it up. Raises :class:`DecodeError`."""
         return self._ask(b"p", fd, label, struct.pack("<I", len(request)) + request)
 
     def close(self) -> None:
