@@ -295,6 +295,8 @@ class Session:
         collector.name_jit_frames()
         collector.settle_waits()
         self._keep_budget(now)
+        if self._parts.probes:
+            self._parts.probes.keep_to_limits(now)
         self.summary = self._summarize()
         writer.flush(self.summary)
         if now - self._trimmed >= _TRIM_SECONDS:

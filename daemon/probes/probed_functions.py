@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hpcd.bpf.probe_maps import MAX_PROBED, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
@@ -118,6 +118,10 @@ class ProbedFunctions:
             else:
                 values.append(ProbeValue(value.name, place, value.type, value.unit))
         return tuple(values)
+
+    def foreign_calls(self, indices: Iterable[int]) -> int:
+        """Calls of processes that are no targets, of the functions with these numbers."""
+        return sum(int(self._maps.counts(index)[0]["foreign"]) for index in indices)
 
     def set_one_in(self, function: ProbedFunction, one_in: int) -> None:
         """Record one call of ``function`` in so many from now on."""

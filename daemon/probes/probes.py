@@ -73,6 +73,10 @@ class Probes:
         """As :meth:`ProbedFiles.on_exit`."""
         self._files.on_exit(pid)
 
+    def keep_to_limits(self, now: float) -> None:
+        """Spare processes that are no targets. Call once a flush, at ``now`` (seconds)."""
+        self._files.spare_others(now)
+
     def detach(self) -> None:
         """Detach everything; what has been counted can still be asked for."""
         self._files.close()
