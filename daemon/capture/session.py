@@ -296,7 +296,8 @@ class Session:
         collector.settle_waits()
         self._keep_budget(now)
         if self._parts.probes:
-            self._parts.probes.keep_to_limits(now)
+            targets = self._cpu_seconds(final=False) if self._terms.budget else 0.0
+            self._parts.probes.keep_to_limits(now, targets)
         self.summary = self._summarize()
         writer.flush(self.summary)
         if now - self._trimmed >= _TRIM_SECONDS:
@@ -339,7 +340,10 @@ class Session:
         if self._terms.budget:
             overhead = self._parts.sampler.overhead()
             cost = Cost(
-                overhead.seconds - overhead.switches, overhead.switches, own_cpu_seconds(), targets
+                overhead.seconds - overhead.switches - overhead.calls,
+                overhead.switches,
+                own_cpu_seconds(),
+                targets,
             )
             changed |= self._terms.budget.step(now, cost) is not None
         if self._terms.own_budget:

@@ -2,7 +2,7 @@
 
 ::
 
-    group = "thread"                  # what the calls belong to, in tables
+    group = "probe"                   # or "mpi", "memory": what the calls belong to, in tables
     library = "libpthread*"           # of the functions that name none
     [types]                           # names of types, and what they are
     omp_lock_t = "void *"
@@ -13,6 +13,7 @@
     one_in = 1
     returns = "auto"
     attach = "all"                    # or "each": to each target apart
+    optional = false                  # true: a library without it is not worth a message
     [[probe]]
     usdt = "PROVIDER:NAME(u64 size)"
 """
@@ -36,7 +37,7 @@ from hpcd.errors import NotFoundError, UsageError, did_you_mean
 SETS = Path(__file__).parent / "sets"
 _MOST_BYTES = 1 << 20
 MOST_PROBES = 2048
-_KEYS = ("group", "library", "attach", "returns", "types", "probe")
+_KEYS = ("group", "library", "attach", "returns", "optional", "types", "probe")
 _PROBE_KEYS = (
     "function", "usdt", "library", "units", "one_in", "returns", "group", "attach", "optional",
 )  # fmt: skip
@@ -93,7 +94,9 @@ def _probes(name: str, content: dict[str, Any]) -> list[ProbeSpec]:
 
 
 def _defaults(content: dict[str, Any]) -> dict[str, Any]:
-    return {key: content[key] for key in ("group", "library", "attach", "returns") if key in content}
+    return {
+        key: content[key] for key in ("group", "library", "attach", "returns") if key in content
+    }
 
 
 def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:

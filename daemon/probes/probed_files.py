@@ -1,12 +1,13 @@
 """Probes in the files that targets map: found when a file is mapped, attached, and detached again.
 
 A file is attached to for all processes at once, so that no call of those that start later is
-missed. A trap costs whoever runs into it microseconds: where processes that are no targets make many
-calls, or on demand, a file is attached to in each target apart.
+missed. A trap costs whoever runs into it microseconds: where processes that are no targets make
+many calls, or on demand, a file is attached to in each target apart.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -189,6 +190,21 @@ class ProbedFiles:
         return f"{path} has no function {spec.function}{near}"
 
     # --- attaching ---
+
+    def let_go(self, index: int) -> None:
+        """Detach function number ``index``, and do not attach it again."""
+        for probed in self._files.values():
+            if probed is None:
+                continue
+            kept = [place for place in probed.places if place.cookie & ~RETURN_POINT != index]
+            if len(kept) == len(probed.places):
+                continue
+            probed.places = kept
+            path = f"/proc/self/fd/{probed.file.fileno()}"
+            for pid, link in list(probed.links.items()):
+                self._uprobes.detach(link)
+                with contextlib.suppress(TargetError):
+                    probed.links[pid], _ = self._uprobes.attach(path, kept, pid)
 
     def spare_others(self, now: float) -> None:
         """Attach to each target apart where others run into the probes of a file too often. Call

@@ -27,6 +27,8 @@ class ProbedFunction:
     spec: ProbeSpec
     one_in: int
     flags: int
+    let_go: bool = False
+    """Whether it was detached to keep the cost down."""
 
 
 class ProbedFunctions:
@@ -93,10 +95,11 @@ class ProbedFunctions:
             return "none"
         if spec.returns == "trampoline":
             return "trampoline"
+        # The kernel keeps 64 replaced return addresses of a thread: recursion goes deeper.
+        if not point.exits and (thrown or point.recursive or spec.returns == "instructions"):
+            return "instructions"
         if spec.returns == "auto" and not thrown:
             return "trampoline"
-        if not point.exits:
-            return "instructions"
         reason = "an exception could not be thrown through it otherwise, and " if thrown else ""
         self._problem(
             f"{library}: returns of {point.name} are not seen: {reason}{point.exits};"
