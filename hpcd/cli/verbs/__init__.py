@@ -22,6 +22,7 @@ VERBS = {
     "import": ("Import", "import recordings of perf, py-spy and other tools"),
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
+    "calls": ("CallsCommand", "show what system calls did: files, bytes, bandwidth"),
     "annotate": ("Annotate", "print source lines or instructions with their cost"),
     "scaling": ("ScalingCommand", "show scaling losses between runs on different numbers of ranks"),
     "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
