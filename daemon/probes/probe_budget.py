@@ -10,9 +10,9 @@ _ROUNDS_BELOW = 5
 _WELL_BELOW = 0.4
 # What a trap costs, seconds: an exception and back, which under a hypervisor leaves the virtual
 # machine several times. docs/probes.md has the measurements.
-_TRAP, _TRAP_VIRTUAL = 1.5e-6, 9e-6
+_TRAP, _TRAP_VIRTUAL = 1.5e-6, 12e-6
 # What recording a call costs beyond that, its return included.
-_RECORD = 4e-6
+_RECORD = 1.5e-6
 
 
 @dataclass(slots=True)
