@@ -34,6 +34,45 @@ static __always_inline void find_trampoline(struct walk *w)
 	read_kernel(&w->replaced, 8, of_thread + OFFSET_UTASK_RETURNS);
 }
 
+struct restoring {
+	u8 *bytes;
+	u64 start;
+	u64 size;
+	u64 instance;
+};
+
+static __attribute__((noinline)) long restore_one(u32 number, struct restoring *copy)
+{
+	u64 stack = 0, address = 0;
+
+	if (!copy->instance || !copy->bytes)
+		return 1;
+	read_kernel(&stack, 8, copy->instance + OFFSET_RETURN_STACK);
+	read_kernel(&address, 8, copy->instance + OFFSET_RETURN_ADDRESS);
+	u64 at = stack - copy->start;
+	if (at < copy->size && !(at & 7)) /* on x86-64; elsewhere it may be in the link register */
+		*(u64 *)(copy->bytes + (at & (COPY_BYTES - 8))) = address;
+	read_kernel(&copy->instance, 8, copy->instance + OFFSET_RETURN_NEXT);
+	return 0;
+}
+
+/* Puts the addresses that were there back into a copy of the stack from `start` on: what is copied is
+ * walked when the kernel's list is another. */
+static __always_inline void restore_copied(u8 *bytes, u64 start, u32 size)
+{
+	struct restoring copy = {bytes, start, size, 0};
+	u64 of_thread = 0;
+
+	if (!PROBING || SAVED_STACK)
+		return;
+	read_kernel(&of_thread, 8, this_task() + OFFSET_TASK_UTASK);
+	if (!of_thread)
+		return;
+	read_kernel(&copy.instance, 8, of_thread + OFFSET_UTASK_RETURNS);
+	if (copy.instance)
+		run_loop(MOST_REPLACED, restore_one, &copy, 0);
+}
+
 /* The address that was on the stack where the trampoline's is now. Callers' stand later in the list. */
 static __always_inline void restore_return_address(struct walk *w)
 {

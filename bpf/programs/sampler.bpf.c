@@ -72,6 +72,7 @@ static __always_inline void restore_return_address(struct walk *w);
 #else
 #define PROBING 0
 #define find_trampoline(w)
+#define restore_copied(bytes, start, size)
 #endif
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src)
@@ -382,6 +383,7 @@ static __always_inline u32 copy_stack(struct walk *w)
 	if (size > COPY_BYTES)
 		size = COPY_BYTES;
 	copier->room -= size + COPY_OVERHEAD;
+	restore_copied(copy->bytes, start, size);
 	copy->time = w->time;
 	copy->start = start;
 	copy->tgid = w->tgid;
