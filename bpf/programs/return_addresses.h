@@ -35,42 +35,40 @@ static __always_inline void find_trampoline(struct walk *w)
 }
 
 struct restoring {
-	u8 *bytes;
-	u64 start;
-	u64 size;
-	u64 instance;
+	struct copier *copier;
 };
 
-static __attribute__((noinline)) long restore_one(u32 number, struct restoring *copy)
+static __attribute__((noinline)) long restore_one(u32 number, struct restoring *restoring)
 {
+	struct copier *copier = restoring->copier;
 	u64 stack = 0, address = 0;
 
-	if (!copy->instance || !copy->bytes)
+	if (!copier || !copier->replaced)
 		return 1;
-	read_kernel(&stack, 8, copy->instance + OFFSET_RETURN_STACK);
-	read_kernel(&address, 8, copy->instance + OFFSET_RETURN_ADDRESS);
-	u64 at = stack - copy->start;
-	if (at < copy->size && !(at & 7)) /* on x86-64; elsewhere it may be in the link register */
-		*(u64 *)(copy->bytes + (at & (COPY_BYTES - 8))) = address;
-	read_kernel(&copy->instance, 8, copy->instance + OFFSET_RETURN_NEXT);
+	read_kernel(&stack, 8, copier->replaced + OFFSET_RETURN_STACK);
+	read_kernel(&address, 8, copier->replaced + OFFSET_RETURN_ADDRESS);
+	u64 at = stack - copier->copy.start;
+	if (at < copier->copy.size && !(at & 7)) /* not in the link register */
+		*(u64 *)(copier->copy.bytes + (at & (COPY_BYTES - 8))) = address;
+	read_kernel(&copier->replaced, 8, copier->replaced + OFFSET_RETURN_NEXT);
 	return 0;
 }
 
-/* Puts the addresses that were there back into a copy of the stack from `start` on: what is copied is
- * walked when the kernel's list is another. */
-static __always_inline void restore_copied(u8 *bytes, u64 start, u32 size)
+/* Puts the addresses that were there back into a copy of the stack: it is walked when the kernel's list
+ * is another. */
+static __always_inline void restore_copied(struct copier *copier)
 {
-	struct restoring copy = {bytes, start, size, 0};
+	struct restoring restoring = {copier};
 	u64 of_thread = 0;
 
 	if (!PROBING || SAVED_STACK)
 		return;
+	copier->replaced = 0;
 	read_kernel(&of_thread, 8, this_task() + OFFSET_TASK_UTASK);
-	if (!of_thread)
-		return;
-	read_kernel(&copy.instance, 8, of_thread + OFFSET_UTASK_RETURNS);
-	if (copy.instance)
-		run_loop(MOST_REPLACED, restore_one, &copy, 0);
+	if (of_thread)
+		read_kernel(&copier->replaced, 8, of_thread + OFFSET_UTASK_RETURNS);
+	if (copier->replaced)
+		run_loop(MOST_REPLACED, restore_one, &restoring, 0);
 }
 
 /* The address that was on the stack where the trampoline's is now. Callers' stand later in the list. */
