@@ -221,6 +221,7 @@ def return_offsets() -> dict[str, int]:
             "OFFSET_RETURN_NEXT": types.offset("return_instance", "next"),
             "OFFSET_MM_XOL_AREA": types.offset("mm_struct", "uprobes_state", "xol_area"),
             "OFFSET_XOL_ADDRESS": types.offset("xol_area", "vaddr"),
+            "OFFSET_UTASK_ADDRESS": types.offset("uprobe_task", "vaddr"),
         }
     finally:
         types.close()

@@ -108,6 +108,7 @@ CONSTANTS = (
     "OFFSET_RETURN_NEXT",
     "OFFSET_MM_XOL_AREA",
     "OFFSET_XOL_ADDRESS",
+    "OFFSET_UTASK_ADDRESS",
 )
 """The constants of ``object.h``, in their order."""
 

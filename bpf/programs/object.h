@@ -72,7 +72,7 @@ struct {
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[80] SECTION(".rodata") = {1};
+const volatile u32 constants[81] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -153,6 +153,7 @@ const volatile u32 constants[80] SECTION(".rodata") = {1};
 #define OFFSET_RETURN_NEXT constants[77]
 #define OFFSET_MM_XOL_AREA constants[78]
 #define OFFSET_XOL_ADDRESS constants[79]
+#define OFFSET_UTASK_ADDRESS constants[80]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {

@@ -10,8 +10,10 @@
 
 #ifdef HPCD_AARCH64
 #define REPLACED_AT(w) ((w)->sp)
+#define PROBE_SLOT_BYTES 4
 #else
 #define REPLACED_AT(w) ((w)->sp - 8)
+#define PROBE_SLOT_BYTES 128 /* arch/x86/include/asm/uprobes.h; the first is the trampoline */
 #endif
 
 /* Notes where the process has the trampoline; 0: it has none. */
@@ -32,6 +34,30 @@ static __always_inline void find_trampoline(struct walk *w)
 		return;
 	read_kernel(&w->trampoline, 8, area + OFFSET_XOL_ADDRESS);
 	read_kernel(&w->replaced, 8, of_thread + OFFSET_UTASK_RETURNS);
+}
+
+/* Where execution stands in the page that the kernel has mapped for probes: in the trampoline a function
+ * has returned to its caller, elsewhere a copy of the probed instruction is executed. */
+static __always_inline void leave_probe_page(struct walk *w)
+{
+	u64 within = w->ip - w->trampoline, of_thread = 0, stack = 0;
+
+	if (!PROBING || SAVED_STACK || !w->trampoline || within >= 4096)
+		return;
+	if (within >= PROBE_SLOT_BYTES) {
+		read_kernel(&of_thread, 8, this_task() + OFFSET_TASK_UTASK);
+		read_kernel(&w->ip, 8, of_thread + OFFSET_UTASK_ADDRESS);
+		return;
+	}
+	if (!w->replaced || read_kernel(&stack, 8, w->replaced + OFFSET_RETURN_STACK) ||
+	    read_kernel(&w->ip, 8, w->replaced + OFFSET_RETURN_ADDRESS))
+		return;
+#ifdef HPCD_AARCH64
+	w->sp = stack;
+#else
+	w->sp = stack + 8;
+#endif
+	w->caller = 1;
 }
 
 struct restoring {

@@ -73,6 +73,7 @@ static __always_inline void restore_return_address(struct walk *w);
 #define PROBING 0
 #define find_trampoline(w)
 #define restore_copied(copier)
+#define leave_probe_page(w)
 #endif
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src)
@@ -571,6 +572,7 @@ static __always_inline void begin_walk(struct walk *w)
 #else
 	w->link = 0;
 #endif
+	leave_probe_page(w);
 }
 
 /* Walks the copied stack in SAVED. User space runs it (BPF_PROG_TEST_RUN), again until it is done. */

@@ -177,8 +177,8 @@ class StackResolver:
             del self._of_calls[key]
 
     def settle(self, translate: Callable[[U32], tuple[U32, Mask]]) -> None:
-        """Calls' stacks whose paths are finished get their nodes, by :meth:`DeferredPaths.translate`,
-        which forgets them after this."""
+        """Calls' stacks whose paths are finished get their nodes, by
+        :meth:`DeferredPaths.translate`, which forgets them after this."""
         if not self._standing_in:
             return
         keys = list(self._standing_in)
