@@ -20,8 +20,8 @@ _RETAA, _RETAB = 0xD65F0BFF, 0xD65F0FFF
 
 @dataclass(frozen=True, slots=True)
 class Exits:
-    """How a function ends: the addresses of its return instructions, ascending; ``why`` it may end
-    in another way, "" when it does not. ``recursive`` where it calls itself."""
+    """How a function ends: the addresses of its return instructions, ascending, none where it never
+    returns; ``why`` it may end in another way, "" when it does not. ``recursive`` where it calls itself."""
 
     returns: tuple[int, ...]
     why: str = ""
@@ -37,8 +37,6 @@ def exits_of(code: bytes, address: int, machine: str) -> Exits:
     exits = _aarch64(code, address) if machine == "aarch64" else _x86_64(code, address)
     if len(exits.returns) > MOST_RETURNS:
         return Exits((), f"it returns in more than {MOST_RETURNS} places")
-    if not exits.returns and not exits.why:
-        return Exits((), "it has no return instruction")
     return exits
 
 

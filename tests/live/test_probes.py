@@ -195,8 +195,7 @@ def test_probes_are_gone_when_the_recorder_is_killed(tmp_path: Path, program: Pa
 
 
 def first_byte(pid: int, program: Path) -> int:
-    """The first byte of ``work`` in the memory of ``pid``; 0xcc, a breakpoint, where it is probed.
-    """
+    """The first byte of ``work`` in the memory of ``pid``: 0xcc where it is probed."""
     listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
     offset = next(int(line.split()[0], 16) for line in listing.splitlines() if " T work" in line)
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
