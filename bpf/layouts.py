@@ -250,7 +250,9 @@ THREAD_DTYPE = np.dtype(
         ("object", "<u4"),
         ("other", "<u4"),
         ("weight", "<u4"),
-        ("pad", "<u4"),
+        ("fault_in_kernel", "<u4"),
+        ("fault", "<u8"),
+        ("end", "<u8"),
     ]
 )
 THREAD = _struct_of(THREAD_DTYPE)
@@ -291,6 +293,11 @@ class SystemCallKind(IntEnum):
     CONNECTS = 4
     MAPS = 5
     MESSAGES = 6
+    MAPS_MEMORY = 7
+    UNMAPS = 8
+    BREAKS = 9
+    REMAPS = 10
+    DISCARDS = 11
 
 
 SETTINGS_DTYPE = np.dtype(

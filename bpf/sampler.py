@@ -32,6 +32,7 @@ from hpcd.bpf.layouts import (
     SETTINGS,
     THREAD,
     THREAD_CPU_BITS,
+    THREAD_DTYPE,
     THREADS_PER_CPU,
     copier_bytes,
     saved_bytes,
@@ -59,6 +60,8 @@ MAX_PROCESSES = 16384
 MAX_THREADS = 131072
 # In the place of a CPU's number, in thread numbers that user space gives.
 _USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
+# The rest of a thread that user space numbers: in no system call, no page fault.
+_IDLE_THREAD = [0] * (len(THREAD_DTYPE.names or ()) - 2)
 # Without a hypervisor in between an interrupt is late by microseconds, seldom by 100.
 _LATE_NS = 500_000
 
@@ -89,6 +92,7 @@ class SamplerOptions:
     - ``selecting``: processes that are no targets are reported when they exec;
       ``control_groups``: when they enter a control group.
     - ``only_user``: a target that runs a program with another user's rights is one no longer.
+    - ``touched_function``: pages that are touched are recorded as calls of this function.
     - ``calls``: calls of functions are recorded, by programs that are attached elsewhere too.
     - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
     - ``probes``: functions can be probed, by :attr:`Sampler.probes`.
@@ -103,6 +107,7 @@ class SamplerOptions:
     control_groups: bool = False
     only_user: int | None = None
     calls: bool = False
+    touched_function: int | None = None
     system_calls: npt.NDArray[np.void] | None = None
     probes: bool = False
     loader: str = "auto"
@@ -117,6 +122,7 @@ class SamplerOptions:
             "WAITING": int(self.waiting),
             "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
             "SELECTING": int(self.selecting),
+            "TOUCHED_FUNCTION": self.touched_function or 0,
         }
 
     def tracepoints(self) -> dict[str, str]:
@@ -137,6 +143,12 @@ class SamplerOptions:
             tracepoints |= {
                 "on_probed_exit": "sched_process_exit",
                 "on_probed_exec": "sched_process_exec",
+            }
+        if self.touched_function is not None:
+            tracepoints |= {
+                "on_fault_user": "page_fault_user",
+                "on_fault_kernel": "page_fault_kernel",
+                "on_page": "mm_page_alloc",
             }
         return tracepoints
 
@@ -210,7 +222,12 @@ class Sampler:
     ) -> None:
         if not 1 <= len(events) <= MAX_EVENTS:
             raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
-        recording_calls = options.calls or options.probes or options.system_calls is not None
+        recording_calls = (
+            options.calls
+            or options.probes
+            or options.system_calls is not None
+            or options.touched_function is not None
+        )
         contexts = FIRST_CALL_CONTEXT + (CALL_SLOTS if recording_calls else 0)
         self.caches = contexts * maps.possible_cpus()
         self._perf_events = tuple(events)
@@ -362,7 +379,7 @@ class Sampler:
         self._user_threads += 1
         number = self._user_threads << THREAD_CPU_BITS | _USER_NUMBERS
         fresh = self._maps.threads.add(
-            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), 0, 0, 0, 0, 0, 0)
+            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), *_IDLE_THREAD)
         )
         return number if fresh else None
 
@@ -478,7 +495,14 @@ class Sampler:
         by_name = {name: libbpf.program_info(fd) for name, fd in self._programs.fds.items()}
         infos = by_name.values()
         switching = ("on_switch", "on_wakeup", "walk_switch")
-        calling = ("on_call_enter", "on_call_exit", *PROBE_PROGRAMS)
+        calling = (
+            "on_call_enter",
+            "on_call_exit",
+            "on_fault_user",
+            "on_fault_kernel",
+            "on_page",
+            *PROBE_PROGRAMS,
+        )
         return Overhead(
             sum(info.run_ns for info in infos) / 1e9,
             sum(by_name[name].run_ns for name in switching if name in by_name) / 1e9,

@@ -250,13 +250,26 @@ def _by_peer(db: Database, flows: _Flows) -> _Grouping:
     return _by_object(db, flows, name, None)
 
 
+def path_name(db: Database, node: int) -> str:
+    """A call path in words, innermost procedure first."""
+    path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node) if at]
+    return " < ".join(reversed(path)) or "[unknown]"
+
+
+def path_groups(db: Database, nodes: I64) -> _Grouping:
+    """Groups of nodes whose paths lead through the same procedures: the group of each, their names,
+    the first node of each."""
+    distinct, index = np.unique(nodes, return_inverse=True)
+    names = [path_name(db, node) for node in distinct.tolist()]
+    first: dict[str, int] = {}
+    place = np.array([first.setdefault(name, len(first)) for name in names], np.int64)
+    node = np.zeros(len(first), np.int64)
+    node[place[::-1]] = distinct[::-1]
+    return place[index], list(first), node
+
+
 def _by_path(db: Database, flows: _Flows) -> _Grouping:
-    nodes, group = np.unique(flows.call["node"], return_inverse=True)
-    names = []
-    for node in nodes.tolist():
-        path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node) if at]
-        names.append(" < ".join(reversed(path)) or "[unknown]")
-    return group.astype(np.int64), names, nodes.astype(np.int64)
+    return path_groups(db, flows.call["node"].astype(np.int64))
 
 
 def _by_thread(db: Database, flows: _Flows) -> _Grouping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
-from hpcd.array_types import I64, U16, U32, U64
+from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CallValue, ValueKind
 
@@ -72,7 +73,7 @@ class RecordedCalls:
         self.duration = open_column(folder / "duration.npy", np.int64, calls)
         self.node = open_column(folder / "node.npy", np.uint32, calls)
         self.function = open_column(folder / "function.npy", np.uint16, calls)
-        self.weight = open_column(folder / "weight.npy", np.uint32, calls)
+        self.weight = self._narrow("weight").astype(np.uint32)
 
     def __len__(self) -> int:
         return self._calls
@@ -81,7 +82,15 @@ class RecordedCalls:
         """``uint64[n]``: value ``number`` of every call."""
         if not self._calls:
             return np.zeros(0, np.uint64)
-        return open_column(self._folder / f"value-{number}.npy", np.uint64, self._calls)
+        return self._narrow(f"value-{number}").astype(np.uint64)
+
+    def _narrow(self, name: str) -> Array:
+        """A column of unsigned integers of 1 to 8 bytes. Raises :class:`FormatError`."""
+        path = self._folder / f"{name}.npy"
+        for kind in (np.uint8, np.uint16, np.uint32):
+            with suppress(FormatError):
+                return open_column(path, kind, self._calls)
+        return open_column(path, np.uint64, self._calls)
 
     @cached_property
     def line(self) -> U32:

@@ -31,6 +31,9 @@ COLUMNS: dict[str, npt.DTypeLike] = {
 }
 """The columns of ``calls/`` with one entry a call, and their types."""
 
+NARROW = ("weight", *(f"value-{number}" for number in range(MAX_VALUES)))
+"""Those that are unsigned integers of as few bytes as hold them all."""
+
 # Calls sorted and summed at once, where lines are shorter: about 100 bytes each.
 _BATCH_CALLS = 1 << 20
 # What SQLite holds, with room for a sum of sums.
@@ -116,12 +119,17 @@ def unite_calls(sources: Sequence[CallSource], lines: int, folder: Path) -> Call
             )  # fmt: skip
 
     counts = np.zeros(lines, np.int64)
+    most = dict.fromkeys(COLUMNS, 0)
     for number in range(len(sources)):
         for calls in translated(number):
             counts += np.bincount(calls.line, minlength=lines)
+            for name in NARROW:
+                most[name] = max(most[name], int(_column(calls, name).max(initial=0)))
     first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     save_column(folder / "first.npy", first)
     for name, kind in COLUMNS.items():
+        if name in NARROW:
+            kind = next(f"<u{width}" for width in (1, 2, 4, 8) if most[name] < 1 << 8 * width)
         create_column(folder / f"{name}.npy", kind, int(first[-1]))
     tables = CallTables(functions, objects, folder, first)
     if tables.calls:
@@ -275,7 +283,7 @@ def _totals(
 
 
 def _value_totals(value: U64, weight: I64, starts: I64) -> tuple[I64, I64, I64]:
-    bounded = np.minimum(value, np.uint64(_MOST)).astype(np.int64)
+    bounded = np.minimum(value.astype(np.uint64), np.uint64(_MOST)).astype(np.int64)
     return (
         _sums(bounded, weight, starts),
         np.minimum.reduceat(bounded, starts),

@@ -161,6 +161,7 @@ def task_offsets() -> dict[str, int]:
 
 
 _FILE_MEMBERS = {
+    "OFFSET_MM_BREAK": ("mm_struct", "brk"),
     "OFFSET_TASK_FILES": ("task_struct", "files"),
     "OFFSET_FILES_FDT": ("files_struct", "fdt"),
     "OFFSET_FDTABLE_MAX": ("fdtable", "max_fds"),

@@ -109,6 +109,8 @@ CONSTANTS = (
     "OFFSET_MM_XOL_AREA",
     "OFFSET_XOL_ADDRESS",
     "OFFSET_UTASK_ADDRESS",
+    "OFFSET_MM_BREAK",
+    "TOUCHED_FUNCTION",
 )
 """The constants of ``object.h``, in their order."""
 

@@ -40,7 +40,7 @@ typedef long long s64;
 PLACEHOLDER(MEMORY, ARRAY_OF_MAPS, 4, 4);
 PLACEHOLDER(RULES, ARRAY, 4, 16);
 PLACEHOLDER(PROCESSES, HASH, 4, 16);
-PLACEHOLDER(THREADS, HASH, 4, 48);
+PLACEHOLDER(THREADS, HASH, 4, 64);
 PLACEHOLDER(COUNTERS, PERCPU_ARRAY, 4, 8);
 PLACEHOLDER(NEXT_THREAD, PERCPU_ARRAY, 4, 4);
 PLACEHOLDER(SCRATCH, PERCPU_ARRAY, 4, 8);
@@ -72,7 +72,7 @@ struct {
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[81] SECTION(".rodata") = {1};
+const volatile u32 constants[83] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -154,6 +154,8 @@ const volatile u32 constants[81] SECTION(".rodata") = {1};
 #define OFFSET_MM_XOL_AREA constants[78]
 #define OFFSET_XOL_ADDRESS constants[79]
 #define OFFSET_UTASK_ADDRESS constants[80]
+#define OFFSET_MM_BREAK constants[81]
+#define TOUCHED_FUNCTION constants[82]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {

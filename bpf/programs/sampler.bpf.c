@@ -1113,6 +1113,8 @@ int on_free(struct bpf_raw_tracepoint_args *ctx)
 #ifdef HPCD_OBJECT
 #include "calls.h"
 #include "files.h"
+#include "arguments.h"
+#include "memory.h"
 #include "system_calls.h"
 #include "probes.h"
 #endif

@@ -13,41 +13,6 @@
 #define VALUE_POSITION 4
 #define VALUE_OTHER 5
 #define MAX_ERRNO 4095
-#define TS_COMPAT 2 /* thread_info.status of x86: in a system call of a 32-bit program */
-
-static __always_inline int is_compat(void)
-{
-#ifdef HPCD_AARCH64
-	return 0;
-#else
-	return !!(kernel_half(this_task() + OFFSET_THREAD_STATUS) & TS_COMPAT);
-#endif
-}
-
-/* Argument `number` of the system call with these registers. */
-static __always_inline u64 argument(struct user_registers *regs, u32 number, int compat)
-{
-#ifdef HPCD_AARCH64
-	switch (number) {
-	case 0: return regs->x[0];
-	case 1: return regs->x[1];
-	case 2: return regs->x[2];
-	case 3: return regs->x[3];
-	case 4: return regs->x[4];
-	case 5: return regs->x[5];
-	}
-#else
-	switch (number) {
-	case 0: return compat ? (u32)regs->bx : regs->di;
-	case 1: return compat ? (u32)regs->cx : regs->si;
-	case 2: return compat ? (u32)regs->dx : regs->dx;
-	case 3: return compat ? (u32)regs->si : regs->r10;
-	case 4: return compat ? (u32)regs->di : regs->r8;
-	case 5: return compat ? (u32)regs->bp : regs->r9;
-	}
-#endif
-	return 0;
-}
 
 static __always_inline struct system_call *system_call(u64 number, int compat)
 {
@@ -128,6 +93,8 @@ int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 		object = object_of(file_of(argument(&regs, made->file, compat)));
 	if (made->other != NO_ARGUMENT)
 		other = object_of(file_of(argument(&regs, made->other, compat)));
+	if (made->kind == CALL_BREAKS)
+		thread->end = kernel_word(kernel_word(this_task() + OFFSET_TASK_MM) + OFFSET_MM_BREAK);
 	thread->object = object;
 	thread->other = other;
 	thread->weight = weight;
@@ -185,10 +152,16 @@ int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
 		call.value[VALUE_BYTES] = message_bytes(argument(&regs, 1, compat), result, compat);
 	if (made->kind == CALL_MAPS && !call.value[VALUE_FILE])
 		return 0;
+	if (made->kind >= CALL_MAPS_MEMORY) {
+		if (!fill_memory_call(&call, made->kind, &regs, thread->end, result, failed, compat))
+			return 0;
+		goto send;
+	}
 	if (made->size != NO_ARGUMENT)
 		call.value[VALUE_ASKED] = argument(&regs, made->size, compat);
 	if (made->offset != NO_ARGUMENT)
 		call.value[VALUE_POSITION] = argument(&regs, made->offset, compat);
+send:;
 	u32 slot = take_slot();
 	if (slot >= CALL_SLOTS) {
 		count->calls_lost++;

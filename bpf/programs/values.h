@@ -38,7 +38,9 @@ struct thread {
 	u64 entered; /* when the recorded system call it is in began; 0: it is in none */
 	u32 object, other; /* the files it was called with */
 	u32 weight; /* of that call */
-	u32 pad;
+	u32 fault_in_kernel; /* 1: the page fault was taken in the kernel, in a system call */
+	u64 fault;  /* address of the last page fault; 0: none, or its page is known */
+	u64 end;    /* of brk(): where the heap ended before */
 };
 
 /* System calls by number, 32-bit programs' from SYSTEM_CALLS_32 on. */
@@ -62,6 +64,11 @@ enum system_call_kind {
 	CALL_OTHER = 3,  /* returns neither */
 	CALL_CONNECTS = 4, /* the same, and changes what its file is */
 	CALL_MAPS = 5,   /* the same; recorded only if it is about a file */
+	CALL_MAPS_MEMORY = 7, /* returns the address of so many bytes as were asked for */
+	CALL_UNMAPS = 8,  /* argument 0 is an address, 1 how many bytes from there are given back */
+	CALL_BREAKS = 9,  /* brk() */
+	CALL_REMAPS = 10, /* mremap() */
+	CALL_DISCARDS = 11, /* madvise(); recorded if pages are given back by it */
 	CALL_MESSAGES = 6, /* returns how many messages it has moved, struct mmsghdr at argument 1 */
 };
 

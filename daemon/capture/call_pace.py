@@ -11,6 +11,8 @@ from hpcd.array_types import I64
 MOST_A_SECOND = 200_000
 # CPU seconds of the recorder for a call it takes from the ring and writes.
 _RECORDER_SECONDS = 1e-6
+# About what a recorded call costs in all, and below which share of the budget it does not matter.
+_CALL_SECONDS, _LITTLE = 3e-6, 0.25
 MOST_ONE_IN = 1 << 14
 # Functions that make up less of the calls are left alone.
 _SMALL = 0.02
@@ -47,8 +49,11 @@ class CallPace:
         total = int(recorded.sum())
         excess = total / seconds / self._most
         if self._share is not None:
+            allowed = self._share * max(targets - before[2], seconds)
             cost = spent - before[1] + total * _RECORDER_SECONDS
-            excess = max(excess, cost / (self._share * max(targets - before[2], seconds)))
+            # Calls that are passed over cost something too, which no rate can save.
+            useful = max(total * _CALL_SECONDS / (_LITTLE * allowed), 1.0)
+            excess = max(excess, min(cost / allowed, useful))
         was = self.one_in.copy()
         if excess > _ABOVE:
             self._rounds_below = 0

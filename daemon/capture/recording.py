@@ -17,6 +17,12 @@ from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
+from hpcd.bpf.memory_calls import (
+    PAGE_TOUCH,
+    add_memory_calls,
+    memory_functions,
+    no_system_calls,
+)
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
@@ -54,6 +60,7 @@ from hpcd.daemon.targets.user_accounts import TABLE_BYTES, UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import HpcdError, StorageError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import CalledFunction
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
 
@@ -121,6 +128,8 @@ class Options:
     """Share of one CPU that the recorder may take: it samples less, and then records less."""
     io: bool = False
     """Record the system calls of input and output."""
+    memory: bool = False
+    """Record what maps memory, gives it back and touches it first."""
     probes: list[ProbeSpec] = field(default_factory=list)
     """Functions whose calls are recorded."""
     loader: str = "auto"
@@ -266,8 +275,8 @@ class Recording:
         # programs are being compiled.
         symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
         preparing = background.submit(self._prepare_modules, modules)
-        functions = io_functions(0) if options.io else []
-        sampler = self._load_sampler(events)
+        functions = self._functions()
+        sampler = self._load_sampler(events, functions)
         stack.callback(sampler.close)
         # Not in the background: what a loader writes to standard error is captured by taking the
         # descriptor, also from whoever else writes to it meanwhile.
@@ -367,8 +376,19 @@ class Recording:
             stack.callback(sleeping.close)
         return sleeping
 
-    def _load_sampler(self, events: list[EventSpec]) -> Sampler:
+    def _functions(self) -> list[CalledFunction]:
+        """The functions whose calls are recorded, numbered from 0."""
+        functions = io_functions(0) if self._options.io else []
+        if self._options.memory:
+            functions += memory_functions(len(functions))
+        return functions
+
+    def _load_sampler(self, events: list[EventSpec], functions: list[CalledFunction]) -> Sampler:
         options, selector = self._options, self._options.selector
+        touched = next((f.id for f in functions if f.name == PAGE_TOUCH), None)
+        table = system_call_table(0) if options.io else no_system_calls()
+        if touched is not None:
+            add_memory_calls(table, touched)
         return Sampler(
             [event.perf_event() for event in events],
             processes.online_cpus(),
@@ -379,7 +399,8 @@ class Recording:
                 selecting=selector.open_ended and not selector.everything,
                 control_groups=selector.by_control_group,
                 only_user=options.only_user,
-                system_calls=system_call_table(0) if options.io else None,
+                touched_function=touched,
+                system_calls=table if functions else None,
                 probes=bool(options.probes),
                 loader=options.loader,
             ),

@@ -89,7 +89,8 @@ class FileObjects:
                 self._read_mounts(owner)
                 if number in self._mounts:
                     break
-        return self._mounts.get(number, ("", ""))
+        # Mounts of the kernel's own are in no list: they are not looked for again.
+        return self._mounts.setdefault(number, ("", ""))
 
     def _read_mounts(self, pid: str) -> None:
         """Take in the mounts of a process (proc_pid_mountinfo(5)), as far as it is there."""

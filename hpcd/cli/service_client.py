@@ -82,6 +82,7 @@ def request_of(options: Options) -> dict[str, Any]:
         "threshold_ns": options.threshold_ns,
         "overhead": options.overhead,
         "io": options.io,
+        "memory": options.memory,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -298,6 +299,17 @@ def test_odd_declarations_are_damage(tmp_path: Path, kind: Kind, rows: object) -
     with open_measurement(tmp_path / "m") as measurement:
         assert len(measurement.damage) == 1
         assert set(measurement.functions) == {0, 1, 2}
+
+
+def test_the_documented_query_runs(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/calls.md").read_text()
+    (query,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    calls = some_calls(500)
+    with open_database(database(tmp_path, [calls])) as db:
+        rows = db.sql().execute(query).fetchall()
+    written = calls[calls.function == WRITE.id]
+    assert sum(row[2] for row in rows) == int(written.value[:, 1].sum())
+    assert len(rows) == 2
 
 
 def test_the_command_prints_text_and_json(tmp_path: Path) -> None:

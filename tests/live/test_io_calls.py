@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hpcd.analysis.calls.totals import total_calls
@@ -85,3 +87,43 @@ def test_both_ends_of_a_connection_are_known(tmp_path: Path, build: Callable[...
             if name.startswith("127.0.0.1:") and peers.read[at] + peers.written[at]
         ]
         assert sorted(inet) == sorted([(sent + 5, 300), (300, sent + 5)])
+
+
+def test_calls_that_are_passed_over_are_stood_for(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    count = 2_000_000
+    program = [build("reads.c"), "/etc/passwd", count]
+    summary = record(tmp_path / "m", program, "--io", "--overhead", "1%")
+    assert summary["calls"]["passed_over"] > count // 4
+    assert summary["calls"]["rates"][0]["function"] == "pread64"
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with open_database(tmp_path / "db") as db:
+        calls = db.calls.select(functions=[db.calls.find("pread64")])
+        weight = calls["weight"].astype(np.int64)
+        error = float((weight * (weight - 1)).sum()) ** 0.5
+        if not summary["calls"]["dropped"]:
+            assert abs(int(weight.sum()) - count) < 5 * error + 10
+        assert len(calls) < count
+
+
+def test_a_file_that_was_open_before_is_known(tmp_path: Path, build: Callable[..., Path]) -> None:
+    process = subprocess.Popen([build("reads.c"), "/etc/passwd", str(1 << 40)])
+    try:
+        hpcd("attach", "--io", "-d", 1, "-p", process.pid, "-o", tmp_path / "m")
+    finally:
+        process.kill()
+        process.wait()
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with open_database(tmp_path / "db") as db:
+        files = total_calls(db, "file")
+        assert files.name == ["/etc/passwd"]
+        assert files.read[0] == 64 * files.calls[0] > 0
+
+
+def test_without_the_object_calls_cannot_be_recorded(tmp_path: Path) -> None:
+    done = hpcd("run", "--io", "--loader", "bcc", "-o", tmp_path / "m", "--", "true", check=False)
+    assert done.returncode not in (0, 70)
+    (line,) = [each for each in done.stderr.splitlines() if "needs the BPF object" in each]
+    assert line.startswith("hpcd: ")
+    assert not (tmp_path / "m").exists()

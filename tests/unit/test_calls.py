@@ -124,6 +124,17 @@ def test_calls_cost_no_more_than_their_share() -> None:
     assert pace.one_in[0] <= 64
 
 
+def test_what_passing_over_costs_is_not_saved_by_passing_over_more() -> None:
+    pace = CallPace(1, 0.01)
+    spent = 0.0
+    pace.step(0.0, 0.0, 0.0, np.zeros(1, np.int64))
+    for second in range(1, 20):
+        recorded = np.array([400_000 // pace.one_in[0]], np.int64)
+        spent += 0.1 + 2e-6 * float(recorded[0])
+        pace.step(float(second), spent, float(second), recorded)
+    assert 256 <= pace.one_in[0] <= 2048
+
+
 def test_no_call_is_thinned_beyond_the_bound() -> None:
     pace = CallPace(1, None, most=1)
     for second in range(30):

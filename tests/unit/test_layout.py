@@ -185,6 +185,7 @@ SHARED_NAMES = {
     "__init__": "packages",
     "check": "`hpcd check` looks after measurements and databases, each by its own format's module",
     "imbalance": "the analysis and the verb that prints it",
+    "memory": "the analysis and the verb that prints it",
     "report": "the report and the verb that prints it",
     "scaling": "the analysis and the verb that prints it",
 }

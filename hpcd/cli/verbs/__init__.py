@@ -23,6 +23,7 @@ VERBS = {
     "merge": ("Merge", "merge measurements into a database"),
     "report": ("Report", "print a database's call tree"),
     "calls": ("CallsCommand", "show what system calls did: files, bytes, bandwidth"),
+    "memory": ("MemoryCommand", "show which call paths made memory grow, and held its peak"),
     "annotate": ("Annotate", "print source lines or instructions with their cost"),
     "scaling": ("ScalingCommand", "show scaling losses between runs on different numbers of ranks"),
     "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),

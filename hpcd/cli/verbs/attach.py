@@ -220,6 +220,11 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         help="record every system call of input and output: file, bytes, time, call path",
     )
     parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="record what maps memory, gives it back and touches it first, by call path",
+    )
+    parser.add_argument(
         "--no-children", action="store_true", help="do not record processes that a target starts"
     )
     parser.add_argument(
@@ -274,6 +279,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         overhead=args.overhead,
         io=args.io,
         probes=requested_probes(args.probe, args.probes),
+        memory=args.memory,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
     )

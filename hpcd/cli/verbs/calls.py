@@ -14,6 +14,7 @@ from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.report import shorten
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
+from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Page, Row
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
@@ -125,28 +126,15 @@ def _rows(totals: CallTotals, limit: int, width: int) -> Iterator[Row]:
     for at, name in enumerate(shown.name):
         speeds = (shown.bandwidth, shown.least, shown.mean, shown.most, shown.stddev)
         figures = (
-            f"{shown.calls[at]:>10,} {shown.errors[at]:>7,} {_size(float(shown.read[at])):>9}"
-            f" {_size(float(shown.written[at])):>9} {_time(float(shown.seconds[at])):>10}"
-            + "".join(f" {_size(float(speed[at])):>7}" for speed in speeds)
+            f"{shown.calls[at]:>10,} {shown.errors[at]:>7,} {size_text(float(shown.read[at])):>9}"
+            f" {size_text(float(shown.written[at])):>9} {_time(float(shown.seconds[at])):>10}"
+            + "".join(f" {size_text(float(speed[at])):>7}" for speed in speeds)
             + "  "
         )
         yield Row(figures, "", shorten(name, max(width - len(figures), _MIN_NAME)))
     if len(shown) < len(totals):
         rest = len(totals) - len(shown)
         yield Row("", "", f"(not shown: {rest:,} more; --limit 0 for all)")
-
-
-def _size(value: float) -> str:
-    """An amount of bytes in four digits."""
-    if math.isnan(value):
-        return "-"
-    for unit in ("", "k", "M", "G", "T"):
-        if value < 999.5:
-            return f"{value:.0f}{unit}" if not unit or value >= 99.95 else f"{value:.1f}{unit}"
-        if unit == "T":
-            break
-        value /= 1000
-    return f"{value:,.0f}T"
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,183 @@
+"""How the memory of processes grew, by call path, and what held it when it was most.
+
+From the calls of group ``memory``: pages touched for the first time, and the system calls that give
+pages back. A page counts from its first touch until it is unmapped, discarded or its process ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.calls.totals import path_groups
+from hpcd.analysis.database.database import Database
+from hpcd.array_types import I64
+from hpcd.errors import UsageError
+from hpcd.model.calls import CalledFunction, Group
+
+_DISCARDS = "madvise"
+_NEVER = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PathMemory:
+    """Bytes by call path, those that held most at the peak first.
+
+    ``name`` of each path, ``node`` ``int64[n]`` its first CCT node; ``mapped``, ``released`` by the
+    calls made there, ``touched``, ``at_peak`` and ``at_end`` (touched there and still held then),
+    each ``int64[n]``.
+    """
+
+    name: list[str]
+    node: I64
+    mapped: I64
+    released: I64
+    touched: I64
+    at_peak: I64
+    at_end: I64
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMemory:
+    """The memory of one process: its name and pid, bytes it ``touched``, the ``peak`` of what it
+    held and when (``peak_ns`` since the origin), what it held at the end, and all by call path."""
+
+    name: str
+    pid: int
+    touched: int
+    peak: int
+    peak_ns: int
+    at_end: int
+    paths: PathMemory
+
+
+def measure_memory(db: Database) -> list[ProcessMemory]:
+    """The memory of every process, that with the highest peak first.
+
+    Raises :class:`UsageError` where it was not recorded. O(n log n), and for each call that gives
+    pages back the pages there.
+    """
+    functions = db.calls.of_group(Group.MEMORY)
+    if not functions:
+        raise UsageError(f"{db.path}: memory was not recorded; hpcd attach, run and profile do"
+                         " with --memory")  # fmt: skip
+    numbers = {value.name: number for number, value in enumerate(functions[0].values)}
+    calls = db.calls.select(functions=functions)
+    process = db.lines.process[calls["line"]] if len(calls) else np.zeros(0, np.uint32)
+    result = []
+    for number in np.unique(process).tolist():
+        mine = np.flatnonzero(process == number)
+        mine = mine[np.argsort(calls["time"][mine], kind="stable")]
+        line = db.lines[int(calls["line"][mine[0]])]
+        events = _Events.of(calls[mine], functions, numbers)
+        result.append(_measured(line.process, line.pid, events, *path_groups(db, events.node)))
+    return sorted(result, key=lambda one: -one.peak)
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Calls of one process in order of time, as columns ``int64[n]``.
+
+    ``gives_back``: so many addresses from ``start`` on are no longer held, but for the first
+    ``keeps`` of them, which are now those from ``to`` on.
+    """
+
+    time: I64
+    node: I64
+    mapped: I64
+    released: I64
+    touched: I64
+    start: I64
+    gives_back: I64
+    keeps: I64
+    to: I64
+
+    @staticmethod
+    def of(
+        calls: npt.NDArray[np.void], functions: list[CalledFunction], numbers: dict[str, int]
+    ) -> _Events:
+        """The events that ``calls`` are."""
+        value = calls["value"].astype(np.int64)
+        weight = calls["weight"].astype(np.int64)
+        names = {function.id: function.name for function in functions}
+        discards = np.array([names[f] == _DISCARDS for f in calls["function"].tolist()], bool)
+        released = value[:, numbers["released"]]
+        address, before = value[:, numbers["address"]], value[:, numbers["before"]]
+        # Discarded pages are given back, but their addresses stay mapped.
+        return _Events(
+            calls["time"],
+            calls["node"].astype(np.int64),
+            value[:, numbers["mapped"]] * weight,
+            np.where(discards, 0, released) * weight,
+            value[:, numbers["touched"]] * weight,
+            np.where(before > 0, before, address),
+            released,
+            np.where(before > 0, value[:, numbers["mapped"]], 0),
+            address,
+        )
+
+
+def _deaths(events: _Events, touches: I64) -> I64:
+    """When the pages of ``touches`` were given back, :data:`_NEVER` of those that were not."""
+    address, born = events.start[touches].copy(), events.time[touches]
+    died = np.full(len(touches), _NEVER, np.int64)
+    order = np.argsort(address, kind="stable")
+    ascending = address[order]
+    for at in np.flatnonzero(events.gives_back > 0).tolist():
+        start, moment = int(events.start[at]), int(events.time[at])
+        low, high = np.searchsorted(ascending, [start, start + int(events.gives_back[at])])
+        inside = order[low:high]
+        inside = inside[(born[inside] <= moment) & (died[inside] == _NEVER)]
+        kept = address[inside] - start < events.keeps[at]
+        died[inside[~kept]] = moment
+        moved = inside[kept]
+        if len(moved) and events.to[at] != start:
+            address[moved] += events.to[at] - start
+            order = np.argsort(address, kind="stable")
+            ascending = address[order]
+    return died
+
+
+def _measured(
+    name: str, pid: int, events: _Events, group: I64, names: Sequence[str], node: I64
+) -> ProcessMemory:
+    touches = np.flatnonzero(events.touched > 0)
+    born, size = events.time[touches], events.touched[touches]
+    died = _deaths(events, touches)
+    moments = np.concatenate([born, died[died < _NEVER]])
+    change = np.concatenate([size, -size[died < _NEVER]])
+    by_time = np.argsort(moments, kind="stable")
+    held = np.cumsum(change[by_time])
+    peak_at = int(held.argmax()) if len(held) else -1
+    peak_ns = int(moments[by_time[peak_at]]) if len(held) else 0
+    # What lives at the peak: born by then and not yet gone.
+    living = (born <= peak_ns) & (died > peak_ns)
+    count = len(names)
+
+    def by_path(values: I64, which: I64) -> I64:
+        total = np.zeros(count, np.int64)
+        np.add.at(total, group[which], values)
+        return total
+
+    everything = np.arange(len(events.node))
+    at_peak = by_path(size[living], touches[living])
+    at_end = by_path(size[died == _NEVER], touches[died == _NEVER])
+    touched = by_path(size, touches)
+    best = np.lexsort((-touched, -at_peak))
+    paths = PathMemory(
+        [names[at] for at in best.tolist()],
+        node[best],
+        by_path(events.mapped, everything)[best],
+        by_path(events.released, everything)[best],
+        touched[best],
+        at_peak[best],
+        at_end[best],
+    )
+    peak = int(held[peak_at]) if len(held) else 0
+    return ProcessMemory(name, pid, int(size.sum()), peak, peak_ns, int(at_end.sum()), paths)

@@ -1,0 +1,70 @@
+"""The system calls that map and give back memory, and the touching of pages, as recorded functions.
+
+Numbers as in :mod:`hpcd.bpf.io_calls`. The values are those of ``bpf/programs/memory.h``.
+"""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.layouts import NO_ARGUMENT, SYSTEM_CALL_DTYPE, SYSTEM_CALLS_32, SystemCallKind
+from hpcd.errors import PlatformError
+from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
+
+VALUES = (
+    CallValue("mapped", ValueKind.BYTES, "B"),
+    CallValue("released", ValueKind.BYTES, "B"),
+    CallValue("error", ValueKind.ERROR),
+    CallValue("address", ValueKind.ADDRESS),
+    CallValue("touched", ValueKind.BYTES, "B"),
+    CallValue("before", ValueKind.ADDRESS),
+)
+"""What calls of group ``memory`` say: bytes mapped, given back, the error, where, bytes touched for
+the first time, and of mremap() the address before."""
+
+PAGE_TOUCH = "page_touch"
+"""The function whose calls are page faults that had memory allocated."""
+
+_KINDS = {
+    "mmap": SystemCallKind.MAPS_MEMORY,
+    "mmap2": SystemCallKind.MAPS_MEMORY,
+    "munmap": SystemCallKind.UNMAPS,
+    "brk": SystemCallKind.BREAKS,
+    "mremap": SystemCallKind.REMAPS,
+    "madvise": SystemCallKind.DISCARDS,
+}
+_NUMBERS: dict[str, tuple[dict[str, int], dict[str, int]]] = {
+    "x86_64": (
+        {"mmap": 9, "munmap": 11, "brk": 12, "mremap": 25, "madvise": 28},
+        {"mmap2": 192, "munmap": 91, "brk": 45, "mremap": 163, "madvise": 219},
+    ),
+    "aarch64": ({"mmap": 222, "munmap": 215, "brk": 214, "mremap": 216, "madvise": 233}, {}),
+}
+
+
+def memory_functions(first: int) -> list[CalledFunction]:
+    """The touching of pages and the system calls, numbered from ``first``."""
+    return [
+        CalledFunction(first + number, name, "", Group.MEMORY, VALUES)
+        for number, name in enumerate((PAGE_TOUCH, *_KINDS))
+    ]
+
+
+def add_memory_calls(table: npt.NDArray[np.void], first: int) -> None:
+    """Have the system calls recorded, in place of others of their numbers, in a table of
+    :data:`SYSTEM_CALL_DTYPE`. Raises :class:`PlatformError`."""
+    if platform.machine() not in _NUMBERS:
+        raise PlatformError(f"processor {platform.machine()} is not supported")
+    for start, by_name in zip((0, SYSTEM_CALLS_32), _NUMBERS[platform.machine()], strict=True):
+        for number, (name, kind) in enumerate(_KINDS.items(), first + 1):
+            if name in by_name:
+                row = (number, kind, *[NO_ARGUMENT] * 4, 0)
+                table[start + by_name[name]] = row
+
+
+def no_system_calls() -> npt.NDArray[np.void]:
+    """A table in which none is recorded."""
+    return np.zeros(2 * SYSTEM_CALLS_32, SYSTEM_CALL_DTYPE)

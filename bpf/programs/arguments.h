@@ -1,0 +1,41 @@
+/* Arguments of system calls, also those of 32-bit programs. */
+#ifndef HPCD_ARGUMENTS_H
+#define HPCD_ARGUMENTS_H
+
+#define TS_COMPAT 2 /* thread_info.status of x86: in a system call of a 32-bit program */
+
+static __always_inline int is_compat(void)
+{
+#ifdef HPCD_AARCH64
+	return 0;
+#else
+	return !!(kernel_half(this_task() + OFFSET_THREAD_STATUS) & TS_COMPAT);
+#endif
+}
+
+/* Argument `number` of the system call with these registers. */
+static __always_inline u64 argument(struct user_registers *regs, u32 number, int compat)
+{
+#ifdef HPCD_AARCH64
+	switch (number) {
+	case 0: return regs->x[0];
+	case 1: return regs->x[1];
+	case 2: return regs->x[2];
+	case 3: return regs->x[3];
+	case 4: return regs->x[4];
+	case 5: return regs->x[5];
+	}
+#else
+	switch (number) {
+	case 0: return compat ? (u32)regs->bx : regs->di;
+	case 1: return compat ? (u32)regs->cx : regs->si;
+	case 2: return compat ? (u32)regs->dx : regs->dx;
+	case 3: return compat ? (u32)regs->si : regs->r10;
+	case 4: return compat ? (u32)regs->di : regs->r8;
+	case 5: return compat ? (u32)regs->bp : regs->r9;
+	}
+#endif
+	return 0;
+}
+
+#endif

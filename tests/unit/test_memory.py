@@ -1,0 +1,131 @@
+"""The growth and peak of memory, from touches and releases that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcd.analysis.calls.memory import measure_memory
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.merge.stages import merge
+from hpcd.bpf.memory_calls import memory_functions
+from hpcd.errors import UsageError
+from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model import frame
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+
+PAGE = 4096
+SECOND = 10**9
+TOUCH, MMAP, _, MUNMAP, BRK, MREMAP, MADVISE = range(7)
+GROW, SHRINK = 2, 3
+Step = tuple[int, int, dict[str, int]]
+
+
+def database(tmp_path: Path, steps: list[Step], processes: int = 1) -> Path:
+    """Calls of each process, a microsecond apart: (function, node, values)."""
+    functions = memory_functions(0)
+    place = {value.name: number for number, value in enumerate(functions[0].values)}
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_module(Module(1, ModuleKind.NAMED, "app"))
+    writer.add_symbols(1, [(1, 1, "main"), (2, 1, "grow"), (3, 1, "shrink")])
+    writer.add_nodes(
+        np.array([0, 1, 1], np.uint32),
+        np.array([frame.module_frame(1, at) for at in (1, 2, 3)], np.uint64),
+    )
+    writer.add_clock_pair(SECOND, 10**18)
+    for function in functions:
+        writer.add_function(function)
+    count = len(steps)
+    for process in range(processes):
+        writer.add_process(Process(process, 7 + process, 1, "app", "", (), 0, SECOND))
+        writer.add_thread(Thread(process, process, 7 + process, "app", SECOND))
+        value = np.zeros((count, 6), np.uint64)
+        for at, (_, _, values) in enumerate(steps):
+            for name, amount in values.items():
+                value[at, place[name]] = amount
+        writer.add_calls(
+            Calls(
+                np.full(count, process, np.uint32),
+                SECOND + 1000 * np.arange(count, dtype=np.uint64),
+                np.zeros(count, np.uint64),
+                np.array([step[1] for step in steps], np.uint32),
+                np.array([step[0] for step in steps], np.uint16),
+                np.ones(count, np.uint32),
+                value,
+            )
+        )
+    writer.close({})
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    return tmp_path / "db"
+
+
+def touch(page: int, node: int = GROW, pages: int = 1) -> Step:
+    return TOUCH, node, {"address": page * PAGE, "touched": pages * PAGE}
+
+
+def test_pages_count_from_their_touch_until_they_are_unmapped(tmp_path: Path) -> None:
+    steps = [
+        (MMAP, GROW, {"mapped": 4 * PAGE, "address": 100 * PAGE}),
+        *(touch(100 + page) for page in range(4)),
+        (MUNMAP, SHRINK, {"released": 2 * PAGE, "address": 100 * PAGE}),
+        touch(200, SHRINK),
+        # The same addresses again are other pages.
+        (MMAP, GROW, {"mapped": PAGE, "address": 100 * PAGE}),
+        touch(100),
+    ]
+    with open_database(database(tmp_path, steps, 2)) as db:
+        first, second = measure_memory(db)
+    assert (first.peak, second.peak) == (4 * PAGE, 4 * PAGE)
+    assert first.touched == 6 * PAGE
+    assert first.at_end == 4 * PAGE
+    assert first.peak_ns == 4000
+    paths = {name.split(" < ")[0]: at for at, name in enumerate(first.paths.name)}
+    grow, shrink = paths["grow"], paths["shrink"]
+    assert first.paths.at_peak[[grow, shrink]].tolist() == [4 * PAGE, 0]
+    assert first.paths.at_end[[grow, shrink]].tolist() == [3 * PAGE, PAGE]
+    assert first.paths.mapped[grow] == 5 * PAGE
+    assert first.paths.released[shrink] == 2 * PAGE
+
+
+def test_discarded_and_moved_pages_are_given_back(tmp_path: Path) -> None:
+    steps = [
+        touch(10, pages=512),
+        (MADVISE, SHRINK, {"released": 600 * PAGE, "address": 10 * PAGE}),
+        touch(20),
+        touch(21),
+        # The first of two pages moves, the second is cut off.
+        (MREMAP, SHRINK, {"released": 2 * PAGE, "mapped": PAGE, "address": 90 * PAGE,
+                          "before": 20 * PAGE}),
+        touch(30),
+        (BRK, SHRINK, {"released": PAGE, "address": 30 * PAGE}),
+        touch(20),
+        (MUNMAP, SHRINK, {"released": PAGE, "address": 90 * PAGE}),
+    ]  # fmt: skip
+    with open_database(database(tmp_path, steps)) as db:
+        (process,) = measure_memory(db)
+    assert process.peak == 512 * PAGE
+    assert process.at_end == PAGE
+    assert process.touched == 516 * PAGE
+    shrink = [name.split(" < ")[0] for name in process.paths.name].index("shrink")
+    # What is discarded stays mapped.
+    assert process.paths.released[shrink] == 4 * PAGE
+
+
+def test_without_touches_there_is_no_peak(tmp_path: Path) -> None:
+    steps: list[Step] = [(MMAP, GROW, {"mapped": PAGE, "address": PAGE})]
+    with open_database(database(tmp_path, steps)) as db:
+        (process,) = measure_memory(db)
+        assert (process.peak, process.touched, process.at_end) == (0, 0, 0)
+
+
+def test_a_database_without_memory_says_so(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_clock_pair(SECOND, 10**18)
+    writer.close({})
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with open_database(tmp_path / "db") as db, pytest.raises(UsageError, match="--memory"):
+        measure_memory(db)
