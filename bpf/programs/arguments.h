@@ -13,8 +13,16 @@ static __always_inline int is_compat(void)
 #endif
 }
 
+#ifdef HPCD_AARCH64
+struct argument_registers { /* the first of struct user_registers: programs' stacks are small */
+	u64 x[8];
+};
+#else
+#define argument_registers user_registers
+#endif
+
 /* Argument `number` of the system call with these registers. */
-static __always_inline u64 argument(struct user_registers *regs, u32 number, int compat)
+static __always_inline u64 argument(struct argument_registers *regs, u32 number, int compat)
 {
 #ifdef HPCD_AARCH64
 	switch (number) {

@@ -30,7 +30,7 @@ static __always_inline u64 in_pages(u64 bytes)
 }
 
 /* Fills in a system call about memory; 0: it is not to be recorded. */
-static __always_inline int fill_memory_call(struct call *call, u32 kind, struct user_registers *regs,
+static __always_inline int fill_memory_call(struct call *call, u32 kind, struct argument_registers *regs,
 					    u64 end, s64 result, int failed, int compat)
 {
 	u64 first = argument(regs, 0, compat), second = argument(regs, 1, compat);

@@ -16,46 +16,44 @@
 #define PROBE_SLOT_BYTES 128 /* arch/x86/include/asm/uprobes.h; the first is the trampoline */
 #endif
 
-/* Notes where the process has the trampoline; 0: it has none. */
+/* Notes where the process has the trampoline; 0: it has none. What is read on the way is kept in the
+ * walk: of the programs' stacks there is little. */
 static __always_inline void find_trampoline(struct walk *w)
 {
-	u64 task = this_task(), mm = 0, area = 0, of_thread = 0;
-
 	w->trampoline = 0;
 	w->replaced = 0;
 	if (!PROBING || SAVED_STACK)
 		return;
-	read_kernel(&of_thread, 8, task + OFFSET_TASK_UTASK);
-	if (!of_thread)
+	read_kernel(&w->replaced, 8, this_task() + OFFSET_TASK_UTASK);
+	if (!w->replaced)
 		return;
-	read_kernel(&mm, 8, task + OFFSET_TASK_MM);
-	read_kernel(&area, 8, mm + OFFSET_MM_XOL_AREA);
-	if (!area)
-		return;
-	read_kernel(&w->trampoline, 8, area + OFFSET_XOL_ADDRESS);
-	read_kernel(&w->replaced, 8, of_thread + OFFSET_UTASK_RETURNS);
+	read_kernel(&w->replaced, 8, w->replaced + OFFSET_UTASK_RETURNS);
+	read_kernel(&w->trampoline, 8, this_task() + OFFSET_TASK_MM);
+	read_kernel(&w->trampoline, 8, w->trampoline + OFFSET_MM_XOL_AREA);
+	if (w->trampoline)
+		read_kernel(&w->trampoline, 8, w->trampoline + OFFSET_XOL_ADDRESS);
 }
 
 /* Where execution stands in the page that the kernel has mapped for probes: in the trampoline a function
  * has returned to its caller, elsewhere a copy of the probed instruction is executed. */
 static __always_inline void leave_probe_page(struct walk *w)
 {
-	u64 within = w->ip - w->trampoline, of_thread = 0, stack = 0;
+	u64 within = w->ip - w->trampoline;
 
 	if (!PROBING || SAVED_STACK || !w->trampoline || within >= 4096)
 		return;
 	if (within >= PROBE_SLOT_BYTES) {
-		read_kernel(&of_thread, 8, this_task() + OFFSET_TASK_UTASK);
-		read_kernel(&w->ip, 8, of_thread + OFFSET_UTASK_ADDRESS);
+		read_kernel(&w->spill, 8, this_task() + OFFSET_TASK_UTASK);
+		read_kernel(&w->ip, 8, w->spill + OFFSET_UTASK_ADDRESS);
 		return;
 	}
-	if (!w->replaced || read_kernel(&stack, 8, w->replaced + OFFSET_RETURN_STACK) ||
+	if (!w->replaced || read_kernel(&w->spill, 8, w->replaced + OFFSET_RETURN_STACK) ||
 	    read_kernel(&w->ip, 8, w->replaced + OFFSET_RETURN_ADDRESS))
 		return;
 #ifdef HPCD_AARCH64
-	w->sp = stack;
+	w->sp = w->spill;
 #else
-	w->sp = stack + 8;
+	w->sp = w->spill + 8;
 #endif
 	w->caller = 1;
 }
@@ -85,14 +83,13 @@ static __attribute__((noinline)) long restore_one(u32 number, struct restoring *
 static __always_inline void restore_copied(struct copier *copier)
 {
 	struct restoring restoring = {copier};
-	u64 of_thread = 0;
 
 	if (!PROBING || SAVED_STACK)
 		return;
 	copier->replaced = 0;
-	read_kernel(&of_thread, 8, this_task() + OFFSET_TASK_UTASK);
-	if (of_thread)
-		read_kernel(&copier->replaced, 8, of_thread + OFFSET_UTASK_RETURNS);
+	read_kernel(&copier->replaced, 8, this_task() + OFFSET_TASK_UTASK);
+	if (copier->replaced)
+		read_kernel(&copier->replaced, 8, copier->replaced + OFFSET_UTASK_RETURNS);
 	if (copier->replaced)
 		run_loop(MOST_REPLACED, restore_one, &restoring, 0);
 }

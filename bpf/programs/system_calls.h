@@ -85,7 +85,7 @@ int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 	u32 weight = call_weight(made->function, count);
 	if (!weight)
 		return 0;
-	struct user_registers regs;
+	struct argument_registers regs;
 	if (read_kernel(&regs, sizeof regs, ctx->args[0]))
 		return 0;
 	u32 object = 0, other = 0;
@@ -107,7 +107,7 @@ int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 tid = bpf_get_current_pid_tgid();
 	s64 result = ctx->args[1];
-	struct user_registers regs;
+	struct argument_registers regs;
 	struct call call;
 	u64 number;
 

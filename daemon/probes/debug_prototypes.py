@@ -85,7 +85,7 @@ def _look_through(unit: Any, addresses: set[int], found: dict[int, Prototype]) -
 
 
 def _prototype(entry: Any) -> Prototype:
-    parameters = []
+    parameters: list[tuple[str, DeclaredType]] = []
     for child in entry.iter_children():
         if child.tag == "DW_TAG_formal_parameter" and len(parameters) < _MOST_PARAMETERS:
             declared = _declaration(child, "DW_AT_type")
