@@ -38,12 +38,14 @@ from hpcd.bpf.layouts import (
     saved_bytes,
     walk_bytes,
 )
-from hpcd.bpf.loading.btf import task_offsets
+from hpcd.bpf.loading.btf import return_offsets, task_offsets
 from hpcd.bpf.loading.loader import Programs, load_sampler, require_calls
 from hpcd.bpf.loading.object_loader import ObjectPrograms
+from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import KernelMemory, Space
+from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
 from hpcd.errors import PlatformError, UsageError
 
 # 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
@@ -93,6 +95,7 @@ class SamplerOptions:
     - ``touched_function``: pages that are touched are recorded as calls of this function.
     - ``calls``: calls of functions are recorded, by programs that are attached elsewhere too.
     - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
+    - ``probes``: functions can be probed, by :attr:`Sampler.probes`.
     - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
     - ``sample_ring``, ``event_ring``: bytes, powers of two.
     """
@@ -106,6 +109,7 @@ class SamplerOptions:
     calls: bool = False
     touched_function: int | None = None
     system_calls: npt.NDArray[np.void] | None = None
+    probes: bool = False
     loader: str = "auto"
     sample_ring: int = SAMPLE_RING_BYTES
     event_ring: int = EVENT_RING_BYTES
@@ -135,6 +139,11 @@ class SamplerOptions:
             tracepoints["on_cgroup"] = "cgroup_attach_task"
         if self.system_calls is not None:
             tracepoints |= {"on_call_enter": "sys_enter", "on_call_exit": "sys_exit"}
+        if self.probes:
+            tracepoints |= {
+                "on_probed_exit": "sched_process_exit",
+                "on_probed_exec": "sched_process_exec",
+            }
         if self.touched_function is not None:
             tracepoints |= {
                 "on_fault_user": "page_fault_user",
@@ -215,6 +224,7 @@ class Sampler:
             raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
         recording_calls = (
             options.calls
+            or options.probes
             or options.system_calls is not None
             or options.touched_function is not None
         )
@@ -248,6 +258,11 @@ class Sampler:
                 resources.callback(self.calls.close)
                 if options.system_calls is not None:
                     self.calls.set_system_calls(options.system_calls)
+            self.probes: ProbeMaps | None = None
+            if options.probes:
+                require_uprobes()
+                self.probes = ProbeMaps()
+                resources.callback(self.probes.close)
             self._maps = _Maps(resources, self.caches)
             self._programs = self._load(options, hits)
             resources.callback(self._programs.close)
@@ -266,6 +281,8 @@ class Sampler:
             **options.constants(),
             **task_offsets(),
             **(self.calls.constants() if self.calls else {}),
+            **({**self.probes.constants(), **return_offsets()} if self.probes else {}),
+            "PROBING": int(self.probes is not None),
             "SAVED_STACK": 0,
         }
         switching = ["walk_switch", "defer_switch"] if options.waiting else []
@@ -276,6 +293,7 @@ class Sampler:
             [*options.tracepoints(), *switching],
             hitting,
             options.loader,
+            program_attach_types() if self.probes else None,
         )
         try:
             for table, kind in (
@@ -439,6 +457,11 @@ class Sampler:
         """All calls waiting (:data:`hpcd.bpf.layouts.CALL`). Take these before the events."""
         return self.calls.take() if self.calls else np.empty(0, CALL)
 
+    def probe_programs(self) -> dict[str, int]:
+        """Descriptors of the programs that run at probes, for :class:`hpcd.bpf.uprobes.Uprobes`."""
+        fds = self._programs.fds
+        return {name: fds[name] for name in PROBE_PROGRAMS if name in fds}
+
     def take_events(self) -> Iterator[bytes]:
         """All events waiting: stacks, threads, and what became of them."""
         return self.events.take_any()
@@ -474,7 +497,14 @@ class Sampler:
         by_name = {name: libbpf.program_info(fd) for name, fd in self._programs.fds.items()}
         infos = by_name.values()
         switching = ("on_switch", "on_wakeup", "walk_switch")
-        calling = ("on_call_enter", "on_call_exit", "on_fault_user", "on_fault_kernel", "on_page")
+        calling = (
+            "on_call_enter",
+            "on_call_exit",
+            "on_fault_user",
+            "on_fault_kernel",
+            "on_page",
+            *PROBE_PROGRAMS,
+        )
         return Overhead(
             sum(info.run_ns for info in infos) / 1e9,
             sum(by_name[name].run_ns for name in switching if name in by_name) / 1e9,

@@ -13,7 +13,7 @@ from functools import cache
 from hpcd.bpf.libbpf import library
 from hpcd.errors import PlatformError
 
-_STRUCT, _UNION, _TYPEDEF = 4, 5, 8
+_STRUCT, _UNION, _ENUM, _TYPEDEF = 4, 5, 6, 8
 _MODIFIERS = (_TYPEDEF, 9, 10, 11, 18)  # with volatile, const, restrict and type tags
 
 
@@ -64,6 +64,19 @@ class KernelTypes:
         if field is None:
             raise PlatformError(f"this kernel's {struct} has no member {member}")
         return field[1] // 8, field[1] % 8
+
+    def has_enumerator(self, enumeration: str, name: str) -> bool:
+        """Whether the kernel's ``enumeration`` has ``name`` among its first 65,535."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, enumeration.encode(), _ENUM)
+        if type_id <= 0:
+            return False
+        address = self._lib.btf__type_by_id(self._btf, type_id)
+        count = _Type.from_address(address).info & 0xFFFF
+        values = (ctypes.c_uint32 * (2 * count)).from_address(address + ctypes.sizeof(_Type))
+        return any(
+            self._lib.btf__name_by_offset(self._btf, values[2 * number]) == name.encode()
+            for number in range(count)
+        )
 
     def tracepoint_arguments(self, name: str) -> int:
         """How many arguments raw tracepoint ``name`` has."""
@@ -194,6 +207,25 @@ _OPTIONAL_FILE_MEMBERS = {
     "OFFSET_UNIX_NAME": ("unix_address", "name"),
     "OFFSET_THREAD_STATUS": ("task_struct", "thread_info", "status"),
 }
+
+
+@cache
+def return_offsets() -> dict[str, int]:
+    """The constants the programs find replaced return addresses with."""
+    types = KernelTypes()
+    try:
+        return {
+            "OFFSET_TASK_UTASK": types.offset("task_struct", "utask"),
+            "OFFSET_UTASK_RETURNS": types.offset("uprobe_task", "return_instances"),
+            "OFFSET_RETURN_STACK": types.offset("return_instance", "stack"),
+            "OFFSET_RETURN_ADDRESS": types.offset("return_instance", "orig_ret_vaddr"),
+            "OFFSET_RETURN_NEXT": types.offset("return_instance", "next"),
+            "OFFSET_MM_XOL_AREA": types.offset("mm_struct", "uprobes_state", "xol_area"),
+            "OFFSET_XOL_ADDRESS": types.offset("xol_area", "vaddr"),
+            "OFFSET_UTASK_ADDRESS": types.offset("uprobe_task", "vaddr"),
+        }
+    finally:
+        types.close()
 
 
 @cache

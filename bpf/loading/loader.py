@@ -89,14 +89,18 @@ def load_sampler(
     raw: list[str],
     tracepoints: list[str],
     loader: str = "auto",
+    probes: Mapping[str, int] | None = None,
 ) -> Programs | ObjectPrograms:
     """The sampler's programs: from the object where there is one, which is ten times as fast and
     needs neither compiler nor headers, or compiled. ``loader`` (or $HPCD_LOADER) forces either.
 
-    Raises :class:`PlatformError` in one line.
+    ``probes`` are programs at probes, each with what it is to be attached as (0: anything); they
+    are in the object only. Raises :class:`PlatformError` in one line.
     """
     if chosen_loader(loader) == "object":
-        return ObjectPrograms(constants, [*perf, *raw, *tracepoints])
+        kinds = probes or {}
+        attach_types = {name: kind for name, kind in kinds.items() if kind}
+        return ObjectPrograms(constants, [*perf, *raw, *tracepoints, *kinds], attach_types)
     return Programs("sampler.bpf.c", constants, perf, raw, tracepoints)
 
 

@@ -100,6 +100,15 @@ CONSTANTS = (
     "OFFSET_UNIX_LENGTH",
     "OFFSET_UNIX_NAME",
     "OFFSET_THREAD_STATUS",
+    "PROBING",
+    "OFFSET_TASK_UTASK",
+    "OFFSET_UTASK_RETURNS",
+    "OFFSET_RETURN_STACK",
+    "OFFSET_RETURN_ADDRESS",
+    "OFFSET_RETURN_NEXT",
+    "OFFSET_MM_XOL_AREA",
+    "OFFSET_XOL_ADDRESS",
+    "OFFSET_UTASK_ADDRESS",
     "OFFSET_MM_BREAK",
     "TOUCHED_FUNCTION",
 )
@@ -138,7 +147,14 @@ class ObjectPrograms:
     Raises :class:`PrivilegeError` where the kernel permits no BPF, else :class:`PlatformError`.
     """
 
-    def __init__(self, constants: Mapping[str, int], names: list[str]) -> None:
+    def __init__(
+        self,
+        constants: Mapping[str, int],
+        names: list[str],
+        attach_types: Mapping[str, int] | None = None,
+    ) -> None:
+        """``attach_types`` are those of programs that are loaded for a certain one."""
+        self._attach_types = attach_types or {}
         self._library = library()
         path = object_path()
         with Stderr() as stderr:
@@ -169,8 +185,11 @@ class ObjectPrograms:
         variants = self._variants(names).values()
         program = None
         while program := self._library.bpf_object__next_program(self._object, program):
-            wanted = self._library.bpf_program__name(program).decode() in variants
-            self._library.bpf_program__set_autoload(program, wanted)
+            name = self._library.bpf_program__name(program).decode()
+            self._library.bpf_program__set_autoload(program, name in variants)
+            if name in self._attach_types:
+                kind = self._attach_types[name]
+                self._library.bpf_program__set_expected_attach_type(program, kind)
         self._check(self._library.bpf_object__load(self._object), stderr)
 
     @staticmethod

@@ -59,6 +59,10 @@ PLACEHOLDER(CALL_SLOTS, PERCPU_ARRAY, 4, 16);
 PLACEHOLDER(OBJECTS, HASH, 16, 4);
 PLACEHOLDER(OBJECT_COUNT, ARRAY, 4, 4);
 PLACEHOLDER(OBJECT_EVENTS, PERCPU_ARRAY, 4, 8);
+PLACEHOLDER(PROBED, ARRAY, 4, 8);
+PLACEHOLDER(PROBE_COUNTS, PERCPU_ARRAY, 4, 8);
+PLACEHOLDER(OPEN_CALLS, HASH, 16, 8);
+PLACEHOLDER(OPEN_THREADS, HASH, 4, 16);
 struct {
 	int(*type)[RINGBUF];
 	int(*max_entries)[4096];
@@ -68,7 +72,7 @@ struct {
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[74] SECTION(".rodata") = {1};
+const volatile u32 constants[83] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -141,8 +145,17 @@ const volatile u32 constants[74] SECTION(".rodata") = {1};
 #define OFFSET_UNIX_LENGTH constants[69]
 #define OFFSET_UNIX_NAME constants[70]
 #define OFFSET_THREAD_STATUS constants[71]
-#define OFFSET_MM_BREAK constants[72]
-#define TOUCHED_FUNCTION constants[73]
+#define PROBING constants[72]
+#define OFFSET_TASK_UTASK constants[73]
+#define OFFSET_UTASK_RETURNS constants[74]
+#define OFFSET_RETURN_STACK constants[75]
+#define OFFSET_RETURN_ADDRESS constants[76]
+#define OFFSET_RETURN_NEXT constants[77]
+#define OFFSET_MM_XOL_AREA constants[78]
+#define OFFSET_XOL_ADDRESS constants[79]
+#define OFFSET_UTASK_ADDRESS constants[80]
+#define OFFSET_MM_BREAK constants[81]
+#define TOUCHED_FUNCTION constants[82]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {

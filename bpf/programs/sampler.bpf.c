@@ -24,6 +24,15 @@
 	(SAVED_STACK ? read_saved(dst, size, src) : read_user(dst, size, src))
 #define THREAD_POINTER(dst) thread_pointer(dst)
 
+#ifdef HPCD_OBJECT
+#define RESTORE_RETURN_ADDRESS(w)                                  \
+	do {                                                       \
+		if (PROBING && !SAVED_STACK && (w)->trampoline &&  \
+		    (w)->ip == (w)->trampoline)                    \
+			restore_return_address(w);                 \
+	} while (0)
+#endif
+
 #include "stack/table.h"
 #include "stack/rules.h"
 
@@ -52,10 +61,20 @@ static __always_inline int thread_pointer(u64 *value)
 }
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src);
+struct walk;
+static __always_inline void restore_return_address(struct walk *w);
 
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
+#ifdef HPCD_OBJECT
+#include "return_addresses.h"
+#else
+#define PROBING 0
+#define find_trampoline(w)
+#define restore_copied(copier)
+#define leave_probe_page(w)
+#endif
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src)
 {
@@ -372,6 +391,7 @@ static __always_inline u32 copy_stack(struct walk *w)
 	copy->size = size;
 	copy->cache = w->cache;
 	copy->regs = w->regs;
+	restore_copied(copier);
 	if (ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + (u64)size, NO_WAKEUP))
 		return 0;
 	return copy->stack;
@@ -539,6 +559,7 @@ static __always_inline void begin_walk(struct walk *w)
 	w->bx_at = 0;
 	w->interrupted = 0;
 	w->words_at = NO_STACK;
+	find_trampoline(w);
 	w->mapping.pages = 0;
 	w->other.pages = 0;
 	/* In a system call ip stands behind its instruction, which may be a function's last. */
@@ -551,6 +572,7 @@ static __always_inline void begin_walk(struct walk *w)
 #else
 	w->link = 0;
 #endif
+	leave_probe_page(w);
 }
 
 /* Walks the copied stack in SAVED. User space runs it (BPF_PROG_TEST_RUN), again until it is done. */
@@ -975,7 +997,9 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 				return 0;
 		}
 		event.other = parent;
-		if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
+		/* Probes that are attached process by process are wanted in this one too. */
+		u64 urgency = PROBING ? FORCE_WAKEUP : NO_WAKEUP;
+		if (ring_output(MAP(EVENTS), &event, sizeof event, urgency))
 			count->dropped[DROP_EVENT_RING]++;
 	} else if (process && process->excluded)
 		return 0;
@@ -1092,4 +1116,5 @@ int on_free(struct bpf_raw_tracepoint_args *ctx)
 #include "arguments.h"
 #include "memory.h"
 #include "system_calls.h"
+#include "probes.h"
 #endif

@@ -75,7 +75,9 @@ class CallRecorder:
             self.dropped["path forgotten"] += int((~resolved & known).sum())
         calls, node, line = calls[known], node[known], line[known]
         self.recorded += len(calls)
-        self._taken += np.bincount(calls["function"], minlength=len(self._taken))
+        # Those of probes, which have a budget of their own, come behind.
+        paced = calls["function"][calls["function"] < len(self._taken)]
+        self._taken += np.bincount(paced, minlength=len(self._taken))
         taken = Calls(
             line,
             calls["time"].copy(),

@@ -23,6 +23,7 @@ from hpcd.bpf.memory_calls import (
     memory_functions,
     no_system_calls,
 )
+from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
@@ -46,6 +47,8 @@ from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.patience import WithheldError
@@ -130,6 +133,8 @@ class Options:
     """Record the system calls of input and output."""
     memory: bool = False
     """Record what maps memory, gives it back and touches it first."""
+    probes: list[ProbeSpec] = field(default_factory=list)
+    """Functions whose calls are recorded."""
     loader: str = "auto"
     """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
     existing: bool = False
@@ -241,7 +246,7 @@ class Recording:
             cpu_start=self._cpu_start,
             period_ns=1_000_000_000 // cpu_event.frequency if cpu_event else 0,
             alone=bool(alone),
-            budget=Budget(options.overhead, SamplingRate(options.frequency))
+            budget=Budget(self._share(), SamplingRate(options.frequency))
             if options.overhead
             else None,
             own_budget=Budget(options.max_cpu, SamplingRate(cpu_event.frequency))
@@ -294,7 +299,12 @@ class Recording:
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
         jit = JitNaming(modules, targets, writer)
         calls = None
-        if functions:
+        probes = None
+        if options.probes and sampler.probes:
+            probes = self._probes(sampler, sampler.probes, len(functions), writer)
+            stack.callback(probes.close)
+            targets.watcher = probes
+        if functions or probes:
             calls = CallRecorder(functions, threads, stacks, deferred, writer)
         collector = Collector(
             sampler, threads, stacks, jit, writer, periods, thread_times, deferred, calls
@@ -328,7 +338,36 @@ class Recording:
             attachment=attachment,
             thread_times=thread_times,
             calls=calls,
+            probes=probes,
         )
+
+    def _share(self) -> float:
+        """Of the targets' CPU time, what sampling may cost, and probes as much again."""
+        share = self._options.overhead or 1.0
+        return share / 2 if self._options.probes else share
+
+    def _probes(
+        self, sampler: Sampler, maps: ProbeMaps, first: int, writer: MeasurementWriter
+    ) -> Probes:
+        """The probes; those in files that a command will map are attached before it runs."""
+        options = self._options
+        probes = Probes(
+            options.probes,
+            maps,
+            sampler.probe_programs(),
+            first,
+            writer.add_function,
+            each_apart=options.only_user is not None,
+            share=self._share() if options.overhead else None,
+        )
+        try:
+            probes.start()
+            if options.before_exec:
+                probes.prepare(program_files(options.command), options.selector.pids[0])
+        except BaseException:
+            probes.close()
+            raise
+        return probes
 
     def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
         """What reads the stacks of threads that sleep when they are attached to, closed by
@@ -365,6 +404,7 @@ class Recording:
                 only_user=options.only_user,
                 touched_function=touched,
                 system_calls=table if functions else None,
+                probes=bool(options.probes),
                 loader=options.loader,
             ),
         )

@@ -29,6 +29,7 @@ from hpcd.daemon.capture.thread_times import ThreadTimes
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_ends import ProcessEnds
@@ -101,6 +102,7 @@ class Parts:
     attachment: Attachment
     thread_times: ThreadTimes | None
     calls: CallRecorder | None = None
+    probes: Probes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,8 @@ class Session:
         self._ends.close()
         # Before: of threads that end from now on the programs still tell.
         self._parts.threads.read_cpu_times()
+        if self._parts.probes:
+            self._parts.probes.detach()
         self._parts.sampler.stop()
         self._parts.mmaps.take()
         self._drain()
@@ -325,6 +329,9 @@ class Session:
         collector.name_jit_frames()
         collector.settle_waits()
         self._keep_budget(now)
+        if self._parts.probes:
+            targets = self._cpu_seconds(final=False) if self._terms.budget else 0.0
+            self._parts.probes.keep_to_limits(now, targets)
         self._keep_call_pace(now)
         self.summary = self._summarize()
         writer.flush(self.summary)
@@ -451,6 +458,7 @@ class Session:
             "jobs": parts.thread_times.jobs() if parts.thread_times else {},
             "unwind": self._unwind_summary(counters),
             **({"calls": self._calls_summary(counters)} if parts.calls else {}),
+            **({"probes": parts.probes.summary(final=final)} if parts.probes else {}),
             **({"limit": self._limit_reached} if self._limit_reached else {}),
             "rates": [change.as_dict() for change in self._rates],
             "threads": parts.threads.line_count,

@@ -15,6 +15,7 @@ from pathlib import Path
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import LOADERS
 from hpcd.cli.command import Command
+from hpcd.cli.output.probe_lines import probe_lines
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.service_client import (
     add_socket_option,
@@ -29,6 +30,8 @@ from hpcd.daemon.capture.recording import (
     Progress,
     Recording,
 )
+from hpcd.daemon.probes.probe_set import load_probes, set_names
+from hpcd.daemon.probes.probe_spec import ProbeSpec, parse_probe
 from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
 from hpcd.wording import counted
@@ -88,7 +91,7 @@ def record_here(args: argparse.Namespace, output: Path) -> dict[str, object]:
 
 def record_by_service(args: argparse.Namespace, output: Path | None) -> dict[str, object]:
     """Have the service record them until it or this process ends; returns the summary."""
-    options = recording_options(args, selection(args), Path())
+    options = service_options(args)
     # The service ends the recording with this process, however that ends.
     with held_by_service(args.socket, options, output) as recording:
         _print_attached()
@@ -102,13 +105,20 @@ def _attach_by_service(args: argparse.Namespace) -> int:
     if not args.background:
         report(record_by_service(args, args.output), args)
         return 0
-    options = recording_options(args, selection(args), Path())
+    options = service_options(args)
     recording = attach_by_service(args.socket, options, args.output)
     if args.json:
         print(json.dumps(recording))
     else:
         print(harmless(f"recording {recording['id']} into {recording['measurement']}"))
     return 0
+
+
+def service_options(args: argparse.Namespace) -> Options:
+    """:class:`Options` for the service. Raises :class:`UsageError` for what it does not do."""
+    if args.probe or args.probes:
+        raise UsageError("--probe and --probes need root: the service attaches no probes")
+    return recording_options(args, selection(args), Path())
 
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:
@@ -219,6 +229,15 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         "--no-children", action="store_true", help="do not record processes that a target starts"
     )
     parser.add_argument(
+        "--probe", action="append", default=[], metavar="SPEC",
+        help="record the calls of a function, LIB:FUNCTION or LIB:FUNCTION(int n, ...) -> TYPE, or"
+        " of a static tracepoint, usdt:LIB:PROVIDER:NAME; docs/probes.md has the rest",
+    )  # fmt: skip
+    parser.add_argument(
+        "--probes", action="append", default=[], metavar="FILE",
+        help=f"record those in FILE, or in a set that hpcd brings: {', '.join(set_names())}",
+    )  # fmt: skip
+    parser.add_argument(
         "--loader",
         choices=LOADERS,
         default="auto",
@@ -260,6 +279,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         waits=not args.no_blocked,
         overhead=args.overhead,
         io=args.io,
+        probes=requested_probes(args.probe, args.probes),
         memory=args.memory,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
@@ -273,6 +293,17 @@ def _say_analysing(files: int) -> None:
         "Ctrl-C ends without",
         file=sys.stderr,
     )
+
+
+def requested_probes(probes: list[str], files: list[str]) -> list[ProbeSpec]:
+    """The probes that ``--probe`` and ``--probes`` ask for.
+
+    Raises :class:`UsageError`, :class:`hpcd.errors.NotFoundError`.
+    """
+    return [
+        *map(parse_probe, probes),
+        *(spec for name in files for spec in load_probes(name)),
+    ]
 
 
 def stop_on_signals(recording: Recording) -> None:
@@ -400,6 +431,8 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         lines.append(f"  truncated: {number:,} ({reason}) in {names}")
     for module, why in _section(unwind, "failures").items():
         lines.append(f"  no unwind table for {module}: {why}")
+    if "probes" in summary:
+        lines += probe_lines(_section(summary, "probes"))
     if calls:
         lines += _call_lines(calls)
     if "limit" in summary:
