@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 import struct
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
 import numpy as np
@@ -121,7 +121,64 @@ class EventKind(IntEnum):
     MOVED = 7
     COPIED = 8
     FREE = 9
+    OBJECT = 10
 
+
+CALL_VALUES = 6
+"""Values of a call."""
+
+CALL = np.dtype(
+    [
+        ("time", "<u8"),
+        ("duration", "<u8"),
+        ("thread", "<u4"),
+        ("stack", "<u4"),
+        ("cache", "<u2"),
+        ("function", "<u2"),
+        ("weight", "<u4"),
+        ("value", "<u8", CALL_VALUES),
+    ]
+)
+"""One execution of a recorded function, 80 bytes; ``stack`` 0: its path is not known."""
+
+
+class ObjectFlag(IntFlag):
+    """``flags`` of an :data:`OBJECT_EVENT`."""
+
+    DELETED = 1
+    CUT = 2
+
+
+OBJECT_EVENT = np.dtype(
+    [
+        ("time", "<u8"),
+        ("kind", "<u4"),
+        ("tgid", "<u4"),
+        ("object", "<u4"),
+        ("mode", "<u4"),
+        ("inode", "<u8"),
+        ("device", "<u4"),
+        ("mount", "<u4"),
+        ("node", "<u4"),
+        ("magic", "<u4"),
+        ("family", "<u2"),
+        ("type", "<u2"),
+        ("protocol", "<u2"),
+        ("flags", "<u2"),
+        ("local_port", "<u2"),
+        ("peer_port", "<u2"),
+        ("names", "<u4"),
+        ("local", "V16"),
+        ("peer", "V16"),
+        ("file_system", "S16"),
+        ("address", "V112"),
+    ]
+)
+"""Header of a file that is met for the first time. The parts of its path follow, innermost first,
+each with a 0 behind it, ``names`` bytes in all."""
+
+NAME_BYTES = 4096
+"""What there is of a path at most."""
 
 DROPS = ("sample ring full", "event ring full", "thread table full", "thread exiting")
 """Names of ``struct counters.dropped``, by index."""
@@ -137,6 +194,10 @@ COUNTERS = np.dtype(
         ("copied", "<u8"),
         ("not_copied", "<u8"),
         ("fired", "<u8"),
+        ("calls", "<u8"),
+        ("calls_passed_over", "<u8"),
+        ("calls_lost", "<u8"),
+        ("objects_lost", "<u8"),
         ("dropped", "<u8", 8),
         ("ending", "<u8", 16),
     ]
@@ -185,9 +246,49 @@ THREAD_DTYPE = np.dtype(
         ("hidden", "<u4"),
         ("woken", "<u8"),
         ("left", "<u8"),
+        ("entered", "<u8"),
+        ("object", "<u4"),
+        ("other", "<u4"),
+        ("weight", "<u4"),
+        ("pad", "<u4"),
     ]
 )
 THREAD = _struct_of(THREAD_DTYPE)
+
+SYSTEM_CALL_DTYPE = np.dtype(
+    [
+        ("function", "<u2"),
+        ("kind", "u1"),
+        ("file", "u1"),
+        ("other", "u1"),
+        ("size", "u1"),
+        ("offset", "u1"),
+        ("pad", "u1"),
+    ]
+)
+"""``struct system_call``: the recorded function a system call is, and which argument is what."""
+
+SYSTEM_CALLS_32 = 1024
+"""Index of the first system call of 32-bit programs."""
+NO_ARGUMENT = 255
+CALL_SLOTS = 3
+"""Calls of one CPU whose paths may be walked at a time, as one may preempt another."""
+CALL_SLOTS_BYTES = 16
+FIRST_CALL_CONTEXT = 2
+"""The first of the CPU's memories for walks that is a call's, and so for stack caches."""
+MAX_FUNCTIONS = 4096
+"""Recorded functions of one recording."""
+OBJECT_KEY_BYTES = 16
+
+
+class SystemCallKind(IntEnum):
+    """What a system call returns."""
+
+    IGNORED = 0
+    MOVES = 1
+    OPENS = 2
+    OTHER = 3
+
 
 SETTINGS_DTYPE = np.dtype(
     [
@@ -251,7 +352,7 @@ STACK_WORDS = 64
 
 COPIER_BYTES = 24
 
-WALK_BYTES = {"x86_64": 10_112, "aarch64": 10_232}
+WALK_BYTES = {"x86_64": 10_128, "aarch64": 10_248}
 """Size of ``struct walk`` by processor: the saved registers differ."""
 
 

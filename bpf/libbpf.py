@@ -122,6 +122,7 @@ _FUNCTIONS: dict[str, tuple[object, tuple[object, ...]]] = {
     "bpf_program__set_autoload": (_INT, (_POINTER, ctypes.c_bool)),
     "bpf_object__load": (_INT, (_POINTER,)),
     "bpf_object__find_program_by_name": (_POINTER, (_POINTER, _TEXT)),
+    "bpf_program__set_expected_attach_type": (_INT, (_POINTER, _U32)),
     "bpf_program__fd": (_INT, (_POINTER,)),
     "bpf_program__attach_iter": (_POINTER, (_POINTER, _POINTER)),
     "bpf_link__fd": (_INT, (_POINTER,)),

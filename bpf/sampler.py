@@ -13,13 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf import libbpf, maps, syscalls
+from hpcd.bpf.call_maps import CallMaps
 from hpcd.bpf.cpu_clock import CpuClock, periods
 from hpcd.bpf.layouts import (
     CACHE_SET_BITS,
     CACHE_SET_BYTES,
+    CALL,
+    CALL_SLOTS,
     CLOCK_PARTS,
     CLOCK_PHASE,
     COUNTERS,
+    FIRST_CALL_CONTEXT,
     MAX_EVENTS,
     MAX_RULES,
     PROCESS,
@@ -33,12 +37,14 @@ from hpcd.bpf.layouts import (
     saved_bytes,
     walk_bytes,
 )
-from hpcd.bpf.loading.btf import task_offsets
-from hpcd.bpf.loading.loader import Programs, load_sampler
+from hpcd.bpf.loading.btf import return_offsets, task_offsets
+from hpcd.bpf.loading.loader import Programs, load_sampler, require_calls
 from hpcd.bpf.loading.object_loader import ObjectPrograms
+from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import KernelMemory, Space
+from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
 from hpcd.errors import PlatformError, UsageError
 
 # 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
@@ -61,11 +67,13 @@ _LATE_NS = 500_000
 class Overhead:
     """What the programs cost so far: seconds of BPF run time and how often they ran.
 
-    ``switches`` is the part spent on threads leaving CPUs and coming back, walks included.
+    ``switches`` is the part spent on threads leaving CPUs and coming back, walks included,
+    ``calls`` that of recorded calls.
     """
 
     seconds: float
     switches: float
+    calls: float
     runs: int
     missed: int
 
@@ -81,6 +89,9 @@ class SamplerOptions:
     - ``selecting``: processes that are no targets are reported when they exec;
       ``control_groups``: when they enter a control group.
     - ``only_user``: a target that runs a program with another user's rights is one no longer.
+    - ``calls``: calls of functions are recorded, by programs that are attached elsewhere too.
+    - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
+    - ``probes``: functions can be probed, by :attr:`Sampler.probes`.
     - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
     - ``sample_ring``, ``event_ring``: bytes, powers of two.
     """
@@ -91,6 +102,9 @@ class SamplerOptions:
     selecting: bool = False
     control_groups: bool = False
     only_user: int | None = None
+    calls: bool = False
+    system_calls: npt.NDArray[np.void] | None = None
+    probes: bool = False
     loader: str = "auto"
     sample_ring: int = SAMPLE_RING_BYTES
     event_ring: int = EVENT_RING_BYTES
@@ -117,6 +131,13 @@ class SamplerOptions:
             tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
         if self.control_groups:
             tracepoints["on_cgroup"] = "cgroup_attach_task"
+        if self.system_calls is not None:
+            tracepoints |= {"on_call_enter": "sys_enter", "on_call_exit": "sys_exit"}
+        if self.probes:
+            tracepoints |= {
+                "on_probed_exit": "sched_process_exit",
+                "on_probed_exec": "sched_process_exec",
+            }
         return tracepoints
 
 
@@ -138,7 +159,8 @@ class _Maps:
         self.threads = create("threads", maps.HASH, THREAD.size, MAX_THREADS, grown)
         self.counters = create("counters", maps.PERCPU_ARRAY, COUNTERS.itemsize, 1)
         self.next_thread = create("next_thread", maps.PERCPU_ARRAY, 4, 1)
-        self.scratch = create("scratch", maps.PERCPU_ARRAY, walk_bytes(), 2)
+        contexts = caches // maps.possible_cpus()
+        self.scratch = create("scratch", maps.PERCPU_ARRAY, walk_bytes(), contexts)
         self.stack_cache = create(
             "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
         )
@@ -188,7 +210,9 @@ class Sampler:
     ) -> None:
         if not 1 <= len(events) <= MAX_EVENTS:
             raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
-        self.caches = 2 * maps.possible_cpus()
+        recording_calls = options.calls or options.probes or options.system_calls is not None
+        contexts = FIRST_CALL_CONTEXT + (CALL_SLOTS if recording_calls else 0)
+        self.caches = contexts * maps.possible_cpus()
         self._perf_events = tuple(events)
         self._user_threads = 0
         self._counters: dict[int, list[int]] = {}
@@ -208,6 +232,18 @@ class Sampler:
             resources.callback(self.events.close)
             self.copies = Ring("copies", COPY_RING_BYTES)
             resources.callback(self.copies.close)
+            self.calls: CallMaps | None = None
+            if recording_calls:
+                require_calls(options.loader)
+                self.calls = CallMaps()
+                resources.callback(self.calls.close)
+                if options.system_calls is not None:
+                    self.calls.set_system_calls(options.system_calls)
+            self.probes: ProbeMaps | None = None
+            if options.probes:
+                require_uprobes()
+                self.probes = ProbeMaps()
+                resources.callback(self.probes.close)
             self._maps = _Maps(resources, self.caches)
             self._programs = self._load(options, hits)
             resources.callback(self._programs.close)
@@ -225,6 +261,9 @@ class Sampler:
             **self._maps.constants(),
             **options.constants(),
             **task_offsets(),
+            **(self.calls.constants() if self.calls else {}),
+            **({**self.probes.constants(), **return_offsets()} if self.probes else {}),
+            "PROBING": int(self.probes is not None),
             "SAVED_STACK": 0,
         }
         switching = ["walk_switch", "defer_switch"] if options.waiting else []
@@ -235,6 +274,7 @@ class Sampler:
             [*options.tracepoints(), *switching],
             hitting,
             options.loader,
+            program_attach_types() if self.probes else None,
         )
         try:
             for table, kind in (
@@ -322,7 +362,7 @@ class Sampler:
         self._user_threads += 1
         number = self._user_threads << THREAD_CPU_BITS | _USER_NUMBERS
         fresh = self._maps.threads.add(
-            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), 0, 0)
+            struct.pack("<I", tid), THREAD.pack(number, int(before_exec), 0, 0, 0, 0, 0, 0)
         )
         return number if fresh else None
 
@@ -394,6 +434,15 @@ class Sampler:
         """All samples waiting (:data:`hpcd.bpf.layouts.SAMPLE`). Take these before the events."""
         return self.samples.take_fixed(SAMPLE)
 
+    def take_calls(self) -> npt.NDArray[np.void]:
+        """All calls waiting (:data:`hpcd.bpf.layouts.CALL`). Take these before the events."""
+        return self.calls.take() if self.calls else np.empty(0, CALL)
+
+    def probe_programs(self) -> dict[str, int]:
+        """Descriptors of the programs that run at probes, for :class:`hpcd.bpf.uprobes.Uprobes`."""
+        fds = self._programs.fds
+        return {name: fds[name] for name in PROBE_PROGRAMS if name in fds}
+
     def take_events(self) -> Iterator[bytes]:
         """All events waiting: stacks, threads, and what became of them."""
         return self.events.take_any()
@@ -406,9 +455,10 @@ class Sampler:
     @property
     def filling(self) -> bool:
         """Whether a ring is an eighth full: time to empty it."""
-        return any(
-            8 * ring.pending > ring.size for ring in (self.samples, self.events, self.copies)
-        )
+        rings = [self.samples, self.events, self.copies]
+        if self.calls:
+            rings.append(self.calls.ring)
+        return any(8 * ring.pending > ring.size for ring in rings)
 
     @property
     def urgent_descriptor(self) -> int:
@@ -428,9 +478,11 @@ class Sampler:
         by_name = {name: libbpf.program_info(fd) for name, fd in self._programs.fds.items()}
         infos = by_name.values()
         switching = ("on_switch", "on_wakeup", "walk_switch")
+        calling = ("on_call_enter", "on_call_exit", *PROBE_PROGRAMS)
         return Overhead(
             sum(info.run_ns for info in infos) / 1e9,
             sum(by_name[name].run_ns for name in switching if name in by_name) / 1e9,
+            sum(by_name[name].run_ns for name in calling if name in by_name) / 1e9,
             sum(info.runs for info in infos),
             sum(info.recursion_misses for info in infos),
         )

@@ -13,7 +13,8 @@ from functools import cache
 from hpcd.bpf.libbpf import library
 from hpcd.errors import PlatformError
 
-_STRUCT, _UNION, _TYPEDEF = 4, 5, 8
+_STRUCT, _UNION, _ENUM, _TYPEDEF = 4, 5, 6, 8
+_MODIFIERS = (_TYPEDEF, 9, 10, 11, 18)  # with volatile, const, restrict and type tags
 
 
 class _Type(ctypes.Structure):
@@ -64,6 +65,19 @@ class KernelTypes:
             raise PlatformError(f"this kernel's {struct} has no member {member}")
         return field[1] // 8, field[1] % 8
 
+    def has_enumerator(self, enumeration: str, name: str) -> bool:
+        """Whether the kernel's ``enumeration`` has ``name`` among its first 65,535."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, enumeration.encode(), _ENUM)
+        if type_id <= 0:
+            return False
+        address = self._lib.btf__type_by_id(self._btf, type_id)
+        count = _Type.from_address(address).info & 0xFFFF
+        values = (ctypes.c_uint32 * (2 * count)).from_address(address + ctypes.sizeof(_Type))
+        return any(
+            self._lib.btf__name_by_offset(self._btf, values[2 * number]) == name.encode()
+            for number in range(count)
+        )
+
     def tracepoint_arguments(self, name: str) -> int:
         """How many arguments raw tracepoint ``name`` has."""
         typedef = self._lib.btf__find_by_name_kind(
@@ -84,6 +98,9 @@ class KernelTypes:
     def _bits(self, type_id: int, name: str) -> tuple[int, int] | None:
         address = self._lib.btf__type_by_id(self._btf, type_id)
         kind = _Type.from_address(address)
+        while kind.info >> 24 & 31 in _MODIFIERS:
+            address = self._lib.btf__type_by_id(self._btf, kind.size)  # `size` is `type`
+            kind = _Type.from_address(address)
         if kind.info >> 24 & 31 not in (_STRUCT, _UNION):
             return None
         members = (_Member * (kind.info & 0xFFFF)).from_address(address + ctypes.sizeof(_Type))
@@ -139,6 +156,91 @@ def task_offsets() -> dict[str, int]:
             "BIT_TASK_IN_EXECVE": executing[1],
             "OFFSET_MM_START_STACK": types.offset("mm_struct", "start_stack"),
         }
+    finally:
+        types.close()
+
+
+_FILE_MEMBERS = {
+    "OFFSET_TASK_FILES": ("task_struct", "files"),
+    "OFFSET_FILES_FDT": ("files_struct", "fdt"),
+    "OFFSET_FDTABLE_MAX": ("fdtable", "max_fds"),
+    "OFFSET_FDTABLE_FD": ("fdtable", "fd"),
+    "OFFSET_FILE_INODE": ("file", "f_inode"),
+    "OFFSET_FILE_MOUNT": ("file", "f_path", "mnt"),
+    "OFFSET_FILE_DENTRY": ("file", "f_path", "dentry"),
+    "OFFSET_FILE_PRIVATE": ("file", "private_data"),
+    "OFFSET_FILE_POSITION": ("file", "f_pos"),
+    "OFFSET_INODE_MODE": ("inode", "i_mode"),
+    "OFFSET_INODE_NUMBER": ("inode", "i_ino"),
+    "OFFSET_INODE_SUPER": ("inode", "i_sb"),
+    "OFFSET_INODE_GENERATION": ("inode", "i_generation"),
+    "OFFSET_INODE_DEVICE": ("inode", "i_rdev"),
+    "OFFSET_SUPER_DEVICE": ("super_block", "s_dev"),
+    "OFFSET_SUPER_TYPE": ("super_block", "s_type"),
+    "OFFSET_SUPER_MAGIC": ("super_block", "s_magic"),
+    "OFFSET_FS_TYPE_NAME": ("file_system_type", "name"),
+    "OFFSET_DENTRY_PARENT": ("dentry", "d_parent"),
+    "OFFSET_DENTRY_NAME": ("dentry", "d_name", "name"),
+    "OFFSET_DENTRY_HASHED": ("dentry", "d_hash", "pprev"),
+    "OFFSET_VFSMOUNT_ROOT": ("vfsmount", "mnt_root"),
+    "OFFSET_MOUNT_VFSMOUNT": ("mount", "mnt"),
+    "OFFSET_MOUNT_PARENT": ("mount", "mnt_parent"),
+    "OFFSET_MOUNT_POINT": ("mount", "mnt_mountpoint"),
+    "OFFSET_MOUNT_ID": ("mount", "mnt_id"),
+    "OFFSET_SOCKET_SOCK": ("socket", "sk"),
+    "OFFSET_SOCK_FAMILY": ("sock", "__sk_common", "skc_family"),
+    "OFFSET_SOCK_PEER": ("sock", "__sk_common", "skc_daddr"),
+    "OFFSET_SOCK_LOCAL": ("sock", "__sk_common", "skc_rcv_saddr"),
+    "OFFSET_SOCK_PEER_PORT": ("sock", "__sk_common", "skc_dport"),
+    "OFFSET_SOCK_LOCAL_PORT": ("sock", "__sk_common", "skc_num"),
+    "OFFSET_SOCK_TYPE": ("sock", "sk_type"),
+    "OFFSET_SOCK_PROTOCOL": ("sock", "sk_protocol"),
+}
+# Of what a kernel may be built without, or have as a module: 0 then.
+_OPTIONAL_FILE_MEMBERS = {
+    "OFFSET_SOCK_PEER6": ("sock", "__sk_common", "skc_v6_daddr"),
+    "OFFSET_SOCK_LOCAL6": ("sock", "__sk_common", "skc_v6_rcv_saddr"),
+    "OFFSET_UNIX_ADDRESS": ("unix_sock", "addr"),
+    "OFFSET_UNIX_PEER": ("unix_sock", "peer"),
+    "OFFSET_UNIX_LENGTH": ("unix_address", "len"),
+    "OFFSET_UNIX_NAME": ("unix_address", "name"),
+    "OFFSET_THREAD_STATUS": ("task_struct", "thread_info", "status"),
+}
+
+
+@cache
+def return_offsets() -> dict[str, int]:
+    """The constants the programs find replaced return addresses with."""
+    types = KernelTypes()
+    try:
+        return {
+            "OFFSET_TASK_UTASK": types.offset("task_struct", "utask"),
+            "OFFSET_UTASK_RETURNS": types.offset("uprobe_task", "return_instances"),
+            "OFFSET_RETURN_STACK": types.offset("return_instance", "stack"),
+            "OFFSET_RETURN_ADDRESS": types.offset("return_instance", "orig_ret_vaddr"),
+            "OFFSET_RETURN_NEXT": types.offset("return_instance", "next"),
+            "OFFSET_MM_XOL_AREA": types.offset("mm_struct", "uprobes_state", "xol_area"),
+            "OFFSET_XOL_ADDRESS": types.offset("xol_area", "vaddr"),
+        }
+    finally:
+        types.close()
+
+
+@cache
+def file_offsets() -> dict[str, int]:
+    """The constants the programs read files, mounts and sockets with.
+
+    Raises :class:`PlatformError`.
+    """
+    types = KernelTypes()
+    try:
+        found = {name: types.offset(*path) for name, path in _FILE_MEMBERS.items()}
+        for name, path in _OPTIONAL_FILE_MEMBERS.items():
+            try:
+                found[name] = types.offset(*path)
+            except PlatformError:
+                found[name] = 0
+        return found
     finally:
         types.close()
 

@@ -89,14 +89,18 @@ def load_sampler(
     raw: list[str],
     tracepoints: list[str],
     loader: str = "auto",
+    probes: Mapping[str, int] | None = None,
 ) -> Programs | ObjectPrograms:
     """The sampler's programs: from the object where there is one, which is ten times as fast and
     needs neither compiler nor headers, or compiled. ``loader`` (or $HPCD_LOADER) forces either.
 
-    Raises :class:`PlatformError` in one line.
+    ``probes`` are programs at probes, each with what it is to be attached as (0: anything); they
+    are in the object only. Raises :class:`PlatformError` in one line.
     """
     if chosen_loader(loader) == "object":
-        return ObjectPrograms(constants, [*perf, *raw, *tracepoints])
+        kinds = probes or {}
+        attach_types = {name: kind for name, kind in kinds.items() if kind}
+        return ObjectPrograms(constants, [*perf, *raw, *tracepoints, *kinds], attach_types)
     return Programs("sampler.bpf.c", constants, perf, raw, tracepoints)
 
 
@@ -110,3 +114,12 @@ def chosen_loader(loader: str = "auto") -> str:
     if loader == "object" and not present:
         raise PlatformError(f"no BPF object for these sources ({object_path()}); make bpf-object")
     return "object" if loader == "object" or (loader == "auto" and present) else "bcc"
+
+
+def require_calls(loader: str = "auto") -> None:
+    """Raise :class:`PlatformError` unless calls can be recorded: their programs are in the object
+    only, and need Linux 5.17."""
+    if chosen_loader(loader) != "object":
+        raise PlatformError("recording calls needs the BPF object; make bpf-object")
+    if not ObjectPrograms.has_loops():
+        raise PlatformError("recording calls needs Linux 5.17 or later")

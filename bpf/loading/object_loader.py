@@ -58,6 +58,56 @@ CONSTANTS = (
     "SAVED_STACK",
     "OFFSET_TASK_IN_EXECVE",
     "BIT_TASK_IN_EXECVE",
+    "CALL_CPUS",
+    "OFFSET_TASK_FILES",
+    "OFFSET_FILES_FDT",
+    "OFFSET_FDTABLE_MAX",
+    "OFFSET_FDTABLE_FD",
+    "OFFSET_FILE_INODE",
+    "OFFSET_FILE_MOUNT",
+    "OFFSET_FILE_DENTRY",
+    "OFFSET_FILE_PRIVATE",
+    "OFFSET_FILE_POSITION",
+    "OFFSET_INODE_MODE",
+    "OFFSET_INODE_NUMBER",
+    "OFFSET_INODE_SUPER",
+    "OFFSET_INODE_GENERATION",
+    "OFFSET_INODE_DEVICE",
+    "OFFSET_SUPER_DEVICE",
+    "OFFSET_SUPER_TYPE",
+    "OFFSET_SUPER_MAGIC",
+    "OFFSET_FS_TYPE_NAME",
+    "OFFSET_DENTRY_PARENT",
+    "OFFSET_DENTRY_NAME",
+    "OFFSET_DENTRY_HASHED",
+    "OFFSET_VFSMOUNT_ROOT",
+    "OFFSET_MOUNT_VFSMOUNT",
+    "OFFSET_MOUNT_PARENT",
+    "OFFSET_MOUNT_POINT",
+    "OFFSET_MOUNT_ID",
+    "OFFSET_SOCKET_SOCK",
+    "OFFSET_SOCK_FAMILY",
+    "OFFSET_SOCK_PEER",
+    "OFFSET_SOCK_LOCAL",
+    "OFFSET_SOCK_PEER_PORT",
+    "OFFSET_SOCK_LOCAL_PORT",
+    "OFFSET_SOCK_PEER6",
+    "OFFSET_SOCK_LOCAL6",
+    "OFFSET_SOCK_TYPE",
+    "OFFSET_SOCK_PROTOCOL",
+    "OFFSET_UNIX_ADDRESS",
+    "OFFSET_UNIX_PEER",
+    "OFFSET_UNIX_LENGTH",
+    "OFFSET_UNIX_NAME",
+    "OFFSET_THREAD_STATUS",
+    "PROBING",
+    "OFFSET_TASK_UTASK",
+    "OFFSET_UTASK_RETURNS",
+    "OFFSET_RETURN_STACK",
+    "OFFSET_RETURN_ADDRESS",
+    "OFFSET_RETURN_NEXT",
+    "OFFSET_MM_XOL_AREA",
+    "OFFSET_XOL_ADDRESS",
 )
 """The constants of ``object.h``, in their order."""
 
@@ -94,7 +144,14 @@ class ObjectPrograms:
     Raises :class:`PrivilegeError` where the kernel permits no BPF, else :class:`PlatformError`.
     """
 
-    def __init__(self, constants: Mapping[str, int], names: list[str]) -> None:
+    def __init__(
+        self,
+        constants: Mapping[str, int],
+        names: list[str],
+        attach_types: Mapping[str, int] | None = None,
+    ) -> None:
+        """``attach_types`` are those of programs that are loaded for a certain one."""
+        self._attach_types = attach_types or {}
         self._library = library()
         path = object_path()
         with Stderr() as stderr:
@@ -118,19 +175,29 @@ class ObjectPrograms:
                 self._check(
                     self._library.bpf_map__reuse_fd(self._map(f"map_{name[3:]}"), fd), stderr
                 )
-        values = struct.pack(f"<{len(CONSTANTS)}I", *(constants[name] for name in CONSTANTS))
+        # What only calls need is 0 without them.
+        values = struct.pack(f"<{len(CONSTANTS)}I", *(constants.get(name, 0) for name in CONSTANTS))
         rodata = self._map(".rodata")
         self._check(self._library.bpf_map__set_initial_value(rodata, values, len(values)), stderr)
         variants = self._variants(names).values()
         program = None
         while program := self._library.bpf_object__next_program(self._object, program):
-            wanted = self._library.bpf_program__name(program).decode() in variants
-            self._library.bpf_program__set_autoload(program, wanted)
+            name = self._library.bpf_program__name(program).decode()
+            self._library.bpf_program__set_autoload(program, name in variants)
+            if name in self._attach_types:
+                kind = self._attach_types[name]
+                self._library.bpf_program__set_expected_attach_type(program, kind)
         self._check(self._library.bpf_object__load(self._object), stderr)
+
+    @staticmethod
+    def has_loops() -> bool:
+        """Whether the kernel has bpf_loop()."""
+        probe = library().libbpf_probe_bpf_helper
+        return bool(probe(_PROGRAM_TYPE_PERF_EVENT, _HELPER_LOOP, None) == 1)
 
     def _variants(self, names: list[str]) -> dict[str, str]:
         """Which program of the object is loaded for each of ``names``."""
-        if self._library.libbpf_probe_bpf_helper(_PROGRAM_TYPE_PERF_EVENT, _HELPER_LOOP, None) != 1:
+        if not self.has_loops():
             return {name: name for name in names}
         return {name: re.sub("^walk_(?!saved)", "loop_", name) for name in names}
 

@@ -40,7 +40,7 @@ typedef long long s64;
 PLACEHOLDER(MEMORY, ARRAY_OF_MAPS, 4, 4);
 PLACEHOLDER(RULES, ARRAY, 4, 16);
 PLACEHOLDER(PROCESSES, HASH, 4, 16);
-PLACEHOLDER(THREADS, HASH, 4, 24);
+PLACEHOLDER(THREADS, HASH, 4, 48);
 PLACEHOLDER(COUNTERS, PERCPU_ARRAY, 4, 8);
 PLACEHOLDER(NEXT_THREAD, PERCPU_ARRAY, 4, 4);
 PLACEHOLDER(SCRATCH, PERCPU_ARRAY, 4, 8);
@@ -53,16 +53,26 @@ PLACEHOLDER(HIT_PROGRAMS, PROG_ARRAY, 4, 4);
 PLACEHOLDER(COPIERS, ARRAY, 4, 8);
 PLACEHOLDER(SAVED, ARRAY, 4, 8);
 PLACEHOLDER(SAVED_PROGRAMS, PROG_ARRAY, 4, 4);
+PLACEHOLDER(SYSTEM_CALLS, ARRAY, 4, 8);
+PLACEHOLDER(CALL_RATES, ARRAY, 4, 4);
+PLACEHOLDER(CALL_SLOTS, PERCPU_ARRAY, 4, 16);
+PLACEHOLDER(OBJECTS, HASH, 16, 4);
+PLACEHOLDER(OBJECT_COUNT, ARRAY, 4, 4);
+PLACEHOLDER(OBJECT_EVENTS, PERCPU_ARRAY, 4, 8);
+PLACEHOLDER(PROBED, ARRAY, 4, 8);
+PLACEHOLDER(PROBE_COUNTS, PERCPU_ARRAY, 4, 8);
+PLACEHOLDER(OPEN_CALLS, HASH, 16, 8);
+PLACEHOLDER(OPEN_THREADS, HASH, 4, 16);
 struct {
 	int(*type)[RINGBUF];
 	int(*max_entries)[4096];
 } map_SAMPLES __attribute__((section(".maps"), used)), map_EVENTS __attribute__((section(".maps"), used)),
-  map_COPIES __attribute__((section(".maps"), used));
+  map_COPIES __attribute__((section(".maps"), used)), map_CALLS __attribute__((section(".maps"), used));
 
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[30] SECTION(".rodata") = {1};
+const volatile u32 constants[80] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -93,6 +103,56 @@ const volatile u32 constants[30] SECTION(".rodata") = {1};
 #define SAVED_STACK constants[27]
 #define OFFSET_TASK_IN_EXECVE constants[28]
 #define BIT_TASK_IN_EXECVE constants[29]
+#define CALL_CPUS constants[30]
+#define OFFSET_TASK_FILES constants[31]
+#define OFFSET_FILES_FDT constants[32]
+#define OFFSET_FDTABLE_MAX constants[33]
+#define OFFSET_FDTABLE_FD constants[34]
+#define OFFSET_FILE_INODE constants[35]
+#define OFFSET_FILE_MOUNT constants[36]
+#define OFFSET_FILE_DENTRY constants[37]
+#define OFFSET_FILE_PRIVATE constants[38]
+#define OFFSET_FILE_POSITION constants[39]
+#define OFFSET_INODE_MODE constants[40]
+#define OFFSET_INODE_NUMBER constants[41]
+#define OFFSET_INODE_SUPER constants[42]
+#define OFFSET_INODE_GENERATION constants[43]
+#define OFFSET_INODE_DEVICE constants[44]
+#define OFFSET_SUPER_DEVICE constants[45]
+#define OFFSET_SUPER_TYPE constants[46]
+#define OFFSET_SUPER_MAGIC constants[47]
+#define OFFSET_FS_TYPE_NAME constants[48]
+#define OFFSET_DENTRY_PARENT constants[49]
+#define OFFSET_DENTRY_NAME constants[50]
+#define OFFSET_DENTRY_HASHED constants[51]
+#define OFFSET_VFSMOUNT_ROOT constants[52]
+#define OFFSET_MOUNT_VFSMOUNT constants[53]
+#define OFFSET_MOUNT_PARENT constants[54]
+#define OFFSET_MOUNT_POINT constants[55]
+#define OFFSET_MOUNT_ID constants[56]
+#define OFFSET_SOCKET_SOCK constants[57]
+#define OFFSET_SOCK_FAMILY constants[58]
+#define OFFSET_SOCK_PEER constants[59]
+#define OFFSET_SOCK_LOCAL constants[60]
+#define OFFSET_SOCK_PEER_PORT constants[61]
+#define OFFSET_SOCK_LOCAL_PORT constants[62]
+#define OFFSET_SOCK_PEER6 constants[63]
+#define OFFSET_SOCK_LOCAL6 constants[64]
+#define OFFSET_SOCK_TYPE constants[65]
+#define OFFSET_SOCK_PROTOCOL constants[66]
+#define OFFSET_UNIX_ADDRESS constants[67]
+#define OFFSET_UNIX_PEER constants[68]
+#define OFFSET_UNIX_LENGTH constants[69]
+#define OFFSET_UNIX_NAME constants[70]
+#define OFFSET_THREAD_STATUS constants[71]
+#define PROBING constants[72]
+#define OFFSET_TASK_UTASK constants[73]
+#define OFFSET_UTASK_RETURNS constants[74]
+#define OFFSET_RETURN_STACK constants[75]
+#define OFFSET_RETURN_ADDRESS constants[76]
+#define OFFSET_RETURN_NEXT constants[77]
+#define OFFSET_MM_XOL_AREA constants[78]
+#define OFFSET_XOL_ADDRESS constants[79]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {
@@ -120,6 +180,7 @@ static u32 (*bpf_get_prandom_u32)(void) = (void *)7;
 static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*run_loop)(u32 times, void *function, void *context, u64 flags) = (void *)181;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*read_kernel_text)(void *dst, u32 size, u64 src) = (void *)115;
 
 char LICENSE[] SECTION("license") = "GPL";
 

@@ -41,6 +41,7 @@ enum event_kind {
 	EVENT_COPIED = 8,  /* as EVENT_STACK, what was found of a path whose stack was copied: the
 			    * copy was sent in a ring of its own, before this */
 	EVENT_FREE = 9,    /* a thread's CPU time is final; .time is when it last ran */
+	EVENT_OBJECT = 10, /* struct object_event: what a number in calls' values stands for */
 };
 
 struct thread_event {
@@ -53,6 +54,51 @@ struct thread_event {
 		      * whole process is gone */
 	u32 image;   /* see image_of() */
 	char comm[16];
+};
+
+/* One execution of a recorded function: a system call, or a function that is probed. It is sent when
+ * it has returned, in a ring of its own; what it refers to is announced before, like a sample's. */
+#define CALL_VALUES 6
+
+struct call {
+	u64 time;     /* when it began */
+	u64 duration; /* ns */
+	u32 thread, stack; /* as in struct sample; stack 0: its path is not known */
+	u16 cache;
+	u16 function; /* number of the recorded function */
+	u32 weight;   /* how many calls it stands for: more than 1 where some are passed over */
+	u64 value[CALL_VALUES]; /* what they are the function's declaration says */
+};
+
+/* A file that is met for the first time. Of a socket, both ends are part of what it is: one that is
+ * connected elsewhere is another object. */
+#define NAME_BYTES 4096
+#define ADDRESS_BYTES 112 /* struct sockaddr_un is the longest: 110 */
+
+enum object_flag {
+	OBJECT_DELETED = 1, /* its name was gone by then */
+	OBJECT_CUT = 2,     /* its path was too long, or too deep */
+};
+
+struct object_event {
+	u64 time;
+	u32 kind, tgid;
+	u32 object; /* its number */
+	u32 mode;   /* st_mode */
+	u64 inode;
+	u32 device; /* of the kernel: major << 20 | minor */
+	u32 mount;  /* number in /proc/PID/mountinfo; 0: not known */
+	u32 node;   /* of a device file: which device, as above */
+	u32 magic;  /* statfs' f_type */
+	u16 family, type; /* of a socket */
+	u16 protocol;
+	u16 flags;  /* enum object_flag, or'ed */
+	u16 local_port, peer_port;
+	u32 names;  /* bytes used of name[] */
+	u8 local[16], peer[16]; /* addresses; of a Unix socket: the inodes of both ends */
+	char file_system[16];   /* type of the file system */
+	char address[ADDRESS_BYTES]; /* Unix: the path of either end */
+	char name[NAME_BYTES];  /* the path's parts, innermost first, each with a 0 behind it */
 };
 
 enum drop {
@@ -73,6 +119,10 @@ struct counters {
 	u64 copied;   /* stacks copied, to be walked later */
 	u64 not_copied; /* that might have been: too many */
 	u64 fired;    /* firings of the first event, in whatever ran */
+	u64 calls;    /* recorded */
+	u64 calls_passed_over; /* to keep the cost down; others stand for them */
+	u64 calls_lost; /* their ring was full, or no memory of the CPU's was free for their walk */
+	u64 objects_lost; /* not announced: calls have 0 in their place */
 	u64 dropped[DROPS];
 	u64 ending[16];
 };

@@ -24,6 +24,15 @@
 	(SAVED_STACK ? read_saved(dst, size, src) : read_user(dst, size, src))
 #define THREAD_POINTER(dst) thread_pointer(dst)
 
+#ifdef HPCD_OBJECT
+#define RESTORE_RETURN_ADDRESS(w)                                  \
+	do {                                                       \
+		if (PROBING && !SAVED_STACK && (w)->trampoline &&  \
+		    (w)->ip == (w)->trampoline)                    \
+			restore_return_address(w);                 \
+	} while (0)
+#endif
+
 #include "stack/table.h"
 #include "stack/rules.h"
 
@@ -52,10 +61,18 @@ static __always_inline int thread_pointer(u64 *value)
 }
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src);
+struct walk;
+static __always_inline void restore_return_address(struct walk *w);
 
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
+#ifdef HPCD_OBJECT
+#include "return_addresses.h"
+#else
+#define PROBING 0
+#define find_trampoline(w)
+#endif
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src)
 {
@@ -89,6 +106,9 @@ static __always_inline long read_saved(void *dst, u32 size, u64 src)
 /* include/linux/sched/coredump.h, since 2.6.23. */
 #define MMF_DUMPABLE_MASK 3
 #define SUID_DUMP_USER 1
+
+/* In place of a stack's number: what it stands for could not be announced. */
+#define NO_STACK_NUMBER 0xffffffffu
 
 /* A perf event may interrupt the scheduler's tracepoint: each has memory of its own. */
 #define CONTEXT_SAMPLE 0
@@ -374,15 +394,11 @@ static __always_inline u32 copy_stack(struct walk *w)
 	return copy->stack;
 }
 
-/* Ends a walk that met what user space is not ready for: its stack is sent along, and user space
- * finishes the walk when it is. What has been found so far is sent too, in case it never is. */
-static __always_inline int defer(u32 context)
+/* Announces a walk that met what user space is not ready for: its stack is sent along, and user space
+ * finishes the walk when it is. What has been found so far is sent too, in case it never is. Returns
+ * the path's number; 0: nothing was sent. */
+static __always_inline u32 announce_copy(struct walk *w, struct counters *count)
 {
-	struct walk *w = map_lookup(MAP(SCRATCH), &context);
-	struct counters *count = counters();
-
-	if (!w || !count)
-		return 0;
 	struct process *process = map_lookup(MAP(PROCESSES), &w->tgid);
 	u32 stack = 0;
 	if (w->ending != END_NO_MAPPING || !process || process->credit) {
@@ -392,10 +408,8 @@ static __always_inline int defer(u32 context)
 	}
 	if (!stack) {
 		count->not_copied++;
-		finish(w);
 		return 0;
 	}
-	count->ending[w->ending & 15]++;
 	count->copied++;
 	ask_for_mappings(w);
 	u32 frames = w->frames;
@@ -409,9 +423,27 @@ static __always_inline int defer(u32 context)
 	u64 urgency = stack & 31 ? NO_WAKEUP : FORCE_WAKEUP;
 	if (ring_output(MAP(EVENTS), &w->time, 32 + 8 * (u64)frames, urgency)) {
 		count->dropped[DROP_EVENT_RING]++;
+		return NO_STACK_NUMBER;
+	}
+	return stack;
+}
+
+/* Ends a walk that met what user space is not ready for. */
+static __always_inline int defer(u32 context)
+{
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct counters *count = counters();
+
+	if (!w || !count)
+		return 0;
+	u32 stack = announce_copy(w, count);
+	if (!stack) {
+		finish(w);
 		return 0;
 	}
-	finish_as(w, stack, count);
+	count->ending[w->ending & 15]++;
+	if (stack != NO_STACK_NUMBER)
+		finish_as(w, stack, count);
 	return 0;
 }
 
@@ -524,6 +556,7 @@ static __always_inline void begin_walk(struct walk *w)
 	w->bx_at = 0;
 	w->interrupted = 0;
 	w->words_at = NO_STACK;
+	find_trampoline(w);
 	w->mapping.pages = 0;
 	w->other.pages = 0;
 	/* In a system call ip stands behind its instruction, which may be a function's last. */
@@ -586,6 +619,43 @@ static __always_inline int has_lost_stack(struct walk *w, struct process *proces
 	       read_user(&word, 8, w->regs.sp);
 }
 
+/* Makes ready to walk the current thread's user stack; 0: there is nothing to walk, or the process is
+ * not ready (END_NO_PROCESS). */
+static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int in_user_mode)
+{
+	/* The user registers as saved on entry to the kernel, whatever way it was entered. */
+	if (flags & (PF_EXITING | PF_KTHREAD) ||
+	    read_kernel(&w->regs, sizeof w->regs, task_registers(this_task_btf())) ||
+	    !IN_USER_MODE(&w->regs)) {
+		w->ending = END_KERNEL_ONLY;
+		return 0;
+	}
+	begin_walk(w);
+	if (w->event == OUT_UNINTERRUPTIBLE && !w->caller)
+		w->event = OUT_FAULT;
+	struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+	u32 image = image_of(this_task());
+	if (!in_user_mode && has_lost_stack(w, process, image)) {
+		w->ending = END_KERNEL_ONLY;
+		return 0;
+	}
+	/* Mappings that were read before an exec, and written after it, are another program's. */
+	if (!process || !process->space.count ||
+	    (process->image && process->image != image)) {
+		u32 n = w->frames;
+		u64 frame = FRAME_RAW | (w->ip & FRAME_RAW_MASK);
+		if (n < MAX_FRAMES) {
+			w->frame[n] = frame;
+			w->frames = n + 1;
+			w->hash = hash_mix(w->hash, frame);
+		}
+		w->ending = END_NO_PROCESS;
+		return 0;
+	}
+	w->space = process->space;
+	return 1;
+}
+
 /* Takes the current thread's path: the kernel's part here, the user's by tail calls of walk(). */
 static __always_inline void take_path(void *ctx, struct walk *w, struct thread *thread, u32 tgid,
 				      u32 flags, int in_user_mode, unsigned long programs)
@@ -613,40 +683,12 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 		w->frames = frames;
 		w->kernel_frames = frames;
 	}
-	/* The user registers as saved on entry to the kernel, whatever way it was entered. */
-	if (flags & (PF_EXITING | PF_KTHREAD) ||
-	    read_kernel(&w->regs, sizeof w->regs, task_registers(this_task_btf())) ||
-	    !IN_USER_MODE(&w->regs)) {
-		w->ending = END_KERNEL_ONLY;
+	if (!prepare_walk(w, tgid, flags, in_user_mode)) {
+		if (w->ending == END_NO_PROCESS)
+			tail_call(ctx, programs, 1);
 		finish(w);
 		return;
 	}
-	begin_walk(w);
-	if (w->event == OUT_UNINTERRUPTIBLE && !w->caller)
-		w->event = OUT_FAULT;
-	struct process *process = map_lookup(MAP(PROCESSES), &tgid);
-	u32 image = image_of(this_task());
-	if (!in_user_mode && has_lost_stack(w, process, image)) {
-		w->ending = END_KERNEL_ONLY;
-		finish(w);
-		return;
-	}
-	/* Mappings that were read before an exec, and written after it, are another program's. */
-	if (!process || !process->space.count ||
-	    (process->image && process->image != image)) {
-		u32 n = w->frames;
-		u64 frame = FRAME_RAW | (w->ip & FRAME_RAW_MASK);
-		if (n < MAX_FRAMES) {
-			w->frame[n] = frame;
-			w->frames = n + 1;
-			w->hash = hash_mix(w->hash, frame);
-		}
-		w->ending = END_NO_PROCESS;
-		tail_call(ctx, programs, 1);
-		finish(w);
-		return;
-	}
-	w->space = process->space;
 	tail_call(ctx, programs, 0);
 	w->ending = END_WALKER_FAILED;
 	finish(w);
@@ -951,7 +993,9 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 				return 0;
 		}
 		event.other = parent;
-		if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
+		/* Probes that are attached process by process are wanted in this one too. */
+		u64 urgency = PROBING ? FORCE_WAKEUP : NO_WAKEUP;
+		if (ring_output(MAP(EVENTS), &event, sizeof event, urgency))
 			count->dropped[DROP_EVENT_RING]++;
 	} else if (process && process->excluded)
 		return 0;
@@ -1061,3 +1105,10 @@ int on_free(struct bpf_raw_tracepoint_args *ctx)
 	ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
 	return 0;
 }
+
+#ifdef HPCD_OBJECT
+#include "calls.h"
+#include "files.h"
+#include "system_calls.h"
+#include "probes.h"
+#endif

@@ -35,6 +35,48 @@ struct thread {
 	u32 hidden; /* 1: not recorded before its exec: what runs until then is hpcd's */
 	u64 woken;  /* when it became runnable, while it waits for a CPU; 0: it does not */
 	u64 left;   /* once it is exiting: when it was last seen on a CPU */
+	u64 entered; /* when the recorded system call it is in began; 0: it is in none */
+	u32 object, other; /* the files it was called with */
+	u32 weight; /* of that call */
+	u32 pad;
+};
+
+/* System calls by number, 32-bit programs' from SYSTEM_CALLS_32 on. */
+#define SYSTEM_CALLS_32 1024
+#define NO_ARGUMENT 255
+
+struct system_call {
+	u16 function; /* number of the recorded function */
+	u8 kind;      /* enum system_call_kind */
+	/* Which argument, from 0, is what; NO_ARGUMENT: none is. */
+	u8 file, other;
+	u8 size;      /* the bytes asked for */
+	u8 offset;
+	u8 pad;
+};
+
+enum system_call_kind {
+	CALL_IGNORED = 0,
+	CALL_MOVES = 1,  /* returns how many bytes it has moved */
+	CALL_OPENS = 2,  /* returns a descriptor, of the file the call is about */
+	CALL_OTHER = 3,  /* returns neither */
+};
+
+/* Programs at probes may be preempted: each call takes one of its CPU's memories for the time of its
+ * walk. Those of samples and switches come before them. */
+#define CALL_SLOTS 3
+#define FIRST_CALL_CONTEXT 2
+
+struct call_slots {
+	u32 taken[CALL_SLOTS];
+	u32 pad;
+};
+
+/* A file by what it is: a number is given again only with another generation. */
+struct object_key {
+	u64 inode;
+	u32 device;
+	u32 generation; /* a socket's: a hash of its ends; of files without inodes, of their kind */
 };
 
 /* A stack that could not be walked there and then, as user space gets it: the mappings or a table

@@ -7,6 +7,7 @@ per new stack, thread or process. Who does what:
 - :class:`~hpcd.daemon.capture.thread_lifecycle.ThreadLifecycle` knows each thread's trace line;
 - :class:`~hpcd.daemon.capture.stack_resolver.StackResolver` turns stacks into CCT nodes;
 - :class:`~hpcd.daemon.capture.thread_times.ThreadTimes` makes records of waits;
+- :class:`~hpcd.daemon.capture.call_recorder.CallRecorder` keeps calls of recorded functions;
 - :class:`~hpcd.daemon.naming.jit_naming.JitNaming` names code made at run time.
 """
 
@@ -23,11 +24,13 @@ import numpy.typing as npt
 from hpcd.array_types import I64, U32, U64, Mask
 from hpcd.bpf.layouts import MAX_EVENTS, THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.sampler import Sampler
+from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
 from hpcd.daemon.capture.thread_times import Records, ThreadTimes, joined
 from hpcd.daemon.naming.jit_naming import JitNaming
+from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 
 
@@ -48,8 +51,10 @@ class Collector:
         periods: Sequence[int],
         thread_times: ThreadTimes | None = None,
         deferred: DeferredPaths | None = None,
+        calls: CallRecorder | None = None,
     ) -> None:
         self._sampler = sampler
+        self._calls = calls
         self._deferred = deferred
         # Records of paths that are not finished, and all later ones of their lines: the records of
         # a line are written in order of time.
@@ -78,6 +83,7 @@ class Collector:
         """One round; returns the samples taken."""
         began = time.monotonic_ns()
         samples = self._sampler.take_samples()
+        calls = self._sampler.take_calls() if self._calls else None
         stacks: list[bytes] = []
         copied: list[bytes] = []
         for raw in self._sampler.take_events():
@@ -86,6 +92,9 @@ class Collector:
                 stacks.append(raw)
             elif kind == EventKind.COPIED:
                 copied.append(raw)
+            elif kind == EventKind.OBJECT:
+                if self._calls:
+                    self._calls.on_object(raw)
             else:
                 self._threads.on_event(ThreadEvent(*THREAD_EVENT.unpack(raw)))
         # First of all what threads that run new code are waiting for.
@@ -97,6 +106,8 @@ class Collector:
             self._stacks.add(stacks)
         if len(samples):
             self._record(samples)
+        if self._calls and calls is not None:
+            self._write_calls(self._calls.take(calls))
         self._stacks.end_round()
         self._end_threads()
         self.finish_paths(began)
@@ -111,6 +122,8 @@ class Collector:
         deferred.finish_paths(now, last=last)
         self._count_finished()
         self._write_held()
+        if self._calls:
+            self._write_calls(self._calls.finished(last=last))
         if self._thread_times and deferred.any_known:
             self._thread_times.rename_nodes(lambda node: deferred.translate(node)[0])
             self._late_sums = [
@@ -253,13 +266,23 @@ class Collector:
         self._held_lines = np.unique(records.line[held])
         self._write_finished(_select(records, ~held))
 
-    def _write_finished(self, records: Records) -> None:
-        """Write ``records``, those of each line in order of time."""
+    def _write_calls(self, parts: list[Calls]) -> None:
+        if parts:
+            self._write_nodes()
+        for calls in parts:
+            self._writer.add_calls(calls)
+
+    def _write_nodes(self) -> None:
+        """Have the writer know the nodes there are by now."""
         cct = self._stacks.cct
         if cct.count > self._written_nodes:
             fresh = slice(self._written_nodes, cct.count)
             self._writer.add_nodes(cct.parent[fresh], cct.frame[fresh])
             self._written_nodes = cct.count
+
+    def _write_finished(self, records: Records) -> None:
+        """Write ``records``, those of each line in order of time."""
+        self._write_nodes()
         if len(records.line):
             self._writer.add_records(
                 records.line, records.time, records.node, records.event, records.value

@@ -13,14 +13,17 @@ from functools import cache, partial
 from pathlib import Path
 
 from hpcd.bpf.events import EventSpec, parse_events
+from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
+from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.sampler import Sampler, SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate
+from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.session import (
@@ -38,6 +41,8 @@ from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.patience import WithheldError
@@ -114,6 +119,10 @@ class Options:
     """The recording ends when the recorder takes more bytes; 0: any."""
     max_cpu: float | None = None
     """Share of one CPU that the recorder may take: it samples less, and then records less."""
+    io: bool = False
+    """Record the system calls of input and output."""
+    probes: list[ProbeSpec] = field(default_factory=list)
+    """Functions whose calls are recorded."""
     loader: str = "auto"
     """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
     existing: bool = False
@@ -256,6 +265,7 @@ class Recording:
         # programs are being compiled.
         symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
         preparing = background.submit(self._prepare_modules, modules)
+        functions = io_functions(0) if options.io else []
         sampler = self._load_sampler(events)
         stack.callback(sampler.close)
         # Not in the background: what a loader writes to standard error is captured by taking the
@@ -275,8 +285,16 @@ class Recording:
         stack.callback(deferred.close)
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
         jit = JitNaming(modules, targets, writer)
+        calls = None
+        probes = None
+        if options.probes and sampler.probes:
+            probes = self._probes(sampler, sampler.probes, len(functions), writer)
+            stack.callback(probes.close)
+            targets.watcher = probes
+        if functions or probes:
+            calls = CallRecorder(functions, threads, stacks, deferred, writer)
         collector = Collector(
-            sampler, threads, stacks, jit, writer, periods, thread_times, deferred
+            sampler, threads, stacks, jit, writer, periods, thread_times, deferred, calls
         )
         attachment = Attachment(
             options.selector,
@@ -306,7 +324,31 @@ class Recording:
             mmaps=mmaps,
             attachment=attachment,
             thread_times=thread_times,
+            calls=calls,
+            probes=probes,
         )
+
+    def _probes(
+        self, sampler: Sampler, maps: ProbeMaps, first: int, writer: MeasurementWriter
+    ) -> Probes:
+        """The probes; those in files that a command will map are attached before it runs."""
+        options = self._options
+        probes = Probes(
+            options.probes,
+            maps,
+            sampler.probe_programs(),
+            first,
+            writer.add_function,
+            each_apart=options.only_user is not None,
+        )
+        try:
+            probes.start()
+            if options.before_exec:
+                probes.prepare(program_files(options.command), options.selector.pids[0])
+        except BaseException:
+            probes.close()
+            raise
+        return probes
 
     def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
         """What reads the stacks of threads that sleep when they are attached to, closed by
@@ -330,6 +372,8 @@ class Recording:
                 selecting=selector.open_ended and not selector.everything,
                 control_groups=selector.by_control_group,
                 only_user=options.only_user,
+                system_calls=system_call_table(0) if options.io else None,
+                probes=bool(options.probes),
                 loader=options.loader,
             ),
         )

@@ -18,6 +18,7 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
+from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.descriptors import readable
@@ -27,6 +28,7 @@ from hpcd.daemon.capture.thread_times import ThreadTimes
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_table import Targets
@@ -89,6 +91,8 @@ class Parts:
     mmaps: MmapEvents
     attachment: Attachment
     thread_times: ThreadTimes | None
+    calls: CallRecorder | None = None
+    probes: Probes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +201,8 @@ class Session:
         """Stop sampling and write what is left; returns the summary."""
         # Before: of threads that end from now on the programs still tell.
         self._parts.threads.read_cpu_times()
+        if self._parts.probes:
+            self._parts.probes.detach()
         self._parts.sampler.stop()
         self._parts.mmaps.take()
         self._drain()
@@ -396,6 +402,8 @@ class Session:
             "time": asdict(times) if times else {},
             "jobs": parts.thread_times.jobs() if parts.thread_times else {},
             "unwind": self._unwind_summary(counters),
+            **({"calls": self._calls_summary(counters)} if parts.calls else {}),
+            **({"probes": parts.probes.summary(final=final)} if parts.probes else {}),
             **({"limit": self._limit_reached} if self._limit_reached else {}),
             "rates": [change.as_dict() for change in self._rates],
             "threads": parts.threads.line_count,
@@ -405,7 +413,26 @@ class Session:
                 "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
                 "bpf_s": round(overhead.seconds, 4),
                 "bpf_switches_s": round(overhead.switches, 4),
+                **({"bpf_calls_s": round(overhead.calls, 4)} if parts.calls else {}),
             },
+        }
+
+    def _calls_summary(self, counters: np.void) -> dict[str, object]:
+        """What became of calls of recorded functions."""
+        calls, writer = self._parts.calls, self._parts.writer
+        dropped = dict(calls.dropped) if calls else {}
+        for reason, number in (
+            ("ring full", int(counters["calls_lost"])),
+            ("storage", writer.calls_dropped),
+        ):
+            if number:
+                dropped[reason] = number
+        return {
+            "taken": int(counters["calls"]),
+            "recorded": calls.recorded if calls else 0,
+            "passed_over": int(counters["calls_passed_over"]),
+            "objects_lost": int(counters["objects_lost"]),
+            "dropped": dropped,
         }
 
     def _dropped(self, counters: np.void) -> dict[str, int]:

@@ -232,6 +232,7 @@ class Control:
             waits=_truth(request, "waits", True),
             threshold_ns=_whole(request, "threshold_ns", 50_000),
             overhead=_number(request, "overhead", None),
+            io=_truth(request, "io", False),
             owner=(peer.uid, peer.gid),
             only_user=None if permission.root else peer.uid,
             only_groups=(peer.gid, *peer.groups),

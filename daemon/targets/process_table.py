@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.processes import identify
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.model.identity import Process
+from hpcd.model.region import Region
 
 # A thousand times what a walk takes; whoever runs the machine may hold its CPU up for some.
 _RETIREMENT_SECONDS = 0.05
@@ -49,6 +51,19 @@ class Target:
     """When the mappings had been read from /proc."""
 
 
+class MappingWatcher(Protocol):
+    """Who is told of targets' executable mappings."""
+
+    def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
+        """``pid`` has these."""
+
+    def on_fork(self, parent: int, child: int) -> None:
+        """``child`` has those of ``parent``."""
+
+    def on_exit(self, pid: int) -> None:
+        """``pid`` has none any more."""
+
+
 class Targets:
     """Keeps the address spaces the BPF programs walk in up to date, one for each target."""
 
@@ -76,6 +91,8 @@ class Targets:
         self._retiring: list[_SharedSpace] = []
         # Processes whose mappings are out of date and whose user has had enough read for now.
         self._postponed: set[int] = set()
+        self.watcher: MappingWatcher | None = None
+        """Is told what targets map, start and that they end."""
         self.withheld: set[int] = set()
         """Targets that did not let their mappings be read, and are to be asked again."""
 
@@ -134,6 +151,8 @@ class Targets:
         )
         target = self._by_pid[child] = Target(process, image=image, added=origin.added)
         self._announce(process)
+        if self.watcher:
+            self.watcher.on_fork(parent, child)
         if not origin.shared or origin.read_ns > time_ns or origin.image not in (0, image):
             return False  # what is known of the parent is from before an exec, or from after this
         target.shared, target.mappings = origin.shared, origin.mappings
@@ -185,6 +204,8 @@ class Targets:
         if not regions:
             return  # it has just ended; its exit event is on its way
         target.read_ns = time.monotonic_ns()
+        if self.watcher:
+            self.watcher.on_mapped(pid, regions)
         self._history.on_read(pid, began, target.read_ns, tuple(regions))
         target.complete = bool((mappings["module"] != 0).all())
         if (
@@ -241,6 +262,8 @@ class Targets:
         self.withheld.discard(pid)
         target = self._by_pid.pop(pid, None)
         if target:
+            if self.watcher:
+                self.watcher.on_exit(pid)
             self._release(target.shared)
 
     def _release(self, shared: _SharedSpace | None) -> None:

@@ -113,6 +113,11 @@ class Decoder:
         except (ValueError, TypeError, RecursionError):
             raise DecodeError(f"{label}: its symbols are not what was asked for") from None
 
+    def probe_points(self, fd: int, label: str, request: bytes) -> bytes:
+        """What :func:`hpcd.daemon.probes.probe_points.probe_points` answers of a file: whoever
+        wrote that may have made it up. Raises :class:`DecodeError`."""
+        return self._ask(b"p", fd, label, struct.pack("<I", len(request)) + request)
+
     def close(self) -> None:
         """End the workers."""
         for worker in (self._worker, self._large):

@@ -2,7 +2,8 @@
 
 Started by :mod:`hpcd.daemon.unwind.decoder_process` with one end of a socket. A request is a byte
 and a file descriptor: ``i`` asks for the module's build-id, ``t`` for its table, ``s`` for names of
-functions (a length of 4 bytes and addresses of 8 follow).
+functions (a length of 4 bytes and addresses of 8 follow), ``p`` for the places of probes (a length
+and a request follow).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.daemon.probes.probe_points import probe_points
 from hpcd.daemon.unwind.decoder_process import CPU_SECONDS
 from hpcd.daemon.unwind.symbol_names import symbols_at
 from hpcd.daemon.unwind.table_builder import build_table
@@ -45,6 +47,7 @@ def rehearse() -> None:
     with open(sys.executable, "rb") as file:  # noqa: PTH123
         answer(ord("t"), file.fileno())
         names(file.fileno(), np.zeros(1, np.uint64))
+        points(file.fileno(), b'[{"function": "main"}, {"function": "*::*"}]')
 
 
 def answer(request: int, fd: int) -> bytes:
@@ -73,6 +76,12 @@ def names(fd: int, addresses: npt.NDArray[np.uint64]) -> bytes:
     return json.dumps(symbols_at(ElfView(memoryview(image)), addresses)).encode()
 
 
+def points(fd: int, request: bytes) -> bytes:
+    """The places of probes in a file, as :func:`~hpcd.daemon.probes.probe_points.probe_points`."""
+    image = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
+    return probe_points(ElfView(memoryview(image)), request)
+
+
 def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
     """Answer requests by ``work`` until the other side closes."""
     while True:
@@ -84,6 +93,11 @@ def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
                 (size,) = _SIZE.unpack(worker_process.receive(channel, _SIZE.size))
                 addresses = np.frombuffer(worker_process.receive(channel, size), np.uint64)
                 worker_process.answer(channel, partial(names, fds[0], addresses))
+                continue
+            if message[0] == ord("p"):
+                (size,) = _SIZE.unpack(worker_process.receive(channel, _SIZE.size))
+                request = bytes(worker_process.receive(channel, size))
+                worker_process.answer(channel, partial(points, fds[0], request))
                 continue
             worker_process.answer(channel, partial(work, message[0], fds[0]))
         finally:

@@ -81,6 +81,7 @@ def request_of(options: Options) -> dict[str, Any]:
         "waits": options.waits,
         "threshold_ns": options.threshold_ns,
         "overhead": options.overhead,
+        "io": options.io,
     }
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.reader import Measurement, open_measurement
+from hpcd.model.calls import ValueKind
+
+# Objects that are missing, as far as they are named one by one.
+_MOST_UNKNOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,11 @@ def check_measurement(path: Path | str) -> list[Finding]:
                 last[line] = int(times[-1])
             if len(part) and int(part.event.max()) not in measurement.events:
                 findings.append(Finding(str(path), f"event {int(part.event.max())} is unknown"))
+        calls, unknown = _check_calls(measurement)
+        findings += [
+            Finding(str(path), f"{count} calls refer to object {number}, which is unknown")
+            for number, count in unknown.items()
+        ]
         findings += [Finding(str(path), line) for line in measurement.damage]
         measurement.cct.validate(str(path))
         module = measurement.cct.frame >> np.uint64(40)
@@ -59,4 +69,25 @@ def check_measurement(path: Path | str) -> list[Finding]:
             findings.append(
                 Finding(str(path), f"{records} records found, {index.get('records')} written")
             )
+        elif index.get("calls", 0) != calls:
+            findings.append(
+                Finding(str(path), f"{calls} calls found, {index.get('calls', 0)} written")
+            )
     return findings
+
+
+def _check_calls(measurement: Measurement) -> tuple[int, dict[int, int]]:
+    """How many calls there are, and how many refer to objects that were never announced."""
+    count = 0
+    unknown: Counter[int] = Counter()
+    for calls in measurement.call_chunks():
+        count += len(calls)
+        for number, function in measurement.functions.items():
+            at = np.flatnonzero(calls.function == number)
+            for place, value in enumerate(function.values):
+                if value.kind is ValueKind.OBJECT:
+                    ids, times = np.unique(calls.value[at, place], return_counts=True)
+                    for id, many in zip(ids.tolist(), times.tolist(), strict=True):
+                        if id and id not in measurement.objects:
+                            unknown[id] += many
+    return count, dict(unknown.most_common(_MOST_UNKNOWN))

@@ -51,6 +51,9 @@ class Kind(IntEnum):
     RECORDS = 9
     SUMMARY = 10
     INDEX = 11
+    CALLED = 12
+    CALLS = 13
+    OBJECTS = 14
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def _narrow(values: U64 | U32 | I64) -> npt.NDArray[np.unsignedinteger]:
     return out
 
 
-def _encode(values: U64 | U32 | U16 | I64) -> bytes:
+def encode_column(values: U64 | U32 | U16 | I64) -> bytes:
     """One column: header (coding, width, pad, bytes), then its data."""
     if len(values) and bool((values == values[0]).all()):
         return _COLUMN.pack(_CONSTANT, 8, 0, 8) + struct.pack("<Q", int(values[0]))
@@ -65,11 +65,11 @@ def _encode(values: U64 | U32 | U16 | I64) -> bytes:
     return _COLUMN.pack(_PLANES, narrow.dtype.itemsize, 0, len(data)) + data
 
 
-def _encode_nodes(values: U32) -> bytes:
+def encode_dictionary(values: U32) -> bytes:
     """The node column, by dictionary: most chunks use few of the nodes there are."""
     unique, place = ranked(values)
     if len(unique) == 1 or 4 * len(unique) > len(values) * 3:
-        return _encode(values)
+        return encode_column(values)
     index = _narrow(place)
     steps = _narrow(np.diff(unique, prepend=np.uint32(0)).astype(np.uint32))
     data = struct.pack("<IBB2x", len(unique), steps.dtype.itemsize, index.dtype.itemsize)
@@ -82,7 +82,7 @@ def _integers(data: bytes, width: int, count: int, kind: type[_Kind]) -> npt.NDA
     return from_planes(planes, kind)
 
 
-class _Cursor:
+class ColumnCursor:
     """Reads columns one after another, never past the end."""
 
     def __init__(self, data: bytes, at: int) -> None:
@@ -90,6 +90,7 @@ class _Cursor:
         self._at = at
 
     def take(self, count: int) -> bytes:
+        """The next ``count`` bytes."""
         end = self._at + count
         if count < 0 or end > len(self._data):
             raise FormatError(
@@ -145,8 +146,13 @@ def encode_records(line: U32, time_ns: U64, node: U32, event: U16, value: U64) -
     step = np.diff(ticks, prepend=base)
     step[first] = ticks[first] - base
     parts = [_HEAD.pack(len(first), len(line), base, TIME_UNIT_NS)]
-    parts += [_encode(line[first]), _encode(count.astype(np.uint32))]
-    parts += [_encode(step.astype(np.uint64)), _encode_nodes(node), _encode(event), _encode(value)]
+    parts += [encode_column(line[first]), encode_column(count.astype(np.uint32))]
+    parts += [
+        encode_column(step.astype(np.uint64)),
+        encode_dictionary(node),
+        encode_column(event),
+        encode_column(value),
+    ]
     return b"".join(parts)
 
 
@@ -159,7 +165,7 @@ def decode_records(data: bytes) -> RecordChunk:
         raise FormatError(
             f"RECORDS chunk header is invalid: {records} records of {lines} lines, unit {unit} ns"
         )
-    cursor = _Cursor(data, _HEAD.size)
+    cursor = ColumnCursor(data, _HEAD.size)
     line = cursor.column(lines, np.uint32)
     count = cursor.column(lines, np.uint32).astype(np.int64)
     if int(count.sum()) != records or (lines and int(count.min()) < 1):
@@ -185,8 +191,8 @@ def encode_nodes(first: int, parent: U32, frame: U64) -> bytes:
     ids = np.arange(first, first + len(parent), dtype=np.uint32)
     return (
         _CCT_HEAD.pack(first, len(parent))
-        + _encode((ids - parent).astype(np.uint32))
-        + _encode(frame)
+        + encode_column((ids - parent).astype(np.uint32))
+        + encode_column(frame)
     )
 
 
@@ -197,7 +203,7 @@ def decode_nodes(data: bytes) -> tuple[int, U32, U64]:
     first, count = _CCT_HEAD.unpack_from(data)
     if count > MAX_NODES or first < 1 or first + count >= 1 << 32:
         raise FormatError(f"CCT chunk header is invalid: {count} nodes from {first} on")
-    cursor = _Cursor(data, _CCT_HEAD.size)
+    cursor = ColumnCursor(data, _CCT_HEAD.size)
     back = cursor.column(count, np.uint32).astype(np.int64)
     frame = np.array(cursor.column(count, np.uint64))
     parent = np.arange(first, first + count, dtype=np.int64) - back

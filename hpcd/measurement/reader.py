@@ -15,8 +15,10 @@ import numpy.typing as npt
 from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError, NotFoundError
 from hpcd.measurement import chunk, codec
+from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
+from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
@@ -62,7 +64,8 @@ class Measurement:
     """A measurement directory.
 
     ``events``, ``processes``, ``threads`` (by line), ``modules`` map ids to the rows of
-    :mod:`hpcd.model.identity`; ``symbols`` maps module ids to (start, size, name) rows;
+    :mod:`hpcd.model.identity`, ``functions`` and ``objects`` to what calls were of
+    (:mod:`hpcd.model.calls`); ``symbols`` maps module ids to (start, size, name) rows;
     ``clock_pairs`` is ``int64[n, 2]`` (monotonic ns, realtime ns); ``damage`` says in words what
     had to be skipped. ``closed`` is False when its writer died or still writes. ``losses`` are the
     stretches between two summaries in which samples were dropped: (from, to, how many), in
@@ -81,6 +84,8 @@ class Measurement:
         self.processes: dict[int, Process] = {}
         self.threads: dict[int, Thread] = {}
         self.modules: dict[int, Module] = {}
+        self.functions: dict[int, CalledFunction] = {}
+        self.objects: dict[int, CalledObject] = {}
         self.symbols: dict[int, list[tuple[int, int, str]]] = {}
         self.summary: dict[str, Any] | None = None
         self.index: dict[str, Any] | None = None
@@ -100,6 +105,7 @@ class Measurement:
         self._end: list[int] = []
         # Each records chunk with the nodes known when it was written: it may refer to no others.
         self._records: list[tuple[int, ChunkHeader, int]] = []
+        self._calls: list[tuple[int, ChunkHeader, int]] = []
         self._sequence = 0
         try:
             self.refresh()
@@ -175,6 +181,35 @@ class Measurement:
                 continue
             yield records
 
+    @property
+    def has_calls(self) -> bool:
+        """Whether calls of functions were recorded, if only there had been any."""
+        return bool(self.functions or self._calls)
+
+    def call_chunks(self) -> Iterator[Calls]:
+        """All recorded calls, a chunk at a time, sorted by line and time within it.
+
+        Damaged chunks are left out and named in ``damage``.
+        """
+        for number, header, nodes in self._calls:
+            self.bytes_read += header.stored
+            try:
+                calls = decode_calls(chunk.read_payload(self._files[number], header))
+                for what, column, known in (
+                    ("node", calls.node, range(nodes)),
+                    ("line", calls.line, self.threads),
+                    ("function", calls.function, self.functions),
+                ):
+                    strange = [id for id in np.unique(column).tolist() if id not in known]
+                    if strange:
+                        raise FormatError(
+                            f"CALLS chunk refers to {what} {strange[0]}, which there is not"
+                        )
+            except FormatError as error:
+                self._damaged(number, header.offset, str(error))
+                continue
+            yield calls
+
     def thread_nodes(self, line: int) -> U32:
         """The calling context tree of one thread: the nodes its records reach, in order."""
         used = np.zeros(self._nodes, dtype=bool)
@@ -236,6 +271,9 @@ class Measurement:
             if header.kind == Kind.RECORDS:
                 self._records.append((number, header, self._nodes))
                 continue
+            if header.kind == Kind.CALLS:
+                self._calls.append((number, header, self._nodes))
+                continue
             try:
                 self._take(header, file)
             except FormatError as error:
@@ -258,6 +296,8 @@ class Measurement:
             Kind.CLOCK: lambda rows: self._clock.extend((int(a), int(b)) for a, b in rows),
             Kind.SUMMARY: self._take_summary,
             Kind.INDEX: self._take_index,
+            Kind.CALLED: self._take_functions,
+            Kind.OBJECTS: self._take_objects,
         }
         if header.kind == Kind.CCT:
             self._take_nodes(chunk.read_payload(file, header))
@@ -293,6 +333,20 @@ class Measurement:
             if not 0 <= number < 1 << 32:
                 raise FormatError(f"{key} {number} is out of range")
             table[number] = row
+
+    def _take_functions(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            function = read_function(row)
+            if not 0 <= function.id < 1 << 16:
+                raise FormatError(f"function {function.id} is out of range")
+            self.functions[function.id] = function
+
+    def _take_objects(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            called = read_object(row)
+            if not 0 < called.id < 1 << 32:
+                raise FormatError(f"object {called.id} is out of range")
+            self.objects[called.id] = called
 
     def _take_symbols(self, value: dict[str, list[tuple[int, int, str]]]) -> None:
         for module, rows in value.items():

@@ -25,19 +25,24 @@ import numpy.typing as npt
 from hpcd.array_types import U16, U32, U64
 from hpcd.errors import StorageError
 from hpcd.measurement import codec
+from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.chunk import (
     SEGMENT_HEADER_BYTES,
     Kind,
     encode_chunk,
     segment_header,
 )
+from hpcd.model.calls import CalledFunction, CalledObject, function_row, object_row
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 _RECORDS_PER_CHUNK = 1 << 18
 _NODES_PER_CHUNK = 1 << 18
 _ROWS_PER_CHUNK = 4096
+_CALLS_PER_CHUNK = 1 << 18
 # What is kept in memory while the disk takes nothing: 16 M records are 350 MB.
 _KEEP_RECORDS = 4 << 20
+# 1 M calls are 80 MB.
+_KEEP_CALLS = 1 << 20
 DEFAULT_SEGMENT_BYTES = 256 << 20
 
 _Columns = tuple[U32, U64, U32, U16, U64]
@@ -67,6 +72,8 @@ class MeasurementWriter:
         self.bytes_written: Counter[str] = Counter()
         self.dropped_storage = 0
         self.records_written = 0
+        self.calls_written = 0
+        self.calls_dropped = 0
         self._segment_bytes = segment_bytes
         self._owner = owner
         self._id = int.from_bytes(os.urandom(8), "little")
@@ -81,6 +88,10 @@ class MeasurementWriter:
         self._pending_nodes: list[tuple[U32, U64]] = []
         self._pending: list[_Columns] = []
         self._pending_count = 0
+        self._called: list[CalledFunction] = []
+        self._objects: list[CalledObject] = []
+        self._pending_calls: list[Calls] = []
+        self._pending_calls_count = 0
         self._closed = False
         self._made = not existing
         if not existing:
@@ -150,14 +161,32 @@ class MeasurementWriter:
         if self._pending_count > _KEEP_RECORDS:
             self.flush()
 
+    def add_function(self, function: CalledFunction) -> None:
+        """Announce a recorded function; a later one with the same id replaces it."""
+        self._called.append(function)
+
+    def add_object(self, called: CalledObject) -> None:
+        """Announce what values of calls refer to; a later one with the same id replaces it."""
+        self._objects.append(called)
+
+    def add_calls(self, calls: Calls) -> None:
+        """Add calls in any order. Their functions, objects, nodes and lines are announced by the
+        next flush."""
+        if len(calls):
+            self._pending_calls.append(calls)
+            self._pending_calls_count += len(calls)
+            if self._pending_calls_count > _KEEP_CALLS:
+                self.flush()
+
     # --- writing ---
 
     def flush(self, summary: dict[str, object] | None = None) -> None:
-        """Write everything pending: who, then CCT, then records."""
+        """Write everything pending: who, then CCT, then records, then calls."""
         try:
             self._flush_identities()
             self._flush_nodes()
             self._flush_records()
+            self._flush_calls()
             if summary is not None:
                 self._append(Kind.SUMMARY, _json({**summary, "closed": False}))
         except StorageError:
@@ -172,6 +201,8 @@ class MeasurementWriter:
             self.flush()
             self._append(Kind.SUMMARY, _json({**summary, "closed": summary.get("closed", True)}))
             index = {"records": self.records_written, "nodes": self._nodes}
+            if self.calls_written:
+                index["calls"] = self.calls_written
             self._append(Kind.INDEX, _json({**index, "chunks": self._sequence + 1}))
             self._closed = True
         finally:
@@ -221,7 +252,31 @@ class MeasurementWriter:
             rest = _select(rest, slice(_RECORDS_PER_CHUNK, None))
         self._pending = []
 
+    def _flush_calls(self) -> None:
+        for kind, rows in (
+            (Kind.CALLED, [function_row(row) for row in self._called]),
+            (Kind.OBJECTS, [object_row(row) for row in self._objects]),
+        ):
+            for at in range(0, len(rows), _ROWS_PER_CHUNK):
+                self._append(kind, _json(rows[at : at + _ROWS_PER_CHUNK]))
+        self._called, self._objects = [], []
+        if not self._pending_calls:
+            return
+        rest = Calls.joined(self._pending_calls).in_order()
+        while len(rest):
+            self._pending_calls = [rest]
+            part = rest[:_CALLS_PER_CHUNK]
+            self._append(Kind.CALLS, encode_calls(part))
+            self.calls_written += len(part)
+            self._pending_calls_count -= len(part)
+            rest = rest[_CALLS_PER_CHUNK:]
+        self._pending_calls = []
+
     def _bound_pending(self) -> None:
+        while self._pending_calls_count > _KEEP_CALLS and self._pending_calls:
+            lost = len(self._pending_calls.pop(0))
+            self._pending_calls_count -= lost
+            self.calls_dropped += lost
         while self._pending_count > _KEEP_RECORDS and self._pending:
             lost = len(self._pending.pop(0)[0])
             self._pending_count -= lost

@@ -18,7 +18,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from hpcd.bpf import layouts, table_memory
-from hpcd.bpf.layouts import EventKind, Switch
+from hpcd.bpf.layouts import EventKind, ObjectFlag, Switch, SystemCallKind
 from hpcd.bpf.libbpf import ProgramInfoStruct
 from hpcd.bpf.loading.object_loader import CONSTANTS
 from hpcd.bpf.saved_walk import WALK_DEPTH, WALK_SP
@@ -48,6 +48,8 @@ COMPILERS = {
 
 STRUCTS = {
     "sample": layouts.SAMPLE,
+    "call": layouts.CALL,
+    "system_call": layouts.SYSTEM_CALL_DTYPE,
     "thread_event": layouts.THREAD_EVENT_DTYPE,
     "counters": layouts.COUNTERS,
     "thread": layouts.THREAD_DTYPE,
@@ -64,6 +66,8 @@ MEMBERS = {
     ("walk", "ending"): "end_reason",
 }
 ENUMS: dict[str, tuple[str, dict[str, int]]] = {
+    "system_call_kind": ("CALL_", dict(SystemCallKind.__members__)),
+    "object_flag": ("OBJECT_", dict(ObjectFlag.__members__)),
     "ending": ("END_", {e.name: e.value for e in UnwindStatus if e < UnwindStatus.BEFORE_ATTACH}),
     "event_kind": ("EVENT_", dict(EventKind.__members__)),
     "cfa_kind": ("CFA_", dict(CfaKind.__members__)),
@@ -76,6 +80,19 @@ ENUMS: dict[str, tuple[str, dict[str, int]]] = {
     ),
 }
 NUMBERS = {
+    "CALL_VALUES": layouts.CALL_VALUES,
+    "CALL_SLOTS": layouts.CALL_SLOTS,
+    "sizeof(struct call_slots)": layouts.CALL_SLOTS_BYTES,
+    "FIRST_CALL_CONTEXT": layouts.FIRST_CALL_CONTEXT,
+    "SYSTEM_CALLS_32": layouts.SYSTEM_CALLS_32,
+    "NO_ARGUMENT": layouts.NO_ARGUMENT,
+    "NAME_BYTES": layouts.NAME_BYTES,
+    "sizeof(struct object_key)": layouts.OBJECT_KEY_BYTES,
+    "__builtin_offsetof(struct object_event, name)": layouts.OBJECT_EVENT.itemsize,
+    **{
+        f"__builtin_offsetof(struct object_event, {name})": place[1]
+        for name, place in (layouts.OBJECT_EVENT.fields or {}).items()
+    },
     "BLOCK_WORDS": table_memory.BLOCK_WORDS,
     "sizeof(struct block)": table_memory.BLOCK_BYTES,
     "1 << BLOCK_SHIFT": table_memory.BLOCK_WORDS,

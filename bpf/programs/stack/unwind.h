@@ -5,6 +5,7 @@
  *   RULE_AT(index)             struct rule *, or 0
  *   READ_USER(dst, size, src)  0 on success
  *   THREAD_POINTER(dst)        0 on success; where it is not defined nothing is known of it
+ *   RESTORE_RETURN_ADDRESS(w)  where the kernel has replaced return addresses on the stack
  * and the integer types u8..u64, s16..s64.
  *
  * Cost: one comparison when the caller lies in the same module as the callee, else a binary search
@@ -19,6 +20,9 @@
 
 #ifndef THREAD_POINTER
 #define THREAD_POINTER(dst) (-1)
+#endif
+#ifndef RESTORE_RETURN_ADDRESS
+#define RESTORE_RETURN_ADDRESS(walk)
 #endif
 
 /* hpcd.model.unwind_status.UnwindStatus, which has more: of threads that were not walked. */
@@ -119,6 +123,8 @@ struct walk {
 	struct registers regs;
 	u64 words_at;    /* address of words[]; NO_STACK: nothing is held */
 	u64 words[STACK_WORDS];
+	u64 trampoline;  /* the address that replaced return addresses are; 0: none is */
+	u64 replaced;    /* the kernel's list of those not met yet */
 	u64 value;       /* what the sample will say besides the path */
 	u32 event;
 	u32 context;     /* which of the CPU's scratch areas and stack caches this walk uses */
@@ -535,6 +541,7 @@ static __always_inline u32 unwind_step(struct walk *w)
 	w->sp = cfa;
 check:
 	w->ip = CODE_ADDRESS(w->ip);
+	RESTORE_RETURN_ADDRESS(w);
 	w->caller = 1;
 	if (w->ip == 0) /* what begins a stack has pushed it: a context, a fiber, a thread of its own */
 		return stop(w, END_COMPLETE);

@@ -29,6 +29,8 @@ from hpcd.daemon.capture.recording import (
     Progress,
     Recording,
 )
+from hpcd.daemon.probes.probe_set import load_probes, set_names
+from hpcd.daemon.probes.probe_spec import ProbeSpec, parse_probe
 from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
 
@@ -205,8 +207,22 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         " each; 0 records all (default: %(default)g)",
     )
     parser.add_argument(
+        "--io",
+        action="store_true",
+        help="record every system call of input and output: file, bytes, time, call path",
+    )
+    parser.add_argument(
         "--no-children", action="store_true", help="do not record processes that a target starts"
     )
+    parser.add_argument(
+        "--probe", action="append", default=[], metavar="SPEC",
+        help="record the calls of a function, LIB:FUNCTION or LIB:FUNCTION(int n, ...) -> TYPE, or"
+        " of a static tracepoint, usdt:LIB:PROVIDER:NAME; docs/probes.md has the rest",
+    )  # fmt: skip
+    parser.add_argument(
+        "--probes", action="append", default=[], metavar="FILE",
+        help=f"record those in FILE, or in a set that hpcd brings: {', '.join(set_names())}",
+    )  # fmt: skip
     parser.add_argument(
         "--loader",
         choices=LOADERS,
@@ -248,9 +264,22 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         children=not args.no_children,
         waits=not args.no_blocked,
         overhead=args.overhead,
+        io=args.io,
+        probes=requested_probes(args.probe, args.probes),
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
     )
+
+
+def requested_probes(probes: list[str], files: list[str]) -> list[ProbeSpec]:
+    """The probes that ``--probe`` and ``--probes`` ask for.
+
+    Raises :class:`UsageError`, :class:`hpcd.errors.NotFoundError`.
+    """
+    return [
+        *map(parse_probe, probes),
+        *(spec for name in files for spec in load_probes(name)),
+    ]
 
 
 def stop_on_signals(recording: Recording) -> None:

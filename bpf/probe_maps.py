@@ -1,0 +1,106 @@
+"""Probed functions as the programs know them, and the state of calls that have begun."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import ExitStack
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf import maps
+from hpcd.bpf.layouts import CALL, CALL_VALUES
+
+MAX_PROBED = 4096
+"""Probed functions of a recording."""
+VALUE_STEPS = 4
+VALUE_PROGRAM_BYTES = 8 + 8 * VALUE_STEPS
+PROBED_HEAD = struct.Struct("<IIII")
+PROBED_BYTES = PROBED_HEAD.size + CALL_VALUES * VALUE_PROGRAM_BYTES
+RETURNS_SEEN, TRAMPOLINE = 1, 2
+"""Flags of a probed function: its returns are seen; the kernel is to trap them."""
+
+PROBE_COUNT = np.dtype(
+    [
+        ("hits", "<u8"),
+        ("recorded", "<u8"),
+        ("returned", "<u8"),
+        ("left", "<u8"),
+        ("unpaired", "<u8"),
+        ("lost", "<u8"),
+        ("unreadable", "<u8"),
+        ("skip", "<u4"),
+        ("pad", "<u4"),
+    ]
+)
+"""``struct probe_count``: what became of the calls of one function, by CPU."""
+
+_CALL_KEY_BYTES = 16
+_OPEN_CALL_BYTES = CALL.itemsize + 16
+_OPEN_CALLS_BYTES = 16
+# Recursion 10,000 deep in some threads; threads that are in probed functions.
+_MAX_OPEN_CALLS = 1 << 18
+_MAX_OPEN_THREADS = 1 << 16
+
+
+class ProbeMaps:
+    """The maps of probes, for the programs of one :class:`hpcd.bpf.sampler.Sampler`."""
+
+    def __init__(self) -> None:
+        with ExitStack() as resources:
+
+            def create(name: str, kind: int, value: int, entries: int, key: int = 4) -> maps.Map:
+                flags = maps.NO_PREALLOC if kind == maps.HASH else 0
+                created = maps.Map(name, kind, key, value, entries, flags=flags)
+                resources.callback(created.close)
+                return created
+
+            self._probed = create("probed", maps.ARRAY, PROBED_BYTES, MAX_PROBED)
+            self._counts = create(
+                "probe_counts", maps.PERCPU_ARRAY, PROBE_COUNT.itemsize, MAX_PROBED
+            )
+            self._open_calls = create(
+                "open_calls", maps.HASH, _OPEN_CALL_BYTES, _MAX_OPEN_CALLS, _CALL_KEY_BYTES
+            )
+            self._open_threads = create(
+                "open_threads", maps.HASH, _OPEN_CALLS_BYTES, _MAX_OPEN_THREADS
+            )
+            self._resources = resources.pop_all()
+
+    def constants(self) -> dict[str, int]:
+        """The maps' descriptors by the names the programs have for them."""
+        return {
+            "FD_PROBED": self._probed.fd,
+            "FD_PROBE_COUNTS": self._counts.fd,
+            "FD_OPEN_CALLS": self._open_calls.fd,
+            "FD_OPEN_THREADS": self._open_threads.fd,
+        }
+
+    def set_function(
+        self, index: int, number: int, programs: list[bytes], *, one_in: int, flags: int
+    ) -> None:
+        """What is recorded of probed function ``index``: its ``number`` in calls, the programs of
+        its values (:data:`VALUE_PROGRAM_BYTES` each), one call in how many, and
+        :data:`RETURNS_SEEN`, :data:`TRAMPOLINE`."""
+        head = PROBED_HEAD.pack(one_in, len(programs), flags, number)
+        packed = (head + b"".join(programs)).ljust(PROBED_BYTES, b"\0")
+        self._probed.update(struct.pack("<I", index), packed)
+
+    def set_one_in(self, index: int, one_in: int) -> None:
+        """Record one call in ``one_in`` of function ``index`` from now on."""
+        key = struct.pack("<I", index)
+        value = self._probed.lookup(key)
+        if value is not None:
+            self._probed.update(key, struct.pack("<I", one_in) + value[4:])
+
+    def counts(self, index: int) -> npt.NDArray[np.void]:
+        """One :data:`PROBE_COUNT` of function ``index``, summed over the CPUs."""
+        by_cpu = self._counts.lookup_percpu(index, PROBE_COUNT)
+        total = np.zeros(1, PROBE_COUNT)
+        for name in PROBE_COUNT.names or ():
+            total[name] = by_cpu[name].sum()
+        return total
+
+    def close(self) -> None:
+        """Free the maps."""
+        self._resources.close()

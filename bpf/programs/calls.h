@@ -1,0 +1,108 @@
+/* Calls of recorded functions (struct call): what system calls and probes share.
+ *
+ * A program that records a call takes one of its CPU's slots with take_slot(), has call_path() walk the
+ * caller's stack there, sends the call with send_call() and gives the slot back. It may be preempted
+ * in between: another program on the CPU then takes another slot. All is done in one program, without
+ * tail calls: it needs bpf_loop() (Linux 5.17).
+ */
+#ifndef HPCD_CALLS_H
+#define HPCD_CALLS_H
+
+/* A free slot of this CPU; CALL_SLOTS: there is none. */
+static __always_inline u32 take_slot(void)
+{
+	u32 zero = 0;
+	struct call_slots *slots = map_lookup(MAP(CALL_SLOTS), &zero);
+
+	if (!slots)
+		return CALL_SLOTS;
+	if (!__sync_lock_test_and_set(&slots->taken[0], 1))
+		return 0;
+	if (!__sync_lock_test_and_set(&slots->taken[1], 1))
+		return 1;
+	if (!__sync_lock_test_and_set(&slots->taken[2], 1))
+		return 2;
+	return CALL_SLOTS;
+}
+
+static __always_inline void give_slot(u32 slot)
+{
+	u32 zero = 0;
+	struct call_slots *slots = map_lookup(MAP(CALL_SLOTS), &zero);
+
+	if (slots && slot < CALL_SLOTS)
+		__sync_lock_test_and_set(&slots->taken[slot], 0);
+}
+
+/* Whether this call of a recorded function is to be passed over; else how many it stands for. */
+static __always_inline u32 call_weight(u32 function, struct counters *count)
+{
+	u32 *one_in = map_lookup(MAP(CALL_RATES), &function);
+
+	if (!one_in || *one_in <= 1)
+		return 1;
+	if (bpf_get_prandom_u32() % *one_in) {
+		count->calls_passed_over++;
+		return 0;
+	}
+	return *one_in;
+}
+
+/* Fills in where the current thread was called from: call->stack and call->cache. The path has no
+ * kernel frames. With `function`, the address of one that has just returned or is about to, that is
+ * its innermost frame, and the registers are its caller's; else they are the innermost frame's. */
+static __always_inline void call_path(struct call *call, u32 slot, u64 function, struct counters *count)
+{
+	u32 context = FIRST_CALL_CONTEXT + slot;
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+
+	call->stack = 0;
+	call->cache = 0;
+	if (!w)
+		return;
+	w->time = bpf_ktime_get_ns();
+	w->thread = call->thread;
+	w->tgid = tgid;
+	w->cache = CALL_CPUS * context + bpf_get_smp_processor_id();
+	w->context = context;
+	w->event = 0;
+	w->hash = 0;
+	w->frames = 0;
+	w->kernel_frames = 0;
+	w->depth = 0;
+	if (prepare_walk(w, tgid, task_flags(this_task()), 0)) {
+		if (function) {
+			u64 frame = FRAME_RAW | (function & FRAME_RAW_MASK);
+			w->frame[0] = frame;
+			w->frames = 1;
+			w->depth = 1;
+			w->hash = hash_mix(0, frame);
+			w->caller = 1;
+		}
+		struct steps steps = {w};
+		w->ending = END_DEPTH_LIMIT;
+		run_loop(MAX_DEPTH + 1, step, &steps, 0);
+	}
+	call->cache = w->cache;
+	if (ended_early(w)) {
+		/* A path that begins with a function's address cannot be walked again from a copy. */
+		u32 stack = function ? 0 : announce_copy(w, count);
+		if (stack) {
+			call->stack = stack == NO_STACK_NUMBER ? 0 : stack;
+			return;
+		}
+		ask_for_mappings(w);
+	}
+	call->stack = intern_stack(w, count);
+}
+
+static __always_inline void send_call(struct call *call, struct counters *count)
+{
+	if (ring_output(MAP(CALLS), call, sizeof *call, NO_WAKEUP))
+		count->calls_lost++;
+	else
+		count->calls++;
+}
+
+#endif

@@ -1,0 +1,79 @@
+/* What is recorded of each call of a probed function, as user space writes it; bpf/probe_layouts.py
+ * has the same as numpy dtypes, and tests/unit/test_layouts.py compares the two.
+ */
+#ifndef HPCD_PROBE_VALUES_H
+#define HPCD_PROBE_VALUES_H
+
+#define PROBE_STEPS 4
+#define PROBE_VALUES CALL_VALUES
+#define MAX_PROBED 4096
+
+struct value_step {
+	s32 offset;   /* is added */
+	u8 size;      /* bytes read, or kept */
+	u8 is_signed;
+	u8 load;      /* 1: what is in memory there */
+	u8 pad;
+};
+
+/* A register, then steps; those from number `late` on are done when the function has returned. */
+struct value_program {
+	u8 source;    /* word of struct registers; NO_SOURCE: the value begins as 0 */
+	u8 steps;
+	u8 late;
+	u8 at_return; /* 1: the register is read when the function has returned */
+	u32 pad;
+	struct value_step step[PROBE_STEPS];
+};
+#define NO_SOURCE 31
+
+/* Flags: the function's returns are seen; the kernel is to trap them. */
+#define PROBE_RETURNS 1
+#define PROBE_TRAMPOLINE 2
+
+struct probed_function {
+	u32 one_in;   /* calls recorded: one in so many */
+	u32 values;
+	u32 flags;
+	u32 number;   /* of the recorded function, in struct call */
+	struct value_program value[PROBE_VALUES];
+};
+
+/* By CPU. */
+struct probe_count {
+	u64 hits;       /* calls of targets' threads */
+	u64 recorded;
+	u64 returned;
+	u64 left;       /* calls left without a return: a jump, an exception, the thread's end */
+	u64 unpaired;   /* returns of calls that had begun before, or were passed over */
+	u64 lost;       /* no room for their state */
+	u64 unreadable; /* values that could not be read */
+	u32 skip;       /* calls yet to be passed over */
+	u32 pad;
+};
+
+/* A call that has begun. Its thread and the stack pointer at its entry tell it from others; `outer`
+ * is the probed call around it. */
+struct call_key {
+	u64 sp;
+	u32 tid;
+	u32 function;
+};
+
+struct open_call {
+	struct call call; /* but for the duration, and the values known at the return */
+	u64 outer_sp;
+	u32 outer_function;
+	u32 pad;
+};
+
+/* Of a thread: its innermost call. */
+struct open_calls {
+	u64 sp;
+	u32 function;
+	u32 depth; /* 0: none is open */
+};
+
+#define POINT_RETURN (1ULL << 63) /* in an attachment's cookie: a return instruction */
+
+#endif

@@ -1,0 +1,403 @@
+/* Probes: the kernel traps at the entry of a function, and where it returns.
+ *
+ * A call is recorded when it returns, with the path at its entry. Entry and return are paired by the
+ * thread and the place of the return address on its stack, and never by order: calls that are left
+ * by longjmp, by an exception or by their thread's end are found when the stack has been unwound
+ * above them.
+ *
+ * on_probe() serves sessions (Linux 6.13): one program for entry and return, which for calls that
+ * are passed over tells the kernel not to trap the return. Elsewhere on_probe_entry() and
+ * on_probe_return() are attached apart.
+ */
+#ifndef HPCD_PROBES_H
+#define HPCD_PROBES_H
+
+#include "probe_values.h"
+
+#define MOST_LEFT 16384 /* open calls of a thread that are given up at once */
+#define IGNORE_RETURN 1 /* what a session's program returns at an entry */
+
+#ifdef HPCD_AARCH64
+#define CALLER_SP(regs) ((regs)->sp)
+#define RETURNED_SP(regs) ((regs)->sp)
+#else
+/* At the entry, and at a return instruction, sp points at the return address. */
+#define CALLER_SP(regs) ((regs)->sp)
+#define RETURNED_SP(regs) ((regs)->sp - 8)
+#endif
+
+static u64 (*attach_cookie)(void *ctx) = (void *)174;
+static u64 (*function_address)(void *ctx) = (void *)173;
+
+static __always_inline void count_up(u64 *counter)
+{
+	__sync_fetch_and_add(counter, 1); /* the program may be preempted */
+}
+
+static __always_inline u64 cut(u64 value, const struct value_step *step)
+{
+	u32 size = step->size;
+
+	if (size == 0 || size > 7)
+		return value;
+	u32 shift = 64 - 8 * size;
+	value <<= shift;
+	return step->is_signed ? (u64)((s64)value >> shift) : value >> shift;
+}
+
+/* Steps first..end of a program, from `value` on. */
+static __always_inline u64 run_steps(const struct value_program *program, u32 first, u32 end,
+				     u64 value, struct probe_count *count)
+{
+	NOUNROLL
+	for (u32 i = 0; i < PROBE_STEPS; i++) {
+		const struct value_step *step = &program->step[i];
+		if (i < first || i >= end)
+			continue;
+		value += (s64)step->offset;
+		if (step->load) {
+			u64 word = 0;
+			u32 size = step->size & 15;
+			if (size > 8)
+				size = 8;
+			if (read_user(&word, size, value)) {
+				count_up(&count->unreadable);
+				return 0;
+			}
+			value = word;
+		}
+		value = cut(value, step);
+	}
+	return value;
+}
+
+static __always_inline u64 register_at(struct walk *w, u32 source)
+{
+	const u64 *word = (const u64 *)&w->regs;
+
+	source &= 31;
+	if (source >= sizeof w->regs / 8)
+		return 0;
+	return word[source];
+}
+
+static __always_inline void values_at_entry(struct walk *w, struct probed_function *function,
+					    struct call *call, struct probe_count *count)
+{
+	NOUNROLL
+	for (u32 i = 0; i < PROBE_VALUES; i++) {
+		struct value_program *program = &function->value[i];
+		call->value[i] = 0;
+		if (i >= function->values || program->at_return)
+			continue;
+		call->value[i] = run_steps(program, 0, program->late, register_at(w, program->source),
+					   count);
+	}
+}
+
+static __always_inline void values_at_return(struct walk *w, struct probed_function *function,
+					     struct call *call, struct probe_count *count)
+{
+	NOUNROLL
+	for (u32 i = 0; i < PROBE_VALUES; i++) {
+		struct value_program *program = &function->value[i];
+		u64 value = call->value[i];
+		if (i >= function->values)
+			continue;
+		if (program->at_return)
+			value = register_at(w, program->source);
+		call->value[i] = run_steps(program, program->late, program->steps, value, count);
+	}
+}
+
+/* Calls of a thread that are over without having returned: those whose stack is gone. */
+struct leaving {
+	struct open_calls *top;
+	struct counters *counted;
+	u64 sp;
+	u64 end;      /* when they ended; 0: it is not known, they have no duration */
+	u32 tid;
+	u32 function; /* of the calls at sp itself, the one that is not left; NO_FUNCTION: all are */
+	u32 same;     /* 1: calls at sp itself are left too */
+	u32 pad;
+};
+#define NO_FUNCTION 0xffffffffu
+
+static __attribute__((noinline)) long leave_one(u32 number, struct leaving *leaving)
+{
+	struct open_calls *top = leaving->top;
+
+	if (!top || !top->depth || top->sp > leaving->sp)
+		return 1;
+	if (top->sp == leaving->sp && (!leaving->same || top->function == leaving->function))
+		return 1;
+	struct call_key key = {top->sp, leaving->tid, top->function};
+	struct open_call *open = map_lookup(MAP(OPEN_CALLS), &key);
+	struct probed_function *function = map_lookup(MAP(PROBED), &key.function);
+	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &key.function);
+	if (!open || !function || !count) {
+		top->depth = 0;
+		return 1;
+	}
+	open->call.duration = leaving->end ? leaving->end - open->call.time : 0;
+	send_call(&open->call, leaving->counted);
+	count_up(&count->left);
+	top->sp = open->outer_sp;
+	top->function = open->outer_function;
+	top->depth--;
+	map_delete(MAP(OPEN_CALLS), &key);
+	return 0;
+}
+
+static __always_inline void leave_calls(struct leaving *leaving, u64 sp, int same, u32 function)
+{
+	leaving->sp = sp;
+	leaving->same = same;
+	leaving->function = function;
+	if (leaving->top->depth)
+		run_loop(MOST_LEFT, leave_one, leaving, 0);
+}
+
+/* The thread ends, or runs another program: nothing it has called returns. */
+static __always_inline void leave_all_calls(u32 tid)
+{
+	struct open_calls *top = map_lookup(MAP(OPEN_THREADS), &tid);
+
+	if (!top)
+		return;
+	struct leaving leaving = {.top = top, .counted = counters(), .tid = tid};
+	leaving.end = bpf_ktime_get_ns();
+	if (leaving.counted)
+		leave_calls(&leaving, ~0ULL, 1, NO_FUNCTION);
+	map_delete(MAP(OPEN_THREADS), &tid);
+}
+
+/* The thread a probe has fired in, if it is a target's. */
+static __always_inline struct thread *probed_thread(u64 id, struct counters *count)
+{
+	u32 tid = (u32)id, tgid = id >> 32;
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+
+	if (!thread && EVERYTHING) {
+		struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+		if (!process || !process->excluded)
+			thread = register_current_thread(tid, count);
+	}
+	return thread && !thread->hidden ? thread : 0;
+}
+
+static __always_inline int passed_over(struct probed_function *function, struct probe_count *count)
+{
+	if (function->one_in <= 1)
+		return 0;
+	if (count->skip) {
+		count->skip--;
+		return 1;
+	}
+	/* At random, 1 in n in the mean: any rule could fall into step with the target. */
+	count->skip = bpf_get_prandom_u32() % (2 * function->one_in - 1);
+	return 0;
+}
+
+/* The memory of a slot, with the thread's registers in user mode; 0: it has none. */
+static __always_inline struct walk *registers_in(u32 slot)
+{
+	u32 context = FIRST_CALL_CONTEXT + slot;
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+
+	if (!w || read_kernel(&w->regs, sizeof w->regs, task_registers(this_task_btf())) ||
+	    !IN_USER_MODE(&w->regs))
+		return 0;
+	return w;
+}
+
+static __always_inline struct open_calls *calls_of(u32 tid)
+{
+	struct open_calls none = {};
+	struct open_calls *top = map_lookup(MAP(OPEN_THREADS), &tid);
+
+	if (top)
+		return top;
+	map_update(MAP(OPEN_THREADS), &tid, &none, BPF_NOEXIST);
+	return map_lookup(MAP(OPEN_THREADS), &tid);
+}
+
+/* A call of a function whose returns are seen begins: it is kept until then. 0 when it is. */
+static __always_inline int open_call(struct open_call *open, u64 sp, u32 tid, u32 index,
+				     struct counters *counted)
+{
+	struct call_key key = {sp, tid, index};
+	struct leaving leaving = {.top = calls_of(tid), .counted = counted, .tid = tid};
+
+	if (!leaving.top)
+		return -1;
+	/* The function was left and has been called again, where it was; else calls at the same place
+	 * go on: they have jumped to this one. */
+	int again = map_lookup(MAP(OPEN_CALLS), &key) != 0;
+	leave_calls(&leaving, again ? sp : sp - 1, again, NO_FUNCTION);
+	open->outer_sp = leaving.top->sp;
+	open->outer_function = leaving.top->function;
+	if (map_update(MAP(OPEN_CALLS), &key, open, 0))
+		return -1;
+	leaving.top->sp = sp;
+	leaving.top->function = index;
+	leaving.top->depth++;
+	return 0;
+}
+
+/* Records the beginning of a call; 0: the kernel is to trap its return. */
+static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread, u32 tid,
+				      struct counters *counted, struct probed_function *function,
+				      struct probe_count *count)
+{
+	struct open_call open = {};
+	struct walk *w = registers_in(slot);
+
+	if (!w)
+		return IGNORE_RETURN;
+	open.call.time = bpf_ktime_get_ns();
+	open.call.thread = thread->number;
+	open.call.function = function->number;
+	open.call.weight = function->one_in > 1 ? function->one_in : 1;
+	values_at_entry(w, function, &open.call, count);
+	u64 sp = CALLER_SP(&w->regs);
+	call_path(&open.call, slot, 0, counted);
+	count_up(&count->recorded);
+	if (!(function->flags & PROBE_RETURNS)) {
+		send_call(&open.call, counted);
+		return IGNORE_RETURN;
+	}
+	if (!open_call(&open, sp, tid, index, counted))
+		return function->flags & PROBE_TRAMPOLINE ? 0 : IGNORE_RETURN;
+	count_up(&count->lost);
+	return IGNORE_RETURN;
+}
+
+static __always_inline int probe_entry(u32 index)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	struct counters *counted = counters();
+	struct probed_function *function = map_lookup(MAP(PROBED), &index);
+	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &index);
+
+	if (!counted || !function || !count)
+		return IGNORE_RETURN;
+	struct thread *thread = probed_thread(id, counted);
+	if (!thread)
+		return IGNORE_RETURN;
+	count_up(&count->hits);
+	if (passed_over(function, count))
+		return IGNORE_RETURN;
+	u32 slot = take_slot();
+	if (slot >= CALL_SLOTS) {
+		count_up(&count->lost);
+		return IGNORE_RETURN;
+	}
+	int ignored = begin_call(slot, index, thread, (u32)id, counted, function, count);
+	give_slot(slot);
+	return ignored;
+}
+
+static __always_inline void end_call(struct walk *w, u32 index, u32 tid, u64 sp, u64 end,
+				     struct counters *counted, struct probed_function *function,
+				     struct probe_count *count)
+{
+	struct call_key key = {sp, tid, index};
+	struct open_call *open = map_lookup(MAP(OPEN_CALLS), &key);
+	struct leaving leaving = {.top = calls_of(tid), .counted = counted, .tid = tid};
+
+	if (!open || !leaving.top) {
+		count_up(&count->unpaired);
+		return;
+	}
+	leave_calls(&leaving, sp, 1, index);
+	struct open_calls *top = leaving.top;
+	if (top->depth && top->sp == sp && top->function == index) {
+		top->sp = open->outer_sp;
+		top->function = open->outer_function;
+		top->depth--;
+	}
+	values_at_return(w, function, &open->call, count);
+	open->call.duration = end - open->call.time;
+	send_call(&open->call, counted);
+	count_up(&count->returned);
+	map_delete(MAP(OPEN_CALLS), &key);
+}
+
+static __always_inline int probe_return(u32 index, int at_instruction)
+{
+	u64 end = bpf_ktime_get_ns();
+	u32 tid = (u32)bpf_get_current_pid_tgid();
+	struct counters *counted = counters();
+	struct probed_function *function = map_lookup(MAP(PROBED), &index);
+	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &index);
+
+	/* Of a thread that is no target's, nothing is open. */
+	if (!counted || !function || !count || !map_lookup(MAP(OPEN_THREADS), &tid))
+		return 0;
+	u32 slot = take_slot();
+	if (slot >= CALL_SLOTS) {
+		count_up(&count->lost);
+		return 0;
+	}
+	struct walk *w = registers_in(slot);
+	if (w) {
+		u64 sp = at_instruction ? CALLER_SP(&w->regs) : RETURNED_SP(&w->regs);
+		end_call(w, index, tid, sp, end, counted, function, count);
+	}
+	give_slot(slot);
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_probed_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 tid = 0;
+
+	read_kernel(&tid, 4, ctx->args[0] + OFFSET_TASK_PID);
+	leave_all_calls(tid);
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_probed_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	leave_all_calls((u32)ctx->args[1]);
+	return 0;
+}
+
+SECTION("kprobe/")
+int on_probe(struct user_registers *ctx)
+{
+	u64 cookie = attach_cookie(ctx);
+
+	if (cookie & POINT_RETURN) {
+		probe_return((u32)cookie, 1);
+		return IGNORE_RETURN;
+	}
+	/* A session's program is called at the entry, and again behind the call. */
+	if (ctx->ip != function_address(ctx))
+		return probe_return((u32)cookie, 0);
+	return probe_entry((u32)cookie);
+}
+
+SECTION("kprobe/")
+int on_probe_entry(struct user_registers *ctx)
+{
+	u64 cookie = attach_cookie(ctx);
+
+	if (cookie & POINT_RETURN)
+		probe_return((u32)cookie, 1);
+	else
+		probe_entry((u32)cookie);
+	return 0;
+}
+
+SECTION("kprobe/")
+int on_probe_return(struct user_registers *ctx)
+{
+	probe_return((u32)attach_cookie(ctx), 0);
+	return 0;
+}
+
+#endif

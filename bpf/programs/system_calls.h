@@ -1,0 +1,165 @@
+/* System calls as recorded functions, by the kernel's raw tracepoints at their entry and exit.
+ *
+ * Values of a call: the file, the bytes moved, the error (errno), the bytes asked for, the position in
+ * the file, the other file of those that have two.
+ */
+#ifndef HPCD_SYSTEM_CALLS_H
+#define HPCD_SYSTEM_CALLS_H
+
+#define VALUE_FILE 0
+#define VALUE_BYTES 1
+#define VALUE_ERROR 2
+#define VALUE_ASKED 3
+#define VALUE_POSITION 4
+#define VALUE_OTHER 5
+#define MAX_ERRNO 4095
+#define TS_COMPAT 2 /* thread_info.status of x86: in a system call of a 32-bit program */
+
+static __always_inline int is_compat(void)
+{
+#ifdef HPCD_AARCH64
+	return 0;
+#else
+	return !!(kernel_half(this_task() + OFFSET_THREAD_STATUS) & TS_COMPAT);
+#endif
+}
+
+/* Argument `number` of the system call with these registers. */
+static __always_inline u64 argument(struct user_registers *regs, u32 number, int compat)
+{
+#ifdef HPCD_AARCH64
+	switch (number) {
+	case 0: return regs->x[0];
+	case 1: return regs->x[1];
+	case 2: return regs->x[2];
+	case 3: return regs->x[3];
+	case 4: return regs->x[4];
+	case 5: return regs->x[5];
+	}
+#else
+	switch (number) {
+	case 0: return compat ? (u32)regs->bx : regs->di;
+	case 1: return compat ? (u32)regs->cx : regs->si;
+	case 2: return compat ? (u32)regs->dx : regs->dx;
+	case 3: return compat ? (u32)regs->si : regs->r10;
+	case 4: return compat ? (u32)regs->di : regs->r8;
+	case 5: return compat ? (u32)regs->bp : regs->r9;
+	}
+#endif
+	return 0;
+}
+
+static __always_inline struct system_call *system_call(u64 number, int compat)
+{
+	u32 index = number;
+
+	if (number >= SYSTEM_CALLS_32)
+		return 0;
+	if (compat)
+		index += SYSTEM_CALLS_32;
+	return map_lookup(MAP(SYSTEM_CALLS), &index);
+}
+
+SECTION("raw_tp/")
+int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	u32 tid = id, tgid = id >> 32;
+	int compat = is_compat();
+	struct system_call *made = system_call(ctx->args[1], compat);
+
+	if (!made || made->kind == CALL_IGNORED)
+		return 0;
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct counters *count = counters();
+	if (!count)
+		return 0;
+	if (!thread) {
+		if (!EVERYTHING)
+			return 0;
+		struct process *process = map_lookup(MAP(PROCESSES), &tgid);
+		if (process && process->excluded)
+			return 0;
+		thread = register_current_thread(tid, count);
+	}
+	if (!thread || thread->hidden)
+		return 0;
+	thread->entered = 0;
+	u32 weight = call_weight(made->function, count);
+	if (!weight)
+		return 0;
+	struct user_registers regs;
+	if (read_kernel(&regs, sizeof regs, ctx->args[0]))
+		return 0;
+	u32 object = 0, other = 0;
+	if (made->file != NO_ARGUMENT)
+		object = object_of(file_of(argument(&regs, made->file, compat)));
+	if (made->other != NO_ARGUMENT)
+		other = object_of(file_of(argument(&regs, made->other, compat)));
+	thread->object = object;
+	thread->other = other;
+	thread->weight = weight;
+	thread->entered = bpf_ktime_get_ns();
+	return 0;
+}
+
+SECTION("raw_tp/")
+int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	s64 result = ctx->args[1];
+	struct user_registers regs;
+	struct call call;
+	u64 number;
+
+	struct thread *thread = map_lookup(MAP(THREADS), &tid);
+	struct counters *count = counters();
+	if (!thread || !thread->entered || !count)
+		return 0;
+	u64 now = bpf_ktime_get_ns(), entered = thread->entered;
+	thread->entered = 0;
+	if (thread->hidden || read_kernel(&regs, sizeof regs, ctx->args[0]))
+		return 0;
+#ifdef HPCD_AARCH64
+	number = kernel_half(ctx->args[0] + __builtin_offsetof(struct registers, syscall_number));
+#else
+	number = regs.orig_ax;
+#endif
+	int compat = is_compat();
+	struct system_call *made = system_call(number, compat);
+	if (!made || made->kind == CALL_IGNORED)
+		return 0;
+	if (compat)
+		result = (s32)result;
+	int failed = result < 0 && result >= -MAX_ERRNO;
+	__builtin_memset(&call, 0, sizeof call);
+	call.time = entered;
+	call.duration = now - entered;
+	call.thread = thread->number;
+	call.function = made->function;
+	call.weight = thread->weight;
+	call.value[VALUE_FILE] = thread->object;
+	call.value[VALUE_OTHER] = thread->other;
+	call.value[VALUE_POSITION] = ~0ULL;
+	if (failed)
+		call.value[VALUE_ERROR] = -result;
+	else if (made->kind == CALL_MOVES)
+		call.value[VALUE_BYTES] = result;
+	else if (made->kind == CALL_OPENS)
+		call.value[VALUE_FILE] = object_of(file_of(result));
+	if (made->size != NO_ARGUMENT)
+		call.value[VALUE_ASKED] = argument(&regs, made->size, compat);
+	if (made->offset != NO_ARGUMENT)
+		call.value[VALUE_POSITION] = argument(&regs, made->offset, compat);
+	u32 slot = take_slot();
+	if (slot >= CALL_SLOTS) {
+		count->calls_lost++;
+		return 0;
+	}
+	call_path(&call, slot, 0, count);
+	send_call(&call, count);
+	give_slot(slot);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,256 @@
+"""Attaching programs to instructions of files: uprobes.
+
+From Linux 6.13 on one link serves many functions of a file, and its program both ends of a call
+(``BPF_TRACE_UPROBE_SESSION``); before, each function is a perf event of its own, and another where
+it returns. Whatever is attached goes with its descriptors, however the process ends.
+Source: include/uapi/linux/bpf.h, kernel/trace/bpf_trace.c.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hpcd.bpf import syscalls
+from hpcd.bpf.libbpf import KernelRefusedError
+from hpcd.bpf.loading.btf import KernelTypes
+from hpcd.errors import HpcdError, PlatformError, PrivilegeError
+
+ATTACH_SESSION = 57
+"""BPF_TRACE_UPROBE_SESSION."""
+_ATTACH_PERF_EVENT = 41
+_LINK_CREATE = 28
+_SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
+RETURN_POINT = 1 << 63
+"""In a cookie: the instruction is a return, not an entry."""
+_PMU = Path("/sys/bus/event_source/devices/uprobe/type")
+_REFERENCE_COUNT_SHIFT = 32
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _Multi(ctypes.Structure):
+    _fields_ = (
+        ("prog_fd", ctypes.c_uint32),
+        ("target_fd", ctypes.c_uint32),
+        ("attach_type", ctypes.c_uint32),
+        ("link_flags", ctypes.c_uint32),
+        ("path", ctypes.c_uint64),
+        ("offsets", ctypes.c_uint64),
+        ("reference_counts", ctypes.c_uint64),
+        ("cookies", ctypes.c_uint64),
+        ("count", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("pid", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    )
+
+
+class _OfPerfEvent(ctypes.Structure):
+    _fields_ = (
+        ("prog_fd", ctypes.c_uint32),
+        ("target_fd", ctypes.c_uint32),
+        ("attach_type", ctypes.c_uint32),
+        ("link_flags", ctypes.c_uint32),
+        ("cookie", ctypes.c_uint64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An instruction to probe: its ``offset`` in the file, what the program gets as ``cookie``, the
+    file offset of the counter that switches a static tracepoint on (0: it has none), and whether
+    the return of the function that begins there is to be seen too."""
+
+    offset: int
+    cookie: int
+    reference_count: int = 0
+    returns: bool = False
+
+
+def session_supported() -> bool:
+    """Whether this kernel has uprobe sessions."""
+    return _has_sessions() and os.environ.get("HPCD_UPROBES", "session") == "session"
+
+
+@cache
+def _has_sessions() -> bool:
+    types = KernelTypes()
+    try:
+        return types.has_enumerator("bpf_attach_type", "BPF_TRACE_UPROBE_SESSION")
+    finally:
+        types.close()
+
+
+PROBE_PROGRAMS = ("on_probe", "on_probe_entry", "on_probe_return")
+"""The programs that run at probes."""
+
+
+def program_attach_types() -> dict[str, int]:
+    """The programs that serve probes here, each with what it is attached as (0: a perf event)."""
+    if session_supported():
+        return {"on_probe": ATTACH_SESSION}
+    return {"on_probe_entry": 0, "on_probe_return": 0}
+
+
+def require_uprobes() -> None:
+    """Raise :class:`PlatformError` where the kernel has no uprobes."""
+    if not _PMU.exists():
+        raise PlatformError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
+
+
+def attach_session(program: int, path: str, places: Sequence[Place], pid: int = 0) -> int:
+    """Run ``program``, loaded for :data:`ATTACH_SESSION`, at ``places`` of the file at ``path``, in
+    process ``pid`` or any (0); returns the descriptor of the link.
+
+    Nothing is attached when the kernel refuses one of the places. Raises
+    :class:`KernelRefusedError` or :class:`PrivilegeError`.
+    """
+    count = len(places)
+    words = ctypes.c_uint64 * count
+    offsets = words(*(place.offset for place in places))
+    cookies = words(*(place.cookie for place in places))
+    counters = words(*(place.reference_count for place in places))
+    text = ctypes.create_string_buffer(os.fsencode(path))
+    return _create_link(
+        _Multi(
+            prog_fd=program,
+            attach_type=ATTACH_SESSION,
+            path=ctypes.addressof(text),
+            offsets=ctypes.addressof(offsets),
+            reference_counts=ctypes.addressof(counters) if any(counters) else 0,
+            cookies=ctypes.addressof(cookies),
+            count=count,
+            pid=pid,
+        )
+    )
+
+
+def attach_event(
+    program: int, path: str, place: Place, pid: int = 0, *, at_return: bool
+) -> list[int]:
+    """As :func:`attach_session` for one place and one end of the call, by a perf event; returns
+    its descriptor and the link's."""
+    text = ctypes.create_string_buffer(os.fsencode(path))
+    event = syscalls.PerfEvent(
+        int(_PMU.read_text()),
+        int(at_return) | place.reference_count << _REFERENCE_COUNT_SHIFT,
+        period=1,
+        config1=ctypes.addressof(text),
+        config2=place.offset,
+    )
+    fd = syscalls.perf_event_open(event, pid or -1, -1 if pid else 0)
+    try:
+        link = _create_link(
+            _OfPerfEvent(
+                prog_fd=program,
+                target_fd=fd,
+                attach_type=_ATTACH_PERF_EVENT,
+                cookie=place.cookie,
+            )
+        )
+    except BaseException:
+        os.close(fd)
+        raise
+    return [link, fd]
+
+
+def _create_link(attributes: ctypes.Structure) -> int:
+    number = _SYSTEM_CALL[platform.machine()]
+    fd: int = _LIBC.syscall(
+        number, _LINK_CREATE, ctypes.byref(attributes), ctypes.sizeof(attributes)
+    )
+    if fd >= 0:
+        return fd
+    reason = ctypes.get_errno()
+    if reason in (errno.EPERM, errno.EACCES):
+        raise PrivilegeError("attaching probes: not permitted; run hpcd as root (sudo hpcd ...)")
+    raise KernelRefusedError("attaching a probe", reason)
+
+
+class Uprobes:
+    """What of files is probed: groups of places, each attached and detached at once.
+
+    ``programs`` are descriptors by name: ``on_probe`` of sessions, or ``on_probe_entry`` and
+    ``on_probe_return``.
+    """
+
+    def __init__(self, programs: dict[str, int]) -> None:
+        self._programs = programs
+        self._held: dict[int, list[int]] = {}
+        self._count = 0
+
+    def attach(
+        self, path: str, places: Sequence[Place], pid: int = 0
+    ) -> tuple[int, list[tuple[Place, str]]]:
+        """Attach to ``places`` of a file; returns a number for :meth:`detach`, and the places that
+        the kernel refuses, each with the reason."""
+        refused: list[tuple[Place, str]] = []
+        held = self._attach(path, list(places), pid, refused)
+        self._count += 1
+        self._held[self._count] = held
+        return self._count, refused
+
+    def _attach(
+        self, path: str, places: list[Place], pid: int, refused: list[tuple[Place, str]]
+    ) -> list[int]:
+        """Descriptors of what could be attached; halves are tried where the kernel refuses all."""
+        if not places:
+            return []
+        try:
+            return self._attach_all(path, places, pid)
+        except PrivilegeError:
+            raise
+        except HpcdError as error:
+            if len(places) == 1:
+                refused.append((places[0], _reason(error)))
+                return []
+        middle = len(places) // 2
+        return [
+            *self._attach(path, places[:middle], pid, refused),
+            *self._attach(path, places[middle:], pid, refused),
+        ]
+
+    def _attach_all(self, path: str, places: list[Place], pid: int) -> list[int]:
+        session = self._programs.get("on_probe")
+        if session is not None:
+            return [attach_session(session, path, places, pid)]
+        entry, end = self._programs["on_probe_entry"], self._programs["on_probe_return"]
+        held: list[int] = []
+        try:
+            for place in places:
+                if place.returns:
+                    held += attach_event(end, path, place, pid, at_return=True)
+                held += attach_event(entry, path, place, pid, at_return=False)
+        except BaseException:
+            _close(held)
+            raise
+        return held
+
+    def detach(self, number: int) -> None:
+        """Detach what :meth:`attach` attached."""
+        _close(self._held.pop(number, []))
+
+    def close(self) -> None:
+        """Detach everything."""
+        for number in list(self._held):
+            self.detach(number)
+
+
+def _close(descriptors: list[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)
+
+
+def _reason(error: HpcdError) -> str:
+    number = getattr(error, "errno", 0)
+    if number in (errno.EOPNOTSUPP, 524):  # ENOTSUPP, the kernel's own
+        return "its first instruction is one that cannot be probed"
+    if number == errno.EINVAL:
+        return "the kernel finds no instruction there that it can probe"
+    return str(error)

@@ -1,0 +1,103 @@
+"""Calls of recorded functions: from the programs' ring to the measurement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.array_types import U32, Mask
+from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
+from hpcd.daemon.naming.file_objects import FileObjects
+from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import CalledFunction
+
+# Calls whose paths are not finished are kept: 80 MB of them. More are written without a path.
+_MOST_HELD = 1 << 20
+
+
+class CallRecorder:
+    """Moves calls into a measurement: their threads become trace lines, their stacks CCT nodes."""
+
+    def __init__(
+        self,
+        functions: Sequence[CalledFunction],
+        threads: ThreadLifecycle,
+        stacks: StackResolver,
+        deferred: DeferredPaths | None,
+        writer: MeasurementWriter,
+    ) -> None:
+        self._threads = threads
+        self._stacks = stacks
+        self._deferred = deferred
+        self._writer = writer
+        self._files = FileObjects()
+        # Calls whose paths wait for mappings or tables: their nodes are stand-ins.
+        self._held: list[Calls] = []
+        self.recorded = 0
+        """Calls taken from the ring and attributed."""
+        self.dropped: Counter[str] = Counter()
+        """Calls left out, by reason."""
+        for function in functions:
+            writer.add_function(function)
+
+    def on_object(self, event: bytes) -> None:
+        """A file that is met for the first time."""
+        self._writer.add_object(self._files.describe(event))
+
+    def take(self, calls: npt.NDArray[np.void]) -> list[Calls]:
+        """The calls of this round, to be written once the stacks' nodes are: those whose paths are
+        finished. Call after the round's stacks were added."""
+        if not len(calls):
+            return []
+        node, resolved = self._stacks.nodes_of(calls["cache"], calls["stack"], calls["stack"] > 0)
+        node[calls["stack"] == 0] = 0
+        numbers, index = np.unique(calls["thread"], return_inverse=True)
+        line = self._threads.lines_of(numbers.tolist())[index]
+        known = line != NO_LINE
+        if not known.all():
+            self.dropped["thread unknown"] += int((~known).sum())
+        if not resolved.all():
+            node[~resolved] = 0
+            self.dropped["path forgotten"] += int((~resolved & known).sum())
+        calls, node, line = calls[known], node[known], line[known]
+        self.recorded += len(calls)
+        taken = Calls(
+            line,
+            calls["time"].copy(),
+            calls["duration"].copy(),
+            node,
+            calls["function"].copy(),
+            calls["weight"].copy(),
+            calls["value"].copy(),
+        )
+        self._held.append(taken)
+        return self.finished()
+
+    def finished(self, *, last: bool = False) -> list[Calls]:
+        """The calls whose paths are finished by now, and at the end the others too."""
+        ready: list[Calls] = []
+        waiting: list[Calls] = []
+        for calls in self._held:
+            node, unfinished = self._translate(calls.node)
+            calls = calls.with_nodes(node)
+            ready.append(calls[~unfinished])
+            if unfinished.any():
+                waiting.append(calls[unfinished])
+        too_many = sum(map(len, waiting)) > _MOST_HELD
+        if waiting and (last or too_many):
+            self.dropped["path not finished"] += sum(map(len, waiting))
+            ready += [calls.with_nodes(np.zeros(len(calls), np.uint32)) for calls in waiting]
+            waiting = []
+        self._held = waiting
+        return [calls for calls in ready if len(calls)]
+
+    def _translate(self, node: U32) -> tuple[U32, Mask]:
+        if self._deferred:
+            return self._deferred.translate(node)
+        return node, np.zeros(len(node), bool)

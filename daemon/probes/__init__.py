@@ -1,0 +1,1 @@
+"""Probes: functions of programs and libraries whose calls are recorded."""

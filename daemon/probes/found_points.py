@@ -1,0 +1,96 @@
+"""What the decoder has found of probes in a file, checked: the file may have made it up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from hpcd.daemon.probes.probe_points import MOST_POINTS
+from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.probes.return_instructions import MOST_RETURNS
+from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.errors import FormatError
+
+_MOST_TEXT = 4096
+_OFFSETS = 1 << 47
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPoint:
+    """A function or static tracepoint that probe number ``query`` names; offsets are in the file.
+
+    ``why`` it cannot be probed, "" when it can; ``exits`` why its return instructions are not all
+    there is of its returns.
+    """
+
+    query: int
+    name: str
+    offset: int
+    returns: tuple[int, ...]
+    exits: str
+    why: str
+    semaphore: int
+    operands: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPoints:
+    """All that is found in a file; ``symbols`` is how many functions it names, ``near`` what a
+    probe without any may have meant."""
+
+    points: tuple[FoundPoint, ...]
+    symbols: int
+    thrown: bool
+    near: dict[int, str]
+
+
+def find_points(decoder: Decoder, fd: int, path: str, specs: list[ProbeSpec]) -> FoundPoints:
+    """Where the probes of ``specs`` go in the file open at ``fd``. Raises :class:`FormatError`."""
+    request = [
+        {"function": spec.function, "provider": spec.provider, "near": not spec.optional}
+        for spec in specs
+    ]
+    reply = decoder.probe_points(fd, path, json.dumps(request).encode())
+    try:
+        content = json.loads(reply)
+        rows = content["points"]
+        if len(rows) > MOST_POINTS:
+            raise ValueError("too many")
+        return FoundPoints(
+            tuple(_point(row, len(specs)) for row in rows),
+            _number(content["symbols"]),
+            bool(content["thrown"]),
+            {int(number): str(text)[:200] for number, text in content["near"].items()},
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise FormatError(f"{path}: its functions are not what was asked for") from None
+
+
+def _point(row: dict[str, Any], queries: int) -> FoundPoint:
+    query = _number(row["query"])
+    returns = [_number(offset) for offset in row.get("returns", [])]
+    if query >= queries or len(returns) > MOST_RETURNS:
+        raise ValueError("out of bounds")
+    return FoundPoint(
+        query,
+        _text(row["name"]),
+        _number(row.get("offset", 0)),
+        tuple(returns),
+        _text(row.get("exits", "")),
+        _text(row.get("why", "")),
+        _number(row.get("semaphore", 0)),
+        _text(row.get("operands", "")),
+    )
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value < _OFFSETS:
+        raise ValueError("no number of a file")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value[:_MOST_TEXT]

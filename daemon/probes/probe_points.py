@@ -1,0 +1,181 @@
+"""Where in a file probes go: functions by name and static tracepoints. Runs in the decoder.
+
+A request names functions (exact names or patterns) and tracepoints; the reply has each place's
+address and offset in the file. Names of C++ are matched as they are in the symbol table, or where
+the request has ``::`` in it, demangled and without parameters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from fnmatch import translate
+from typing import Any, NamedTuple
+
+import cxxfilt
+import numpy as np
+
+from hpcd.daemon.probes.return_instructions import MOST_BYTES, exits_of
+from hpcd.daemon.probes.static_tracepoints import tracepoint_notes
+from hpcd.elf.elf_reader import SYMBOL
+from hpcd.elf.elf_view import ElfView
+from hpcd.errors import FormatError, did_you_mean
+
+MOST_POINTS = 4096
+_FUNCTION, _INDIRECT = 2, 10  # STT_FUNC, STT_GNU_IFUNC
+_MOST_NAME = 1024
+_PATTERN = re.compile(r"[*?\[]")
+# Who has code for exceptions to be thrown through.
+_PERSONALITIES = (b"__gxx_personality_v0", b"rust_eh_personality", b"__gnat_personality_v0")
+
+
+class Symbol(NamedTuple):
+    """A function of a file."""
+
+    name: str
+    address: int
+    size: int
+    indirect: bool
+
+
+def probe_points(elf: ElfView, request: bytes) -> bytes:
+    """The places of what is asked for, as JSON. Raises :class:`FormatError`."""
+    try:
+        queries = json.loads(request)
+    except (ValueError, RecursionError):
+        raise FormatError("the request for probes is damaged") from None
+    symbols = _symbols(elf)
+    by_name: dict[str, list[Symbol]] = {}
+    for symbol in symbols:
+        by_name.setdefault(symbol.name, []).append(symbol)
+    notes = tracepoint_notes(elf) if any(query.get("provider") for query in queries) else []
+    points: list[dict[str, Any]] = []
+    near: dict[int, str] = {}
+    for number, query in enumerate(queries):
+        if query.get("provider"):
+            points += _tracepoints(elf, notes, query, number)
+        else:
+            found = list(_matching(query["function"], symbols, by_name))
+            points += [_point(elf, symbol, number) for symbol in found]
+            if not found and query.get("near"):
+                near[number] = did_you_mean(query["function"], by_name)
+        if len(points) > MOST_POINTS:
+            raise FormatError(f"more than {MOST_POINTS} functions match")
+    reply = {
+        "symbols": len(symbols),
+        "machine": elf.machine,
+        "thrown": _throws(elf),
+        "near": near,
+        "points": points,
+    }
+    return json.dumps(reply).encode()
+
+
+def _symbols(elf: ElfView) -> list[Symbol]:
+    """The functions defined in a file, those of .dynsym first: their names are the ones meant."""
+    seen: dict[tuple[str, int], Symbol] = {}
+    for table_name, text_name in ((".dynsym", ".dynstr"), (".symtab", ".strtab")):
+        section, text_section = elf.sections.get(table_name), elf.sections.get(text_name)
+        if section is None or text_section is None:
+            continue
+        text = elf.contents(text_section)
+        count = section.size // SYMBOL.itemsize
+        table = np.frombuffer(elf.data, SYMBOL, count, section.offset)
+        kind = table["info"] & 15
+        table = table[np.isin(kind, (_FUNCTION, _INDIRECT)) & (table["section"] != 0)]
+        for row in table:
+            start = int(row["name"])
+            end = text.find(b"\0", start, start + _MOST_NAME)
+            if end <= start:
+                continue
+            name = text[start:end].partition(b"@")[0].decode(errors="replace")
+            address = int(row["value"])
+            indirect = int(row["info"]) & 15 == _INDIRECT
+            seen.setdefault((name, address), Symbol(name, address, int(row["size"]), indirect))
+    return list(seen.values())
+
+
+def _matching(
+    pattern: str, symbols: list[Symbol], by_name: dict[str, list[Symbol]]
+) -> Iterable[Symbol]:
+    """The functions that ``pattern`` names, each address once."""
+    if "::" in pattern:
+        accepts = re.compile(translate(pattern)).match
+        found = [symbol for symbol in symbols if accepts(_plain(symbol.name))]
+    elif _PATTERN.search(pattern):
+        accepts = re.compile(translate(pattern)).match
+        found = [symbol for symbol in symbols if accepts(symbol.name)]
+    else:
+        found = by_name.get(pattern, [])
+    return {symbol.address: symbol for symbol in reversed(found)}.values()
+
+
+def _plain(name: str) -> str:
+    """A C++ name demangled, without parameters; another name as it is."""
+    if not name.startswith("_Z"):
+        return name
+    try:
+        return str(cxxfilt.demangle(name)).partition("(")[0]
+    except cxxfilt.InvalidName:
+        return name
+
+
+def _point(elf: ElfView, symbol: Symbol, query: int) -> dict[str, Any]:
+    point: dict[str, Any] = {
+        "query": query, "name": symbol.name, "address": symbol.address, "size": symbol.size,
+    }  # fmt: skip
+    offset = _code_offset(elf, symbol.address)
+    if symbol.indirect:
+        point["why"] = "which function it stands for is chosen when a program starts (IFUNC)"
+        return point
+    if offset is None:
+        point["why"] = "it lies in no code of the file"
+        return point
+    point["offset"] = offset
+    size = min(symbol.size, MOST_BYTES + 1)
+    exits = exits_of(bytes(elf.data[offset : offset + size]), symbol.address, elf.machine)
+    point["returns"] = [offset + place - symbol.address for place in exits.returns]
+    point["exits"] = exits.why
+    return point
+
+
+def _code_offset(elf: ElfView, address: int) -> int | None:
+    for segment in elf.segments:
+        if segment.executable and segment.vaddr <= address < segment.vaddr + segment.filesz:
+            return segment.offset + address - segment.vaddr
+    return None
+
+
+def _tracepoints(
+    elf: ElfView, notes: list[Any], query: dict[str, Any], number: int
+) -> list[dict[str, Any]]:
+    provider = re.compile(translate(query["provider"])).match
+    name = re.compile(translate(query["function"])).match
+    points = []
+    for note in notes:
+        if not provider(note.provider) or not name(note.name):
+            continue
+        offset = _code_offset(elf, note.address)
+        point: dict[str, Any] = {
+            "query": number, "name": f"{note.provider}:{note.name}", "address": note.address,
+            "size": 0, "operands": note.operands,
+            "semaphore": elf.file_offset(note.semaphore) or 0 if note.semaphore else 0,
+        }  # fmt: skip
+        if offset is None:
+            point["why"] = "it lies in no code of the file"
+        else:
+            point["offset"] = offset
+        points.append(point)
+    return points
+
+
+def _throws(elf: ElfView) -> bool:
+    """Whether exceptions may be thrown through the file's functions."""
+    for name in (".dynstr", ".strtab"):
+        section = elf.sections.get(name)
+        if section is not None:
+            text = elf.contents(section)
+            if any(personality in text for personality in _PERSONALITIES):
+                return True
+    return False

@@ -1,0 +1,252 @@
+"""Which functions are probed, and what is recorded of each call: ``--probe``'s argument.
+
+::
+
+    LIB:FUNCTION                            count and time of the calls
+    LIB:FUNCTION(int n, void *buffer)       and the values of the named parameters
+    LIB:FUNCTION(int) -> long               and what it returns
+    LIB:FUNCTION(...)                       parameters and result as debug information has them
+    LIB:FUNCTION(long len = *(u64*)(arg2+24))   a value of the given expression
+    usdt:LIB:PROVIDER:NAME(u64 size, int)   a static tracepoint, with its arguments
+
+LIB and FUNCTION may be patterns (``*``, ``?``, ``[...]``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from hpcd.daemon.probes.value_expression import parse_expression
+from hpcd.daemon.probes.value_program import MAX_VALUES, Step, ValueProgram, argument, result
+from hpcd.daemon.probes.value_types import WORD, ValueType, type_called
+from hpcd.errors import UsageError
+
+GROUPS = ("probe", "mpi", "memory")
+_LONGEST = 4096
+_HEAD = re.compile(r"(?P<library>[^:()]+):(?P<function>[^:()][^()]*)$")
+_USDT = re.compile(
+    r"usdt:(?P<library>[^:()]+):(?P<provider>[\w.$*?\[\]-]+):(?P<name>[\w.$*?\[\]-]+)$"
+)
+_NAME = re.compile(r"[A-Za-z_]\w{0,63}$")
+_PARAMETER = re.compile(r"(?P<type>.*?[\s*])?(?P<name>[A-Za-z_]\w*)\s*(?:\[\d*\])?$", re.DOTALL)
+_TYPE_WORDS = frozenset(
+    [
+        "void",
+        "char",
+        "short",
+        "int",
+        "long",
+        "signed",
+        "unsigned",
+        "float",
+        "double",
+        "bool",
+        "const",
+        "volatile",
+        "enum",
+        "struct",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeValue:
+    """One value of each call: its name, how it is worked out and what it is.
+
+    ``unit`` is "" or what it counts, such as "bytes". ``position`` of a static tracepoint's value
+    is the number of its argument, whose place only the file's note tells; else -1.
+    """
+
+    name: str
+    program: ValueProgram
+    type: ValueType
+    unit: str = ""
+    position: int = -1
+
+    @property
+    def kind(self) -> str:
+        """``signed``, ``unsigned`` or ``address``: how the 64 bits are to be read."""
+        return "address" if self.type.address else "signed" if self.type.signed else "unsigned"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    """What ``--probe`` asks for; ``text`` is what it was written as."""
+
+    text: str
+    library: str
+    function: str
+    values: tuple[ProbeValue, ...] = ()
+    group: str = "probe"
+    provider: str = ""
+    """Of a static tracepoint; "" for functions."""
+    by_debug_info: bool = False
+    returns: str = "auto"
+    """How returns are seen, one of :data:`RETURNS`."""
+    one_in: int = 1
+    """Calls recorded: one in so many."""
+    optional: bool = False
+    """Whether a library without the function is no cause for a message."""
+
+    def applies_to(self, path: str) -> bool:
+        """Whether the file at ``path`` is the library that is meant."""
+        return library_matches(self.library, path)
+
+
+RETURNS = ("auto", "trampoline", "instructions", "none")
+
+
+def library_matches(pattern: str, path: str) -> bool:
+    """Whether ``path`` is meant: by its whole path, or its name with or without ``.so.N``."""
+    if "/" in pattern:
+        return path == pattern or fnmatchcase(path, pattern)
+    name = path.rpartition("/")[2]
+    stem = name.partition(".so")[0]
+    return any(
+        text == pattern or fnmatchcase(text, pattern) for text in (name, stem)
+    ) or name.startswith(pattern + ".so")
+
+
+def parse_probe(text: str) -> ProbeSpec:
+    """What ``--probe text`` asks for. Raises :class:`UsageError` in one line."""
+    try:
+        if len(text) > _LONGEST or not text.isprintable():
+            raise UsageError("longer than 4096 characters, or not printable")
+        return _parse(text)
+    except UsageError as error:
+        raise UsageError(f"--probe {text[:200]!r}: {error}") from None
+
+
+def _parse(text: str) -> ProbeSpec:
+    head, parameters, returned = split_spec(text)
+    usdt = _USDT.match(head)
+    if usdt:
+        if returned:
+            raise UsageError("a static tracepoint returns nothing")
+        values = tracepoint_values(parameters or "")
+        return ProbeSpec(text, usdt["library"], usdt["name"], values, provider=usdt["provider"])
+    match = _HEAD.match(head)
+    if head.startswith("usdt:") or not match:
+        raise UsageError(
+            "write LIB:FUNCTION, LIB:FUNCTION(TYPE NAME, ...) -> TYPE or usdt:LIB:PROVIDER:NAME"
+        )
+    if parameters == "...":
+        if returned:
+            raise UsageError("(...) has the type of the result from debug information")
+        return ProbeSpec(text, match["library"], match["function"].strip(), by_debug_info=True)
+    values = declared_values(parameters or "", returned, {})
+    return ProbeSpec(text, match["library"], match["function"].strip(), values)
+
+
+def split_spec(text: str) -> tuple[str, str | None, str]:
+    """(what stands before the parentheses, what within or None, the type behind ``->``)."""
+    head, opening, rest = text.partition("(")
+    if not opening:
+        head, _, returned = text.partition("->")
+        return head.strip(), None, returned.strip()
+    depth, end = 1, -1
+    for at, letter in enumerate(rest):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            end = at
+            break
+    if end < 0:
+        raise UsageError("a parenthesis is not closed")
+    behind = rest[end + 1 :].strip()
+    if behind and not behind.startswith("->"):
+        raise UsageError(f"{behind[:40]!r} is not understood; -> TYPE says what it returns")
+    return head.strip(), rest[:end].strip(), behind.removeprefix("->").strip()
+
+
+def split_parameters(text: str) -> list[str]:
+    """``text`` at the commas that are in no parentheses."""
+    parts, depth, begin = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            parts.append(text[begin:at].strip())
+            begin = at + 1
+    parts.append(text[begin:].strip())
+    return [] if parts == [""] else parts
+
+
+def declared_values(
+    parameters: str, returned: str, types: dict[str, str], units: dict[str, str] | None = None
+) -> tuple[ProbeValue, ...]:
+    """The values of a declared function: its named parameters, expressions, its result.
+
+    Raises :class:`UsageError`.
+    """
+    units = units or {}
+    values: list[ProbeValue] = []
+    known: dict[str, ValueProgram] = {}
+    position = 0
+    for part in split_parameters(parameters):
+        if part in ("void", "..."):
+            continue
+        declaration, equals, expression = part.partition("=")
+        name, kind = _declared(declaration.strip(), types, expected=bool(equals))
+        if equals:
+            program, found = parse_expression(expression, known, types)
+            if kind is not None and kind.size < 8:
+                program = program.then(Step(0, kind))
+            values.append(ProbeValue(name, program, kind or found, units.get(name, "")))
+            continue
+        if kind is not None and name:
+            known[name] = argument(position, kind)
+            values.append(ProbeValue(name, known[name], kind, units.get(name, "")))
+        position += 1
+    kind = type_called(returned, types) if returned else None
+    if kind:
+        values.append(ProbeValue("returned", result(kind), kind, units.get("returned", "")))
+    return checked_values(values)
+
+
+def checked_values(values: Sequence[ProbeValue]) -> tuple[ProbeValue, ...]:
+    """``values`` when they are as many as a call has, each with a name of its own.
+
+    Raises :class:`UsageError`.
+    """
+    if len(values) > MAX_VALUES:
+        raise UsageError(
+            f"{len(values)} values; a call has {MAX_VALUES} at most, leave some unnamed"
+        )
+    names = [value.name for value in values]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two values are called {name!r}")
+    return tuple(values)
+
+
+def _declared(text: str, types: dict[str, str], *, expected: bool) -> tuple[str, ValueType | None]:
+    """Name ("": none, it is not recorded) and type of a parameter; the type None where an
+    expression's own will do."""
+    match = _PARAMETER.match(text)
+    name = match["name"] if match else ""
+    kind_text = (match["type"] or "") if match else text
+    if expected:
+        if not _NAME.match(name):
+            raise UsageError(f"{text!r} is no name for a value")
+        return name, type_called(kind_text, types) if kind_text.strip() else None
+    if not match or not kind_text.strip() or name in _TYPE_WORDS or name in types:
+        return "", None  # a type alone: it takes its place and is not recorded
+    return name, type_called(kind_text, types)
+
+
+def tracepoint_values(parameters: str) -> tuple[ProbeValue, ...]:
+    """The values of a static tracepoint, whose note has the arguments' places.
+
+    Raises :class:`UsageError`.
+    """
+    values = []
+    for position, part in enumerate(split_parameters(parameters)):
+        name, kind = _declared(part, {}, expected=False)
+        if not name and _NAME.match(part) and part not in _TYPE_WORDS:
+            name, kind = part, WORD
+        if name:
+            program = argument(0, WORD)  # stands in: the note has the place
+            values.append(ProbeValue(name, program, kind or WORD, position=position))
+    return checked_values(values)

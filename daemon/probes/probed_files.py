@@ -1,0 +1,217 @@
+"""Probes in the files that targets map: found when a file is mapped, attached, and detached again.
+
+A file is attached to for all processes at once, so that no call of those that start later is
+missed, unless hpcd itself maps it, as it does the C library: a trap costs whoever runs into it
+microseconds. Such a file is attached to in each target.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcd.bpf.uprobes import RETURN_POINT, Place, Uprobes
+from hpcd.daemon.probes.found_points import find_points
+from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.probes.probed_functions import ProbedFunctions
+from hpcd.daemon.targets.processes import executable_regions
+from hpcd.daemon.targets.target_files import FileStatus, mapped_file, open_file, status_of
+from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.errors import FormatError
+from hpcd.model.region import Region
+
+_FileKey = tuple[int, int, int]
+_DELETED = " (deleted)"
+
+
+@dataclass(slots=True)
+class _ProbedFile:
+    """A file with probes in it; ``everywhere`` when they are attached for all processes."""
+
+    path: str
+    file: io.FileIO
+    places: list[Place]
+    everywhere: bool
+    links: dict[int, int] = field(default_factory=dict)
+    """What is attached, by pid; 0: all."""
+
+
+class ProbedFiles:
+    """Attaches the probes of ``specs`` to the files that targets map.
+
+    With ``each_apart`` no file is attached to for all processes. ``problem`` takes a line about
+    what cannot be done; the rest goes on.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ProbeSpec],
+        functions: ProbedFunctions,
+        uprobes: Uprobes,
+        decoder: Decoder,
+        problem: Callable[[str], None],
+        *,
+        each_apart: bool = False,
+    ) -> None:
+        self._specs = list(specs)
+        self._functions = functions
+        self._uprobes = uprobes
+        self._decoder = decoder
+        self._problem = problem
+        self._each_apart = each_apart
+        self._files: dict[_FileKey, _ProbedFile | None] = {}
+        self._by_region: dict[tuple[str, int], _FileKey] = {}
+        self._attached: dict[int, set[_FileKey]] = {}
+        self._met: set[int] = set()
+        """Probes whose library some target has mapped."""
+        self._own = {_key(status) for status in _own_files()}
+
+    # --- what happens ---
+
+    def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
+        """A target has these executable mappings."""
+        for region in regions:
+            if not region.file_backed or not region.inode:
+                continue
+            known = self._by_region.get((region.device, region.inode))
+            if known is None:
+                path = region.path.removesuffix(_DELETED)
+                if not any(spec.applies_to(path) for spec in self._specs):
+                    continue
+                known = self._meet(pid, region, path)
+            if known is not None:
+                self._attach(known, pid)
+
+    def on_fork(self, parent: int, child: int) -> None:
+        """A target has started a process, which has its mappings."""
+        for key in self._attached.get(parent, ()):
+            self._attach(key, child)
+
+    def on_exit(self, pid: int) -> None:
+        """A target has ended."""
+        for key in self._attached.pop(pid, ()):
+            probed = self._files.get(key)
+            link = probed.links.pop(pid, None) if probed else None
+            if link is not None:
+                self._uprobes.detach(link)
+
+    def prepare(self, paths: Iterable[Path], pid: int) -> None:
+        """Attach to files that process ``pid`` is about to map: its first call is recorded too."""
+        for path in paths:
+            text = str(path)
+            if not any(spec.applies_to(text) for spec in self._specs):
+                continue
+            try:
+                file = open_file(text, os.getpid())
+                status = status_of("", file.fileno())
+            except OSError:
+                continue
+            key = _key(status)
+            if key not in self._files:
+                self._files[key] = self._probe(text, key, file)
+            self._attach(key, pid)
+
+    def close(self) -> None:
+        """Detach everything, close the files."""
+        self._uprobes.close()
+        for probed in self._files.values():
+            if probed:
+                probed.file.close()
+        self._files.clear()
+
+    def unmet(self) -> list[str]:
+        """A line for each probe whose library no target has mapped."""
+        return [
+            f"{spec.text}: no target has mapped {spec.library}"
+            for number, spec in enumerate(self._specs)
+            if number not in self._met and not spec.optional
+        ]
+
+    # --- finding ---
+
+    def _meet(self, pid: int, region: Region, path: str) -> _FileKey | None:
+        """The file of a mapping that is seen for the first time."""
+        mapped = mapped_file(pid, region, lambda status: _key(status) in self._files)
+        if mapped.status is None:
+            return None
+        key = _key(mapped.status)
+        if mapped.file is not None:
+            if region.path.endswith(_DELETED):
+                self._problem(f"{path} was replaced on disk: the file that is mapped is probed")
+            self._files[key] = self._probe(path, key, mapped.file)
+        elif mapped.refused:
+            self._problem(f"{path} is not probed: {mapped.refused}")
+            self._files[key] = None
+        self._by_region[region.device, region.inode] = key
+        return key
+
+    def _probe(self, path: str, key: _FileKey, file: io.FileIO) -> _ProbedFile | None:
+        """Find the probes' places in a file; None when there are none."""
+        numbers = [n for n, spec in enumerate(self._specs) if spec.applies_to(path)]
+        self._met.update(numbers)
+        specs = [self._specs[number] for number in numbers]
+        try:
+            found = find_points(self._decoder, file.fileno(), path, specs)
+        except FormatError as error:
+            self._problem(f"{error}: it is not probed")
+            return None
+        places: list[Place] = []
+        seen: set[int] = set()
+        counted = [0] * len(specs)
+        for point in found.points:
+            counted[point.query] += 1
+            if point.why:
+                self._problem(f"{path}: {point.name} is not probed: {point.why}")
+            elif point.offset not in seen:
+                seen.add(point.offset)
+                spec = specs[point.query]
+                places += self._functions.add(spec, point, path, thrown=found.thrown)
+        for number, (spec, count) in enumerate(zip(specs, counted, strict=True)):
+            if not count and not spec.optional:
+                self._problem(self._missing(path, spec, found.symbols, found.near.get(number, "")))
+        if not places:
+            return None
+        return _ProbedFile(path, file, places, not self._each_apart and key not in self._own)
+
+    @staticmethod
+    def _missing(path: str, spec: ProbeSpec, symbols: int, near: str) -> str:
+        if spec.provider:
+            return f"{path} has no static tracepoint {spec.provider}:{spec.function}"
+        if not symbols:
+            return f"{path} names no functions (it is stripped): {spec.function} is not probed"
+        return f"{path} has no function {spec.function}{near}"
+
+    # --- attaching ---
+
+    def _attach(self, key: _FileKey, pid: int) -> None:
+        probed = self._files.get(key)
+        if probed is None:
+            return
+        self._attached.setdefault(pid, set()).add(key)
+        process = 0 if probed.everywhere else pid
+        if process in probed.links:
+            return
+        path = f"/proc/self/fd/{probed.file.fileno()}"
+        link, refused = self._uprobes.attach(path, probed.places, process)
+        probed.links[process] = link
+        for place, reason in refused:
+            name = self._functions.all[place.cookie & ~RETURN_POINT].name
+            self._problem(f"{probed.path}: {name} is not probed: {reason}")
+        if refused:
+            gone = {place for place, _ in refused}
+            probed.places = [place for place in probed.places if place not in gone]
+
+
+def _key(status: FileStatus) -> _FileKey:
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def _own_files() -> Iterable[FileStatus]:
+    """The files that hpcd itself maps."""
+    for region in executable_regions(os.getpid()):
+        mapped = mapped_file(os.getpid(), region, lambda _: True)
+        if mapped.status is not None:
+            yield mapped.status

@@ -1,0 +1,137 @@
+"""The probed functions of a recording: which place is which, and what is recorded of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpcd.bpf.probe_maps import MAX_PROBED, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
+from hpcd.bpf.uprobes import RETURN_POINT, Place
+from hpcd.daemon.probes.found_points import FoundPoint
+from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue
+from hpcd.daemon.probes.static_tracepoints import operand_programs
+from hpcd.model.calls import CalledFunction, CallValue, ValueKind
+
+_KINDS = {"bytes": "B", "count": "", "time": "ns"}
+
+
+@dataclass(slots=True)
+class ProbedFunction:
+    """One probed function of one file. ``index`` is its number among the probed, ``number`` that
+    among the recorded functions."""
+
+    index: int
+    number: int
+    name: str
+    library: str
+    spec: ProbeSpec
+    one_in: int
+    flags: int
+
+
+class ProbedFunctions:
+    """Numbers the functions, and has the programs know what to record of each.
+
+    ``first`` is the first number among recorded functions that is free; ``announce`` takes each
+    function, ``problem`` a line about what cannot be done.
+    """
+
+    def __init__(
+        self,
+        maps: ProbeMaps,
+        first: int,
+        announce: Callable[[CalledFunction], None],
+        problem: Callable[[str], None],
+    ) -> None:
+        self._maps = maps
+        self._first = first
+        self._announce = announce
+        self._problem = problem
+        self.all: list[ProbedFunction] = []
+
+    def add(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> list[Place]:
+        """Number the function at ``point`` of ``library``; returns where it is to be probed.
+
+        ``thrown`` says whether exceptions may be thrown through the library's functions.
+        """
+        if len(self.all) >= MAX_PROBED:
+            self._problem(
+                f"{library}: {point.name} is not probed: more than {MAX_PROBED} functions"
+            )
+            return []
+        values = self._values(spec, point, library)
+        way = self._way(spec, point, library, thrown=thrown)
+        flags = {"trampoline": RETURNS_SEEN | TRAMPOLINE, "instructions": RETURNS_SEEN}.get(way, 0)
+        if not flags:
+            values = tuple(value for value in values if not _late(value))
+        index = len(self.all)
+        function = ProbedFunction(
+            index, self._first + index, point.name, library, spec, spec.one_in, flags
+        )
+        self.all.append(function)
+        self._maps.set_function(
+            index,
+            function.number,
+            [value.program.pack() for value in values],
+            one_in=spec.one_in,
+            flags=flags,
+        )
+        self._announce(
+            CalledFunction(
+                function.number, point.name, library, spec.group, tuple(map(_declared, values))
+            )
+        )
+        places = [Place(point.offset, index, point.semaphore, way == "trampoline")]
+        if way == "instructions":
+            places += [Place(offset, index | RETURN_POINT) for offset in point.returns]
+        return places
+
+    def _way(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> str:
+        """How returns are seen: by a replaced return address (``trampoline``), at the function's
+        return instructions, or not (``none``)."""
+        if spec.provider or spec.returns == "none":
+            return "none"
+        if spec.returns == "trampoline":
+            return "trampoline"
+        if spec.returns == "auto" and not thrown:
+            return "trampoline"
+        if not point.exits:
+            return "instructions"
+        reason = "an exception could not be thrown through it otherwise, and " if thrown else ""
+        self._problem(
+            f"{library}: returns of {point.name} are not seen: {reason}{point.exits};"
+            ' returns = "trampoline" in a file of probes demands them'
+        )
+        return "none"
+
+    def _values(self, spec: ProbeSpec, point: FoundPoint, library: str) -> tuple[ProbeValue, ...]:
+        """The values of ``spec``, those of a tracepoint with the places its note tells."""
+        if not spec.provider:
+            return spec.values
+        places = operand_programs(point.operands)
+        values = []
+        for value in spec.values:
+            known = value.position < len(places)
+            place = places[value.position] if known else "the tracepoint has no such argument"
+            if isinstance(place, str):
+                self._problem(f"{library}: {point.name}: {value.name} is not recorded: {place}")
+            else:
+                values.append(ProbeValue(value.name, place, value.type, value.unit))
+        return tuple(values)
+
+    def set_one_in(self, function: ProbedFunction, one_in: int) -> None:
+        """Record one call of ``function`` in so many from now on."""
+        function.one_in = one_in
+        self._maps.set_one_in(function.index, one_in)
+
+
+def _late(value: ProbeValue) -> bool:
+    """Whether a value is known only when the function has returned."""
+    return value.program.at_return or value.program.late < len(value.program.steps)
+
+
+def _declared(value: ProbeValue) -> CallValue:
+    if value.unit in _KINDS:
+        return CallValue(value.name, ValueKind(value.unit), _KINDS[value.unit])
+    plain = {"signed": ValueKind.SIGNED, "address": ValueKind.ADDRESS}
+    return CallValue(value.name, plain.get(value.kind, ValueKind.NUMBER), value.unit)

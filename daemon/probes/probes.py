@@ -1,0 +1,104 @@
+"""The probes of one recording, from the options to the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hpcd.bpf.probe_maps import ProbeMaps
+from hpcd.bpf.uprobes import Uprobes
+from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.probes.probed_files import ProbedFiles
+from hpcd.daemon.probes.probed_functions import ProbedFunctions
+from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.model.calls import CalledFunction
+from hpcd.model.region import Region
+
+_MOST_PROBLEMS = 200
+
+
+class Probes:
+    """Attaches probes to what targets map, and says what became of them.
+
+    ``programs`` are the loaded programs' descriptors, ``first_number`` is the first that a recorded
+    function may have, ``announce`` takes each function that is probed.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ProbeSpec],
+        maps: ProbeMaps,
+        programs: dict[str, int],
+        first_number: int,
+        announce: Callable[[CalledFunction], None],
+        *,
+        each_apart: bool = False,
+    ) -> None:
+        self._maps = maps
+        self._problems: dict[str, None] = {}
+        self._decoder = Decoder()
+        self._uprobes = Uprobes(programs)
+        self._functions = ProbedFunctions(maps, first_number, announce, self._add_problem)
+        self._files = ProbedFiles(
+            specs,
+            self._functions,
+            self._uprobes,
+            self._decoder,
+            self._add_problem,
+            each_apart=each_apart,
+        )
+
+    def _add_problem(self, line: str) -> None:
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems[line] = None
+
+    def start(self) -> None:
+        """Start what reads the files, which takes a while."""
+        self._decoder.start()
+
+    def prepare(self, paths: Iterable[Path], pid: int) -> None:
+        """As :meth:`ProbedFiles.prepare`."""
+        self._files.prepare(paths, pid)
+
+    def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
+        """As :meth:`ProbedFiles.on_mapped`."""
+        self._files.on_mapped(pid, regions)
+
+    def on_fork(self, parent: int, child: int) -> None:
+        """As :meth:`ProbedFiles.on_fork`."""
+        self._files.on_fork(parent, child)
+
+    def on_exit(self, pid: int) -> None:
+        """As :meth:`ProbedFiles.on_exit`."""
+        self._files.on_exit(pid)
+
+    def detach(self) -> None:
+        """Detach everything; what has been counted can still be asked for."""
+        self._files.close()
+
+    def close(self) -> None:
+        """Detach everything and end."""
+        self.detach()
+        self._decoder.close()
+
+    def summary(self, *, final: bool = False) -> dict[str, Any]:
+        """What became of the probed functions' calls, and what could not be done."""
+        functions = []
+        for function in self._functions.all:
+            count = self._maps.counts(function.index)[0]
+            functions.append(
+                {
+                    "name": function.name,
+                    "library": function.library,
+                    "group": function.spec.group,
+                    "one_in": function.one_in,
+                    **{name: int(count[name]) for name in COUNTED},
+                }
+            )
+        problems = [*self._problems, *(self._files.unmet() if final else ())]
+        return {"functions": functions, "problems": problems}
+
+
+COUNTED = ("hits", "recorded", "returned", "left", "unpaired", "lost", "unreadable")
+"""What the summary has of each function: see ``struct probe_count`` of bpf/programs."""

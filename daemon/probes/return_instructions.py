@@ -1,0 +1,79 @@
+"""Where a function returns: its return instructions, by its machine code.
+
+A probe on each of them sees the function return without a return address being replaced on the
+stack, which exceptions cannot be thrown through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import iced_x86
+import numpy as np
+
+MOST_BYTES = 1 << 16
+"""Of a function: larger ones are not looked through."""
+MOST_RETURNS = 64
+_RET = 0xD65F03C0
+_RETAA, _RETAB = 0xD65F0BFF, 0xD65F0FFF
+
+
+@dataclass(frozen=True, slots=True)
+class Exits:
+    """How a function ends: the addresses of its return instructions, ascending; ``why`` it may end
+    in another way, "" when it does not."""
+
+    returns: tuple[int, ...]
+    why: str = ""
+
+
+def exits_of(code: bytes, address: int, machine: str) -> Exits:
+    """How the function whose machine code begins at ``address`` ends."""
+    if not code:
+        return Exits((), "its size is not known")
+    if len(code) > MOST_BYTES:
+        return Exits((), "it is too large to be looked through")
+    exits = _aarch64(code, address) if machine == "aarch64" else _x86_64(code, address)
+    if len(exits.returns) > MOST_RETURNS:
+        return Exits((), f"it returns in more than {MOST_RETURNS} places")
+    if not exits.returns and not exits.why:
+        return Exits((), "it has no return instruction")
+    return exits
+
+
+def _x86_64(code: bytes, address: int) -> Exits:
+    returns: list[int] = []
+    why = ""
+    end = address + len(code)
+    flow = iced_x86.FlowControl
+    for instruction in iced_x86.Decoder(64, code, ip=address):
+        kind = instruction.flow_control
+        if instruction.code == iced_x86.Code.INVALID:
+            return Exits((), "its machine code is not understood")
+        if kind == flow.RETURN:
+            returns.append(instruction.ip)
+        elif kind in (flow.UNCONDITIONAL_BRANCH, flow.CONDITIONAL_BRANCH):
+            if not address <= instruction.near_branch_target < end:
+                why = "it ends in a jump to another function"
+        elif kind == flow.INDIRECT_BRANCH and not (
+            instruction.op0_kind == iced_x86.OpKind.MEMORY
+            and instruction.memory_index != iced_x86.Register.NONE
+        ):
+            why = "it may end in a jump to another function"
+    return Exits(tuple(returns), why)
+
+
+def _aarch64(code: bytes, address: int) -> Exits:
+    words = np.frombuffer(code, "<u4", len(code) // 4)
+    at = np.flatnonzero(np.isin(words, (_RET, _RETAA, _RETAB)))
+    returns = tuple(address + 4 * int(index) for index in at)
+    # B: imm26 words from here; BR: through a register.
+    jumps = np.flatnonzero((words & 0xFC000000) == 0x14000000)
+    distance = (words[jumps].astype(np.int64) & 0x3FFFFFF) << 38 >> 38
+    target = jumps + distance
+    why = ""
+    if bool(((target < 0) | (target >= len(words))).any()):
+        why = "it ends in a jump to another function"
+    elif bool(((words & 0xFFFFFC1F) == 0xD61F0000).any()):
+        why = "it may end in a jump to another function"
+    return Exits(returns, why)

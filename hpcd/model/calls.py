@@ -1,0 +1,156 @@
+"""Recorded functions, their calls' values, and what these refer to.
+
+A *call* is one execution of a *recorded function*: a system call, or a function that is probed. It
+has up to :data:`MAX_VALUES` values, 64 bits each, whose meaning the function declares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+MAX_VALUES = 6
+"""Values of a call at most."""
+
+
+class Group(StrEnum):
+    """What recorded functions are recorded for."""
+
+    IO = "io"
+    MPI = "mpi"
+    MEMORY = "memory"
+    PROBE = "probe"
+
+
+class ValueKind(StrEnum):
+    """What a value of a call is."""
+
+    BYTES = "bytes"
+    """An amount: unsigned, worth adding up."""
+    COUNT = "count"
+    """The same, of other things."""
+    TIME = "time"
+    """An amount of nanoseconds."""
+    ERROR = "error"
+    """An errno; 0: there was none."""
+    SIGNED = "signed"
+    """A number in two's complement that is not to be added up: a rank, a tag, a position."""
+    NUMBER = "number"
+    """The same without a sign."""
+    ADDRESS = "address"
+    FLOAT = "float"
+    """The bits of a double."""
+    OBJECT = "object"
+    """The id of a :class:`CalledObject`; 0: of none, or not known."""
+    HANDLE = "handle"
+    """A number by which the program knows something: it means something in its process alone."""
+
+    @property
+    def summable(self) -> bool:
+        """Whether sums of such values mean anything."""
+        return self in (ValueKind.BYTES, ValueKind.COUNT, ValueKind.TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class CallValue:
+    """What one of a function's values is."""
+
+    name: str
+    kind: ValueKind
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CalledFunction:
+    """A recorded function. ``library`` is the path of its load module, or empty: a system call."""
+
+    id: int
+    name: str
+    library: str
+    group: str
+    values: tuple[CallValue, ...] = ()
+
+    def value(self, name: str) -> int | None:
+        """The number of the value called ``name``."""
+        return next((n for n, value in enumerate(self.values) if value.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CalledObject:
+    """What values of kind ``object`` refer to: a file, a socket, a communicator.
+
+    ``id`` is unique in its measurement, from 1. ``kind`` says what it is, ``name`` how it is shown
+    (a path, both ends of a connection), ``details`` what else is known of it, as plain JSON values.
+    """
+
+    id: int
+    kind: str
+    name: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def function_row(function: CalledFunction) -> dict[str, Any]:
+    """``function`` as plain JSON values."""
+    return {
+        "id": function.id,
+        "name": function.name,
+        "library": function.library,
+        "group": str(function.group),
+        "values": [
+            {"name": value.name, "kind": str(value.kind), "unit": value.unit}
+            for value in function.values
+        ],
+    }
+
+
+def read_function(row: dict[str, Any]) -> CalledFunction:
+    """The inverse of :func:`function_row`.
+
+    Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`. Kinds of values that only
+    a later version knows are numbers here.
+    """
+    values = []
+    for value in row.get("values", []):
+        kind = value["kind"]
+        known = ValueKind(kind) if kind in set(ValueKind) else ValueKind.NUMBER
+        values.append(CallValue(_text(value["name"]), known, _text(value.get("unit", ""))))
+    if len(values) > MAX_VALUES:
+        raise ValueError(f"{len(values)} values of a function")
+    return CalledFunction(
+        _integer(row["id"]),
+        _text(row["name"]),
+        _text(row["library"]),
+        _text(row["group"]),
+        tuple(values),
+    )
+
+
+def object_row(called: CalledObject) -> dict[str, Any]:
+    """``called`` as plain JSON values."""
+    return {
+        "id": called.id,
+        "kind": called.kind,
+        "name": called.name,
+        "details": called.details,
+    }
+
+
+def read_object(row: dict[str, Any]) -> CalledObject:
+    """The inverse of :func:`object_row`, raising as :func:`read_function`."""
+    details = row.get("details", {})
+    if not isinstance(details, dict):
+        raise TypeError("details is not an object")
+    return CalledObject(_integer(row["id"]), _text(row["kind"]), _text(row["name"]), dict(details))
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError("an id is not a number")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a name is not text")
+    return value
