@@ -19,6 +19,7 @@ from hpcd.analysis.database.schema import each_row
 from hpcd.analysis.database.trace_check import check_trace
 from hpcd.errors import FormatError
 from hpcd.measurement.check import Finding
+from hpcd.model.calls import ValueKind
 
 _THREADS = min(len(os.sched_getaffinity(0)), 4)
 # 256 MiB of a file are one task.
@@ -50,6 +51,7 @@ def check_database(path: Path) -> list[Finding]:
                 _release_tree(db)
                 wrong += _check_metrics(db, len(db.trace) - ends)
                 wrong += _check_tables(db)
+                wrong += _check_calls(db)
                 in_content = [Finding(str(path), what) for what in wrong]
         except FormatError as error:
             in_content = [Finding(str(path), str(error))]
@@ -168,6 +170,36 @@ def _check_metrics(db: Database, records: int) -> list[str]:
             findings.append(f"metric {name}: lines and contexts do not agree")
     if int(db.metrics.exclusive("samples").sum()) != records:
         findings.append("metric samples does not count the trace's records")
+    return findings
+
+
+def _check_calls(db: Database) -> list[str]:
+    """Calls are in order and refer to what exists; their totals are those of the columns."""
+    calls = db.calls
+    if not len(calls):
+        return []
+    findings = []
+    inside = np.diff(calls.line) == 0
+    if bool((np.diff(calls.time)[inside] < 0).any()):
+        findings.append("calls are not in time order")
+    if int(calls.node.max()) >= len(db.cct):
+        findings.append("calls were made in nodes that do not exist")
+    objects = db.calls.objects
+    for function in calls.functions:
+        mine = np.flatnonzero(calls.function == function.id)
+        for number, value in enumerate(function.values):
+            if value.kind is ValueKind.OBJECT:
+                used = np.unique(calls.value(number)[mine]).tolist()
+                if any(id and id not in objects for id in used):
+                    findings.append(f"calls of {function.name} refer to objects there are not")
+    connection = db.sql()
+    try:
+        query = "SELECT total(records), total(calls) FROM call_total"
+        ((records, weight),) = each_row(connection, db.path / directory.SQLITE, query)
+    finally:
+        connection.close()
+    if records != len(calls) or weight != int(calls.weight.sum(dtype=np.int64)):
+        findings.append("totals of calls and calls do not agree")
     return findings
 
 

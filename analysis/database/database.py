@@ -15,7 +15,7 @@ import importlib
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,6 +27,7 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import directory
+from hpcd.analysis.database.calls import RecordedCalls
 from hpcd.analysis.database.metrics import Metrics
 from hpcd.analysis.database.schema import connect, each_row
 from hpcd.analysis.database.scopes import Scopes
@@ -177,6 +178,24 @@ class Database:
     def sql(self) -> sqlite3.Connection:
         """A new read-only connection to the tables of ``docs/database.md``."""
         return connect(self._sqlite)
+
+    @cached_property
+    def calls(self) -> RecordedCalls:
+        """Recorded calls; none where no measurement recorded any. Raises :class:`FormatError`."""
+        try:
+            calls = int(self.manifest.get("calls", 0))
+        except (TypeError, ValueError):
+            raise FormatError(f"{self.path / directory.MANIFEST}: damaged (calls)") from None
+        return RecordedCalls(
+            self.path / directory.CALLS,
+            len(self.lines),
+            calls,
+            partial(self._call_rows, recorded="calls" in self.manifest),
+        )
+
+    def _call_rows(self, query: str, *, recorded: bool) -> Iterator[tuple[Any, ...]]:
+        """Rows about calls: older databases have no such tables."""
+        return each_row(self._connection, self._sqlite, query) if recorded else iter(())
 
     # --- names ---
 

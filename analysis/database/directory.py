@@ -26,6 +26,9 @@ BLOCK_BYTES = 16 << 20
 _READ_BYTES = 1 << 20
 _MANIFEST_LIMIT = 64 << 20
 
+CALLS = "calls"
+"""Where recorded calls are; a database without them has no such folder."""
+
 FOLDERS = ("cct", "lines", "trace", "metrics")
 
 

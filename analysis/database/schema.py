@@ -62,6 +62,22 @@ CREATE TABLE node_statistic (
 CREATE TABLE trace_line_metric (
     metric INTEGER REFERENCES metric, trace_line INTEGER REFERENCES thread,
     total REAL, PRIMARY KEY (metric, trace_line)) WITHOUT ROWID;
+CREATE TABLE called_function (
+    id INTEGER PRIMARY KEY, name TEXT, library TEXT, call_group TEXT);
+CREATE TABLE called_value (
+    function INTEGER REFERENCES called_function, number INTEGER, name TEXT, kind TEXT, unit TEXT,
+    PRIMARY KEY (function, number)) WITHOUT ROWID;
+CREATE TABLE called_object (
+    id INTEGER PRIMARY KEY, measurement INTEGER REFERENCES measurement, kind TEXT, name TEXT,
+    file_system TEXT, mount TEXT, peer TEXT, details TEXT);
+CREATE TABLE call_total (
+    id INTEGER PRIMARY KEY, function INTEGER REFERENCES called_function,
+    node INTEGER REFERENCES cct, object INTEGER REFERENCES called_object,
+    trace_line INTEGER REFERENCES thread, calls INTEGER, records INTEGER, duration_ns INTEGER,
+    min_ns INTEGER, max_ns INTEGER);
+CREATE TABLE call_value_total (
+    call_total INTEGER REFERENCES call_total, number INTEGER, sum INTEGER, min INTEGER,
+    max INTEGER, PRIMARY KEY (call_total, number)) WITHOUT ROWID;
 """
 
 # Small tables are searched by these; the bulky ones by their keys and the columns.

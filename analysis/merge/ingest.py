@@ -30,6 +30,7 @@ from hpcd.analysis.trace.part_contents import PartContents, pack_contents, read_
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError, HpcdError
+from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
 from hpcd.measurement.reader import Measurement, measurement_size, open_measurement
 from hpcd.model.cct_union import DEPTH_LIMIT
@@ -195,8 +196,21 @@ def _read(
             last_ns=last_ns,
             events_used=frozenset(np.unique(cells.event).tolist()),
         )
+        calls = []
+        for chunk in measurement.call_chunks():
+            _check_call_times(path, chunk)
+            calls.append(encode_calls(chunk))
+            contents = replace(contents, calls=contents.calls + len(chunk))
+        if measurement.has_calls:
+            contents = replace(
+                contents,
+                functions=dict(measurement.functions),
+                objects=dict(measurement.objects),
+                call_chunks=len(calls),
+                damage=tuple(measurement.damage),
+            )
         symbols = {module: measurement.symbols[module] for module in contents.symbols}
-        archive = pack_contents(contents, measurement.cct, cells, symbols)
+        archive = pack_contents(contents, measurement.cct, cells, symbols, calls)
         part.finish(source, output.counts, output.first, output.last,
                     output.overview.finish(), archive)  # fmt: skip
     return contents
@@ -361,6 +375,13 @@ def _gathered(columns: list[_Column], stretches: list[tuple[int, int, int]]) -> 
 
 
 # --- what a measurement says of itself ---
+
+
+def _check_call_times(path: Path, calls: Calls) -> None:
+    if len(calls) and not (
+        int(calls.time.max()) < _MONOTONIC_LIMIT and int(calls.duration.max()) < _MONOTONIC_LIMIT
+    ):
+        raise FormatError(f"{path}: times of calls are out of range")
 
 
 def _checked_clock(measurement: Measurement, path: Path) -> I64:

@@ -37,6 +37,7 @@ from hpcd.analysis.arrays.column_files import (
 )
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.atomic_output import check_output, put_in_place, work_directory
+from hpcd.analysis.merge.call_columns import CallSource, CallTables, unite_calls
 from hpcd.analysis.merge.canonical_modules import CanonicalModule, translate, unite_modules
 from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
 from hpcd.analysis.merge.context_statistics import context_statistics
@@ -178,6 +179,7 @@ class _Merge:
             measurements, module_maps, tree, tree_path, events, event_maps, rows
         )
         self._map_trace(measurements, event_maps, clock, order, rows)
+        calls = self._unite_calls(measurements, clock, rows, len(order.source))
         named = self._name(measurements, modules, tree)
         save_column(self._root / "cct" / "parent.npy", tree.parent)
         save_column(self._root / "cct" / "frame.npy", tree.frame)
@@ -185,7 +187,7 @@ class _Merge:
         save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
         self._progress("tables", 0, 1)
         database = DatabaseContents(
-            measurements, modules, tree, named, events, clock, order, processes, columns
+            measurements, modules, tree, named, events, clock, order, processes, columns, calls
         )
         tables = database.tables(
             node_totals, line_totals, partial(context_statistics, self._root / "metrics", tree)
@@ -208,6 +210,7 @@ class _Merge:
             "cells": cells,
             "origin_ns": clock.origin_ns,
             "duration_ns": int(columns.end.max(initial=0)),
+            **({"calls": calls.calls} if calls else {}),
         }
         files = self._checksums(self._place_parts(measurements))
         layout.write_manifest(self._root, facts, files)
@@ -384,6 +387,19 @@ class _Merge:
             row[mine] = np.arange(len(mine))
         save_column(folder / "part.npy", order.measurement)
         save_column(folder / "row.npy", row)
+
+    def _unite_calls(
+        self, measurements: Sequence[PartContents], clock: ClockOffsets, rows: Sequence[I64],
+        lines: int,
+    ) -> CallTables | None:  # fmt: skip
+        """The columns of recorded calls, where there are any."""
+        sources = []
+        for number, contents in enumerate(measurements):
+            with np.load(self._cells(number), allow_pickle=False) as arrays:
+                node = arrays["map"]
+            shift = clock.offsets[number] - clock.origin_ns
+            sources.append(CallSource(contents, rows[number], node, shift))
+        return unite_calls(sources, lines, self._root / layout.CALLS)
 
     def _name(
         self, measurements: Sequence[PartContents], modules: Sequence[CanonicalModule], tree: CCT

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import directory
+from hpcd.analysis.merge.call_columns import CallTables
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
 from hpcd.analysis.merge.clock_alignment import offsets_by_boot
 from hpcd.analysis.merge.context_statistics import ContextStatistics
@@ -64,6 +65,7 @@ class DatabaseContents:
     order: LineOrder
     processes: Sequence[tuple[int, Process]]
     columns: LineColumns
+    calls: CallTables | None = None
 
     def tables(
         self,
@@ -106,6 +108,7 @@ class DatabaseContents:
             "node_statistic": self._statistics(inclusives, statistics),
             "trace_line_metric": ((k, line, value) for k, total in enumerate(line_totals)
                             for line, value in enumerate(total.tolist())),
+            **(call_rows(self.calls) if self.calls else {}),
         }  # fmt: skip
 
     def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -184,6 +187,37 @@ class DatabaseContents:
             )  # fmt: skip
             for row in zip(*(column.tolist() for column in columns), strict=True):
                 yield number, *row
+
+
+def call_rows(calls: CallTables) -> dict[str, Iterator[tuple[Any, ...]]]:
+    """Rows of the tables about recorded calls."""
+    return {
+        "called_function": (
+            (f.id, text(f.name), text(f.library), text(f.group)) for f in calls.functions
+        ),
+        "called_value": (
+            (f.id, number, text(value.name), str(value.kind), text(value.unit))
+            for f in calls.functions
+            for number, value in enumerate(f.values)
+        ),
+        "called_object": (
+            (
+                called.id,
+                measurement,
+                text(called.kind),
+                text(called.name),
+                *(_detail(called.details.get(key)) for key in ("file_system", "mount", "peer")),
+                dumps(called.details),
+            )
+            for measurement, called in calls.objects
+        ),
+        "call_total": (row for row, _ in calls.totals()),
+        "call_value_total": (value for _, values in calls.totals() for value in values),
+    }
+
+
+def _detail(value: object) -> str | None:
+    return text(value) if isinstance(value, str) else None
 
 
 def _host(contents: PartContents) -> tuple[str, str, str, str, int]:

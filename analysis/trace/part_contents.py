@@ -7,8 +7,8 @@ which may be big, stay in the part and only its place travels.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,17 @@ from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
+from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import read_row
+from hpcd.model.calls import (
+    CalledFunction,
+    CalledObject,
+    function_row,
+    object_row,
+    read_function,
+    read_object,
+)
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
@@ -58,6 +67,11 @@ class PartContents:
     first_ns: I64
     last_ns: I64
     events_used: frozenset[int]
+    functions: dict[int, CalledFunction] = field(default_factory=dict)
+    objects: dict[int, CalledObject] = field(default_factory=dict)
+    calls: int = 0
+    """Recorded calls, and ``call_chunks`` entries of the archive that hold them."""
+    call_chunks: int = 0
 
     @property
     def records(self) -> int:
@@ -74,9 +88,14 @@ class PartContents:
 
 
 def pack_contents(
-    contents: PartContents, tree: CCT, cells: Cells, symbols: Mapping[int, list[SymbolRow]]
+    contents: PartContents,
+    tree: CCT,
+    cells: Cells,
+    symbols: Mapping[int, list[SymbolRow]],
+    calls: Sequence[bytes] = (),
 ) -> dict[str, Array | bytes]:
-    """What a part's archive holds of a measurement. ``cells`` are by row, not by line."""
+    """What a part's archive holds of a measurement. ``cells`` are by row, not by line; ``calls``
+    are payloads of CALLS chunks."""
     identity = {
         "path": contents.path.name,
         "size": contents.size,
@@ -92,6 +111,13 @@ def pack_contents(
         "damage": contents.damage,
         "events_used": sorted(contents.events_used),
     }
+    if contents.functions:
+        identity |= {
+            "functions": [function_row(row) for row in contents.functions.values()],
+            "objects": [object_row(row) for row in contents.objects.values()],
+            "calls": contents.calls,
+            "call_chunks": contents.call_chunks,
+        }
     archive: dict[str, Array | bytes] = {
         "identity": json.dumps(identity).encode(),
         "clock": contents.clock_pairs.astype("<i8").ravel(),
@@ -103,6 +129,8 @@ def pack_contents(
         "cell_records": cells.records.astype("<u8"),
         "cell_value": cells.value.astype("<u8"),
     }
+    for number, payload in enumerate(calls):
+        archive[f"calls-{number}"] = payload
     for module, rows in symbols.items():
         # Hostile sizes are cut to what an address can be.
         bounds = [[min(max(part, 0), (1 << 63) - 1) for part in row[:2]] for row in rows]
@@ -142,6 +170,10 @@ def read_contents(part: Part) -> PartContents:
             first_ns=part.lines.first * TIME_UNIT_NS,
             last_ns=part.lines.last * TIME_UNIT_NS,
             events_used=frozenset(identity["events_used"]),
+            functions={row["id"]: read_function(row) for row in identity.get("functions", [])},
+            objects={row["id"]: read_object(row) for row in identity.get("objects", [])},
+            calls=int(identity.get("calls", 0)),
+            call_chunks=int(identity.get("call_chunks", 0)),
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FormatError(f"{part.path}: damaged (identities in its archive)") from None
@@ -177,6 +209,17 @@ def load_cells(part: Path) -> Cells:
     if len({len(column) for column in columns}) != 1:
         raise FormatError(f"{part}: damaged (columns of sums differ in length)")
     return cells
+
+
+def load_calls(part: Path, chunks: int) -> Iterator[Calls]:
+    """The calls of a part, a chunk at a time, sorted by line and time within it; lines, nodes,
+    functions and objects are the measurement's. Raises :class:`FormatError`."""
+    archive = Part(part).archive()
+    for number in range(chunks):
+        try:
+            yield decode_calls(unpack_bytes(archive[f"calls-{number}"]))
+        except KeyError:
+            raise FormatError(f"{part}: damaged (calls are missing in its archive)") from None
 
 
 def load_symbols(part: Path, module: int) -> list[SymbolRow]:

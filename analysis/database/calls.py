@@ -1,0 +1,177 @@
+"""Recorded calls of a database: what system calls and probed functions did (docs/calls.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.array_types import I64, U16, U32, U64
+from hpcd.errors import FormatError, UsageError
+from hpcd.model.calls import MAX_VALUES, CalledFunction, CallValue, ValueKind
+
+CALL = np.dtype(
+    [
+        ("line", "<u4"),
+        ("time", "<i8"),
+        ("duration", "<i8"),
+        ("node", "<u4"),
+        ("function", "<u2"),
+        ("weight", "<u4"),
+        ("value", "<u8", MAX_VALUES),
+    ]
+)
+"""One call as :meth:`RecordedCalls.select` gives it; times in ns since the origin."""
+
+
+class ObjectRow(NamedTuple):
+    """What values of kind ``object`` refer to. ``measurement`` is the one it was met in."""
+
+    id: int
+    measurement: int
+    kind: str
+    name: str
+    file_system: str
+    mount: str
+    peer: str
+    details: dict[str, Any]
+
+
+Rows = Callable[..., Iterator[tuple[Any, ...]]]
+
+
+class RecordedCalls:
+    """The calls of a database by trace line, in order of time.
+
+    ``first`` ``int64[lines + 1]``: line ``i`` has calls ``first[i]`` to ``first[i + 1] - 1``;
+    ``time``, ``duration`` ``int64[n]`` ns, ``node`` ``uint32[n]``, ``function`` ``uint16[n]``,
+    ``weight`` ``uint32[n]`` and ``value(k)`` ``uint64[n]`` are those columns. A database of
+    measurements that recorded no calls has none.
+    """
+
+    def __init__(self, folder: Path, lines: int, calls: int, rows: Rows) -> None:
+        self._rows = rows
+        self._folder = folder
+        self._calls = calls
+        if not calls:
+            self.first: I64 = np.zeros(lines + 1, np.int64)
+            self.time: I64 = np.zeros(0, np.int64)
+            self.duration: I64 = np.zeros(0, np.int64)
+            self.node: U32 = np.zeros(0, np.uint32)
+            self.function: U16 = np.zeros(0, np.uint16)
+            self.weight: U32 = np.zeros(0, np.uint32)
+            return
+        self.first = open_bounds(folder / "first.npy", lines, calls)
+        self.time = open_column(folder / "time.npy", np.int64, calls)
+        self.duration = open_column(folder / "duration.npy", np.int64, calls)
+        self.node = open_column(folder / "node.npy", np.uint32, calls)
+        self.function = open_column(folder / "function.npy", np.uint16, calls)
+        self.weight = open_column(folder / "weight.npy", np.uint32, calls)
+
+    def __len__(self) -> int:
+        return self._calls
+
+    def value(self, number: int) -> U64:
+        """``uint64[n]``: value ``number`` of every call."""
+        if not self._calls:
+            return np.zeros(0, np.uint64)
+        return open_column(self._folder / f"value-{number}.npy", np.uint64, self._calls)
+
+    @cached_property
+    def line(self) -> U32:
+        """``uint32[n]``: the trace line of every call."""
+        return np.repeat(np.arange(len(self.first) - 1, dtype=np.uint32), np.diff(self.first))
+
+    @cached_property
+    def functions(self) -> list[CalledFunction]:
+        """The recorded functions, by id. Raises :class:`FormatError`."""
+        values: dict[int, list[CallValue]] = {}
+        try:
+            for function, name, kind, unit in self._rows(
+                "SELECT function, name, kind, unit FROM called_value ORDER BY function, number"
+            ):
+                values.setdefault(function, []).append(CallValue(name, ValueKind(kind), unit))
+            functions = [
+                CalledFunction(id, name, library, group, tuple(values.get(id, ())))
+                for id, name, library, group in self._rows(
+                    "SELECT id, name, library, call_group FROM called_function ORDER BY id"
+                )
+            ]
+        except ValueError:
+            raise FormatError(f"{self._folder}: values of recorded functions are damaged") from None
+        if [function.id for function in functions] != list(range(len(functions))) or (
+            self._calls and int(self.function.max()) >= len(functions)
+        ):
+            raise FormatError(f"{self._folder}: recorded functions are missing")
+        return functions
+
+    @cached_property
+    def objects(self) -> dict[int, ObjectRow]:
+        """What values of kind ``object`` refer to, by id from 1. Raises :class:`FormatError`."""
+        try:
+            return {
+                id: ObjectRow(id, measurement, kind, name, fs or "", mount or "", peer or "",
+                              json.loads(details))
+                for id, measurement, kind, name, fs, mount, peer, details in self._rows(
+                    "SELECT id, measurement, kind, name, file_system, mount, peer, details"
+                    " FROM called_object ORDER BY id"
+                )
+            }  # fmt: skip
+        except (ValueError, TypeError):
+            raise FormatError(f"{self._folder}: the table of objects is damaged") from None
+
+    def of_group(self, *groups: str) -> list[CalledFunction]:
+        """The functions recorded for any of ``groups``."""
+        return [function for function in self.functions if function.group in groups]
+
+    def find(self, name: str) -> CalledFunction:
+        """The recorded function called ``name``. Raises :class:`UsageError`."""
+        for function in self.functions:
+            if function.name == name:
+                return function
+        raise UsageError(f"no calls of {name} were recorded")
+
+    def select(
+        self,
+        lines: Iterable[int] | None = None,
+        t0: int | None = None,
+        t1: int | None = None,
+        functions: Sequence[CalledFunction] | None = None,
+    ) -> npt.NDArray[np.void]:
+        """Calls (:data:`CALL`) of ``lines`` that began in [t0, t1), of ``functions``; None: all.
+
+        In order of line and time. O(lines · log n) and what is selected.
+        """
+        chosen = range(len(self.first) - 1) if lines is None else lines
+        spans = []
+        for line in chosen:
+            begin, end = int(self.first[line]), int(self.first[line + 1])
+            time = self.time[begin:end]
+            low = 0 if t0 is None else int(np.searchsorted(time, t0))
+            high = len(time) if t1 is None else int(np.searchsorted(time, t1))
+            if low < high:
+                spans.append((line, begin + low, begin + high))
+        if lines is None and t0 is None and t1 is None:
+            at, line_of = np.arange(self._calls), self.line
+        else:
+            at = np.concatenate([np.zeros(0, np.int64), *(np.arange(a, b) for _, a, b in spans)])
+            line_of = np.repeat(
+                np.array([line for line, _, _ in spans], np.uint32),
+                np.array([b - a for _, a, b in spans], np.int64),
+            )
+        if functions is not None:
+            wanted = np.isin(self.function[at], [function.id for function in functions])
+            at, line_of = at[wanted], line_of[wanted]
+        calls = np.zeros(len(at), CALL)
+        calls["line"] = line_of
+        for name in ("time", "duration", "node", "function", "weight"):
+            calls[name] = getattr(self, name)[at]
+        for number in range(MAX_VALUES):
+            calls["value"][:, number] = self.value(number)[at]
+        return calls

@@ -1,0 +1,290 @@
+"""Recorded calls of all measurements as columns of the database, and their totals.
+
+Calls are placed by trace line, then sorted by time within each; memory is bounded by a chunk of the
+measurement and by the calls of one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.column_files import create_column, map_column, save_column
+from hpcd.analysis.trace.part_contents import PartContents, load_calls
+from hpcd.array_types import I64, U16, U32, U64
+from hpcd.errors import FormatError
+from hpcd.measurement.call_codec import Calls
+from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, ValueKind
+
+COLUMNS: dict[str, npt.DTypeLike] = {
+    "time": np.int64,
+    "duration": np.int64,
+    "node": np.uint32,
+    "function": np.uint16,
+    "weight": np.uint32,
+    **{f"value-{number}": np.uint64 for number in range(MAX_VALUES)},
+}
+"""The columns of ``calls/`` with one entry a call, and their types."""
+
+# Calls sorted and summed at once, where lines are shorter: about 100 bytes each.
+_BATCH_CALLS = 1 << 20
+# What SQLite holds, with room for a sum of sums.
+_MOST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class CallSource:
+    """The calls of one measurement, and what its numbers are in the database.
+
+    ``line`` i64[rows]: the trace lines of its lines, which are those of ``contents.lines``;
+    ``node`` u32[nodes]; ``shift`` is added to its times, ns.
+    """
+
+    contents: PartContents
+    line: I64
+    node: U32
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallTables:
+    """Recorded functions (ids from 0), objects (ids from 1) with the measurement each is of, and
+    the files of :data:`COLUMNS`, of ``lines`` trace lines."""
+
+    functions: list[CalledFunction]
+    objects: list[tuple[int, CalledObject]]
+    folder: Path
+    first: I64
+
+    @property
+    def calls(self) -> int:
+        """How many there are."""
+        return int(self.first[-1])
+
+    def totals(self) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
+        """Rows of ``call_total``, each with its rows of ``call_value_total``."""
+        if not self.calls:
+            return
+        columns = {name: map_column(self.folder / f"{name}.npy") for name in COLUMNS}
+        number = 0
+        for low, high in _batches(self.first):
+            span = slice(int(self.first[low]), int(self.first[high]))
+            line = np.repeat(np.arange(low, high), np.diff(self.first[low : high + 1]))
+            part = {name: np.asarray(column[span]) for name, column in columns.items()}
+            for row, values in _totals(self.functions, line, part):
+                yield (number, *row), [(number, *value) for value in values]
+                number += 1
+
+
+def unite_calls(sources: Sequence[CallSource], lines: int, folder: Path) -> CallTables | None:
+    """Write the columns of all calls into the new directory ``folder``; None, and no directory,
+    where no measurement recorded calls.
+
+    Raises :class:`FormatError` and :class:`StorageError`.
+    """
+    if not any(source.contents.functions for source in sources):
+        return None
+    folder.mkdir()
+    functions, function_maps = _unite_functions(sources)
+    objects: list[tuple[int, CalledObject]] = []
+    object_ids: list[I64] = []
+    first_ids = []
+    for number, source in enumerate(sources):
+        ids = sorted(source.contents.objects)
+        first_ids.append(len(objects) + 1)
+        object_ids.append(np.array(ids, np.int64))
+        objects += [
+            (number, replace(source.contents.objects[id], id=len(objects) + 1 + at))
+            for at, id in enumerate(ids)
+        ]
+    is_object = np.zeros((max(len(functions), 1), MAX_VALUES), bool)
+    for function in functions:
+        for place, value in enumerate(function.values):
+            is_object[function.id, place] = value.kind is ValueKind.OBJECT
+
+    def translated(number: int) -> Iterator[Calls]:
+        source = sources[number]
+        for calls in load_calls(source.contents.part, source.contents.call_chunks):
+            yield _translated(
+                source, calls, function_maps[number], is_object, object_ids[number],
+                first_ids[number],
+            )  # fmt: skip
+
+    counts = np.zeros(lines, np.int64)
+    for number in range(len(sources)):
+        for calls in translated(number):
+            counts += np.bincount(calls.line, minlength=lines)
+    first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    save_column(folder / "first.npy", first)
+    for name, kind in COLUMNS.items():
+        create_column(folder / f"{name}.npy", kind, int(first[-1]))
+    tables = CallTables(functions, objects, folder, first)
+    if tables.calls:
+        columns = {name: map_column(folder / f"{name}.npy") for name in COLUMNS}
+        following = first[:-1].copy()
+        for number in range(len(sources)):
+            for calls in translated(number):
+                _place(columns, following, calls)
+        _sort(columns, first)
+    return tables
+
+
+def _unite_functions(sources: Sequence[CallSource]) -> tuple[list[CalledFunction], list[U16]]:
+    """The functions of the database and, per measurement, its ids' new ones."""
+    distinct = {
+        _function_key(function): function
+        for source in sources
+        for function in source.contents.functions.values()
+    }
+    functions = [
+        replace(function, id=number)
+        for number, (_, function) in enumerate(sorted(distinct.items(), key=lambda item: item[0]))
+    ]
+    ids = {_function_key(function): function.id for function in functions}
+    maps = []
+    for source in sources:
+        table = np.zeros(max(source.contents.functions, default=0) + 1, np.uint16)
+        for function in source.contents.functions.values():
+            table[function.id] = ids[_function_key(function)]
+        maps.append(table)
+    return functions, maps
+
+
+def _function_key(function: CalledFunction) -> tuple[object, ...]:
+    values = tuple((value.name, str(value.kind), value.unit) for value in function.values)
+    return (function.group, function.library, function.name, values)
+
+
+def _translated(
+    source: CallSource, calls: Calls, function_map: U16, is_object: npt.NDArray[np.bool_],
+    object_ids: I64, first_id: int,
+) -> Calls:  # fmt: skip
+    """``calls`` with the database's lines, nodes, functions, objects and times (as they are)."""
+    row = np.searchsorted(source.contents.lines, calls.line)
+    if len(calls) and (
+        int(row.max()) >= len(source.line)
+        or int(calls.node.max()) >= len(source.node)
+        or int(calls.function.max()) >= len(function_map)
+    ):
+        raise FormatError(f"{source.contents.part}: damaged (calls of what does not exist)")
+    function = function_map[calls.function]
+    value = calls.value.copy()
+    for place in range(MAX_VALUES):
+        at = np.flatnonzero(is_object[function, place] & (value[:, place] > 0))
+        if len(at):
+            wanted = np.minimum(value[at, place], np.uint64(1 << 40)).astype(np.int64)
+            found = np.minimum(np.searchsorted(object_ids, wanted), max(len(object_ids) - 1, 0))
+            known = object_ids[found] == wanted if len(object_ids) else np.zeros(len(at), bool)
+            value[at, place] = np.where(known, found + first_id, 0)
+    time = calls.time.view(np.int64) + source.shift
+    return Calls(
+        source.line[row].astype(np.uint32),
+        time.view(np.uint64),
+        calls.duration,
+        source.node[calls.node],
+        function,
+        calls.weight,
+        value,
+    )
+
+
+def _place(columns: dict[str, Any], following: I64, calls: Calls) -> None:
+    """Put calls, sorted by their measurement's line, where their lines' go on."""
+    order = np.argsort(calls.line, kind="stable")
+    calls = calls[order]
+    starts = np.flatnonzero(np.diff(calls.line, prepend=np.uint32(0xFFFFFFFF)) != 0)
+    length = np.diff(starts, append=len(calls))
+    at = np.repeat(following[calls.line[starts]] - starts, length) + np.arange(len(calls))
+    following[calls.line[starts]] += length
+    for name, column in columns.items():
+        column[at] = _column(calls, name)
+
+
+def _column(calls: Calls, name: str) -> npt.NDArray[Any]:
+    if name.startswith("value-"):
+        return calls.value[:, int(name.removeprefix("value-"))]
+    values: npt.NDArray[Any] = getattr(calls, name)
+    return values.view(np.int64) if name in ("time", "duration") else values
+
+
+def _batches(first: I64) -> Iterator[tuple[int, int]]:
+    """Ranges of lines with about a batch's calls each; at least one line."""
+    low, lines = 0, len(first) - 1
+    while low < lines:
+        high = int(np.searchsorted(first, first[low] + _BATCH_CALLS, side="right")) - 1
+        high = min(max(high, low + 1), lines)
+        if first[high] > first[low]:
+            yield low, high
+        low = high
+
+
+def _sort(columns: dict[str, Any], first: I64) -> None:
+    """Sort the calls of each line by time; of one moment, those that last longest first."""
+    for low, high in _batches(first):
+        span = slice(int(first[low]), int(first[high]))
+        line = np.repeat(np.arange(low, high), np.diff(first[low : high + 1]))
+        time, duration = np.array(columns["time"][span]), np.array(columns["duration"][span])
+        order = np.lexsort((-duration, time, line))
+        if not np.array_equal(order, np.arange(len(order))):
+            for column in columns.values():
+                column[span] = np.array(column[span])[order]
+
+
+def _totals(
+    functions: Sequence[CalledFunction], line: I64, part: dict[str, npt.NDArray[Any]]
+) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
+    """Totals by line, function, node and object of calls sorted by line."""
+    object_of = np.zeros(len(line), np.uint64)
+    summed: dict[int, list[int]] = {}
+    for function in functions:
+        kinds = [value.kind for value in function.values]
+        summed[function.id] = [place for place, kind in enumerate(kinds) if kind.summable]
+        if ValueKind.OBJECT in kinds:
+            mine = part["function"] == function.id
+            object_of[mine] = part[f"value-{kinds.index(ValueKind.OBJECT)}"][mine]
+    order = np.lexsort((object_of, part["node"], part["function"], line))
+    keys = (line[order], part["function"][order], part["node"][order], object_of[order])
+    changes = np.zeros(len(line), bool)
+    changes[0] = True
+    for key in keys:
+        changes[1:] |= key[1:] != key[:-1]
+    starts = np.flatnonzero(changes)
+    weight = part["weight"][order].astype(np.int64)
+    duration = part["duration"][order]
+    lists = [
+        np.add.reduceat(weight, starts),
+        np.diff(starts, append=len(line)),
+        _sums(duration, weight, starts),
+        np.minimum.reduceat(duration, starts),
+        np.maximum.reduceat(duration, starts),
+    ]
+    places = sorted({place for each in summed.values() for place in each})
+    by_value = {place: _value_totals(part[f"value-{place}"][order], weight, starts)
+                for place in places}  # fmt: skip
+    rows = zip(*(key[starts].tolist() for key in keys), *(each.tolist() for each in lists),
+               strict=True)  # fmt: skip
+    for at, (where, function_id, node, called, *figures) in enumerate(rows):
+        values = [(place, *(int(figure[at]) for figure in by_value[place]))
+                  for place in summed.get(function_id, [])]  # fmt: skip
+        yield (function_id, node, called or None, where, *figures), values
+
+
+def _value_totals(value: U64, weight: I64, starts: I64) -> tuple[I64, I64, I64]:
+    bounded = np.minimum(value, np.uint64(_MOST)).astype(np.int64)
+    return (
+        _sums(bounded, weight, starts),
+        np.minimum.reduceat(bounded, starts),
+        np.maximum.reduceat(bounded, starts),
+    )
+
+
+def _sums(value: I64, weight: I64, starts: I64) -> I64:
+    """Weighted sums; what is too much to be true is cut."""
+    about = np.add.reduceat(value.astype(np.float64) * weight, starts)
+    exact: I64 = np.add.reduceat(value * weight, starts)
+    return np.where(about < _MOST, exact, _MOST)
