@@ -25,8 +25,9 @@ class Operations:
     """Operations sorted by rank, begin and the order in which a call's records were given.
 
     All ``int64[n]``: ``rank`` in the job, ``line``, ``begin`` and ``end`` in ns, ``node``, ``role``
-    (:class:`Role`), ``function`` (position in the calls' functions), ``call`` (which records are of
-    one call); ``weight`` ``float64[n]``; ``value`` ``int64[n, 6]``.
+    (:class:`Role`), ``function`` (position in the calls' functions), ``call`` (the first operation
+    of the same call, which may be one itself); ``weight`` ``float64[n]``; ``value``
+    ``int64[n, 6]``.
     """
 
     calls: RecordedCalls
@@ -138,21 +139,23 @@ def operations(calls: RecordedCalls, rank_of_line: I64) -> Operations:
     line, begin, finish = calls.line[order], calls.time[order], end[order]
     inside = _inside(line, begin, finish, part_of[calls.function[order]] > 0)
     order = order[~inside]
-    line, begin = calls.line[order], calls.time[order]
-    new = np.ones(len(order), bool)
-    if len(order):
-        new[1:] = (line[1:] != line[:-1]) | (begin[1:] != begin[:-1])
+    function = calls.function[order]
+    # Parts end with their call; those that were sent ahead do not know when.
+    call = np.maximum.accumulate(np.where(part_of[function] > 0, 0, np.arange(len(order))))
+    role = role_of[function]
+    listed = role == Role.LISTED
+    role[listed & (role[call] == Role.START_MANY)] = Role.START
     return Operations(
         calls=calls,
         flavour=_flavour(calls),
         rank=rank[order],
-        line=line,
-        begin=begin,
-        end=end[order],
+        line=calls.line[order],
+        begin=calls.time[order],
+        end=end[order][call],
         node=calls.node[order],
-        role=role_of[calls.function[order]],
-        function=calls.function[order],
-        call=np.cumsum(new) - 1,
+        role=role,
+        function=function,
+        call=call,
         weight=calls.weight[order],
         value=calls.value[order],
     )

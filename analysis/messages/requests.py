@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.analysis.messages.operations import Operations
-from hpcd.array_types import I64
+from hpcd.array_types import I64, Mask
 from hpcd.model.mpi_functions import Role
-from hpcd.model.mpi_records import MAX_REQUESTS, MISSING
+from hpcd.model.mpi_records import MAX_POSITIONS, MAX_REQUESTS, MISSING
 
 NONE = -1
 _INITS = (Role.SEND_INIT, Role.RECEIVE_INIT)
@@ -36,13 +36,11 @@ def pair(operations: Operations) -> Requests:
     """Pair what begins requests with what ends them."""
     count = len(operations)
     request = operations.named("request")
-    # A flag says whether a test found the request ended.
-    flag = operations.named("flag")
-    ends = operations.are(Role.COMPLETE) & (request != MISSING) & (flag != 0)
-    begins = (request != MISSING) & ~operations.are(Role.COMPLETE, *_INITS)
+    ends = _ends(operations, request)
+    begins = (request != MISSING) & ~operations.are(Role.COMPLETE, Role.LISTED, *_INITS)
     ended_by = np.full(count, NONE, np.int64)
     begun, ended = _parentheses(operations, request, np.flatnonzero(begins), np.flatnonzero(ends))
-    ended_by[begun] = ended
+    ended_by[begun] = operations.call[ended]
     _end_by_next(operations, np.flatnonzero(begins & (ended_by == NONE)), ended_by)
     parameters = np.arange(count)
     starts = np.flatnonzero(operations.are(Role.START))
@@ -50,6 +48,24 @@ def pair(operations: Operations) -> Requests:
         operations, request, np.flatnonzero(operations.are(*_INITS)), starts
     )
     return Requests(parameters, ended_by)
+
+
+def _ends(operations: Operations, request: I64) -> Mask:
+    """``bool[n]``: operations that end a request: what waits for one, and of those that wait for
+    several each one listed that has ended."""
+    call, position = operations.call, operations.named("position")
+    # A flag says whether a test found the requests ended.
+    ended = (operations.named("flag")[call] != 0) & (request != MISSING)
+    index = operations.named("index")[call]
+    listed = operations.are(Role.LISTED) & ((index == MISSING) | (index == position))
+    some = operations.role[call] == Role.COMPLETE_SOME
+    count, among = operations.named("ended")[call], np.zeros(len(call), bool)
+    for name, place in (("positions0", 0), ("positions2", 2), ("positions4", 4)):
+        pair = operations.named(name)[call]
+        for half, shift in ((place, 0), (place + 1, 32)):
+            among |= (half < count) & ((pair >> shift) & 0xFFFFFFFF == position)
+    mask: Mask = ended & (operations.are(Role.COMPLETE) | (listed & (~some | among)))
+    return mask
 
 
 def _parentheses(operations: Operations, request: I64, begins: I64, ends: I64) -> tuple[I64, I64]:
@@ -79,12 +95,16 @@ def _parentheses(operations: Operations, request: I64, begins: I64, ends: I64) -
 def _end_by_next(operations: Operations, begins: I64, ended_by: I64) -> None:
     """Requests whose end was not recorded one by one end in the next call, of the same rank, that
     waits for several."""
-    many = np.flatnonzero(operations.are(Role.COMPLETE_MANY) & (operations.named("flag") != 0))
+    flag, index = operations.named("flag"), operations.named("index")
+    waited = operations.are(Role.COMPLETE_MANY, Role.COMPLETE_SOME)
+    many = np.flatnonzero(waited & (flag != 0) & (index == MISSING))
     # Those of which each request was recorded end no others.
-    recorded = np.zeros(int(operations.call.max(initial=0)) + 1, bool)
-    recorded[operations.call[operations.are(Role.COMPLETE)]] = True
+    recorded = np.zeros(len(operations), bool)
+    recorded[operations.call[operations.are(Role.LISTED)]] = True
     asked = operations.named("requests")[many]
-    many = many[(asked > MAX_REQUESTS) | (~recorded[operations.call[many]] & (asked > 0))]
+    some = operations.role[many] == Role.COMPLETE_SOME
+    partly = (asked > MAX_REQUESTS) | (some & (operations.named("ended")[many] > MAX_POSITIONS))
+    many = many[partly | (~recorded[many] & (asked > 0))]
     if not len(many) or not len(begins):
         return
     following = np.searchsorted(many, begins)

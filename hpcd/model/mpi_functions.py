@@ -33,8 +33,12 @@ class Role(IntEnum):
     COMPLETE = 7
     """A request has ended, unless ``flag`` is 0."""
     COMPLETE_MANY = 8
-    """Any, some or all of several requests have ended; records of each may follow."""
-    START_MANY = 9
+    """All of several requests have ended, unless ``flag`` is 0, or that at ``index``."""
+    COMPLETE_SOME = 9
+    """Some of several have ended: ``ended`` of them, at the given positions."""
+    LISTED = 16
+    """One of the several requests, with its position among them."""
+    START_MANY = 17
     BARRIER = 10
     ALL_TO_ALL = 11
     """Every rank needs what all have: wait at N x N."""
@@ -151,14 +155,16 @@ _OTHERS: Final[tuple[tuple[tuple[Role, ...], tuple[str, ...]], ...]] = (
     )),
     ((Role.START,), ("Start(started)",)),
     ((Role.COMPLETE,), ("Wait(ended, status)", "Test(ended, flag, status)")),
-    ((Role.COMPLETE_MANY,), (
+    ((Role.COMPLETE_MANY, Role.LISTED), (
         "Waitall(count, requests, statuses)", "Testall(count, requests, flag, statuses)",
         "Waitany(count, requests, index, status)",
         "Testany(count, requests, index, flag, status)",
+    )),
+    ((Role.COMPLETE_SOME, Role.LISTED), (
         "Waitsome(count, requests, outcount, indices, statuses)",
         "Testsome(count, requests, outcount, indices, statuses)",
     )),
-    ((Role.START_MANY,), ("Startall(count, requests)",)),
+    ((Role.START_MANY, Role.LISTED), ("Startall(count, requests)",)),
     ((Role.NEW_COMMUNICATOR,), (
         "Comm_dup(comm, newcomm)", "Comm_dup_with_info(comm, info, newcomm)",
         "Comm_create(comm, group, newcomm)",

@@ -21,6 +21,8 @@ MISSING: Final = -(1 << 63)
 MAX_VALUES: Final = 6
 MAX_REQUESTS: Final = 64
 """Of one ``MPI_Waitall`` and its like, so many requests are recorded one by one."""
+MAX_POSITIONS: Final = 6
+"""Of one ``MPI_Waitsome``, so many positions of ended requests are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +102,14 @@ class Record:
     """One record of calls of ``function``. Its ``name`` is the function's, with ``/ROLE`` in small
     letters for any role but the first.
 
-    With ``each`` there is a record for each of up to :data:`MAX_REQUESTS` requests of the arrays
-    that values come from, whose sources are those of the first. ``all``: as many as ``count`` says;
-    ``any``: only that which ``index`` says on return; ``some``: ``outcount`` of them, which
-    ``indices`` says, while statuses are consecutive.
+    A record of :attr:`Role.LISTED` is one for each of the first :data:`MAX_REQUESTS` requests: the
+    source of its first value is where the array is, that of the second how many it has.
     """
 
     name: str
     function: str
     role: Role
     values: tuple[Value, ...]
-    each: str = ""
 
 
 _MESSAGE: Final = ("communicator", "peer", "tag", "count", "datatype", "request")
@@ -126,8 +125,12 @@ VALUES: Final[dict[Role, tuple[str, ...]]] = {
     Role.RECEIVE_INIT: _MESSAGE,
     Role.START: ("request",),
     Role.COMPLETE: ("request", "flag", "status_source", "status_tag", "status_bytes"),
-    Role.COMPLETE_MANY: ("requests", "flag"),
+    Role.COMPLETE_MANY: (
+        "requests", "flag", "index", "status_source", "status_tag", "status_bytes",
+    ),
+    Role.COMPLETE_SOME: ("requests", "ended", "positions0", "positions2", "positions4"),
     Role.START_MANY: ("requests",),
+    Role.LISTED: ("request", "position"),
     Role.BARRIER: ("communicator", "request"),
     Role.ALL_TO_ALL: ("communicator", "count", "datatype", "request"),
     Role.FROM_ROOT: ("communicator", "root", "count", "datatype", "request"),
@@ -159,14 +162,14 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "communicator": ("comm", "freed"), "new_communicator": ("newcomm",), "window": ("win",),
     "new_window": ("newwin",), "root": ("root",),
     "request": ("request", "started", "ended", "requests"), "requests": ("count",),
+    "position": ("count",), "index": ("index",), "ended": ("outcount",), "positions": ("indices",),
     "flag": ("flag",), "color": ("color", "split_type"), "key": ("key",),
     "dimensions": ("ndims",), "rank": ("rank",), "size": ("size",), "old_datatype": ("oldtype",),
     "new_datatype": ("newtype",), "blocks": ("blocks",), "block_length": ("block_length",),
     "peer": ("dest", "source", "target"), "tag": ("tag", "stag"),
     "count": ("count", "scount", "rcount", "origin_count"),
     "datatype": ("type", "stype", "rtype", "origin_type"),
-    "status_source": ("status", "statuses"), "status_tag": ("status", "statuses"),
-    "status_bytes": ("status", "statuses"),
+    "status_source": ("status",), "status_tag": ("status",), "status_bytes": ("status",),
     "dims": ("dims",), "periods": ("periods",), "remain": ("remain_dims",),
 }  # fmt: skip
 _RECEIVED: Final = {"peer": ("source",), "tag": ("tag", "rtag")}
@@ -177,7 +180,20 @@ _HANDLES: Final = frozenset(
      "new_datatype", "datatype"}
 )  # fmt: skip
 # Read on return, where the argument points.
-_RESULTS: Final = frozenset({"newcomm", "newwin", "newtype", "request", "flag", "rank", "size"})
+_RESULTS: Final = frozenset(
+    {
+        "newcomm",
+        "newwin",
+        "newtype",
+        "request",
+        "flag",
+        "rank",
+        "size",
+        "index",
+        "outcount",
+        "indices",
+    }
+)
 _ENTRIES: Final = frozenset({"freed", "started", "ended", "requests"})
 
 
@@ -188,13 +204,6 @@ def records(function: Function, flavour: Flavour) -> tuple[Record, ...]:
         name = f"{function.name}/{role.name.lower()}" if at else function.name
         values = tuple(_value(function, flavour, role, value) for value in VALUES[role])
         made.append(Record(name, function.name, role, tuple(v for v in values if v)))
-    if function.roles[0] in (Role.COMPLETE_MANY, Role.START_MANY):
-        each = "any" if "index" in function.parameters else "all"
-        each = "some" if "indices" in function.parameters else each
-        role = Role.START if function.roles[0] == Role.START_MANY else Role.COMPLETE
-        values = tuple(_value(function, flavour, role, value) for value in VALUES[role])
-        name = f"{function.name}/{role.name.lower()}"
-        made.append(Record(name, function.name, role, tuple(v for v in values if v), each))
     return tuple(made)
 
 
@@ -230,7 +239,7 @@ def _value(function: Function, flavour: Flavour, role: Role, name: str) -> Value
 def _source(flavour: Flavour, name: str, array: str, parameter: str, argument: int) -> Source:
     handle = name in _HANDLES
     width = flavour.handle if handle else 4
-    if parameter in ("status", "statuses"):
+    if parameter == "status":
         offset, width = {
             "status_source": (flavour.status_source, 4),
             "status_tag": (flavour.status_tag, 4),
@@ -238,7 +247,8 @@ def _source(flavour: Flavour, name: str, array: str, parameter: str, argument: i
         }[name]
         return Source(argument, 8, width, offset, at_return=True)
     if array != name:
-        return Source(argument, 8, 8, 4 * int(name[-1]))
+        at_return = parameter in _RESULTS
+        return Source(argument, 8, 8, 4 * int(name[-1]), at_return=at_return)
     if parameter in _RESULTS or parameter in _ENTRIES:
         return Source(argument, 8, width, at_return=parameter in _RESULTS, unsigned=handle)
     return Source(argument, width, unsigned=handle)

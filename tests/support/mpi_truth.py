@@ -173,8 +173,10 @@ def _wrapper(function: Function, made: tuple[Record, ...], number: int, flavour:
     )
     passed = ", ".join(f"a{at}" for at in range(len(function.parameters)))
     lines = [f"\nint {function.name}({signature or 'void'})\n{{"]
-    single = [(number + at, record) for at, record in enumerate(made) if not record.each]
-    several = [(number + at, record) for at, record in enumerate(made) if record.each]
+    single = [(number + at, record) for at, record in enumerate(made) if record.role != Role.LISTED]
+    several = [
+        (number + at, record) for at, record in enumerate(made) if record.role == Role.LISTED
+    ]
     for at, record in single:
         lines.append(f"int64_t v{at}[6] = {{{', '.join(['MISSING'] * 6)}}};")
         lines += _values(record, at, False)
@@ -195,8 +197,11 @@ def _wrapper(function: Function, made: tuple[Record, ...], number: int, flavour:
     for at, record in single:
         lines += _values(record, at, True)
         lines.append(f"record({at}, begin, end, v{at});")
-    for at, record in several:
-        lines += _several(function, record, at, flavour)
+    for at, _ in several:
+        lines.append(
+            f"for (int i = 0; i < a{count} && i < {MAX_REQUESTS}; i++) {{ int64_t v[6] ="
+            f" {{saved[i], i}}; record({at}, begin, begin, v); }}"
+        )
     if Role.SEND_INIT in function.roles:
         names = {parameter: f"a{at}" for at, parameter in enumerate(function.parameters)}
         lines.append(_PERSISTENT.format(**names))
@@ -207,41 +212,6 @@ def _wrapper(function: Function, made: tuple[Record, ...], number: int, flavour:
 
 def _handle(flavour: Flavour, text: str) -> str:
     return f"(int64_t)(uintptr_t){text}" if flavour.handle == 8 else f"(int64_t)(uint32_t){text}"
-
-
-def _several(function: Function, record: Record, number: int, flavour: Flavour) -> list[str]:
-    """Records of each request: all, the one of ``index``, or those of ``indices``."""
-
-    def a(parameter: str) -> str:
-        return f"a{function.parameters.index(parameter)}"
-
-    flag = f"*{a('flag')}" if "flag" in function.parameters else "1"
-    count, at, status_at = a("count"), "i", "i"
-    if record.each == "any":
-        count, at, status_at = "1", f"*{a('index')}", "0"
-    elif record.each == "some":
-        count, at = f"*{a('outcount')}", f"{a('indices')}[i]"
-    lines = [
-        f"for (int i = 0; {flag} && i < {count}; i++) {{",
-        f"int at = {at};",
-        f"if (at < 0 || at >= {MAX_REQUESTS}) continue;",
-        f"int64_t v[6] = {{{', '.join(['MISSING'] * 6)}}};",
-    ]
-    for place, value in enumerate(record.values):
-        parameter = function.parameters[value.source.argument]
-        if parameter == "requests":
-            lines.append(f"v[{place}] = saved[at];")
-        elif parameter in ("status", "statuses"):
-            moved = f" + {status_at} * {flavour.status_width}"
-            pointer = f"(uintptr_t)a{value.source.argument}"
-            integer = f"int{8 * value.source.width}_t"
-            lines.append(
-                f"if ({pointer} > 1) v[{place}] = "
-                f"*({integer} *)({pointer} + {value.source.offset}{moved});"
-            )
-        elif parameter == "flag":
-            lines.append(f"v[{place}] = *{a('flag')};")
-    return [*lines, f"record({number}, begin, end, v);", "}"]
 
 
 def _truth_before(function: Function) -> list[str]:

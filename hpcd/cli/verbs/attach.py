@@ -29,6 +29,7 @@ from hpcd.daemon.capture.recording import (
     Progress,
     Recording,
 )
+from hpcd.daemon.probes.mpi_probes import mpi_probes
 from hpcd.daemon.probes.probe_set import load_probes, set_names
 from hpcd.daemon.probes.probe_spec import ProbeSpec, parse_probe
 from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
@@ -212,6 +213,12 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         help="record every system call of input and output: file, bytes, time, call path",
     )
     parser.add_argument(
+        "--mpi",
+        action="store_true",
+        help="record every call of MPI (Open MPI, MPICH): bytes, peer, tag, communicator, time,"
+        " call path",
+    )
+    parser.add_argument(
         "--no-children", action="store_true", help="do not record processes that a target starts"
     )
     parser.add_argument(
@@ -265,7 +272,10 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         waits=not args.no_blocked,
         overhead=args.overhead,
         io=args.io,
-        probes=requested_probes(args.probe, args.probes),
+        probes=[
+            *requested_probes(args.probe, args.probes),
+            *(mpi_probes() if args.mpi else []),
+        ],
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
     )
