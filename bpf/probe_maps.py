@@ -30,6 +30,7 @@ PROBE_COUNT = np.dtype(
         ("unpaired", "<u8"),
         ("lost", "<u8"),
         ("unreadable", "<u8"),
+        ("foreign", "<u8"),
         ("skip", "<u4"),
         ("pad", "<u4"),
     ]

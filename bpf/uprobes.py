@@ -20,7 +20,7 @@ from pathlib import Path
 from hpcd.bpf import syscalls
 from hpcd.bpf.libbpf import KernelRefusedError
 from hpcd.bpf.loading.btf import KernelTypes
-from hpcd.errors import HpcdError, PlatformError, PrivilegeError
+from hpcd.errors import HpcdError, PlatformError, PrivilegeError, TargetError
 
 ATTACH_SESSION = 57
 """BPF_TRACE_UPROBE_SESSION."""
@@ -170,6 +170,8 @@ def _create_link(attributes: ctypes.Structure) -> int:
     reason = ctypes.get_errno()
     if reason in (errno.EPERM, errno.EACCES):
         raise PrivilegeError("attaching probes: not permitted; run hpcd as root (sudo hpcd ...)")
+    if reason == errno.ESRCH:
+        raise TargetError("the process to probe is gone")
     raise KernelRefusedError("attaching a probe", reason)
 
 
@@ -189,7 +191,8 @@ class Uprobes:
         self, path: str, places: Sequence[Place], pid: int = 0
     ) -> tuple[int, list[tuple[Place, str]]]:
         """Attach to ``places`` of a file; returns a number for :meth:`detach`, and the places that
-        the kernel refuses, each with the reason."""
+        the kernel refuses, each with the reason. Raises :class:`TargetError` when process ``pid``
+        is gone."""
         refused: list[tuple[Place, str]] = []
         held = self._attach(path, list(places), pid, refused)
         self._count += 1
@@ -204,7 +207,7 @@ class Uprobes:
             return []
         try:
             return self._attach_all(path, places, pid)
-        except PrivilegeError:
+        except (PrivilegeError, TargetError):
             raise
         except HpcdError as error:
             if len(places) == 1:

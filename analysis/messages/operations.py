@@ -140,7 +140,7 @@ def operations(calls: RecordedCalls, rank_of_line: I64) -> Operations:
     inside = _inside(line, begin, finish, part_of[calls.function[order]] > 0)
     order = order[~inside]
     function = calls.function[order]
-    # Parts end with their call; those that were sent ahead do not know when.
+    # Parts end with their call and have its path; those that were sent ahead know neither.
     call = np.maximum.accumulate(np.where(part_of[function] > 0, 0, np.arange(len(order))))
     role = role_of[function]
     listed = role == Role.LISTED
@@ -152,7 +152,7 @@ def operations(calls: RecordedCalls, rank_of_line: I64) -> Operations:
         line=calls.line[order],
         begin=calls.time[order],
         end=end[order][call],
-        node=calls.node[order],
+        node=calls.node[order][call],
         role=role,
         function=function,
         call=call,

@@ -56,6 +56,7 @@ struct probe_count {
 	u64 unpaired;   /* returns of calls that had begun before, or were passed over */
 	u64 lost;       /* no room for their state */
 	u64 unreadable; /* values that could not be read */
+	u64 foreign;    /* calls of threads that are no targets' */
 	u32 skip;       /* calls yet to be passed over */
 	u32 pad;
 };

@@ -15,6 +15,7 @@
 #include "probe_values.h"
 
 #define MOST_LEFT 16384 /* open calls of a thread that are given up at once */
+#define DEEPLY_NESTED 64
 #define IGNORE_RETURN 1 /* what a session's program returns at an entry */
 
 #ifdef HPCD_AARCH64
@@ -268,27 +269,36 @@ static __always_inline struct open_calls *calls_of(u32 tid)
 	return map_lookup(MAP(OPEN_THREADS), &tid);
 }
 
-/* A call of a function whose returns are seen begins: it is kept until then. 0 when it is. */
-static __always_inline int open_call(struct open_call *open, u64 sp, u32 tid, u32 index,
-				     struct counters *counted)
+/* The thread's calls, those that are over found; 0: there is no room for them. */
+static __always_inline struct open_calls *calls_around(struct call_key *key, struct counters *counted)
 {
-	struct call_key key = {sp, tid, index};
-	struct leaving leaving = {.top = calls_of(tid), .counted = counted, .tid = tid};
+	struct leaving leaving = {.top = calls_of(key->tid), .counted = counted, .tid = key->tid};
 
 	if (!leaving.top)
-		return -1;
+		return 0;
 	/* The function was left and has been called again, where it was; else calls at the same place
 	 * go on: they have jumped to this one. */
-	int again = map_lookup(MAP(OPEN_CALLS), &key) != 0;
-	leave_calls(&leaving, again ? sp : sp - 1, again, NO_FUNCTION);
-	open->outer_sp = leaving.top->sp;
-	open->outer_function = leaving.top->function;
-	if (map_update(MAP(OPEN_CALLS), &key, open, 0))
-		return -1;
-	leaving.top->sp = sp;
-	leaving.top->function = index;
-	leaving.top->depth++;
-	return 0;
+	int again = map_lookup(MAP(OPEN_CALLS), key) != 0;
+	leave_calls(&leaving, again ? key->sp : key->sp - 1, again, NO_FUNCTION);
+	return leaving.top;
+}
+
+/* The path of a call: of those nested deeply, such as recursion, that of the call around it. Each would
+ * be a path of its own otherwise, and as deep. */
+static __always_inline void path_of_call(struct call *call, u32 slot, struct open_calls *around,
+					 u32 tid, struct counters *counted)
+{
+	struct call_key key = {around->sp, tid, around->function};
+	struct open_call *outer = 0;
+
+	if (around->depth >= DEEPLY_NESTED)
+		outer = map_lookup(MAP(OPEN_CALLS), &key);
+	if (outer) {
+		call->stack = outer->call.stack;
+		call->cache = outer->call.cache;
+	} else {
+		call_path(call, slot, 0, counted);
+	}
 }
 
 /* Records the beginning of a call; 0: the kernel is to trap its return. */
@@ -309,19 +319,31 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	struct probed_function *second = second_record(function);
 	if (second)
 		values_at_entry(w, second, open.second, count);
-	u64 sp = CALLER_SP(&w->regs);
-	call_path(&open.call, slot, 0, counted);
 	count_up(&count->recorded);
-	if (second && second->flags & PROBE_LIST)
-		list_entries(&open, second, counted);
 	if (!(function->flags & PROBE_RETURNS)) {
+		call_path(&open.call, slot, 0, counted);
 		send_call(&open.call, counted);
 		return IGNORE_RETURN;
 	}
-	if (!open_call(&open, sp, tid, index, counted))
-		return function->flags & PROBE_TRAMPOLINE ? 0 : IGNORE_RETURN;
-	count_up(&count->lost);
-	return IGNORE_RETURN;
+	struct call_key key = {CALLER_SP(&w->regs), tid, index};
+	struct open_calls *around = calls_around(&key, counted);
+	if (!around) {
+		count_up(&count->lost);
+		return IGNORE_RETURN;
+	}
+	path_of_call(&open.call, slot, around, tid, counted);
+	open.outer_sp = around->sp;
+	open.outer_function = around->function;
+	if (map_update(MAP(OPEN_CALLS), &key, &open, 0)) {
+		count_up(&count->lost);
+		return IGNORE_RETURN;
+	}
+	around->sp = key.sp;
+	around->function = index;
+	around->depth++;
+	if (second && second->flags & PROBE_LIST)
+		list_entries(&open, second, counted);
+	return function->flags & PROBE_TRAMPOLINE ? 0 : IGNORE_RETURN;
 }
 
 static __always_inline int probe_entry(u32 index)
@@ -334,8 +356,10 @@ static __always_inline int probe_entry(u32 index)
 	if (!counted || !function || !count)
 		return IGNORE_RETURN;
 	struct thread *thread = probed_thread(id, counted);
-	if (!thread)
+	if (!thread) {
+		count_up(&count->foreign);
 		return IGNORE_RETURN;
+	}
 	count_up(&count->hits);
 	if (passed_over(function, count))
 		return IGNORE_RETURN;

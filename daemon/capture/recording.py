@@ -234,7 +234,7 @@ class Recording:
             cpu_start=self._cpu_start,
             period_ns=1_000_000_000 // cpu_event.frequency if cpu_event else 0,
             alone=bool(alone),
-            budget=Budget(options.overhead, SamplingRate(options.frequency))
+            budget=Budget(self._share(), SamplingRate(options.frequency))
             if options.overhead
             else None,
             own_budget=Budget(options.max_cpu, SamplingRate(cpu_event.frequency))
@@ -328,6 +328,11 @@ class Recording:
             probes=probes,
         )
 
+    def _share(self) -> float:
+        """Of the targets' CPU time, what sampling may cost, and probes as much again."""
+        share = self._options.overhead or 1.0
+        return share / 2 if self._options.probes else share
+
     def _probes(
         self, sampler: Sampler, maps: ProbeMaps, first: int, writer: MeasurementWriter
     ) -> Probes:
@@ -340,6 +345,7 @@ class Recording:
             first,
             writer.add_function,
             each_apart=options.only_user is not None,
+            share=self._share() if options.overhead else None,
         )
         try:
             probes.start()

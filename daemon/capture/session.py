@@ -295,6 +295,9 @@ class Session:
         collector.name_jit_frames()
         collector.settle_waits()
         self._keep_budget(now)
+        if self._parts.probes:
+            targets = self._cpu_seconds(final=False) if self._terms.budget else 0.0
+            self._parts.probes.keep_to_limits(now, targets)
         self.summary = self._summarize()
         writer.flush(self.summary)
         if now - self._trimmed >= _TRIM_SECONDS:
@@ -337,7 +340,10 @@ class Session:
         if self._terms.budget:
             overhead = self._parts.sampler.overhead()
             cost = Cost(
-                overhead.seconds - overhead.switches, overhead.switches, own_cpu_seconds(), targets
+                overhead.seconds - overhead.switches - overhead.calls,
+                overhead.switches,
+                own_cpu_seconds(),
+                targets,
             )
             changed |= self._terms.budget.step(now, cost) is not None
         if self._terms.own_budget:

@@ -21,7 +21,7 @@ class FoundPoint:
     """A function or static tracepoint that probe number ``query`` names; offsets are in the file.
 
     ``why`` it cannot be probed, "" when it can; ``exits`` why its return instructions are not all
-    there is of its returns.
+    there is of its returns, ``recursive`` whether it calls itself.
     """
 
     query: int
@@ -29,6 +29,7 @@ class FoundPoint:
     offset: int
     returns: tuple[int, ...]
     exits: str
+    recursive: bool
     why: str
     semaphore: int
     operands: str
@@ -78,6 +79,7 @@ def _point(row: dict[str, Any], queries: int) -> FoundPoint:
         _number(row.get("offset", 0)),
         tuple(returns),
         _text(row.get("exits", "")),
+        row.get("recursive") is True,
         _text(row.get("why", "")),
         _number(row.get("semaphore", 0)),
         _text(row.get("operands", "")),

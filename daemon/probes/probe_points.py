@@ -137,6 +137,7 @@ def _point(elf: ElfView, symbol: Symbol, query: int) -> dict[str, Any]:
     exits = exits_of(bytes(elf.data[offset : offset + size]), symbol.address, elf.machine)
     point["returns"] = [offset + place - symbol.address for place in exits.returns]
     point["exits"] = exits.why
+    point["recursive"] = exits.recursive
     return point
 
 

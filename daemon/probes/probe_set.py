@@ -2,7 +2,7 @@
 
 ::
 
-    group = "thread"                  # what the calls belong to, in tables
+    group = "probe"                   # or "mpi", "memory": what the calls belong to, in tables
     library = "libpthread*"           # of the functions that name none
     [types]                           # names of types, and what they are
     omp_lock_t = "void *"
@@ -12,6 +12,8 @@
     units = { size = "bytes" }
     one_in = 1
     returns = "auto"
+    attach = "all"                    # or "each": to each target apart
+    optional = false                  # true: a library without it is not worth a message
     [[probe]]
     usdt = "PROVIDER:NAME(u64 size)"
 """
@@ -35,8 +37,10 @@ from hpcd.errors import NotFoundError, UsageError, did_you_mean
 SETS = Path(__file__).parent / "sets"
 _MOST_BYTES = 1 << 20
 MOST_PROBES = 2048
-_KEYS = ("group", "library", "types", "probe", "title")
-_PROBE_KEYS = ("function", "usdt", "library", "units", "one_in", "returns", "group", "optional")
+_KEYS = ("group", "library", "attach", "returns", "optional", "types", "probe")
+_PROBE_KEYS = (
+    "function", "usdt", "library", "units", "one_in", "returns", "group", "attach", "optional",
+)  # fmt: skip
 
 
 def set_names() -> list[str]:
@@ -90,7 +94,9 @@ def _probes(name: str, content: dict[str, Any]) -> list[ProbeSpec]:
 
 
 def _defaults(content: dict[str, Any]) -> dict[str, Any]:
-    return {key: content[key] for key in ("group", "library") if key in content}
+    return {
+        key: content[key] for key in ("group", "library", "attach", "returns") if key in content
+    }
 
 
 def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:
@@ -113,6 +119,8 @@ def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:
         raise UsageError(f"returns is one of {', '.join(RETURNS)}")
     if not isinstance(one_in, int) or not 1 <= one_in <= 1_000_000:
         raise UsageError("one_in is a number from 1 to 1,000,000")
+    if entry.get("attach", "all") not in ("all", "each"):
+        raise UsageError('attach is "all" or "each"')
     units = entry.get("units", {})
     if not isinstance(units, dict) or not all(isinstance(each, str) for each in units.values()):
         raise UsageError("units are names of values and texts")
@@ -131,6 +139,7 @@ def _specs_of(entry: dict[str, Any], types: dict[str, str]) -> list[ProbeSpec]:
         ProbeSpec(
             f"{library}:{text or tracepoint}", library, head, values, group, provider,
             parameters == "...", returns, one_in,
+            entry.get("attach") == "each",
             bool(entry.get("optional")) or len(libraries) > 1,
         )
         for library in libraries

@@ -102,6 +102,8 @@ class ProbeSpec:
     """How returns are seen, one of :data:`RETURNS`."""
     one_in: int = 1
     """Calls recorded: one in so many."""
+    each: bool = False
+    """Whether to attach to each target apart, whatever calls of new processes are missed."""
     optional: bool = False
     """Whether a library without the function is no cause for a message."""
     second: SecondRecord | None = None

@@ -1,12 +1,13 @@
 """Probes in the files that targets map: found when a file is mapped, attached, and detached again.
 
 A file is attached to for all processes at once, so that no call of those that start later is
-missed, unless hpcd itself maps it, as it does the C library: a trap costs whoever runs into it
-microseconds. Such a file is attached to in each target.
+missed. A trap costs whoever runs into it microseconds: where processes that are no targets make
+many calls, or on demand, a file is attached to in each target apart.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -17,14 +18,15 @@ from hpcd.bpf.uprobes import RETURN_POINT, Place, Uprobes
 from hpcd.daemon.probes.found_points import find_points
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
-from hpcd.daemon.targets.processes import executable_regions
 from hpcd.daemon.targets.target_files import FileStatus, mapped_file, open_file, status_of
 from hpcd.daemon.unwind.decoder_process import Decoder
-from hpcd.errors import FormatError
+from hpcd.errors import FormatError, TargetError
 from hpcd.model.region import Region
 
 _FileKey = tuple[int, int, int]
 _DELETED = " (deleted)"
+MOST_FOREIGN = 1000
+"""Calls a second of processes that are no targets: traps of 1 % of a CPU."""
 
 
 @dataclass(slots=True)
@@ -37,6 +39,8 @@ class _ProbedFile:
     everywhere: bool
     links: dict[int, int] = field(default_factory=dict)
     """What is attached, by pid; 0: all."""
+    foreign: int = 0
+    """Calls of others so far."""
 
 
 class ProbedFiles:
@@ -67,7 +71,7 @@ class ProbedFiles:
         self._attached: dict[int, set[_FileKey]] = {}
         self._met: set[int] = set()
         """Probes whose library some target has mapped."""
-        self._own = {_key(status) for status in _own_files()}
+        self._judged = 0.0
 
     # --- what happens ---
 
@@ -111,7 +115,7 @@ class ProbedFiles:
                 continue
             key = _key(status)
             if key not in self._files:
-                self._files[key] = self._probe(text, key, file)
+                self._files[key] = self._probe(text, file)
             self._attach(key, pid)
 
     def close(self) -> None:
@@ -141,14 +145,14 @@ class ProbedFiles:
         if mapped.file is not None:
             if region.path.endswith(_DELETED):
                 self._problem(f"{path} was replaced on disk: the file that is mapped is probed")
-            self._files[key] = self._probe(path, key, mapped.file)
+            self._files[key] = self._probe(path, mapped.file)
         elif mapped.refused:
             self._problem(f"{path} is not probed: {mapped.refused}")
             self._files[key] = None
         self._by_region[region.device, region.inode] = key
         return key
 
-    def _probe(self, path: str, key: _FileKey, file: io.FileIO) -> _ProbedFile | None:
+    def _probe(self, path: str, file: io.FileIO) -> _ProbedFile | None:
         """Find the probes' places in a file; None when there are none."""
         numbers = [n for n, spec in enumerate(self._specs) if spec.applies_to(path)]
         self._met.update(numbers)
@@ -174,7 +178,8 @@ class ProbedFiles:
                 self._problem(self._missing(path, spec, found.symbols, found.near.get(number, "")))
         if not places:
             return None
-        return _ProbedFile(path, file, places, not self._each_apart and key not in self._own)
+        each = self._each_apart or any(spec.each for spec in specs)
+        return _ProbedFile(path, file, places, not each)
 
     @staticmethod
     def _missing(path: str, spec: ProbeSpec, symbols: int, near: str) -> str:
@@ -186,6 +191,42 @@ class ProbedFiles:
 
     # --- attaching ---
 
+    def let_go(self, index: int) -> None:
+        """Detach function number ``index``, and do not attach it again."""
+        for probed in self._files.values():
+            if probed is None:
+                continue
+            kept = [place for place in probed.places if place.cookie & ~RETURN_POINT != index]
+            if len(kept) == len(probed.places):
+                continue
+            probed.places = kept
+            path = f"/proc/self/fd/{probed.file.fileno()}"
+            for pid, link in list(probed.links.items()):
+                self._uprobes.detach(link)
+                with contextlib.suppress(TargetError):
+                    probed.links[pid], _ = self._uprobes.attach(path, kept, pid)
+
+    def spare_others(self, now: float) -> None:
+        """Attach to each target apart where others run into the probes of a file too often. Call
+        now and then, at ``now`` (seconds)."""
+        seconds, self._judged = now - self._judged, now
+        for key, probed in self._files.items():
+            if probed is None or not probed.everywhere:
+                continue
+            indices = {place.cookie & ~RETURN_POINT for place in probed.places}
+            foreign = self._functions.foreign_calls(indices)
+            more, probed.foreign = foreign - probed.foreign, foreign
+            if more <= MOST_FOREIGN * seconds:
+                continue
+            probed.everywhere = False
+            for pid in [pid for pid, keys in self._attached.items() if key in keys]:
+                self._attach(key, pid)
+            self._uprobes.detach(probed.links.pop(0))
+            self._problem(
+                f"{probed.path}: other processes make {more / seconds:,.0f} of the calls a second:"
+                " probed in each target apart, a new process from when it is seen"
+            )
+
     def _attach(self, key: _FileKey, pid: int) -> None:
         probed = self._files.get(key)
         if probed is None:
@@ -195,7 +236,10 @@ class ProbedFiles:
         if process in probed.links:
             return
         path = f"/proc/self/fd/{probed.file.fileno()}"
-        link, refused = self._uprobes.attach(path, probed.places, process)
+        try:
+            link, refused = self._uprobes.attach(path, probed.places, process)
+        except TargetError:
+            return  # it has ended
         probed.links[process] = link
         for place, reason in refused:
             name = self._functions.all[place.cookie & ~RETURN_POINT].name
@@ -207,11 +251,3 @@ class ProbedFiles:
 
 def _key(status: FileStatus) -> _FileKey:
     return status.st_dev, status.st_ino, status.st_mtime_ns
-
-
-def _own_files() -> Iterable[FileStatus]:
-    """The files that hpcd itself maps."""
-    for region in executable_regions(os.getpid()):
-        mapped = mapped_file(os.getpid(), region, lambda _: True)
-        if mapped.status is not None:
-            yield mapped.status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hpcd.bpf.probe_maps import LIST, MAX_PROBED, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
@@ -27,6 +27,8 @@ class ProbedFunction:
     spec: ProbeSpec
     one_in: int
     flags: int
+    let_go: bool = False
+    """Whether it was detached to keep the cost down."""
 
 
 class ProbedFunctions:
@@ -110,10 +112,11 @@ class ProbedFunctions:
             return "none"
         if spec.returns == "trampoline":
             return "trampoline"
+        # The kernel keeps 64 replaced return addresses of a thread: recursion goes deeper.
+        if not point.exits and (thrown or point.recursive or spec.returns == "instructions"):
+            return "instructions"
         if spec.returns == "auto" and not thrown:
             return "trampoline"
-        if not point.exits:
-            return "instructions"
         reason = "an exception could not be thrown through it otherwise, and " if thrown else ""
         self._problem(
             f"{library}: returns of {point.name} are not seen: {reason}{point.exits};"
@@ -135,6 +138,10 @@ class ProbedFunctions:
             else:
                 values.append(ProbeValue(value.name, place, value.type, value.unit))
         return tuple(values)
+
+    def foreign_calls(self, indices: Iterable[int]) -> int:
+        """Calls of processes that are no targets, of the functions with these numbers."""
+        return sum(int(self._maps.counts(index)[0]["foreign"]) for index in indices)
 
     def set_one_in(self, function: ProbedFunction, one_in: int) -> None:
         """Record one call of ``function`` in so many from now on."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.uprobes import Uprobes
+from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_files import ProbedFiles
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
@@ -34,7 +35,11 @@ class Probes:
         announce: Callable[[CalledFunction], None],
         *,
         each_apart: bool = False,
+        share: float | None = None,
     ) -> None:
+        """``share`` of the targets' CPU time is what the probes may cost; None: any. With
+        ``each_apart`` nothing is attached for all processes at once."""
+        self._budget = ProbeBudget(share) if share else None
         self._maps = maps
         self._problems: dict[str, None] = {}
         self._decoder = Decoder()
@@ -73,6 +78,26 @@ class Probes:
         """As :meth:`ProbedFiles.on_exit`."""
         self._files.on_exit(pid)
 
+    def keep_to_limits(self, now: float, targets: float) -> None:
+        """Spare processes that are no targets, and keep to the budget. Call once a flush, at
+        ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
+        self._files.spare_others(now)
+        if not self._budget:
+            return
+        costs = [
+            FunctionCost(each.index, int(count["hits"]), int(count["recorded"]), each.one_in)
+            for each in self._functions.all
+            if not each.let_go
+            for count in self._maps.counts(each.index)
+        ]
+        for change in self._budget.step(now, targets, costs):
+            function = self._functions.all[change.index]
+            if change.one_in:
+                self._functions.set_one_in(function, max(change.one_in, function.spec.one_in))
+            else:
+                function.let_go = True
+                self._files.let_go(change.index)
+
     def detach(self) -> None:
         """Detach everything; what has been counted can still be asked for."""
         self._files.close()
@@ -93,6 +118,7 @@ class Probes:
                     "library": function.library,
                     "group": function.spec.group,
                     "one_in": function.one_in,
+                    "let_go": function.let_go,
                     **{name: int(count[name]) for name in COUNTED},
                 }
             )

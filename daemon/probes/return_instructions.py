@@ -21,10 +21,11 @@ _RETAA, _RETAB = 0xD65F0BFF, 0xD65F0FFF
 @dataclass(frozen=True, slots=True)
 class Exits:
     """How a function ends: the addresses of its return instructions, ascending; ``why`` it may end
-    in another way, "" when it does not."""
+    in another way, "" when it does not. ``recursive`` where it calls itself."""
 
     returns: tuple[int, ...]
     why: str = ""
+    recursive: bool = False
 
 
 def exits_of(code: bytes, address: int, machine: str) -> Exits:
@@ -44,6 +45,7 @@ def exits_of(code: bytes, address: int, machine: str) -> Exits:
 def _x86_64(code: bytes, address: int) -> Exits:
     returns: list[int] = []
     why = ""
+    recursive = False
     end = address + len(code)
     flow = iced_x86.FlowControl
     for instruction in iced_x86.Decoder(64, code, ip=address):
@@ -52,6 +54,8 @@ def _x86_64(code: bytes, address: int) -> Exits:
             return Exits((), "its machine code is not understood")
         if kind == flow.RETURN:
             returns.append(instruction.ip)
+        elif kind == flow.CALL:
+            recursive |= instruction.near_branch_target == address
         elif kind in (flow.UNCONDITIONAL_BRANCH, flow.CONDITIONAL_BRANCH):
             if not address <= instruction.near_branch_target < end:
                 why = "it ends in a jump to another function"
@@ -60,7 +64,7 @@ def _x86_64(code: bytes, address: int) -> Exits:
             and instruction.memory_index != iced_x86.Register.NONE
         ):
             why = "it may end in a jump to another function"
-    return Exits(tuple(returns), why)
+    return Exits(tuple(returns), why, recursive)
 
 
 def _aarch64(code: bytes, address: int) -> Exits:

@@ -15,6 +15,7 @@ from pathlib import Path
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import LOADERS
 from hpcd.cli.command import Command
+from hpcd.cli.output.probe_lines import probe_lines
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.service_client import (
     add_socket_option,
@@ -90,7 +91,7 @@ def record_here(args: argparse.Namespace, output: Path) -> dict[str, object]:
 
 def record_by_service(args: argparse.Namespace, output: Path | None) -> dict[str, object]:
     """Have the service record them until it or this process ends; returns the summary."""
-    options = recording_options(args, selection(args), Path())
+    options = service_options(args)
     # The service ends the recording with this process, however that ends.
     with held_by_service(args.socket, options, output) as recording:
         _print_attached()
@@ -104,13 +105,20 @@ def _attach_by_service(args: argparse.Namespace) -> int:
     if not args.background:
         report(record_by_service(args, args.output), args)
         return 0
-    options = recording_options(args, selection(args), Path())
+    options = service_options(args)
     recording = attach_by_service(args.socket, options, args.output)
     if args.json:
         print(json.dumps(recording))
     else:
         print(harmless(f"recording {recording['id']} into {recording['measurement']}"))
     return 0
+
+
+def service_options(args: argparse.Namespace) -> Options:
+    """:class:`Options` for the service. Raises :class:`UsageError` for what it does not do."""
+    if args.probe or args.probes:
+        raise UsageError("--probe and --probes need root: the service attaches no probes")
+    return recording_options(args, selection(args), Path())
 
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:
@@ -416,6 +424,8 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         lines.append(f"  truncated: {number:,} ({reason}) in {names}")
     for module, why in _section(unwind, "failures").items():
         lines.append(f"  no unwind table for {module}: {why}")
+    if "probes" in summary:
+        lines += probe_lines(_section(summary, "probes"))
     if "limit" in summary:
         lines.append(f"{summary['limit']}")
     rates = summary.get("rates")

@@ -1,0 +1,102 @@
+"""What probes may cost: calls are recorded 1 in n, and functions let go of, to keep to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_MOST_ONE_IN = 4096
+_ROUNDS_BELOW = 5
+_WELL_BELOW = 0.4
+# What a trap costs, seconds: an exception and back, which under a hypervisor leaves the virtual
+# machine several times. docs/probes.md has the measurements.
+_TRAP, _TRAP_VIRTUAL = 1.5e-6, 9e-6
+# What recording a call costs beyond that, its return included.
+_RECORD = 4e-6
+
+
+@dataclass(slots=True)
+class FunctionCost:
+    """One probed function: its calls so far, those recorded, one in how many is."""
+
+    index: int
+    hits: int
+    recorded: int
+    one_in: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to become of a function: recorded 1 in ``one_in``; 0: it is let go of."""
+
+    index: int
+    one_in: int
+
+
+class ProbeBudget:
+    """Keeps the cost of probes below ``share`` of the targets' CPU time, and at least of one CPU.
+
+    A step that is over it has the costliest functions recorded 1 in twice as many, and lets go of
+    one whose traps alone are over it: these come with every call.
+    """
+
+    def __init__(self, share: float, trap: float | None = None) -> None:
+        self._share = share
+        self._trap = trap_seconds() if trap is None else trap
+        self._before: dict[int, tuple[int, int]] = {}
+        self._when: float | None = None
+        self._targets = 0.0
+        self._rounds_below = 0
+
+    def step(self, now: float, targets: float, functions: list[FunctionCost]) -> list[Change]:
+        """What to change at ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
+        before, when, used = self._before, self._when, self._targets
+        self._before = {each.index: (each.hits, each.recorded) for each in functions}
+        self._when, self._targets = now, targets
+        if when is None or now <= when:
+            return []
+        allowed = self._share * max(targets - used, now - when)
+        traps, records = {}, {}
+        for each in functions:
+            hits, recorded = before.get(each.index, (0, 0))
+            traps[each.index] = (each.hits - hits) * self._trap
+            records[each.index] = (each.recorded - recorded) * (_RECORD + self._trap / 2)
+        spent = sum(traps.values()) + sum(records.values())
+        if spent > allowed:
+            self._rounds_below = 0
+            return self._less(functions, traps, records, spent - allowed, allowed)
+        self._rounds_below = self._rounds_below + 1 if spent < _WELL_BELOW * allowed else 0
+        if self._rounds_below < _ROUNDS_BELOW:
+            return []
+        self._rounds_below = 0
+        return [Change(each.index, each.one_in // 2) for each in functions if each.one_in > 1]
+
+    @staticmethod
+    def _less(
+        functions: list[FunctionCost],
+        traps: dict[int, float],
+        records: dict[int, float],
+        surplus: float,
+        allowed: float,
+    ) -> list[Change]:
+        changes = []
+        for each in sorted(functions, key=lambda f: -(traps[f.index] + records[f.index])):
+            if surplus <= 0:
+                break
+            saved = records[each.index] / 2
+            if traps[each.index] > allowed:
+                changes.append(Change(each.index, 0))
+                saved = traps[each.index] + records[each.index]
+            elif each.one_in < _MOST_ONE_IN and records[each.index]:
+                changes.append(Change(each.index, 2 * each.one_in))
+            surplus -= saved
+        return changes
+
+
+def trap_seconds() -> float:
+    """What a trap is taken to cost here."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return _TRAP_VIRTUAL
+    return _TRAP_VIRTUAL if " hypervisor" in flags else _TRAP
