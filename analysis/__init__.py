@@ -9,6 +9,7 @@ those above it in this list only (``pyproject.toml`` has the contracts):
 - ``structure``: procedures, inlined calls, loops and source lines of load modules;
 - ``database``: reading a database;
 - ``profile``: views, filters, formulas and costs of one database;
+- ``calls``: totals of recorded calls;
 - ``export``: databases in the formats of other tools;
 - ``parallel``: ranks, imbalance, scaling loss, comparison, phases;
 - ``merge``: measurements into a database;

@@ -288,6 +288,9 @@ class SystemCallKind(IntEnum):
     MOVES = 1
     OPENS = 2
     OTHER = 3
+    CONNECTS = 4
+    MAPS = 5
+    MESSAGES = 6
 
 
 SETTINGS_DTYPE = np.dtype(

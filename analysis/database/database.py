@@ -27,8 +27,8 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import directory
-from hpcd.analysis.database.calls import RecordedCalls
 from hpcd.analysis.database.metrics import Metrics
+from hpcd.analysis.database.recorded_calls import RecordedCalls
 from hpcd.analysis.database.schema import connect, each_row
 from hpcd.analysis.database.scopes import Scopes
 from hpcd.analysis.database.statistics import Statistics

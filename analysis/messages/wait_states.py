@@ -180,6 +180,48 @@ def _roots(operations: Operations, collectives: Collectives, communicators: Comm
 
 
 @dataclass(frozen=True)
+class WaitGroup:
+    """Waits of one kind at one call path for one rank at one of its own: ``count`` of them,
+    ``seconds`` in all, ``longest`` of one. ``node`` and ``delaying_node`` are of the CCT."""
+
+    kind: Kind
+    node: int
+    delaying_rank: int
+    delaying_node: int
+    count: int
+    seconds: float
+    longest: float
+
+
+def by_path(operations: Operations, waits: WaitStates) -> list[WaitGroup]:
+    """Waits by kind, call path, and whom and what they waited for; most waiting first.
+
+    O(w · log w).
+    """
+    keys = np.stack(
+        [
+            waits.kind,
+            operations.node[waits.operation],
+            operations.rank[waits.delayer],
+            operations.node[waits.delayer],
+        ],
+        1,
+    )
+    distinct, group, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    group = group.reshape(-1)
+    seconds = sum_by(group, waits.severity / 1e9, len(distinct))
+    longest = np.zeros(len(distinct), np.int64)
+    np.maximum.at(longest, group, waits.severity)
+    return [
+        WaitGroup(
+            Kind(int(distinct[at, 0])), int(distinct[at, 1]), int(distinct[at, 2]),
+            int(distinct[at, 3]), int(count[at]), float(seconds[at]), longest[at] / 1e9,
+        )
+        for at in np.argsort(-seconds, kind="stable").tolist()
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
 class WaitTotals:
     """Waiting by kind, by waiting rank, and by delaying rank, ``float64[...]`` in seconds."""
 

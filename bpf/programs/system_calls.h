@@ -60,6 +60,38 @@ static __always_inline struct system_call *system_call(u64 number, int compat)
 	return map_lookup(MAP(SYSTEM_CALLS), &index);
 }
 
+/* Messages of sendmmsg() and recvmmsg(): UIO_MAXIOV, the most that one call moves. */
+#define MAX_MESSAGES 1024
+
+struct messages {
+	u64 length; /* address of the first one's msg_len */
+	u64 stride;
+	u64 count, bytes;
+};
+
+static __attribute__((noinline)) long add_message(u32 number, struct messages *messages)
+{
+	u32 length = 0;
+
+	if (number >= messages->count)
+		return 1;
+	read_user(&length, 4, messages->length + number * messages->stride);
+	messages->bytes += length;
+	return 0;
+}
+
+static __always_inline u64 message_bytes(u64 address, u64 count, int compat)
+{
+	struct messages messages = {address + 56, 64, count, 0};
+
+	if (compat) {
+		messages.length = address + 28;
+		messages.stride = 32;
+	}
+	run_loop(MAX_MESSAGES, add_message, &messages, 0);
+	return messages.bytes;
+}
+
 SECTION("raw_tp/")
 int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -147,6 +179,12 @@ int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
 		call.value[VALUE_BYTES] = result;
 	else if (made->kind == CALL_OPENS)
 		call.value[VALUE_FILE] = object_of(file_of(result));
+	else if (made->kind == CALL_CONNECTS)
+		call.value[VALUE_FILE] = object_of(file_of(argument(&regs, made->file, compat)));
+	else if (made->kind == CALL_MESSAGES)
+		call.value[VALUE_BYTES] = message_bytes(argument(&regs, 1, compat), result, compat);
+	if (made->kind == CALL_MAPS && !call.value[VALUE_FILE])
+		return 0;
 	if (made->size != NO_ARGUMENT)
 		call.value[VALUE_ASKED] = argument(&regs, made->size, compat);
 	if (made->offset != NO_ARGUMENT)

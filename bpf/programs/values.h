@@ -60,6 +60,9 @@ enum system_call_kind {
 	CALL_MOVES = 1,  /* returns how many bytes it has moved */
 	CALL_OPENS = 2,  /* returns a descriptor, of the file the call is about */
 	CALL_OTHER = 3,  /* returns neither */
+	CALL_CONNECTS = 4, /* the same, and changes what its file is */
+	CALL_MAPS = 5,   /* the same; recorded only if it is about a file */
+	CALL_MESSAGES = 6, /* returns how many messages it has moved, struct mmsghdr at argument 1 */
 };
 
 /* Programs at probes may be preempted: each call takes one of its CPU's memories for the time of its

@@ -118,7 +118,7 @@ def test_tables_agree_with_columns(db: Database) -> None:
 def test_the_documented_examples_run(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "database.md").read_text()
     queries = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
-    assert len(queries) == 6
+    assert len(queries) == 5
     with hpcd.analysis.open(database) as db, db.sql() as tables:
         for query in queries:
             assert tables.execute(query).fetchall()

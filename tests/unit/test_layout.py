@@ -181,6 +181,7 @@ BENCHMARKS = {"test_benchmarks.py", "smallest.py"}
 
 # Base names that several modules have, and why they mean one thing in all of them.
 SHARED_NAMES = {
+    "calls": "what calls are, and the verb that prints them",
     "__init__": "packages",
     "check": "`hpcd check` looks after measurements and databases, each by its own format's module",
     "imbalance": "the analysis and the verb that prints it",

@@ -1,0 +1,286 @@
+"""Totals of recorded calls: how many, how long, how much, how fast, by what they have in common.
+
+Bytes of a call are read from its file or written to it, as its function declares; a call that moves
+bytes between two files (sendfile, splice) reads from one and writes to the other, and counts for
+both where calls are grouped by what they were made with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.database.database import Database
+from hpcd.analysis.database.recorded_calls import CALL, ObjectRow
+from hpcd.array_types import F64, I64, Mask
+from hpcd.errors import UsageError
+from hpcd.model.calls import CalledFunction, ValueKind
+
+READ, WRITTEN, MOVED = "read", "written", "moved"
+"""Names of values of kind ``bytes`` that say what became of them."""
+
+UNKNOWN = "(no file)"
+"""The group of calls with paths, or with files that are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTotals:
+    """Totals of ``n`` groups of calls, those with most bytes first, then most time.
+
+    ``key`` names what they are grouped by, ``name`` each group, ``node`` ``int64[n]`` its CCT node
+    where they are grouped by call path (else -1). Calls that stand for several count as these.
+    ``calls``, ``errors``, ``read``, ``written`` ``int64[n]``: how many, how many of them failed,
+    bytes. ``seconds`` ``float64[n]``: their time. Bandwidth in bytes per second, of calls that
+    moved bytes: ``bandwidth`` all bytes over all their time; ``least``, ``mean``, ``most``,
+    ``stddev`` of one call (NaN where none moved any). ``shortest`` and ``longest`` in seconds.
+    """
+
+    key: str
+    name: list[str]
+    node: I64
+    calls: I64
+    errors: I64
+    read: I64
+    written: I64
+    seconds: F64
+    shortest: F64
+    longest: F64
+    bandwidth: F64
+    least: F64
+    mean: F64
+    most: F64
+    stddev: F64
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def first(self, count: int | None) -> CallTotals:
+        """The first ``count`` groups; None: all."""
+        return CallTotals(
+            self.key,
+            *(getattr(self, field.name)[:count] for field in fields(self) if field.name != "key"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Flows:
+    """Calls with their bytes: ``call`` :data:`CALL` [n], ``object`` i64[n], ``read``, ``written``
+    and ``error`` i64[n]."""
+
+    call: npt.NDArray[np.void]
+    object: I64
+    read: I64
+    written: I64
+    error: I64
+
+
+def total_calls(
+    db: Database,
+    by: str = "function",
+    functions: Sequence[CalledFunction] | None = None,
+    t0: int | None = None,
+    t1: int | None = None,
+) -> CallTotals:
+    """Totals of the calls of ``functions`` (None: all) that began in [t0, t1), ns since the origin.
+
+    ``by`` is one of :data:`GROUPINGS`. Raises :class:`UsageError` when it is not. O(n log n).
+    """
+    try:
+        grouping = GROUPINGS[by]
+    except KeyError:
+        raise UsageError(f"calls are not grouped by {by}; by {', '.join(GROUPINGS)}") from None
+    chosen = db.calls.functions if functions is None else functions
+    calls = db.calls.select(t0=t0, t1=t1, functions=chosen)
+    flows = _flows(calls, chosen, both=by in _OF_OBJECTS)
+    group, names, node = grouping(db, flows)
+    shown = group >= 0
+    if not shown.all():
+        flows = _Flows(*(getattr(flows, field.name)[shown] for field in fields(_Flows)))
+        group = group[shown]
+    return _summed(by, flows, group, names, node)
+
+
+def _flows(
+    calls: npt.NDArray[np.void], functions: Sequence[CalledFunction], *, both: bool
+) -> _Flows:
+    """``calls`` with their bytes; with ``both``, calls that have two files are there for each."""
+    count = len(calls)
+    called, read, written, error, source = (np.zeros(count, np.int64) for _ in range(5))
+    for function in functions:
+        mine = np.flatnonzero(calls["function"] == function.id)
+        if not len(mine):
+            continue
+        values = calls["value"][mine].astype(np.int64)
+        objects = [n for n, value in enumerate(function.values) if value.kind is ValueKind.OBJECT]
+        if objects:
+            called[mine] = values[:, objects[0]]
+        for number, value in enumerate(function.values):
+            if value.kind is ValueKind.ERROR:
+                error[mine] = values[:, number]
+            elif value.kind is ValueKind.BYTES and value.name == READ:
+                read[mine] = values[:, number]
+            elif value.kind is ValueKind.BYTES and value.name in (WRITTEN, MOVED):
+                written[mine] = values[:, number]
+                if value.name == MOVED:
+                    source[mine] = values[:, objects[1]] if len(objects) > 1 else 0
+                    if not both:
+                        read[mine] = values[:, number]
+    if not both or not source.any():
+        return _Flows(calls, called, read, written, error)
+    two = np.flatnonzero(source)
+    nothing = np.zeros(len(two), np.int64)
+    return _Flows(
+        np.concatenate([calls, calls[two]]),
+        np.concatenate([called, source[two]]),
+        np.concatenate([read, written[two]]),
+        np.concatenate([written, nothing]),
+        np.concatenate([error, error[two]]),
+    )
+
+
+def _summed(by: str, flows: _Flows, group: I64, names: Sequence[str], node: I64) -> CallTotals:
+    size = len(names)
+    weight = flows.call["weight"].astype(np.int64)
+    seconds = flows.call["duration"] / 1e9
+    calls, errors, read, written = (np.zeros(size, np.int64) for _ in range(4))
+    np.add.at(calls, group, weight)
+    np.add.at(errors, group, weight * (flows.error > 0))
+    np.add.at(read, group, weight * flows.read)
+    np.add.at(written, group, weight * flows.written)
+    shortest, longest = np.full(size, np.inf), np.zeros(size)
+    np.minimum.at(shortest, group, seconds)
+    np.maximum.at(longest, group, seconds)
+    moved = np.maximum(flows.read, flows.written)
+    moving = np.flatnonzero((moved > 0) & (seconds > 0))
+    speed, owner, of = moved[moving] / seconds[moving], group[moving], weight[moving]
+    samples = np.bincount(owner, of, size)
+    moved_bytes = np.bincount(owner, of * moved[moving].astype(np.float64), size)
+    moving_time = np.bincount(owner, of * seconds[moving], size)
+    least, most = np.full(size, np.inf), np.full(size, -np.inf)
+    np.minimum.at(least, owner, speed)
+    np.maximum.at(most, owner, speed)
+    none = samples == 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.bincount(owner, of * speed, size) / samples
+        squares = np.bincount(owner, of * (speed - mean[owner]) ** 2, size) / samples
+        bandwidth = moved_bytes / moving_time
+    least[none] = most[none] = np.nan
+    order = np.lexsort((np.arange(size), -np.bincount(group, weight * seconds, size),
+                        -(read + written)))  # fmt: skip
+    order = order[calls[order] > 0]
+    time = np.bincount(group, weight * seconds, size).astype(np.float64)
+    return CallTotals(
+        by,
+        [names[at] for at in order.tolist()],
+        node[order],
+        calls[order],
+        errors[order],
+        read[order],
+        written[order],
+        time[order],
+        shortest[order],
+        longest[order],
+        bandwidth[order],
+        least[order],
+        mean[order],
+        most[order],
+        np.sqrt(squares)[order],
+    )
+
+
+# --- what calls have in common: (group of each or -1, names, CCT node of each group) ---
+
+_Grouping = tuple[I64, Sequence[str], I64]
+
+
+def _grouped(keys: Sequence[str], of: I64) -> _Grouping:
+    """Groups of equal names: ``keys`` by index, ``of`` i64[n] an index for each call, or -1."""
+    names = sorted(set(keys))
+    place = {name: number for number, name in enumerate(names)}
+    table = np.array([place[key] for key in keys] or [0], np.int64)
+    return np.where(of >= 0, table[np.maximum(of, 0)], -1), names, np.full(len(names), -1)
+
+
+def _by_function(db: Database, flows: _Flows) -> _Grouping:
+    names = [function.name for function in db.calls.functions]
+    return _grouped(names, flows.call["function"].astype(np.int64))
+
+
+def _by_object(
+    db: Database, flows: _Flows, name_of: Callable[[ObjectRow], str | None], unknown: str | None
+) -> _Grouping:
+    ids = np.unique(flows.object)
+    names: list[str] = []
+    known: Mask = np.ones(len(ids), bool)
+    for at, number in enumerate(ids.tolist()):
+        row = db.calls.objects.get(number)
+        name = name_of(row) if row else unknown
+        known[at] = name is not None
+        names.append(name or "")
+    place = np.searchsorted(ids, flows.object)
+    return _grouped(names, np.where(known[place], place, -1) if len(ids) else place)
+
+
+def _by_file(db: Database, flows: _Flows) -> _Grouping:
+    return _by_object(db, flows, lambda row: row.name, UNKNOWN)
+
+
+def _by_file_system(db: Database, flows: _Flows) -> _Grouping:
+    return _by_object(db, flows, lambda row: row.file_system or row.kind, UNKNOWN)
+
+
+def _by_mount(db: Database, flows: _Flows) -> _Grouping:
+    def name(row: ObjectRow) -> str:
+        if not row.mount:
+            return row.file_system or row.kind
+        return f"{row.mount} ({row.file_system}, {row.details.get('source', '')})"
+
+    return _by_object(db, flows, name, UNKNOWN)
+
+
+def _by_peer(db: Database, flows: _Flows) -> _Grouping:
+    def name(row: ObjectRow) -> str | None:
+        if row.kind != "socket":
+            return None
+        return row.peer or row.name
+
+    return _by_object(db, flows, name, None)
+
+
+def _by_path(db: Database, flows: _Flows) -> _Grouping:
+    nodes, group = np.unique(flows.call["node"], return_inverse=True)
+    names = []
+    for node in nodes.tolist():
+        path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node)[1:]]
+        names.append(" < ".join(reversed(path)) or "[unknown]")
+    return group.astype(np.int64), names, nodes.astype(np.int64)
+
+
+def _by_thread(db: Database, flows: _Flows) -> _Grouping:
+    lines, group = np.unique(flows.call["line"], return_inverse=True)
+    names = list(db.lines.labels(lines.tolist()))
+    return group.astype(np.int64), names, np.full(len(names), -1)
+
+
+def _by_rank(db: Database, flows: _Flows) -> _Grouping:
+    group, names = db.lines.groups("rank")
+    return group[flows.call["line"]], names, np.full(len(names), -1)
+
+
+GROUPINGS: dict[str, Callable[[Database, _Flows], _Grouping]] = {
+    "function": _by_function,
+    "file": _by_file,
+    "filesystem": _by_file_system,
+    "mount": _by_mount,
+    "peer": _by_peer,
+    "path": _by_path,
+    "thread": _by_thread,
+    "rank": _by_rank,
+}
+"""What calls can be grouped by."""
+_OF_OBJECTS = ("file", "filesystem", "mount", "peer")
+
+assert CALL.names is not None

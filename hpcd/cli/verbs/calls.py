@@ -1,0 +1,196 @@
+"""``hpcd calls``: what system calls and other recorded functions did."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from hpcd.analysis.calls.totals import GROUPINGS, CallTotals, total_calls
+from hpcd.analysis.database import Database
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.profile.report import shorten
+from hpcd.cli.command import Command
+from hpcd.cli.options import add_database_argument
+from hpcd.cli.output.tree_tables import Page, Row
+from hpcd.errors import UsageError
+from hpcd.model.calls import CalledFunction
+
+_MIN_NAME = 24
+_LIMIT = 20
+
+
+class CallsCommand(Command):
+    """Show what recorded calls did: how many, how long, how many bytes, how fast.
+
+    Totals by function and by file, or by what --by names: function, file, filesystem, mount, peer
+    (of sockets), path (the call path), thread, rank. Bandwidth is that of calls that moved bytes:
+    all bytes over all their time, then the lowest, mean and highest of one call and the standard
+    deviation. Calls are recorded by hpcd attach, run and profile with --io.
+    """
+
+    name = "calls"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd calls``."""
+        add_database_argument(parser, nargs="?")
+        parser.add_argument(
+            "--by",
+            action="append",
+            default=[],
+            choices=list(GROUPINGS),
+            help="what to group calls by; may be repeated (default: function and file)",
+        )
+        parser.add_argument(
+            "--function",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="only calls of this function; may be repeated",
+        )
+        parser.add_argument(
+            "--group", metavar="NAME", help="only functions recorded as io, mpi, memory or probe"
+        )
+        parser.add_argument(
+            "--limit",
+            type=int,
+            default=_LIMIT,
+            metavar="N",
+            help="groups to show, 0 for all (default: %(default)s)",
+        )
+        parser.add_argument("--width", type=int, metavar="N", help="columns")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the totals."""
+        if args.limit < 0:
+            raise UsageError("--limit must not be negative")
+        with open_database(args.database) as db:
+            if not db.calls.functions:
+                raise UsageError(
+                    f"{db.path}: no calls were recorded; hpcd attach, run and profile do with --io"
+                )
+            functions = _functions(db, args)
+            tables = [
+                total_calls(db, by, functions)
+                for by in dict.fromkeys(args.by or ("function", "file"))
+            ]
+            page = Page(args.width)
+            if args.json:
+                page.write([json.dumps(_as_json(db, tables, args.limit)), "\n"])
+                return 0
+            for line in _heading(db):
+                print(line)
+            for table in tables:
+                page.table(_rows(table, args.limit, page.width))
+        return 0
+
+
+def _functions(db: Database, args: argparse.Namespace) -> list[CalledFunction]:
+    functions = db.calls.functions
+    if args.group:
+        functions = [function for function in functions if function.group == args.group]
+        if not functions:
+            raise UsageError(f"no functions of group {args.group} were recorded")
+    if args.function:
+        named = [db.calls.find(name) for name in args.function]
+        functions = [function for function in functions if function in named]
+    return functions
+
+
+def _heading(db: Database) -> Iterator[str]:
+    recorded = len(db.calls)
+    stands_for = int(db.calls.weight.sum(dtype="int64"))
+    lost = passed_over = 0
+    for measurement in db.measurements:
+        summary = measurement.summary.get("calls")
+        if isinstance(summary, dict):
+            dropped = summary.get("dropped")
+            lost += sum(map(int, dropped.values())) if isinstance(dropped, dict) else 0
+            passed_over += int(summary.get("passed_over", 0))
+    note = f", recorded {recorded:,} of them" if passed_over else ""
+    yield f"{db.path}: {stands_for:,} calls{note}" + (f"; {lost:,} were lost" if lost else "")
+
+
+def _rows(totals: CallTotals, limit: int, width: int) -> Iterator[Row]:
+    yield Row(
+        f"{'calls':>10} {'errors':>7} {'read':>9} {'written':>9} {'time':>10} {'B/s':>7}"
+        f" {'min':>7} {'mean':>7} {'max':>7} {'stddev':>7}  ",
+        "",
+        totals.key,
+    )
+    shown = totals.first(limit or None)
+    for at, name in enumerate(shown.name):
+        speeds = (shown.bandwidth, shown.least, shown.mean, shown.most, shown.stddev)
+        figures = (
+            f"{shown.calls[at]:>10,} {shown.errors[at]:>7,} {_size(float(shown.read[at])):>9}"
+            f" {_size(float(shown.written[at])):>9} {_time(float(shown.seconds[at])):>10}"
+            + "".join(f" {_size(float(speed[at])):>7}" for speed in speeds)
+            + "  "
+        )
+        yield Row(figures, "", shorten(name, max(width - len(figures), _MIN_NAME)))
+    if len(shown) < len(totals):
+        rest = len(totals) - len(shown)
+        yield Row("", "", f"(not shown: {rest:,} more; --limit 0 for all)")
+
+
+def _size(value: float) -> str:
+    """An amount of bytes in four digits."""
+    if math.isnan(value):
+        return "-"
+    for unit in ("", "k", "M", "G", "T"):
+        if value < 999.5:
+            return f"{value:.0f}{unit}" if not unit or value >= 99.95 else f"{value:.1f}{unit}"
+        if unit == "T":
+            break
+        value /= 1000
+    return f"{value:,.0f}T"
+
+
+def _time(seconds: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:,.2f} {unit}"
+    return f"{seconds * 1e9:.0f} ns" if seconds else "0"
+
+
+def _as_json(db: Database, tables: list[CallTotals], limit: int) -> dict[str, Any]:
+    return {
+        "database": str(db.path),
+        "calls": len(db.calls),
+        "stand_for": int(db.calls.weight.sum(dtype="int64")),
+        "functions": [
+            {"name": function.name, "library": function.library, "group": function.group}
+            for function in db.calls.functions
+        ],
+        "totals": {table.key: _groups(table.first(limit or None)) for table in tables},
+    }
+
+
+def _groups(totals: CallTotals) -> list[dict[str, Any]]:
+    def figure(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return [
+        {
+            "name": name,
+            **({"node": int(totals.node[at])} if totals.node[at] >= 0 else {}),
+            "calls": int(totals.calls[at]),
+            "errors": int(totals.errors[at]),
+            "read": int(totals.read[at]),
+            "written": int(totals.written[at]),
+            "seconds": float(totals.seconds[at]),
+            "shortest": float(totals.shortest[at]),
+            "longest": float(totals.longest[at]),
+            "bandwidth": {
+                "overall": figure(float(totals.bandwidth[at])),
+                "min": figure(float(totals.least[at])),
+                "mean": figure(float(totals.mean[at])),
+                "max": figure(float(totals.most[at])),
+                "stddev": figure(float(totals.stddev[at])),
+            },
+        }
+        for at, name in enumerate(totals.name)
+    ]
