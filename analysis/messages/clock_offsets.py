@@ -65,6 +65,7 @@ def estimate(
     bounds = _bounds(operations, messages, collectives, host_of_rank)
     pairs = np.unique(np.sort(np.stack([bounds.source, bounds.target], 1), axis=1), axis=0)
     edges = [(*pair, *_between(bounds, *pair)) for pair in pairs.tolist()]
+    edges = [edge for edge in edges if np.isfinite(edge[4])]
     volume = np.bincount(bounds.source, minlength=hosts) + np.bincount(
         bounds.target, minlength=hosts
     )

@@ -8,6 +8,7 @@ results say who is in the new one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -237,10 +238,10 @@ class Communicators:
         operations, nothing = self._operations, np.zeros(len(at), np.int64)
         if role in (Role.SPLIT, Role.SPLIT_HOST):
             return operations.named("color")[at], operations.named("key")[at]
-        if role == Role.CARTESIAN_SUB and self.all[parent].dims:
-            dims = self.all[parent].dims
+        dims = self.all[parent].dims
+        if role == Role.CARTESIAN_SUB and dims and min(dims) > 0 and math.prod(dims) < 1 << 31:
             remain = self._array(int(at[0]), "remain", len(dims))
-            coordinates = np.unravel_index(np.minimum(place, np.prod(dims) - 1), dims)
+            coordinates = np.unravel_index(np.minimum(place, math.prod(dims) - 1), dims)
             color = nothing
             for extent, coordinate, remains in zip(dims, coordinates, remain, strict=True):
                 if not remains:
@@ -295,14 +296,14 @@ class Communicators:
         return (), ()
 
     def _array(self, at: int, name: str, count: int) -> tuple[int, ...]:
-        """``count`` integers of an array, of which each value has two. Beyond six they are 0."""
+        """``count`` integers of an array, of which each value has two; six at most."""
         if at >= len(self._operations):
-            return (0,) * count
+            return (0,) * min(max(count, 0), 6)
         integers: list[int] = []
         for first in (0, 2, 4):
             pair = int(self._operations.named(f"{name}{first}")[at])
             integers += [0, 0] if pair == MISSING else _signed(pair)
-        return tuple(integers[:count])
+        return tuple(integers[: max(count, 0)])
 
 
 def ranks_within(*keys: I64) -> I64:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from hpcd.analysis.database import Database
@@ -9,10 +11,12 @@ from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Activity, Delays, delays
 from hpcd.analysis.messages.recorded_calls import RecordedCalls, RecordedFunction
 from hpcd.analysis.parallel import waiting
-from hpcd.array_types import I64
+from hpcd.analysis.parallel.tree_matching import innermost
+from hpcd.array_types import I64, U32
 from hpcd.errors import UsageError
 
 _GROUP = "mpi"
+_MPI = re.compile("P?MPI_[A-Z][a-z]\\w*")
 
 
 def recorded_calls(db: Database) -> RecordedCalls:
@@ -61,11 +65,23 @@ def communication(db: Database, job: str | None = None) -> Communication:
     return Communication(calls, rank, host_of_rank)
 
 
+def _places(db: Database) -> U32:
+    """``uint32[nodes]``: of each context the one that it counts for: the call of MPI that it is
+    within, or else what called the kernel. O(nodes)."""
+    procedures = db.procedures
+    is_mpi = np.array([_MPI.fullmatch(name) is not None for name in procedures.name], bool)
+    calls = is_mpi[db.procedure_of_node]
+    calls[0] = False
+    outermost = calls & (innermost(db.cct, calls)[db.cct.parent] == 0)
+    within = innermost(db.cct, outermost)
+    user = innermost(db.cct, ~procedures.kernel[db.procedure_of_node])
+    return np.where(within > 0, within, user).astype(np.uint32)
+
+
 def delays_of(db: Database, found: Communication) -> Delays:
     """What delaying ranks did while others came to wait for them, from the trace."""
-    nodes = len(db.cct)
-    nothing = np.zeros(nodes, bool)
-    activity = waiting.Activity(db, np.arange(nodes, dtype=np.uint32), nothing)
+    nothing = np.zeros(len(db.cct), bool)
+    activity = waiting.Activity(db, _places(db), nothing)
 
     def of_line(line: int) -> Activity:
         stretches = activity.stretches(line)

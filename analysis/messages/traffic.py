@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,6 +136,8 @@ def _pairs(
     places = np.arange(size)
     plain = name.removeprefix("MPI_").removeprefix("I").lower()
     others = places[places != root]
+    if plain.startswith(("bcast", "scatter", "reduce", "gather")) and not 0 <= root < size:
+        return None
     if plain in ("bcast", "scatter", "scatterv"):
         return np.full(len(others), root), others
     if plain in ("reduce", "gather", "gatherv"):
@@ -150,7 +153,7 @@ def _pairs(
 def _neighbours(
     dims: tuple[int, ...], periods: tuple[int, ...], size: int
 ) -> tuple[I64, I64] | None:
-    if not dims or int(np.prod(dims)) != size:
+    if not dims or min(dims) < 1 or math.prod(dims) != size:
         return None
     places = np.arange(size)
     coordinates = np.array(np.unravel_index(places, dims))

@@ -62,8 +62,10 @@ static __always_inline u64 run_steps(const struct value_program *program, u32 fi
 			if (size > 8)
 				size = 8;
 			if (read_user(&word, size, value)) {
+				if (program->marks)
+					return UNREADABLE;
 				count_up(&count->unreadable);
-				return program->marks ? UNREADABLE : 0;
+				return 0;
 			}
 			value = word;
 		}
