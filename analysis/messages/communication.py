@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from hpcd.analysis.messages import clock_offsets, traffic
+from hpcd.analysis.messages.call_arrays import CallArrays
 from hpcd.analysis.messages.clock_offsets import ClockOffsets
 from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
 from hpcd.analysis.messages.matching import (
@@ -19,7 +20,6 @@ from hpcd.analysis.messages.matching import (
     match_collectives,
 )
 from hpcd.analysis.messages.operations import Operations, operations
-from hpcd.analysis.messages.recorded_calls import RecordedCalls
 from hpcd.analysis.messages.requests import Requests, pair
 from hpcd.analysis.messages.wait_states import WaitStates, wait_states
 from hpcd.array_types import I64
@@ -31,7 +31,7 @@ class Communication:
     ``rank_of_line`` ``int64[lines]`` (-1: of no rank), ``host_of_rank`` ``int64[ranks]``.
     """
 
-    def __init__(self, calls: RecordedCalls, rank_of_line: I64, host_of_rank: I64) -> None:
+    def __init__(self, calls: CallArrays, rank_of_line: I64, host_of_rank: I64) -> None:
         self.calls = calls
         self._hosts = host_of_rank
         self.recorded: Operations = operations(calls, rank_of_line)

@@ -7,9 +7,9 @@ import re
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Activity, Delays, delays
-from hpcd.analysis.messages.recorded_calls import RecordedCalls, RecordedFunction
 from hpcd.analysis.parallel import waiting
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.array_types import I64, U32
@@ -19,11 +19,11 @@ _GROUP = "mpi"
 _MPI = re.compile("P?MPI_[A-Z][a-z]\\w*")
 
 
-def recorded_calls(db: Database) -> RecordedCalls:
+def call_arrays(db: Database) -> CallArrays:
     """All calls of MPI in the database. O(calls)."""
     functions = db.calls.functions
     chosen = db.calls.select(functions=db.calls.of_group(_GROUP))
-    return RecordedCalls(
+    return CallArrays(
         line=chosen["line"].astype(np.int64),
         time=chosen["time"].astype(np.int64),
         duration=chosen["duration"].astype(np.int64),
@@ -43,7 +43,7 @@ def communication(db: Database, job: str | None = None) -> Communication:
 
     Raises :class:`UsageError` where no calls of MPI were recorded, or none of such a job.
     """
-    calls = recorded_calls(db)
+    calls = call_arrays(db)
     if not len(calls):
         raise UsageError(f"{db.path}: no calls of MPI were recorded (hpcd run --mpi)")
     jobs, names = db.lines.groups("job")

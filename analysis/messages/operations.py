@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hpcd.analysis.messages.recorded_calls import RecordedCalls
+from hpcd.analysis.messages.call_arrays import CallArrays
 from hpcd.array_types import F64, I64, Mask
 from hpcd.model.mpi_functions import Role
 from hpcd.model.mpi_records import FLAVOURS, MISSING, MPICH, Flavour, roles_by_record
@@ -30,7 +30,7 @@ class Operations:
     ``int64[n, 6]``.
     """
 
-    calls: RecordedCalls
+    calls: CallArrays
     flavour: Flavour
     rank: I64
     line: I64
@@ -120,7 +120,7 @@ class Operations:
         return size
 
 
-def operations(calls: RecordedCalls, rank_of_line: I64) -> Operations:
+def operations(calls: CallArrays, rank_of_line: I64) -> Operations:
     """The operations of lines that have a rank (``int64[lines]``, negative: none).
 
     Calls of functions that are none of MPI's are left out. O(n · log n).
@@ -161,7 +161,7 @@ def operations(calls: RecordedCalls, rank_of_line: I64) -> Operations:
     )
 
 
-def _flavour(calls: RecordedCalls) -> Flavour:
+def _flavour(calls: CallArrays) -> Flavour:
     for function in calls.functions:
         for _, unit in function.values:
             if unit in FLAVOURS:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.messages.recorded_calls import RecordedCalls, RecordedFunction
+from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import C_TYPES, FUNCTIONS, Function, Role
 from hpcd.model.mpi_records import FLAVOURS, MAX_REQUESTS, Flavour, Record, Source, records
@@ -240,7 +240,7 @@ class Truth:
     """What a run sent: ``sent`` ``int64[ranks, ranks, 2]`` messages and bytes by sender and
     receiver; ``communicators`` the members of each made one, once; ``said`` what it printed."""
 
-    calls: RecordedCalls
+    calls: CallArrays
     ranks: int
     sent: I64
     communicators: set[tuple[int, ...]]
@@ -291,7 +291,7 @@ def read(folder: Path, flavour: str, ranks: int, printed: str) -> Truth:
     }
     origin = int(calls["begin"].min())
     return Truth(
-        RecordedCalls(
+        CallArrays(
             line=line,
             time=calls["begin"] - origin,
             duration=calls["end"] - calls["begin"],

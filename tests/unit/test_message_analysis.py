@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hpcd.analysis.messages import traffic
+from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import delays
-from hpcd.analysis.messages.recorded_calls import RecordedCalls, RecordedFunction
 from hpcd.analysis.messages.wait_states import Kind
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import FUNCTIONS
@@ -49,7 +49,7 @@ def made(calls: Sequence[Call], ranks: int, hosts: Sequence[int] | None = None) 
             value[at, place] = values.get(one, MISSING)
     begin, end = (np.array([call[place] for call in calls], np.int64) for place in (2, 3))
     rank = np.array([call[0] for call in calls], np.int64)
-    recorded = RecordedCalls(
+    recorded = CallArrays(
         line=rank,
         time=begin,
         duration=end - begin,
@@ -119,9 +119,7 @@ def test_collective_of_which_a_rank_is_missing_is_no_wait_state() -> None:
 
 def test_collective_flow() -> None:
     calls = [collective(rank, "MPI_Bcast", 0, 10, root=1) for rank in range(3)]
-    calls += [
-        collective(rank, "MPI_Alltoall", 20, 30, communicator=WORLD) for rank in range(3)
-    ]
+    calls += [collective(rank, "MPI_Alltoall", 20, 30, communicator=WORLD) for rank in range(3)]
     flow = made(calls, 3).collective_flow
     _, volume = flow.dense(3)
     assert volume.tolist() == [[0, 32, 32], [64, 0, 64], [32, 32, 0]]
@@ -216,9 +214,7 @@ def test_delay_is_what_the_late_rank_did_more_of() -> None:
         end = np.array([second, 3 * second])
         return begin, end, np.array([5, 6 if line else 7])
 
-    shared = delays(
-        found.operations, found.messages, found.collectives, found.waits, activity
-    )
+    shared = delays(found.operations, found.messages, found.collectives, found.waits, activity)
     assert shared.rank.tolist() == [1]
     assert shared.node.tolist() == [6]
     assert shared.seconds.tolist() == [pytest.approx(2.0)]

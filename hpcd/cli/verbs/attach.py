@@ -116,8 +116,8 @@ def _attach_by_service(args: argparse.Namespace) -> int:
 
 def service_options(args: argparse.Namespace) -> Options:
     """:class:`Options` for the service. Raises :class:`UsageError` for what it does not do."""
-    if args.probe or args.probes:
-        raise UsageError("--probe and --probes need root: the service attaches no probes")
+    if args.probe or args.probes or args.mpi:
+        raise UsageError("--probe, --probes and --mpi need root: the service attaches no probes")
     return recording_options(args, selection(args), Path())
 
 

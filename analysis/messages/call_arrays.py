@@ -18,7 +18,7 @@ class RecordedFunction:
 
 
 @dataclass(frozen=True)
-class RecordedCalls:
+class CallArrays:
     """Calls of ``functions``, in any order; one entry each.
 
     ``line`` the trace line, ``time`` and ``duration`` ns since the origin, ``node`` the CCT node of
