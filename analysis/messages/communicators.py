@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hpcd.analysis.messages.grouping import groups_of, ranks_within
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import I64, Mask
 from hpcd.model.mpi_functions import CREATIONS, Role
@@ -184,11 +185,10 @@ class Communicators:
         rank, handle = np.concatenate(parts.rank), np.concatenate(parts.handle)
         since, number = np.concatenate(parts.since), np.concatenate(parts.number)
         mine = np.flatnonzero(self._handle != MISSING)
-        pairs = np.concatenate(
-            [np.stack([rank, handle], 1), np.stack([self._operations.rank, self._handle], 1)[mine]]
+        group, _ = groups_of(
+            np.concatenate([rank, self._operations.rank[mine]]),
+            np.concatenate([handle, self._handle[mine]]),
         )
-        _, group = np.unique(pairs, axis=0, return_inverse=True)
-        group = group.reshape(-1)
         time = np.concatenate([since, self._operations.begin[mine]])
         is_use = np.arange(len(time)) >= len(since)
         order = np.lexsort((is_use, time, group))
@@ -304,20 +304,6 @@ class Communicators:
             pair = int(self._operations.named(f"{name}{first}")[at])
             integers += [0, 0] if pair == MISSING else _signed(pair)
         return tuple(integers[: max(count, 0)])
-
-
-def ranks_within(*keys: I64) -> I64:
-    """``int64[n]``: how many entries with the same keys stand before each one. O(n · log n)."""
-    count = len(keys[0])
-    if not count:
-        return np.zeros(0, np.int64)
-    order = np.lexsort((np.arange(count), *keys))
-    new = np.ones(count, bool)
-    new[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
-    place = np.arange(count)
-    within = np.empty(count, np.int64)
-    within[order] = place - np.maximum.accumulate(np.where(new, place, 0))
-    return within
 
 
 def _signed(pair: int) -> list[int]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.matching import Collectives, Messages
 from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.wait_states import WaitStates
@@ -84,10 +85,9 @@ def delays(
     none = np.zeros(0, np.int64)
     rank, node = np.concatenate([none, *ranks]), np.concatenate([none, *nodes])
     cost = np.concatenate([np.zeros(0), *costs])
-    pairs, group = np.unique(np.stack([rank, node], 1), axis=0, return_inverse=True)
-    seconds = sum_by(group.reshape(-1), cost, len(pairs))
+    rank, node, seconds = _summed(rank, node, cost)
     order = np.argsort(-seconds, kind="stable")
-    return Delays(pairs[order, 0], pairs[order, 1], seconds[order], unexplained)
+    return Delays(rank[order], node[order], seconds[order], unexplained)
 
 
 def _batches(count: int) -> Iterator[I64]:
@@ -205,5 +205,6 @@ def _excess(late: _Times, early: _Times) -> _Times:
 
 
 def _summed(wait: I64, node: I64, seconds: F64) -> _Times:
-    pairs, group = np.unique(np.stack([wait, node], 1), axis=0, return_inverse=True)
-    return pairs[:, 0], pairs[:, 1], sum_by(group.reshape(-1), seconds, len(pairs))
+    group, count = groups_of(wait, node)
+    first = firsts_of(group, count)
+    return wait[first], node[first], sum_by(group, seconds, count)

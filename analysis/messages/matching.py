@@ -13,7 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hpcd.analysis.messages.communicators import UNKNOWN, Communicators, ranks_within
+from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
+from hpcd.analysis.messages.grouping import groups_of, ranks_within
 from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.requests import NONE, Requests
 from hpcd.array_types import F64, I64, Mask
@@ -157,8 +158,7 @@ def _envelopes(ends: Endpoints, at: I64, source: I64, target: I64) -> I64:
 
 def _join(left: I64, right: I64, left_at: I64, right_at: I64) -> tuple[I64, I64]:
     """Pairs of equal rows, of which each side has every one once."""
-    _, key = np.unique(np.concatenate([left, right]), axis=0, return_inverse=True)
-    key = key.reshape(-1)
+    key, _ = groups_of(*np.concatenate([left, right]).T)
     _, first, second = np.intersect1d(
         key[: len(left)], key[len(left) :], assume_unique=True, return_indices=True
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.messages.communicators import Communicators
+from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.matching import Collectives, Endpoints, Messages
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import F64, I64
@@ -240,12 +241,12 @@ def by_function(
 
 
 def _matrix(source: I64, target: I64, size: I64, weight: F64) -> Matrix:
-    pairs, group = np.unique(np.stack([source, target], 1), axis=0, return_inverse=True)
-    group, count = group.reshape(-1), len(pairs)
+    group, count = groups_of(source, target)
+    first = firsts_of(group, count)
     known = size >= 0
     return Matrix(
-        pairs[:, 0],
-        pairs[:, 1],
+        source[first],
+        target[first],
         sum_by(group, weight, count),
         sum_by(group, weight * np.where(known, size, 0), count),
         sum_by(group, weight * ~known, count),

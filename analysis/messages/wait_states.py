@@ -23,6 +23,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.messages.communicators import Communicators
+from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.matching import Collectives, Messages
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import F64, I64, Mask
@@ -198,17 +199,15 @@ def by_path(operations: Operations, waits: WaitStates) -> list[WaitGroup]:
 
     O(w · log w).
     """
-    keys = np.stack(
-        [
-            waits.kind,
-            operations.node[waits.operation],
-            operations.rank[waits.delayer],
-            operations.node[waits.delayer],
-        ],
-        1,
+    keys = (
+        waits.kind,
+        operations.node[waits.operation],
+        operations.rank[waits.delayer],
+        operations.node[waits.delayer],
     )
-    distinct, group, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    group = group.reshape(-1)
+    group, groups = groups_of(*keys)
+    distinct = np.stack(keys, 1)[firsts_of(group, groups)]
+    count = np.bincount(group, minlength=groups)
     seconds = sum_by(group, waits.severity / 1e9, len(distinct))
     longest = np.zeros(len(distinct), np.int64)
     np.maximum.at(longest, group, waits.severity)

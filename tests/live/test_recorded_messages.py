@@ -17,7 +17,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication, delays_of
 from hpcd.analysis.messages.wait_states import Kind
-from tests.support.mpi_truth import LAUNCH, Truth, build, read
+from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, read
 
 pytestmark = [
     pytest.mark.root,
@@ -100,3 +100,25 @@ def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, fl
     assert answer["ranks"] == [0, 1]
     assert answer["waiting"]["late broadcast"] == pytest.approx(seconds)
     assert (tmp_path / "matrix.svg").stat().st_size > 1000
+
+
+def test_fortran(tmp_path: Path, flavour: str) -> None:
+    """Fortran's entry points call C's: each call is recorded once, below that of Fortran."""
+    program = tmp_path / "ring"
+    compiler = [f"mpifort.{flavour}", "-w", "-o", str(program), str(PROGRAM.with_name("ring.f90"))]
+    subprocess.run(compiler, check=True)
+    options = ["run", "--mpi", "-o", str(tmp_path / "m"), "--overhead", "100%"]
+    launch = [*LAUNCH[flavour], "-n", "3", str(program)]
+    subprocess.run([*HPCD, *options, "--", *launch], check=True, capture_output=True, timeout=200)
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        found = communication(db)
+        messages, volume = found.point_to_point.dense(3)
+        expected = np.roll(np.eye(3), 1, axis=1)
+        np.testing.assert_array_equal(messages, 20 * expected)
+        np.testing.assert_array_equal(volume, 8400 * expected)
+        assert len(found.collectives) == 20
+        sends = found.recorded.node[found.sends.operation]
+        path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(int(sends[0]))]
+        assert path[-1] in ("MPI_Send", "PMPI_Send")
+        assert path[-2].lower().strip("_") in ("mpi_send", "pmpi_send")
