@@ -54,7 +54,8 @@ def delays(
 ) -> Delays:
     """Share all waits among what delaying ranks did. ``activity`` gives a line's stretches.
 
-    O(waits · log + stretches within the intervals before waits).
+    O(pairs of ranks that wait for each other · what they took part in + stretches within the
+    intervals before waits).
     """
     since_waiter, since_delayer = _last_meetings(operations, messages, collectives, waits)
     lines: dict[int, Activity] = {}
@@ -116,14 +117,16 @@ def _last_meetings(
     key = np.minimum(sender, receiver) * size + np.maximum(sender, receiver)
     usable = np.flatnonzero((ended >= 0) & (sender != receiver))
     usable = usable[np.argsort(key[usable], kind="stable")]
+    key_of_usable = key[usable]
+    of_rank = _by_rank(operations, collectives)
     for one, other in pairs.tolist():
         code = one * size + other
-        slots = slice(*np.searchsorted(key[usable], [code, code + 1]).tolist())
+        slots = slice(*np.searchsorted(key_of_usable, [code, code + 1]).tolist())
         mine = usable[slots]
         forward = sender[mine] == one
         at_one = np.where(forward, sent[mine], ended[mine])
         at_other = np.where(forward, ended[mine], sent[mine])
-        both = _shared(operations, collectives, one, other)
+        both = _shared(of_rank, one, other)
         at_one, at_other = np.concatenate([at_one, both[0]]), np.concatenate([at_other, both[1]])
         order = np.argsort(operations.end[at_one], kind="stable")
         at_one, at_other = at_one[order], at_other[order]
@@ -143,17 +146,24 @@ def _last_meetings(
     return since_waiter, since_delayer
 
 
-def _shared(
-    operations: Operations, collectives: Collectives, one: int, other: int
-) -> tuple[I64, I64]:
+def _by_rank(operations: Operations, collectives: Collectives) -> dict[int, tuple[I64, I64]]:
+    """Of each rank the collective operations it took part in, ascending, and what ended them."""
+    known = np.flatnonzero(collectives.ended >= 0)
+    rank = operations.rank[collectives.operation[known]]
+    order = known[np.argsort(rank, kind="stable")]
+    numbers, first = np.unique(np.sort(rank), return_index=True)
+    return {
+        number: (collectives.instance[part], collectives.ended[part])
+        for number, part in zip(numbers.tolist(), np.split(order, first[1:]), strict=True)
+    }
+
+
+def _shared(of_rank: dict[int, tuple[I64, I64]], one: int, other: int) -> tuple[I64, I64]:
     """Collective operations that both ranks took part in: the operations that ended them."""
-    rank = operations.rank[collectives.operation]
-    first = np.flatnonzero((rank == one) & (collectives.ended >= 0))
-    second = np.flatnonzero((rank == other) & (collectives.ended >= 0))
-    _, left, right = np.intersect1d(
-        collectives.instance[first], collectives.instance[second], return_indices=True
-    )
-    return collectives.ended[first[left]], collectives.ended[second[right]]
+    none = np.zeros(0, np.int64)
+    first, second = of_rank.get(one, (none, none)), of_rank.get(other, (none, none))
+    _, left, right = np.intersect1d(first[0], second[0], assume_unique=True, return_indices=True)
+    return first[1][left], second[1][right]
 
 
 def _first_ends(operations: Operations) -> I64:
