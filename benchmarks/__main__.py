@@ -1,7 +1,8 @@
 """All benchmarks, or those named on the command line.
 
 python -m benchmarks [--smallest] [slowdown collector walk whole short from_start waits imbalance
-                                   compare churn newcomers node merge check render viewer]
+                                   io_calls_cost compare probe_cost churn newcomers node merge
+                                   check render viewer]
 
 With --smallest each does as little as it can: whether it still works is all that shows.
 """
@@ -27,7 +28,9 @@ NAMES = (
     "slowdown",
     "waits",
     "imbalance",
+    "io_calls_cost",
     "compare",
+    "probe_cost",
     "churn",
     "newcomers",
     "node",

@@ -353,7 +353,7 @@ frames."""
 MAX_FRAMES = 127 + 1024
 STACK_WORDS = 64
 
-COPIER_BYTES = 24
+COPIER_BYTES = 32
 
 WALK_BYTES = {"x86_64": 10_128, "aarch64": 10_248}
 """Size of ``struct walk`` by processor: the saved registers differ."""

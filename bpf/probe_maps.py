@@ -37,9 +37,9 @@ PROBE_COUNT = np.dtype(
 )
 """``struct probe_count``: what became of the calls of one function, by CPU."""
 
-_CALL_KEY_BYTES = 16
-_OPEN_CALL_BYTES = CALL.itemsize + 8 * CALL_VALUES + 16
-_OPEN_CALLS_BYTES = 16
+CALL_KEY_BYTES = 16
+OPEN_CALL_BYTES = CALL.itemsize + 8 * CALL_VALUES + 16
+OPEN_CALLS_BYTES = 16
 # Recursion 10,000 deep in some threads; threads that are in probed functions.
 _MAX_OPEN_CALLS = 1 << 18
 _MAX_OPEN_THREADS = 1 << 16
@@ -62,10 +62,10 @@ class ProbeMaps:
                 "probe_counts", maps.PERCPU_ARRAY, PROBE_COUNT.itemsize, MAX_PROBED
             )
             self._open_calls = create(
-                "open_calls", maps.HASH, _OPEN_CALL_BYTES, _MAX_OPEN_CALLS, _CALL_KEY_BYTES
+                "open_calls", maps.HASH, OPEN_CALL_BYTES, _MAX_OPEN_CALLS, CALL_KEY_BYTES
             )
             self._open_threads = create(
-                "open_threads", maps.HASH, _OPEN_CALLS_BYTES, _MAX_OPEN_THREADS
+                "open_threads", maps.HASH, OPEN_CALLS_BYTES, _MAX_OPEN_THREADS
             )
             self._resources = resources.pop_all()
 

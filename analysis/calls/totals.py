@@ -254,7 +254,7 @@ def _by_path(db: Database, flows: _Flows) -> _Grouping:
     nodes, group = np.unique(flows.call["node"], return_inverse=True)
     names = []
     for node in nodes.tolist():
-        path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node)[1:]]
+        path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(node) if at]
         names.append(" < ".join(reversed(path)) or "[unknown]")
     return group.astype(np.int64), names, nodes.astype(np.int64)
 

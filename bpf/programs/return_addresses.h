@@ -34,6 +34,43 @@ static __always_inline void find_trampoline(struct walk *w)
 	read_kernel(&w->replaced, 8, of_thread + OFFSET_UTASK_RETURNS);
 }
 
+struct restoring {
+	struct copier *copier;
+};
+
+static __attribute__((noinline)) long restore_one(u32 number, struct restoring *restoring)
+{
+	struct copier *copier = restoring->copier;
+	u64 stack = 0, address = 0;
+
+	if (!copier || !copier->replaced)
+		return 1;
+	read_kernel(&stack, 8, copier->replaced + OFFSET_RETURN_STACK);
+	read_kernel(&address, 8, copier->replaced + OFFSET_RETURN_ADDRESS);
+	u64 at = stack - copier->copy.start;
+	if (at < copier->copy.size && !(at & 7)) /* not in the link register */
+		*(u64 *)(copier->copy.bytes + (at & (COPY_BYTES - 8))) = address;
+	read_kernel(&copier->replaced, 8, copier->replaced + OFFSET_RETURN_NEXT);
+	return 0;
+}
+
+/* Puts the addresses that were there back into a copy of the stack: it is walked when the kernel's list
+ * is another. */
+static __always_inline void restore_copied(struct copier *copier)
+{
+	struct restoring restoring = {copier};
+	u64 of_thread = 0;
+
+	if (!PROBING || SAVED_STACK)
+		return;
+	copier->replaced = 0;
+	read_kernel(&of_thread, 8, this_task() + OFFSET_TASK_UTASK);
+	if (of_thread)
+		read_kernel(&copier->replaced, 8, of_thread + OFFSET_UTASK_RETURNS);
+	if (copier->replaced)
+		run_loop(MOST_REPLACED, restore_one, &restoring, 0);
+}
+
 /* The address that was on the stack where the trampoline's is now. Callers' stand later in the list. */
 static __always_inline void restore_return_address(struct walk *w)
 {

@@ -72,6 +72,7 @@ static __always_inline void restore_return_address(struct walk *w);
 #else
 #define PROBING 0
 #define find_trampoline(w)
+#define restore_copied(copier)
 #endif
 
 static __always_inline long read_saved(void *dst, u32 size, u64 src)
@@ -389,6 +390,7 @@ static __always_inline u32 copy_stack(struct walk *w)
 	copy->size = size;
 	copy->cache = w->cache;
 	copy->regs = w->regs;
+	restore_copied(copier);
 	if (ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + (u64)size, NO_WAKEUP))
 		return 0;
 	return copy->stack;

@@ -112,6 +112,7 @@ struct copier {
 	u64 room;
 	u32 copies;
 	u32 pad;
+	u64 replaced; /* return addresses the kernel has replaced, while they are put back */
 	struct stack_copy copy;
 };
 

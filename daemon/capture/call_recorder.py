@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import U32, Mask
+from hpcd.array_types import I64, U32, Mask
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
@@ -43,12 +43,20 @@ class CallRecorder:
         """Calls taken from the ring and attributed."""
         self.dropped: Counter[str] = Counter()
         """Calls left out, by reason."""
+        self.names = [function.name for function in functions]
+        """Of the functions, by id."""
+        self._taken = np.zeros(len(functions), np.int64)
         for function in functions:
             writer.add_function(function)
 
     def on_object(self, event: bytes) -> None:
         """A file that is met for the first time."""
         self._writer.add_object(self._files.describe(event))
+
+    def drain_taken(self) -> I64:
+        """Calls taken since the last time, by function."""
+        taken, self._taken = self._taken, np.zeros_like(self._taken)
+        return taken
 
     def take(self, calls: npt.NDArray[np.void]) -> list[Calls]:
         """The calls of this round, to be written once the stacks' nodes are: those whose paths are
@@ -67,6 +75,9 @@ class CallRecorder:
             self.dropped["path forgotten"] += int((~resolved & known).sum())
         calls, node, line = calls[known], node[known], line[known]
         self.recorded += len(calls)
+        # Those of probes, which have a budget of their own, come behind.
+        paced = calls["function"][calls["function"] < len(self._taken)]
+        self._taken += np.bincount(paced, minlength=len(self._taken))
         taken = Calls(
             line,
             calls["time"].copy(),

@@ -129,6 +129,7 @@ class Collector:
             self._late_sums = [
                 replace(part, node=deferred.translate(part.node)[0]) for part in self._late_sums
             ]
+        self._stacks.settle(deferred.translate)
         deferred.end_round()
 
     def _count_finished(self) -> None:

@@ -242,6 +242,7 @@ class Recording:
             else None,
             max_cpu=options.max_cpu,
             max_memory=options.max_memory,
+            call_share=options.overhead / 2 if options.overhead else options.max_cpu,
             first_rate=RateChange.now(SamplingRate(cpu_event.frequency)) if cpu_event else None,
         )
 

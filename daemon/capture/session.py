@@ -18,6 +18,7 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
+from hpcd.daemon.capture.call_pace import CallPace
 from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -58,6 +59,8 @@ _OWN_BURST_SECONDS = 2.0
 # Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
 # machine that does not run for a time the first is late, and the CPU time was another's.
 _ERRORS, _LATE = 4, 0.03
+# Changes of how many calls are recorded that a summary tells, the last ones.
+_MOST_CALL_RATES = 200
 # What is freed in a minute is a tenth of a recorder's memory; to trim the heap takes 1 ms.
 _TRIM_SECONDS = 30.0
 
@@ -116,6 +119,8 @@ class Terms:
     """Share of one CPU this process may take; None: any."""
     max_memory: int
     """Bytes this process may take; 0: any."""
+    call_share: float | None
+    """Share of the targets' CPU time that calls may cost; None: any."""
     first_rate: RateChange | None
     """Rate at which CPU time is sampled to begin with; None when it is not."""
 
@@ -154,8 +159,14 @@ class Session:
         # Samples expected of the targets' CPU time until the last change of rate, and that time.
         self._expected = 0.0
         self._expected_of = 0.0
+        self._call_pace: CallPace | None = None
+        self._call_rates: list[dict[str, object]] = []
+        if parts.calls:
+            self._call_pace = CallPace(len(parts.calls.names), terms.call_share)
         self._attach()
         self._start = self._flushed = self._drained = self._trimmed = time.monotonic()
+        if self._call_pace:
+            self._call_pace.step(self._start, 0.0, 0.0, np.zeros(1, np.int64))
         self._reported = (self._start, 0)
         """When progress was reported last, and the samples recorded by then."""
         if terms.selector.everything:
@@ -298,6 +309,7 @@ class Session:
         if self._parts.probes:
             targets = self._cpu_seconds(final=False) if self._terms.budget else 0.0
             self._parts.probes.keep_to_limits(now, targets)
+        self._keep_call_pace(now)
         self.summary = self._summarize()
         writer.flush(self.summary)
         if now - self._trimmed >= _TRIM_SECONDS:
@@ -339,12 +351,8 @@ class Session:
         targets = self._cpu_seconds(final=False)
         if self._terms.budget:
             overhead = self._parts.sampler.overhead()
-            cost = Cost(
-                overhead.seconds - overhead.switches - overhead.calls,
-                overhead.switches,
-                own_cpu_seconds(),
-                targets,
-            )
+            sampling = overhead.seconds - overhead.switches - overhead.calls
+            cost = Cost(sampling, overhead.switches, own_cpu_seconds(), targets)
             changed |= self._terms.budget.step(now, cost) is not None
         if self._terms.own_budget:
             own = Cost(0.0, 0.0, time.process_time(), 0.0)
@@ -358,6 +366,24 @@ class Session:
             self._expected_of = targets
             self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
             self._rates.append(RateChange.now(rate))
+
+    def _keep_call_pace(self, now: float) -> None:
+        """Record fewer of the calls where they cost more than half of the budget, or are more than
+        anybody can use."""
+        calls, sampler = self._parts.calls, self._parts.sampler
+        if not calls or not sampler.calls or not self._call_pace:
+            return
+        spent, targets = sampler.overhead().calls, self._cpu_seconds(final=False)
+        for function in self._call_pace.step(now, spent, targets, calls.drain_taken()):
+            one_in = int(self._call_pace.one_in[function])
+            sampler.calls.set_rate(function, one_in)
+            self._call_rates.append(
+                {
+                    "time_ns": time.monotonic_ns(),
+                    "function": calls.names[function],
+                    "one_in": one_in,
+                }
+            )
 
     # --- accounting ---
 
@@ -438,6 +464,7 @@ class Session:
             "recorded": calls.recorded if calls else 0,
             "passed_over": int(counters["calls_passed_over"]),
             "objects_lost": int(counters["objects_lost"]),
+            "rates": self._call_rates[-_MOST_CALL_RATES:],
             "dropped": dropped,
         }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,12 @@ import numpy.typing as npt
 from hpcd.bpf.layouts import (
     CACHE_SET_BITS,
     EVENT_HEADER,
+    FIRST_CALL_CONTEXT,
     MAX_USER_FRAMES,
     SLOT_BITS,
     STACK_EVENT,
 )
+from hpcd.bpf.maps import possible_cpus
 from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.deep_stacks import unfold
 from hpcd.daemon.naming.kernel_naming import KernelNaming
@@ -35,6 +38,8 @@ Mask = npt.NDArray[np.bool_]
 
 # Stacks in code that is still being analysed: beyond this many they keep their raw addresses.
 _MAX_PENDING = 4096
+# Stacks of calls that are remembered after others have taken their slots: 30 MB of them.
+_MOST_OF_CALLS = 1 << 18
 _SLOTS = 1 << SLOT_BITS
 _SLOT_MASK = np.uint32(_SLOTS - 1)
 _WHOLE = (UnwindStatus.COMPLETE, UnwindStatus.KERNEL_ONLY)
@@ -72,6 +77,9 @@ class StackResolver:
         self._deferred_last_round = _Announced()
         self._deferred_this_round = _Announced()
         self._pending: list[bytes] = []
+        self._first_of_calls = FIRST_CALL_CONTEXT * possible_cpus()
+        self._of_calls: dict[int, int] = {}
+        self._standing_in: dict[int, int] = {}
         self._before_attach: dict[tuple[str, ...], int] = {}
         marker = np.array([frames.marker_frame(UnwindStatus.NEVER_SAMPLED)], np.uint64)
         self.never_sampled = int(self.cct.insert(marker, np.ones(1, np.int64))[0])
@@ -104,6 +112,9 @@ class StackResolver:
             size = STACK_EVENT.itemsize
             head = np.frombuffer(b"".join(event[:size] for event in deferred), STACK_EVENT)
             self._deferred_this_round = _Announced(head["cache"], head["stack"], stand_ins)
+            of_calls = head["cache"] >= self._first_of_calls
+            keys = self._deferred_this_round.keys[of_calls].tolist()
+            self._standing_in.update(zip(keys, stand_ins[of_calls].tolist(), strict=True))
 
     def insert(self, stacks: list[bytes]) -> U32:
         """CCT nodes of stacks that take no slot."""
@@ -133,16 +144,49 @@ class StackResolver:
             node[rest[found]] = announced.node[at[found]]
             known[rest[found]] = True
             rest = rest[~found]
+        if len(rest) and (self._of_calls or self._standing_in):
+            keys = _key(cache[rest], stack[rest]).tolist()
+            standing = self._standing_in
+            older = np.array(
+                [self._of_calls.get(key, standing.get(key, -1)) for key in keys], np.int64
+            )
+            found = older >= 0
+            node[rest[found]] = older[found]
+            known[rest[found]] = True
         return node, known
 
     def end_round(self) -> None:
         """The samples of this round have been looked up: its stacks replace older ones."""
         announced = self._this_round
+        self._keep_of_calls(announced)
         self._node[announced.cache, announced.slot] = announced.node
         self._generation[announced.cache, announced.slot] = announced.generation
         self._last_round, self._this_round = announced, _Announced()
         self._deferred_last_round = self._deferred_this_round
         self._deferred_this_round = _Announced()
+
+    def _keep_of_calls(self, announced: _Announced) -> None:
+        """Keep the nodes of calls' stacks: a call may last for hours, and is sent when it ends."""
+        of_calls = announced.cache >= self._first_of_calls
+        if not of_calls.any():
+            return
+        keys = announced.keys[of_calls].tolist()
+        self._of_calls.update(zip(keys, announced.node[of_calls].tolist(), strict=True))
+        surplus = len(self._of_calls) - _MOST_OF_CALLS
+        for key in list(islice(self._of_calls, max(surplus, 0))):
+            del self._of_calls[key]
+
+    def settle(self, translate: Callable[[U32], tuple[U32, Mask]]) -> None:
+        """Calls' stacks whose paths are finished get their nodes, by :meth:`DeferredPaths.translate`,
+        which forgets them after this."""
+        if not self._standing_in:
+            return
+        keys = list(self._standing_in)
+        node, unfinished = translate(np.array(list(self._standing_in.values()), np.uint32))
+        for key, one, waiting in zip(keys, node.tolist(), unfinished.tolist(), strict=True):
+            if not waiting:
+                self._of_calls[key] = one
+                del self._standing_in[key]
 
     def resolve_pending_stacks(self) -> None:
         """Unwind tables have arrived: resolve the frames that waited for the module they are in."""
@@ -283,9 +327,9 @@ class _Announced:
         self.node = empty if node is None else node
         self.slot = stack & _SLOT_MASK
         self.generation = stack >> np.uint32(SLOT_BITS)
-        keys = _key(self.cache, stack)
-        self._order = np.argsort(keys)
-        self._keys = keys[self._order]
+        self.keys = _key(self.cache, stack)
+        self._order = np.argsort(self.keys)
+        self._keys = self.keys[self._order]
 
     def find(self, cache: npt.NDArray[np.uint16], stack: U32) -> tuple[Mask, I64]:
         """(whether each of these was announced, where)."""

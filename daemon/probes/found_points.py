@@ -6,9 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from hpcd.daemon.probes.debug_prototypes import DeclaredType, Prototype
 from hpcd.daemon.probes.probe_points import MOST_POINTS
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.return_instructions import MOST_RETURNS
+from hpcd.daemon.probes.value_program import MOST_ARGUMENTS
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import FormatError
 
@@ -33,6 +35,8 @@ class FoundPoint:
     why: str
     semaphore: int
     operands: str
+    prototype: Prototype | None = None
+    """What debug information says of it, where that was asked for and is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,12 @@ class FoundPoints:
 def find_points(decoder: Decoder, fd: int, path: str, specs: list[ProbeSpec]) -> FoundPoints:
     """Where the probes of ``specs`` go in the file open at ``fd``. Raises :class:`FormatError`."""
     request = [
-        {"function": spec.function, "provider": spec.provider, "near": not spec.optional}
+        {
+            "function": spec.function,
+            "provider": spec.provider,
+            "near": not spec.optional,
+            "debug": spec.by_debug_info,
+        }
         for spec in specs
     ]
     reply = decoder.probe_points(fd, path, json.dumps(request).encode())
@@ -83,7 +92,23 @@ def _point(row: dict[str, Any], queries: int) -> FoundPoint:
         _text(row.get("why", "")),
         _number(row.get("semaphore", 0)),
         _text(row.get("operands", "")),
+        _prototype(row) if "parameters" in row else None,
     )
+
+
+def _prototype(row: dict[str, Any]) -> Prototype:
+    parameters = row["parameters"]
+    if len(parameters) > MOST_ARGUMENTS:
+        parameters = parameters[:MOST_ARGUMENTS]
+    return Prototype(
+        [(_text(name)[:64], _declared(kind)) for name, kind in parameters], _declared(row["result"])
+    )
+
+
+def _declared(pair: object) -> DeclaredType:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise ValueError("no type")
+    return DeclaredType(_text(pair[0]), _number(pair[1]))
 
 
 def _number(value: object) -> int:

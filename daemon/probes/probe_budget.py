@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MOST_ONE_IN = 4096
+MOST_A_SECOND = 200_000
+"""Calls recorded a second beyond which the recorder and the disk have too much of them."""
 _ROUNDS_BELOW = 5
 _WELL_BELOW = 0.4
 # What a trap costs, seconds: an exception and back, which under a hypervisor leaves the virtual
 # machine several times. docs/probes.md has the measurements.
-_TRAP, _TRAP_VIRTUAL = 1.5e-6, 9e-6
+_TRAP, _TRAP_VIRTUAL = 1.5e-6, 12e-6
 # What recording a call costs beyond that, its return included.
-_RECORD = 4e-6
+_RECORD = 1.5e-6
 
 
 @dataclass(slots=True)
@@ -34,13 +36,14 @@ class Change:
 
 
 class ProbeBudget:
-    """Keeps the cost of probes below ``share`` of the targets' CPU time, and at least of one CPU.
+    """Keeps the cost of probes below ``share`` of the targets' CPU time, and at least of one CPU;
+    without a share records no more than :data:`MOST_A_SECOND` calls a second.
 
     A step that is over it has the costliest functions recorded 1 in twice as many, and lets go of
     one whose traps alone are over it: these come with every call.
     """
 
-    def __init__(self, share: float, trap: float | None = None) -> None:
+    def __init__(self, share: float | None, trap: float | None = None) -> None:
         self._share = share
         self._trap = trap_seconds() if trap is None else trap
         self._before: dict[int, tuple[int, int]] = {}
@@ -55,6 +58,8 @@ class ProbeBudget:
         self._when, self._targets = now, targets
         if when is None or now <= when:
             return []
+        if self._share is None:
+            return self._sparser(before, functions, now - when)
         allowed = self._share * max(targets - used, now - when)
         traps, records = {}, {}
         for each in functions:
@@ -70,6 +75,17 @@ class ProbeBudget:
             return []
         self._rounds_below = 0
         return [Change(each.index, each.one_in // 2) for each in functions if each.one_in > 1]
+
+    @staticmethod
+    def _sparser(
+        before: dict[int, tuple[int, int]], functions: list[FunctionCost], seconds: float
+    ) -> list[Change]:
+        """The functions to record less of, when calls are too many for whoever reads them."""
+        more = {f.index: f.recorded - before.get(f.index, (0, 0))[1] for f in functions}
+        if sum(more.values()) <= MOST_A_SECOND * seconds:
+            return []
+        most = max(functions, key=lambda f: more[f.index])
+        return [Change(most.index, min(2 * most.one_in, _MOST_ONE_IN))]
 
     @staticmethod
     def _less(

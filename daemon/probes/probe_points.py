@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import cxxfilt
 import numpy as np
 
+from hpcd.daemon.probes.debug_prototypes import debug_prototypes
 from hpcd.daemon.probes.return_instructions import MOST_BYTES, exits_of
 from hpcd.daemon.probes.static_tracepoints import tracepoint_notes
 from hpcd.elf.elf_reader import SYMBOL
@@ -62,6 +63,7 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
                 near[number] = did_you_mean(query["function"], by_name)
         if len(points) > MOST_POINTS:
             raise FormatError(f"more than {MOST_POINTS} functions match")
+    _add_prototypes(elf, points, queries)
     reply = {
         "symbols": len(symbols),
         "machine": elf.machine,
@@ -70,6 +72,21 @@ def probe_points(elf: ElfView, request: bytes) -> bytes:
         "points": points,
     }
     return json.dumps(reply).encode()
+
+
+def _add_prototypes(
+    elf: ElfView, points: list[dict[str, Any]], queries: list[dict[str, Any]]
+) -> None:
+    """Add what debug information says of the functions that are to be recorded by it."""
+    wanted = {p["address"] for p in points if queries[p["query"]].get("debug") and "offset" in p}
+    if not wanted:
+        return
+    prototypes = debug_prototypes(elf.data, wanted)
+    for point in points:
+        prototype = prototypes.get(point["address"])
+        if prototype and point["address"] in wanted:
+            point["parameters"] = prototype.parameters
+            point["result"] = prototype.result
 
 
 def _symbols(elf: ElfView) -> list[Symbol]:

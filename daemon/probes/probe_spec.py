@@ -122,9 +122,9 @@ def library_matches(pattern: str, path: str) -> bool:
         return path == pattern or fnmatchcase(path, pattern)
     name = path.rpartition("/")[2]
     stem = name.partition(".so")[0]
-    return any(
-        text == pattern or fnmatchcase(text, pattern) for text in (name, stem)
-    ) or name.startswith(pattern + ".so")
+    # libmpi.so.40 is libmpi.so.40.30.4 too.
+    versioned = ".so" in pattern and name.startswith(pattern + ".")
+    return versioned or any(fnmatchcase(text, pattern) for text in (name, stem))
 
 
 def parse_probe(text: str) -> ProbeSpec:

@@ -9,6 +9,7 @@ from hpcd.bpf.probe_maps import LIST, MAX_PROBED, RETURNS_SEEN, TRAMPOLINE, Prob
 from hpcd.bpf.uprobes import RETURN_POINT, Place
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
+from hpcd.daemon.probes.prototype_values import prototype_values
 from hpcd.daemon.probes.static_tracepoints import operand_programs
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
 
@@ -126,6 +127,8 @@ class ProbedFunctions:
 
     def _values(self, spec: ProbeSpec, point: FoundPoint, library: str) -> tuple[ProbeValue, ...]:
         """The values of ``spec``, those of a tracepoint with the places its note tells."""
+        if spec.by_debug_info:
+            return self._debug_values(point, library)
         if not spec.provider:
             return spec.values
         places = operand_programs(point.operands)
@@ -137,6 +140,17 @@ class ProbedFunctions:
                 self._problem(f"{library}: {point.name}: {value.name} is not recorded: {place}")
             else:
                 values.append(ProbeValue(value.name, place, value.type, value.unit))
+        return tuple(values)
+
+    def _debug_values(self, point: FoundPoint, library: str) -> tuple[ProbeValue, ...]:
+        if point.prototype is None:
+            self._problem(
+                f"{library} has no debug information of {point.name}: declare its parameters"
+            )
+            return ()
+        values, left_out = prototype_values(point.prototype)
+        for line in left_out:
+            self._problem(f"{library}: {point.name}: not recorded: {line}")
         return tuple(values)
 
     def foreign_calls(self, indices: Iterable[int]) -> int:

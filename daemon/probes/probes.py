@@ -39,7 +39,7 @@ class Probes:
     ) -> None:
         """``share`` of the targets' CPU time is what the probes may cost; None: any. With
         ``each_apart`` nothing is attached for all processes at once."""
-        self._budget = ProbeBudget(share) if share else None
+        self._budget = ProbeBudget(share)
         self._maps = maps
         self._problems: dict[str, None] = {}
         self._decoder = Decoder()
@@ -82,8 +82,6 @@ class Probes:
         """Spare processes that are no targets, and keep to the budget. Call once a flush, at
         ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
         self._files.spare_others(now)
-        if not self._budget:
-            return
         costs = [
             FunctionCost(each.index, int(count["hits"]), int(count["recorded"]), each.one_in)
             for each in self._functions.all

@@ -21,7 +21,7 @@ _KIND = 3
 _MOST_NOTES = 20_000
 _MOST_TEXT = 4096
 
-_OPERAND = re.compile(r"(-?[1248])@(\S+(?:, ?\S+\])?)")
+_OPERAND = re.compile(r"(-?[1248])@(\[[^\]]*\]|\S+)")
 _X86_MEMORY = re.compile(r"(-?\d+)?\(%(\w+)\)$")
 _ARM_MEMORY = re.compile(r"\[(\w+)(?:, ?(-?\d+))?\]$")
 

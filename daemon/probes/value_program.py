@@ -14,7 +14,9 @@ from hpcd.daemon.probes.value_types import ValueType
 from hpcd.errors import UsageError
 
 MAX_STEPS = 4
+"""Steps of a value's program."""
 MAX_VALUES = 6
+"""Values of a call."""
 
 NO_REGISTER = 31
 """In place of a register: the value begins as 0."""

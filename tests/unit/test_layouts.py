@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from hpcd.bpf import layouts, table_memory
+from hpcd.bpf import layouts, probe_maps, table_memory, uprobes
 from hpcd.bpf.layouts import EventKind, ObjectFlag, Switch, SystemCallKind
 from hpcd.bpf.libbpf import ProgramInfoStruct
 from hpcd.bpf.loading.object_loader import CONSTANTS
 from hpcd.bpf.saved_walk import WALK_DEPTH, WALK_SP
 from hpcd.bpf.syscalls import PerfEventAttr
+from hpcd.daemon.probes import value_program
 from hpcd.daemon.unwind.unwind_rules import (
     RULE_DTYPE,
     BxKind,
@@ -50,6 +51,7 @@ STRUCTS = {
     "sample": layouts.SAMPLE,
     "call": layouts.CALL,
     "system_call": layouts.SYSTEM_CALL_DTYPE,
+    "probe_count": probe_maps.PROBE_COUNT,
     "thread_event": layouts.THREAD_EVENT_DTYPE,
     "counters": layouts.COUNTERS,
     "thread": layouts.THREAD_DTYPE,
@@ -94,6 +96,19 @@ NUMBERS = {
         for name, place in (layouts.OBJECT_EVENT.fields or {}).items()
     },
     "BLOCK_WORDS": table_memory.BLOCK_WORDS,
+    "sizeof(struct probed_function)": probe_maps.PROBED_BYTES,
+    "sizeof(struct value_program)": probe_maps.VALUE_PROGRAM_BYTES,
+    "__builtin_offsetof(struct probed_function, value)": probe_maps.PROBED_HEAD.size,
+    "sizeof(struct call_key)": probe_maps.CALL_KEY_BYTES,
+    "sizeof(struct open_call)": probe_maps.OPEN_CALL_BYTES,
+    "sizeof(struct open_calls)": probe_maps.OPEN_CALLS_BYTES,
+    "PROBE_STEPS": value_program.MAX_STEPS,
+    "PROBE_VALUES": value_program.MAX_VALUES,
+    "NO_SOURCE": value_program.NO_REGISTER,
+    "MAX_PROBED": probe_maps.MAX_PROBED,
+    "PROBE_RETURNS": probe_maps.RETURNS_SEEN,
+    "PROBE_TRAMPOLINE": probe_maps.TRAMPOLINE,
+    "POINT_RETURN": uprobes.RETURN_POINT,
     "sizeof(struct block)": table_memory.BLOCK_BYTES,
     "1 << BLOCK_SHIFT": table_memory.BLOCK_WORDS,
     "1 << SEGMENT_SHIFT": table_memory.BLOCK_WORDS * table_memory.SEGMENT_BLOCKS,
@@ -145,6 +160,7 @@ typedef unsigned long long u64; typedef short s16; typedef int s32; typedef long
 #include "stack/unwind.h"
 #include "records.h"
 #include "values.h"
+#include "probe_values.h"
 """
 
 

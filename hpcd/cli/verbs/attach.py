@@ -372,6 +372,7 @@ def print_summary(summary: dict[str, object], *, as_json: bool) -> None:
 def summary_lines(summary: dict[str, object]) -> list[str]:
     """The summary as lines of text."""
     samples = _section(summary, "samples")
+    calls = _section(summary, "calls")
     unwind = _section(summary, "unwind")
     overhead = _section(summary, "overhead")
     taken = int(str(samples["taken"]))
@@ -426,6 +427,8 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         lines.append(f"  no unwind table for {module}: {why}")
     if "probes" in summary:
         lines += probe_lines(_section(summary, "probes"))
+    if calls:
+        lines += _call_lines(calls)
     if "limit" in summary:
         lines.append(f"{summary['limit']}")
     rates = summary.get("rates")
@@ -442,6 +445,24 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         f"{overhead['collector_cpu_s']} s CPU of hpcd itself"
     )
     lines.append(f"measurement: {summary['measurement']}")
+    return lines
+
+
+def _call_lines(calls: dict[str, object]) -> list[str]:
+    """What became of calls of recorded functions."""
+    lines = [f"calls recorded: {calls['recorded']:,}"]
+    passed_over = int(str(calls["passed_over"]))
+    if passed_over:
+        rates = calls.get("rates")
+        most = max((rate["one_in"] for rate in rates), default=1) if isinstance(rates, list) else 1
+        lines[0] += (
+            f", which stand for {passed_over:,} more that were passed over to keep the cost down"
+            f" (at most one in {most} was recorded)"
+        )
+    for cause, number in _section(calls, "dropped").items():
+        lines.append(f"  calls lost: {number:,} ({cause})")
+    if calls["objects_lost"]:
+        lines.append(f"  files not known: {calls['objects_lost']:,}")
     return lines
 
 

@@ -1,0 +1,76 @@
+"""What a recorded system call costs, beside other tools that watch them."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from rich.table import Table
+
+from benchmarks.workloads import HPCD, build, scratch, sized
+
+CALLS = sized(1_000_000, 2_000)
+# strace takes 50 times as long.
+FEWER = sized(50_000, 500)
+
+_BPFTRACE = """
+tracepoint:syscalls:sys_enter_pread64 /comm == "reads"/ { @began[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_pread64 /@began[tid]/ {
+    @bytes[ustack] = sum(args->ret); @ns[ustack] = hist(nsecs - @began[tid]); delete(@began[tid]);
+}
+"""
+
+
+def run() -> Table:
+    """The table: CPU time a call of pread(2), of the program and of program and tool together."""
+    table = Table(title=f"{CALLS:,} calls of pread, 64 bytes each: CPU time a call")
+    table.add_column("tool")
+    for heading in ("program", "with the tool", "times as long"):
+        table.add_column(heading, justify="right")
+    table.add_column("what it keeps")
+    with tempfile.TemporaryDirectory(dir=scratch()) as name:
+        folder = Path(name)
+        program = [build(folder, "reads.c"), "/etc/passwd"]
+        record = [*HPCD, "run", "-o"]
+        tools: list[tuple[str, list[str], int, str]] = [
+            ("none", [], CALLS, ""),
+            ("hpcd run", [*record, str(folder / "plain"), "--"], CALLS, "samples, waits"),
+            ("hpcd run --io", [*record, str(folder / "io"), "--io", "--"], CALLS,
+             "every call: file, bytes, time, call path"),
+            ("bpftrace", ["bpftrace", "-q", "-e", _BPFTRACE, "-c"], CALLS,
+             "bytes and a histogram by call path"),
+            ("perf trace", ["perf", "trace", "-o", str(folder / "perf"), "-e", "pread64"], FEWER,
+             "every call as text, without paths"),
+            ("strace", ["strace", "-y", "-o", str(folder / "strace"), "-e", "trace=pread64"], FEWER,
+             "every call as text, without paths"),
+        ]  # fmt: skip
+        alone = 0.0
+        for tool, prefix, calls, kept in tools:
+            if prefix and not shutil.which(prefix[0]):
+                continue
+            command = [*program, str(calls)]
+            if tool == "bpftrace":
+                command = [" ".join(command)]
+            measured = _measure([*prefix, *command], calls)
+            if measured is None:
+                table.add_row(tool, "-", "-", "-", "does not work here")
+                continue
+            own, together = measured
+            alone = alone or own
+            table.add_row(tool, f"{own:,.0f} ns", f"{together:,.0f} ns", f"{own / alone:.1f}", kept)
+    return table
+
+
+def _measure(command: list[str], calls: int) -> tuple[float, float] | None:
+    """CPU ns a call, as the program says and of all that ran; None: the tool failed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    said = [line for line in done.stdout.splitlines() if line.replace(".", "", 1).isdigit()]
+    if done.returncode or not said:
+        return None
+    return float(said[0]), used / calls * 1e9

@@ -1,0 +1,131 @@
+"""Recorded calls from the recorder's side: their pace, and what files are called."""
+
+from __future__ import annotations
+
+import socket
+import stat
+
+import numpy as np
+
+from hpcd.bpf.io_calls import IO_CALLS, io_functions, system_call_table
+from hpcd.bpf.layouts import OBJECT_EVENT, SYSTEM_CALLS_32, EventKind, SystemCallKind
+from hpcd.daemon.capture.call_pace import MOST_ONE_IN, CallPace
+from hpcd.daemon.naming.file_objects import FileObjects
+from hpcd.model.calls import CalledObject
+
+
+def described(names: bytes = b"", **fields: object) -> CalledObject:
+    head = np.zeros(1, OBJECT_EVENT)
+    head["kind"], head["object"], head["names"] = EventKind.OBJECT, 7, len(names)
+    for name, value in fields.items():
+        head[name] = value
+    return FileObjects().describe(head.tobytes() + names)
+
+
+def regular(names: bytes, **fields: object) -> CalledObject:
+    return described(names, mode=stat.S_IFREG | 0o644, **fields)
+
+
+def test_a_file_has_its_path_and_file_system() -> None:
+    called = regular(b"data.bin\0run\0scratch\0", inode=12, device=8 << 20 | 1, file_system=b"ext4")
+    assert (called.id, called.kind, called.name) == (7, "file", "/scratch/run/data.bin")
+    assert called.details["device"] == "8:1"
+    assert called.details["file_system"] == "ext4"
+
+
+def test_names_are_escaped_and_say_that_they_are_cut() -> None:
+    assert regular(b"a\n\x1b[31m\0b\xff\0").name == "/b\\xff/a\\n\\x1b[31m"
+    assert regular(b"deep\0down\0", flags=2).name == ".../down/deep"
+    assert regular(b"gone\0", flags=1).details["deleted"] is True
+    assert regular(b"").name == "/"
+
+
+def test_sockets_are_known_by_both_ends() -> None:
+    ends = {
+        "mode": stat.S_IFSOCK,
+        "type": socket.SOCK_STREAM,
+        "local_port": 5000,
+        "peer_port": 80,
+        "inode": 9,
+    }
+    four = described(
+        family=socket.AF_INET,
+        local=np.void(bytes([127, 0, 0, 1]).ljust(16, b"\0")),
+        peer=np.void(bytes([10, 0, 0, 2]).ljust(16, b"\0")),
+        **ends,
+    )
+    assert four.name == "127.0.0.1:5000 -> 10.0.0.2:80"
+    assert four.details["peer"] == "10.0.0.2:80"
+    six = described(
+        family=socket.AF_INET6, peer=np.void(socket.inet_pton(socket.AF_INET6, "::1")), **ends
+    )
+    assert six.name == "[::]:5000 -> [::1]:80"
+    address = np.void(b"/run/x.sock".ljust(112, b"\0"))
+    assert described(family=socket.AF_UNIX, address=address, mode=stat.S_IFSOCK).name == (
+        "unix:/run/x.sock"
+    )
+    hidden = np.void(b"\0name\x1b".ljust(112, b"\0"))
+    assert described(family=socket.AF_UNIX, address=hidden, mode=stat.S_IFSOCK).name == (
+        "unix:@name\\x1b"
+    )
+    unknown = described(family=4711, type=99, inode=9, mode=stat.S_IFSOCK)
+    assert (unknown.name, unknown.details["type"]) == ("socket:[9]", "99")
+
+
+def test_what_has_no_path_is_named_by_its_kind() -> None:
+    assert described(mode=stat.S_IFIFO, inode=3, file_system=b"pipefs").name == "pipe:[3]"
+    assert described(b"[eventpoll]\0", magic=0x09041934).name == "anon_inode:[eventpoll]"
+    assert described(mode=stat.S_IFCHR, node=1 << 20 | 3).details["node"] == "1:3"
+
+
+def test_every_system_call_is_in_the_table_once() -> None:
+    table = system_call_table(10)
+    used = table[table["kind"] != SystemCallKind.IGNORED]
+    assert int(used["function"].min()) == 10
+    assert len({call.name for call in IO_CALLS}) == len(IO_CALLS) == len(io_functions(10))
+    native = table[:SYSTEM_CALLS_32]
+    functions = native["function"][native["kind"] != SystemCallKind.IGNORED]
+    assert len(np.unique(functions)) == len(functions)
+
+
+def pace_after(pace: CallPace, rates: list[int], spent_each: float = 0.0) -> list[int]:
+    """``one_in`` of the first of two functions after each second in which it is called so often."""
+    pace.step(0.0, 0.0, 0.0, np.zeros(2, np.int64))
+    spent, found = 0.0, []
+    for second, rate in enumerate(rates, 1):
+        recorded = np.array([rate // pace.one_in[0], 10], np.int64)
+        spent += float(recorded.sum()) * spent_each
+        pace.step(float(second), spent, float(second), recorded)
+        found.append(int(pace.one_in[0]))
+    return found
+
+
+def test_too_many_calls_are_thinned_and_come_back() -> None:
+    pace = CallPace(2, None, most=1000)
+    busy = pace_after(pace, [7000] * 4 + [100] * 40)
+    assert busy[0] == 8
+    assert busy[3] <= 16
+    assert busy[-1] == 1
+    assert pace.one_in.tolist() == [1, 1]
+
+
+def test_a_rare_function_is_left_alone() -> None:
+    pace = CallPace(2, None, most=1000)
+    pace_after(pace, [50_000])
+    assert pace.one_in[0] >= 32
+    assert pace.one_in[1] == 1
+
+
+def test_calls_cost_no_more_than_their_share() -> None:
+    pace = CallPace(2, 0.01)
+    pace_after(pace, [100_000] * 10, spent_each=2e-6)
+    # 3 us a call with the recorder's part: 0.01 s a second are 3,333 calls.
+    assert 100_000 / pace.one_in[0] <= 3333 * 1.1
+    assert pace.one_in[0] <= 64
+
+
+def test_no_call_is_thinned_beyond_the_bound() -> None:
+    pace = CallPace(1, None, most=1)
+    for second in range(30):
+        pace.step(float(second), 0.0, 0.0, np.array([1 << 30], np.int64))
+    assert pace.one_in.tolist() == [MOST_ONE_IN]
