@@ -23,6 +23,13 @@ from hpcd.analysis.messages.operations import Operations, operations
 from hpcd.analysis.messages.requests import Requests, pair
 from hpcd.analysis.messages.wait_states import WaitStates, wait_states
 from hpcd.array_types import I64
+from hpcd.model.mpi_functions import COLLECTIVES, Role
+
+
+_CARRYING = (
+    Role.SEND, Role.RECEIVE, Role.RECEIVE_POST, Role.SEND_INIT, Role.RECEIVE_INIT, Role.START,
+    Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME, *COLLECTIVES,
+)  # fmt: skip
 
 
 class Communication:
@@ -47,10 +54,11 @@ class Communication:
         """One more than the highest rank."""
         return int(self.ranks.max(initial=-1)) + 1
 
-    @property
+    @cached_property
     def is_sampled(self) -> bool:
-        """Whether some calls stand for several: sums hold, but messages cannot be matched."""
-        return bool((self.recorded.weight != 1).any())
+        """Whether some calls that carry messages stand for several: sums hold, but messages cannot
+        be matched. Calls that only ask, such as ``MPI_Iprobe`` in a loop, may."""
+        return bool((self.recorded.weight[self.recorded.are(*_CARRYING)] != 1).any())
 
     @cached_property
     def messages(self) -> Messages:
