@@ -25,7 +25,6 @@ from hpcd.analysis.messages.wait_states import WaitStates, wait_states
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import COLLECTIVES, Role
 
-
 _CARRYING = (
     Role.SEND, Role.RECEIVE, Role.RECEIVE_POST, Role.SEND_INIT, Role.RECEIVE_INIT, Role.START,
     Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME, *COLLECTIVES,

@@ -9,6 +9,7 @@ results say who is in the new one.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -29,6 +30,9 @@ _NAMES = {
     Role.NEW_COMMUNICATOR: "copy", Role.SPLIT: "split", Role.SPLIT_HOST: "split by host",
     Role.CARTESIAN: "Cartesian", Role.CARTESIAN_SUB: "part of Cartesian",
 }  # fmt: skip
+
+
+_Times = dict[tuple[int, int], tuple[list[int], list[int]]]
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,10 @@ class Communicators:
             if not len(group):
                 continue
             number = len(self.all)
-            members = self._ordered_by_answer(at[group], rank[group], handle[group])
+            members = rank[group]
+            # Elsewhere keys say in which order.
+            if role in (Role.NEW_COMMUNICATOR, Role.CARTESIAN):
+                members = self._ordered_by_answer(at[group], members, handle[group])
             dims, periods = self._shape(at[group[0]], role, parent)
             self.all.append(Communicator(number, _NAMES[role], parent, members, dims, periods))
             self._lifetimes.add(
@@ -250,33 +257,40 @@ class Communicators:
         return nothing, nothing
 
     def _ordered_by_answer(self, at: I64, rank: I64, handle: I64) -> I64:
-        """Members in the order of what ``MPI_Comm_rank`` told each, where all asked."""
-        operations = self._operations
+        """Members in the order of what ``MPI_Comm_rank`` told each before the handle was freed,
+        where all asked."""
         answer = np.full(len(at), -1, np.int64)
-        asked = self._answers
-        for place, (one, new, end) in enumerate(
-            zip(rank.tolist(), handle.tolist(), operations.end[at].tolist(), strict=True)
-        ):
-            times, values = asked.get((one, new), ((), ()))
-            later = int(np.searchsorted(np.asarray(times, np.int64), end))
-            if later < len(values):
+        ends = self._operations.end[at].tolist()
+        for place, pair in enumerate(zip(rank.tolist(), handle.tolist(), strict=True)):
+            times, values = self._answers.get(pair, ([], []))
+            frees, _ = self._frees.get(pair, ([], []))
+            later, free = bisect_left(times, ends[place]), bisect_left(frees, ends[place])
+            freed = frees[free] if free < len(frees) else _FOREVER
+            if later < len(times) and times[later] <= freed:
                 answer[place] = values[later]
         if np.array_equal(np.sort(answer), np.arange(len(at))):
             return rank[np.argsort(answer)]
         return rank
 
     @cached_property
-    def _answers(self) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
-        """By rank and handle, when ``MPI_Comm_rank`` was called and what it answered."""
+    def _answers(self) -> _Times:
+        return self._times(Role.OWN_RANK)
+
+    @cached_property
+    def _frees(self) -> _Times:
+        return self._times(Role.FREE_COMMUNICATOR)
+
+    def _times(self, role: Role) -> _Times:
+        """When calls of ``role`` began, and their ``rank``, by rank and handle."""
         operations = self._operations
-        at = np.flatnonzero(operations.are(Role.OWN_RANK))
-        asked: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        at = np.flatnonzero(operations.are(role))
+        found: _Times = {}
         columns = operations.rank, self._handle, operations.begin, operations.named("rank")
         for rank, handle, begin, answer in zip(*(c[at].tolist() for c in columns), strict=True):
-            times, values = asked.setdefault((rank, handle), ([], []))
+            times, values = found.setdefault((rank, handle), ([], []))
             times.append(begin)
             values.append(answer)
-        return asked
+        return found
 
     def _shape(self, at: int, role: Role, parent: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if role == Role.CARTESIAN:

@@ -44,7 +44,7 @@ def recorded(
     truth.mkdir()
     launch = [*LAUNCH[flavour], "-n", str(ranks)]
     command = ["env", f"LD_PRELOAD={library}", f"TRUTH={truth}", str(program), name]
-    options = ["run", "--mpi", "-o", str(folder / "m"), "--overhead", "100%"]
+    options = ["run", "--mpi", "-o", str(folder / "m")]
     done = subprocess.run(
         [*HPCD, *options, "--", *launch, *command], check=True, capture_output=True, timeout=200
     )
@@ -107,7 +107,7 @@ def test_fortran(tmp_path: Path, flavour: str) -> None:
     program = tmp_path / "ring"
     compiler = [f"mpifort.{flavour}", "-w", "-o", str(program), str(PROGRAM.with_name("ring.f90"))]
     subprocess.run(compiler, check=True)
-    options = ["run", "--mpi", "-o", str(tmp_path / "m"), "--overhead", "100%"]
+    options = ["run", "--mpi", "-o", str(tmp_path / "m")]
     launch = [*LAUNCH[flavour], "-n", "3", str(program)]
     subprocess.run([*HPCD, *options, "--", *launch], check=True, capture_output=True, timeout=200)
     merge([tmp_path / "m"], tmp_path / "db", workers=1)

@@ -247,3 +247,24 @@ def test_values_of_any_kind_are_survived(seed: int) -> None:
     for matrix in (again.point_to_point, again.one_sided, again.collective_flow):
         assert ((matrix.source >= 0) & (matrix.source < 4)).all()
         assert ((matrix.target >= 0) & (matrix.target < 4)).all()
+
+
+def test_answers_of_a_later_communicator_say_nothing_of_an_earlier_one() -> None:
+    """The first copy is reversed by key and freed unasked; the second has its handle."""
+    handle = 0x84000000
+    calls: list[Call] = []
+    for rank in range(2):
+        new = {"communicator": WORLD, "new_communicator": handle}
+        calls += [
+            (rank, "MPI_Comm_split", 0, 10, {**new, "color": 0, "key": -rank}),
+            send(rank, 20, 21, 1 - rank, communicator=handle, count=1 + rank),
+            (rank, "MPI_Comm_free", 30, 31, {"communicator": handle}),
+            (rank, "MPI_Comm_dup", 40, 50, new),
+            (rank, "MPI_Comm_rank", 60, 61, {"communicator": handle, "rank": rank}),
+        ]
+    found = made(calls, 2)
+    members = [one.members.tolist() for one in found.communicators.all]
+    assert members == [[0, 1], [1, 0], [0, 1]]
+    # Place 1 of the reversed one is rank 0.
+    _, volume = found.point_to_point.dense(2)
+    assert volume.tolist() == [[4, 0], [0, 8]]
