@@ -149,6 +149,8 @@ def _last_meetings(
 def _by_rank(operations: Operations, collectives: Collectives) -> dict[int, tuple[I64, I64]]:
     """Of each rank the collective operations it took part in, ascending, and what ended them."""
     known = np.flatnonzero(collectives.ended >= 0)
+    if not len(known):
+        return {}
     rank = operations.rank[collectives.operation[known]]
     order = known[np.argsort(rank, kind="stable")]
     numbers, first = np.unique(np.sort(rank), return_index=True)

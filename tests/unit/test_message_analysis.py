@@ -221,6 +221,17 @@ def test_delay_is_what_the_late_rank_did_more_of() -> None:
     assert shared.unexplained == 0
 
 
+def test_delay_without_collectives() -> None:
+    found = made([receive(0, 100, 500, 1), send(1, 0, 50, 0, tag=1), send(1, 400, 450, 0)], 2)
+
+    def activity(line: int) -> tuple[I64, I64, I64]:
+        return np.array([0]), np.array([1000]), np.array([5 + line])
+
+    shared = delays(found.operations, found.messages, found.collectives, found.waits, activity)
+    assert (shared.rank.tolist(), shared.node.tolist()) == ([1], [6])
+    assert shared.seconds.sum() == pytest.approx(300e-9)
+
+
 def test_sampled_calls_are_not_matched() -> None:
     found = made([receive(0, 100, 500, 1), send(1, 400, 450, 0)], 2)
     found.recorded.weight[:] = 4.0

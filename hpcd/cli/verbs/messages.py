@@ -13,6 +13,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output import message_tables
 from hpcd.cli.output.message_json import as_json
+from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.output.tree_tables import Page
 from hpcd.errors import UsageError
 
@@ -56,8 +57,8 @@ class MessagesCommand(Command):
             raise UsageError("--rows must not be negative")
         with open_database(args.database) as db:
             found = communication(db, args.job)
-            for note in message_tables.notes(found):
-                print(f"note: {note}", file=sys.stderr)
+            for note in message_tables.notes(db, found):
+                print(f"note: {harmless(note)}", file=sys.stderr)
             delays = delays_of(db, found)
             if args.picture:
                 from hpcd.viewer.pictures.communication_matrix import draw_matrix
