@@ -15,10 +15,11 @@ MAX_PROBED = 4096
 """Probed functions of a recording."""
 VALUE_STEPS = 4
 VALUE_PROGRAM_BYTES = 8 + 8 * VALUE_STEPS
-PROBED_HEAD = struct.Struct("<IIII")
+PROBED_HEAD = struct.Struct("<IIIIII")
 PROBED_BYTES = PROBED_HEAD.size + CALL_VALUES * VALUE_PROGRAM_BYTES
-RETURNS_SEEN, TRAMPOLINE = 1, 2
-"""Flags of a probed function: its returns are seen; the kernel is to trap them."""
+RETURNS_SEEN, TRAMPOLINE, LIST = 1, 2, 4
+"""Flags of a probed function: its returns are seen; the kernel is to trap them; it is a second
+record, one for each entry of an array."""
 
 PROBE_COUNT = np.dtype(
     [
@@ -37,7 +38,7 @@ PROBE_COUNT = np.dtype(
 """``struct probe_count``: what became of the calls of one function, by CPU."""
 
 CALL_KEY_BYTES = 16
-OPEN_CALL_BYTES = CALL.itemsize + 16
+OPEN_CALL_BYTES = CALL.itemsize + 8 * CALL_VALUES + 16
 OPEN_CALLS_BYTES = 16
 # Recursion 10,000 deep in some threads; threads that are in probed functions.
 _MAX_OPEN_CALLS = 1 << 18
@@ -78,12 +79,21 @@ class ProbeMaps:
         }
 
     def set_function(
-        self, index: int, number: int, programs: list[bytes], *, one_in: int, flags: int
+        self,
+        index: int,
+        number: int,
+        programs: list[bytes],
+        *,
+        one_in: int,
+        flags: int,
+        second: int = -1,
+        width: int = 0,
     ) -> None:
         """What is recorded of probed function ``index``: its ``number`` in calls, the programs of
         its values (:data:`VALUE_PROGRAM_BYTES` each), one call in how many, and
-        :data:`RETURNS_SEEN`, :data:`TRAMPOLINE`."""
-        head = PROBED_HEAD.pack(one_in, len(programs), flags, number)
+        :data:`RETURNS_SEEN`, :data:`TRAMPOLINE`. ``second`` is the index of a second record of the
+        same calls, -1 for none; ``width`` the bytes of an entry of a :data:`LIST`."""
+        head = PROBED_HEAD.pack(one_in, len(programs), flags, number, second + 1, width)
         packed = (head + b"".join(programs)).ljust(PROBED_BYTES, b"\0")
         self._probed.update(struct.pack("<I", index), packed)
 

@@ -22,20 +22,28 @@ struct value_program {
 	u8 steps;
 	u8 late;
 	u8 at_return; /* 1: the register is read when the function has returned */
-	u32 pad;
+	u32 marks;    /* 1: a value that cannot be read is UNREADABLE, not 0 */
 	struct value_step step[PROBE_STEPS];
 };
 #define NO_SOURCE 31
+#define UNREADABLE (1ULL << 63)
 
 /* Flags: the function's returns are seen; the kernel is to trap them. */
 #define PROBE_RETURNS 1
 #define PROBE_TRAMPOLINE 2
+/* Of a second record: there is one for each entry of an array, made when the function is entered.
+ * Value 0 is the array's address, value 1 how many entries it has, of `width` bytes each; recorded
+ * are an entry and its position. */
+#define PROBE_LIST 4
+#define MOST_LISTED 64
 
 struct probed_function {
 	u32 one_in;   /* calls recorded: one in so many */
 	u32 values;
 	u32 flags;
 	u32 number;   /* of the recorded function, in struct call */
+	u32 second;   /* 1 + index of a second record of the same calls; 0: there is none */
+	u32 width;
 	struct value_program value[PROBE_VALUES];
 };
 
@@ -63,6 +71,7 @@ struct call_key {
 
 struct open_call {
 	struct call call; /* but for the duration, and the values known at the return */
+	u64 second[PROBE_VALUES]; /* values of the second record */
 	u64 outer_sp;
 	u32 outer_function;
 	u32 pad;

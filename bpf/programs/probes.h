@@ -62,6 +62,8 @@ static __always_inline u64 run_steps(const struct value_program *program, u32 fi
 			if (size > 8)
 				size = 8;
 			if (read_user(&word, size, value)) {
+				if (program->marks)
+					return UNREADABLE;
 				count_up(&count->unreadable);
 				return 0;
 			}
@@ -82,33 +84,79 @@ static __always_inline u64 register_at(struct walk *w, u32 source)
 	return word[source];
 }
 
-static __always_inline void values_at_entry(struct walk *w, struct probed_function *function,
-					    struct call *call, struct probe_count *count)
+static __attribute__((noinline)) long values_at_entry(struct walk *w, struct probed_function *function,
+						      u64 *value, struct probe_count *count)
 {
+	if (!w || !function || !value || !count)
+		return 0;
 	NOUNROLL
 	for (u32 i = 0; i < PROBE_VALUES; i++) {
 		struct value_program *program = &function->value[i];
-		call->value[i] = 0;
+		value[i] = 0;
 		if (i >= function->values || program->at_return)
 			continue;
-		call->value[i] = run_steps(program, 0, program->late, register_at(w, program->source),
-					   count);
+		value[i] = run_steps(program, 0, program->late, register_at(w, program->source), count);
 	}
+	return 0;
 }
 
-static __always_inline void values_at_return(struct walk *w, struct probed_function *function,
-					     struct call *call, struct probe_count *count)
+static __attribute__((noinline)) long values_at_return(struct walk *w, struct probed_function *function,
+						       u64 *value, struct probe_count *count)
 {
+	if (!w || !function || !value || !count)
+		return 0;
 	NOUNROLL
 	for (u32 i = 0; i < PROBE_VALUES; i++) {
 		struct value_program *program = &function->value[i];
-		u64 value = call->value[i];
+		u64 begun = value[i];
 		if (i >= function->values)
 			continue;
 		if (program->at_return)
-			value = register_at(w, program->source);
-		call->value[i] = run_steps(program, program->late, program->steps, value, count);
+			begun = register_at(w, program->source);
+		value[i] = run_steps(program, program->late, program->steps, begun, count);
 	}
+	return 0;
+}
+
+/* The second record of a function's calls, if there is one. */
+static __always_inline struct probed_function *second_record(struct probed_function *function)
+{
+	u32 index = function->second - 1;
+
+	return function->second ? map_lookup(MAP(PROBED), &index) : 0;
+}
+
+struct listing {
+	struct call call;
+	struct counters *counted;
+	u64 address;
+	u32 entries, width;
+};
+
+static __attribute__((noinline)) long list_one(u32 number, struct listing *listing)
+{
+	u64 word = 0;
+	u32 width = listing->width == 4 ? 4 : 8;
+
+	if (number >= listing->entries || read_user(&word, width, listing->address + number * width))
+		return 1;
+	listing->call.value[0] = word;
+	listing->call.value[1] = number;
+	send_call(&listing->call, listing->counted);
+	return 0;
+}
+
+/* A record of each entry of an array that the function is entered with. */
+static __always_inline void list_entries(struct open_call *open, struct probed_function *second,
+					 struct counters *counted)
+{
+	struct listing listing = {.call = open->call, .counted = counted};
+
+	listing.call.function = second->number;
+	listing.address = open->second[0];
+	listing.entries = open->second[1];
+	listing.width = second->width;
+	run_loop(MOST_LISTED, list_one, &listing, 0);
 }
 
 /* Calls of a thread that are over without having returned: those whose stack is gone. */
@@ -269,7 +317,10 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	open.call.thread = thread->number;
 	open.call.function = function->number;
 	open.call.weight = function->one_in > 1 ? function->one_in : 1;
-	values_at_entry(w, function, &open.call, count);
+	values_at_entry(w, function, open.call.value, count);
+	struct probed_function *second = second_record(function);
+	if (second)
+		values_at_entry(w, second, open.second, count);
 	count_up(&count->recorded);
 	if (!(function->flags & PROBE_RETURNS)) {
 		call_path(&open.call, slot, 0, counted);
@@ -292,6 +343,8 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	around->sp = key.sp;
 	around->function = index;
 	around->depth++;
+	if (second && second->flags & PROBE_LIST)
+		list_entries(&open, second, counted);
 	return function->flags & PROBE_TRAMPOLINE ? 0 : IGNORE_RETURN;
 }
 
@@ -341,9 +394,16 @@ static __always_inline void end_call(struct walk *w, u32 index, u32 tid, u64 sp,
 		top->function = open->outer_function;
 		top->depth--;
 	}
-	values_at_return(w, function, &open->call, count);
+	values_at_return(w, function, open->call.value, count);
 	open->call.duration = end - open->call.time;
 	send_call(&open->call, counted);
+	struct probed_function *second = second_record(function);
+	if (second && !(second->flags & PROBE_LIST)) {
+		values_at_return(w, second, open->second, count);
+		open->call.function = second->number;
+		__builtin_memcpy(open->call.value, open->second, sizeof open->second);
+		send_call(&open->call, counted);
+	}
 	count_up(&count->returned);
 	map_delete(MAP(OPEN_CALLS), &key);
 }

@@ -73,6 +73,20 @@ class ProbeValue:
 
 
 @dataclass(frozen=True, slots=True)
+class SecondRecord:
+    """Another record of each call: further values, recorded as a function called ``name``.
+
+    With ``width`` it is one record for each entry of an array that the function is entered with:
+    the first of ``values`` is where that begins, the second how many entries it has, of ``width``
+    bytes each; recorded are an entry and its position, under these two names.
+    """
+
+    name: str
+    values: tuple[ProbeValue, ...]
+    width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeSpec:
     """What ``--probe`` asks for; ``text`` is what it was written as."""
 
@@ -92,6 +106,7 @@ class ProbeSpec:
     """Whether to attach to each target apart, whatever calls of new processes are missed."""
     optional: bool = False
     """Whether a library without the function is no cause for a message."""
+    second: SecondRecord | None = None
 
     def applies_to(self, path: str) -> bool:
         """Whether the file at ``path`` is the library that is meant."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hpcd.bpf.probe_maps import MAX_PROBED, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
+from hpcd.bpf.probe_maps import LIST, MAX_PROBED, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
 from hpcd.bpf.uprobes import RETURN_POINT, Place
 from hpcd.daemon.probes.found_points import FoundPoint
-from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue
+from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
 from hpcd.daemon.probes.prototype_values import prototype_values
 from hpcd.daemon.probes.static_tracepoints import operand_programs
 from hpcd.model.calls import CalledFunction, CallValue, ValueKind
@@ -72,12 +72,14 @@ class ProbedFunctions:
             index, self._first + index, point.name, library, spec, spec.one_in, flags
         )
         self.all.append(function)
+        second = self._add_second(function, spec.second) if spec.second and flags else -1
         self._maps.set_function(
             index,
             function.number,
             [value.program.pack() for value in values],
             one_in=spec.one_in,
             flags=flags,
+            second=second,
         )
         self._announce(
             CalledFunction(
@@ -88,6 +90,21 @@ class ProbedFunctions:
         if way == "instructions":
             places += [Place(offset, index | RETURN_POINT) for offset in point.returns]
         return places
+
+    def _add_second(self, function: ProbedFunction, second: SecondRecord) -> int:
+        """Number a second record of calls of ``function``; returns its index."""
+        index = len(self.all)
+        if index >= MAX_PROBED:
+            return -1
+        number = self._first + index
+        spec, library = function.spec, function.library
+        self.all.append(ProbedFunction(index, number, second.name, library, spec, spec.one_in, 0))
+        programs = [value.program.pack() for value in second.values]
+        flags = LIST if second.width else 0
+        self._maps.set_function(index, number, programs, one_in=1, flags=flags, width=second.width)
+        values = tuple(map(_declared, second.values))
+        self._announce(CalledFunction(number, second.name, library, spec.group, values))
+        return index
 
     def _way(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> str:
         """How returns are seen: by a replaced return address (``trampoline``), at the function's

@@ -22,7 +22,7 @@ NO_REGISTER = 31
 """In place of a register: the value begins as 0."""
 _OFFSETS = 1 << 31
 _STEP = struct.Struct("<iBBBx")
-_PROGRAM = struct.Struct("<BBBB4x")
+_PROGRAM = struct.Struct("<BBBBI")
 PROGRAM_BYTES = _PROGRAM.size + MAX_STEPS * _STEP.size
 
 # Indices in ``struct registers`` of bpf/programs/stack/unwind.h, 8 bytes each.
@@ -66,6 +66,8 @@ class ValueProgram:
     steps: tuple[Step, ...] = ()
     late: int = MAX_STEPS
     at_return: bool = False
+    marks: bool = False
+    """Whether a value that cannot be read is -2^63; else it is 0."""
 
     def then(self, step: Step) -> ValueProgram:
         """This and one step more. Raises :class:`UsageError` when there are too many."""
@@ -88,7 +90,7 @@ class ValueProgram:
         )
         count = len(self.steps)
         late = 0 if self.at_return else min(self.late, count)
-        head = _PROGRAM.pack(self.register, count, late, self.at_return)
+        head = _PROGRAM.pack(self.register, count, late, self.at_return, self.marks)
         return (head + steps).ljust(PROGRAM_BYTES, b"\0")
 
 

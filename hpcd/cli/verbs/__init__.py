@@ -28,6 +28,7 @@ VERBS = {
     "scaling": ("ScalingCommand", "show scaling losses between runs on different numbers of ranks"),
     "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
     "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
+    "messages": ("MessagesCommand", "show what ranks sent each other, and who waited for whom"),
     "view": ("View", "show databases in a browser"),
     "render": ("Render", "draw the viewer's pictures into files"),
     "export": ("Export", "write a database in the format of another tool"),

@@ -30,6 +30,7 @@ from hpcd.daemon.capture.recording import (
     Progress,
     Recording,
 )
+from hpcd.daemon.probes.mpi_probes import mpi_probes
 from hpcd.daemon.probes.probe_set import load_probes, set_names
 from hpcd.daemon.probes.probe_spec import ProbeSpec, parse_probe
 from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
@@ -116,8 +117,8 @@ def _attach_by_service(args: argparse.Namespace) -> int:
 
 def service_options(args: argparse.Namespace) -> Options:
     """:class:`Options` for the service. Raises :class:`UsageError` for what it does not do."""
-    if args.probe or args.probes:
-        raise UsageError("--probe and --probes need root: the service attaches no probes")
+    if args.probe or args.probes or args.mpi:
+        raise UsageError("--probe, --probes and --mpi need root: the service attaches no probes")
     return recording_options(args, selection(args), Path())
 
 
@@ -226,6 +227,12 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         help="record what maps memory, gives it back and touches it first, by call path",
     )
     parser.add_argument(
+        "--mpi",
+        action="store_true",
+        help="record every call of MPI (Open MPI, MPICH): bytes, peer, tag, communicator, time,"
+        " call path",
+    )
+    parser.add_argument(
         "--no-children", action="store_true", help="do not record processes that a target starts"
     )
     parser.add_argument(
@@ -279,7 +286,10 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         waits=not args.no_blocked,
         overhead=args.overhead,
         io=args.io,
-        probes=requested_probes(args.probe, args.probes),
+        probes=[
+            *requested_probes(args.probe, args.probes),
+            *(mpi_probes() if args.mpi else []),
+        ],
         memory=args.memory,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),

@@ -1,0 +1,119 @@
+"""The communication of one job: everything the calls of its ranks say, worked out when asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from hpcd.analysis.messages import clock_offsets, traffic
+from hpcd.analysis.messages.call_arrays import CallArrays
+from hpcd.analysis.messages.clock_offsets import ClockOffsets
+from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
+from hpcd.analysis.messages.matching import (
+    Collectives,
+    Endpoints,
+    Messages,
+    endpoints,
+    match,
+    match_collectives,
+)
+from hpcd.analysis.messages.operations import Operations, operations
+from hpcd.analysis.messages.requests import Requests, pair
+from hpcd.analysis.messages.wait_states import WaitStates, wait_states
+from hpcd.array_types import I64
+from hpcd.model.mpi_functions import COLLECTIVES, Role
+
+_CARRYING = (
+    Role.SEND, Role.RECEIVE, Role.RECEIVE_POST, Role.SEND_INIT, Role.RECEIVE_INIT, Role.START,
+    Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME, *COLLECTIVES,
+)  # fmt: skip
+
+
+class Communication:
+    """Messages, collectives, traffic and wait states of the ranks of one job.
+
+    ``rank_of_line`` ``int64[lines]`` (-1: of no rank), ``host_of_rank`` ``int64[ranks]``.
+    """
+
+    def __init__(self, calls: CallArrays, rank_of_line: I64, host_of_rank: I64) -> None:
+        self.calls = calls
+        self._hosts = host_of_rank
+        self.recorded: Operations = operations(calls, rank_of_line)
+        self.ranks: I64 = np.unique(rank_of_line[rank_of_line >= 0])
+        self.communicators = Communicators(self.recorded, self.ranks)
+        self.requests: Requests = pair(self.recorded)
+        self.sends: Endpoints
+        self.receives: Endpoints
+        self.sends, self.receives = endpoints(self.recorded, self.requests, self.communicators)
+
+    @property
+    def size(self) -> int:
+        """One more than the highest rank."""
+        return int(self.ranks.max(initial=-1)) + 1
+
+    @cached_property
+    def is_sampled(self) -> bool:
+        """Whether some calls that carry messages stand for several: sums hold, but messages cannot
+        be matched. Calls that only ask, such as ``MPI_Iprobe`` in a loop, may."""
+        return bool((self.recorded.weight[self.recorded.are(*_CARRYING)] != 1).any())
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Matched messages; none where calls are sampled."""
+        if self.is_sampled:
+            none = np.zeros(0, np.int64)
+            return Messages(self.sends, self.receives, none, none, np.zeros(0, bool))
+        return match(self.recorded, self.sends, self.receives)
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        """Matched collective operations."""
+        return match_collectives(self.recorded, self.requests, self.communicators)
+
+    @cached_property
+    def clocks(self) -> ClockOffsets:
+        """Offsets of the hosts' clocks."""
+        return clock_offsets.estimate(self.recorded, self.messages, self.collectives, self._hosts)
+
+    @cached_property
+    def operations(self) -> Operations:
+        """The operations at times of one clock."""
+        if len(self.clocks.offset) < 2:
+            return self.recorded
+        host = self._hosts[self.recorded.rank]
+        return replace(
+            self.recorded,
+            begin=self.clocks.corrected(host, self.recorded.begin),
+            end=self.clocks.corrected(host, self.recorded.end),
+        )
+
+    @cached_property
+    def waits(self) -> WaitStates:
+        """Wait states; none where calls are sampled."""
+        if self.is_sampled:
+            none = np.zeros(0, np.int64)
+            return WaitStates(none, none, none, none)
+        return wait_states(self.operations, self.messages, self.collectives, self.communicators)
+
+    @cached_property
+    def point_to_point(self) -> traffic.Matrix:
+        """Messages sent from rank to rank."""
+        return traffic.point_to_point(self.sends, self.messages)
+
+    @cached_property
+    def collective_flow(self) -> traffic.Matrix:
+        """What collectives carry from rank to rank."""
+        return traffic.collective_flow(self.recorded, self.communicators, self.collectives)
+
+    @cached_property
+    def one_sided(self) -> traffic.Matrix:
+        """What puts and gets carry from rank to rank."""
+        return traffic.one_sided(self.recorded, self.communicators)
+
+    @property
+    def unknown_communicators(self) -> int:
+        """Operations on communicators made before the recording began, or that nothing tells of."""
+        used = self.recorded.named("communicator") != np.iinfo(np.int64).min
+        return int((used & (self.communicators.number == UNKNOWN)).sum())

@@ -1,0 +1,90 @@
+"""The communication of a job in a database: its recorded calls of MPI, ranks and hosts."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
+from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.delays import Activity, Delays, delays
+from hpcd.analysis.parallel import waiting
+from hpcd.analysis.parallel.tree_matching import innermost
+from hpcd.array_types import I64, U32
+from hpcd.errors import UsageError
+
+_GROUP = "mpi"
+_MPI = re.compile("P?MPI_[A-Z][a-z]\\w*")
+
+
+def call_arrays(db: Database) -> CallArrays:
+    """All calls of MPI in the database. O(calls)."""
+    functions = db.calls.functions
+    chosen = db.calls.select(functions=db.calls.of_group(_GROUP))
+    return CallArrays(
+        line=chosen["line"].astype(np.int64),
+        time=chosen["time"].astype(np.int64),
+        duration=chosen["duration"].astype(np.int64),
+        node=chosen["node"].astype(np.int64),
+        function=chosen["function"].astype(np.int64),
+        weight=chosen["weight"].astype(np.float64),
+        value=chosen["value"].astype(np.int64),
+        functions=[
+            RecordedFunction(one.name, tuple((value.name, value.unit) for value in one.values))
+            for one in functions
+        ],
+    )
+
+
+def communication(db: Database, job: str | None = None) -> Communication:
+    """What the ranks of ``job`` said to each other; by default of the job with most calls.
+
+    Raises :class:`UsageError` where no calls of MPI were recorded, or none of such a job.
+    """
+    calls = call_arrays(db)
+    if not len(calls):
+        raise UsageError(f"{db.path}: no calls of MPI were recorded (hpcd run --mpi)")
+    jobs, names = db.lines.groups("job")
+    ranked = db.lines.rank >= 0
+    if job is None:
+        count = np.bincount(jobs[calls.line][ranked[calls.line]], minlength=len(names))
+        number = int(count.argmax()) if len(count) else -1
+    elif job in names:
+        number = names.index(job)
+    else:
+        raise UsageError(f"{db.path}: no job {job}; there are {', '.join(names)}")
+    mine = ranked & (jobs == number)
+    rank: I64 = np.where(mine, db.lines.rank, -1).astype(np.int64)
+    if not mine[calls.line].any():
+        raise UsageError(f"{db.path}: the processes that called MPI have no ranks")
+    hosts, _ = db.lines.groups("host")
+    host_of_rank = np.zeros(int(rank.max()) + 1, np.int64)
+    host_of_rank[rank[mine]] = hosts[mine]
+    return Communication(calls, rank, host_of_rank)
+
+
+def _places(db: Database) -> U32:
+    """``uint32[nodes]``: of each context the one that it counts for: the call of MPI that it is
+    within, or else what called the kernel. O(nodes)."""
+    procedures = db.procedures
+    is_mpi = np.array([_MPI.fullmatch(name) is not None for name in procedures.name], bool)
+    calls = is_mpi[db.procedure_of_node]
+    calls[0] = False
+    outermost = calls & (innermost(db.cct, calls)[db.cct.parent] == 0)
+    within = innermost(db.cct, outermost)
+    user = innermost(db.cct, ~procedures.kernel[db.procedure_of_node])
+    return np.where(within > 0, within, user).astype(np.uint32)
+
+
+def delays_of(db: Database, found: Communication) -> Delays:
+    """What delaying ranks did while others came to wait for them, from the trace."""
+    nothing = np.zeros(len(db.cct), bool)
+    activity = waiting.Activity(db, _places(db), nothing)
+
+    def of_line(line: int) -> Activity:
+        stretches = activity.stretches(line)
+        return stretches.begin, stretches.end, stretches.node.astype(np.int64)
+
+    return delays(found.operations, found.messages, found.collectives, found.waits, of_line)

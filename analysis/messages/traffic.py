@@ -1,0 +1,253 @@
+"""Traffic: which rank sent how much to which, how large messages were, what collectives carried."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.messages.communicators import Communicators
+from hpcd.analysis.messages.grouping import firsts_of, groups_of
+from hpcd.analysis.messages.matching import Collectives, Endpoints, Messages
+from hpcd.analysis.messages.operations import Operations
+from hpcd.array_types import F64, I64
+from hpcd.model.mpi_functions import Role
+from hpcd.model.mpi_records import MISSING
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Traffic from ``source[k]`` to ``target[k]`` (ranks of the job), pairs once, sorted.
+
+    ``messages`` and ``bytes`` ``float64[k]``: sums over calls, each as often as it stands for.
+    ``unknown`` ``float64[k]``: how many of the messages are of unknown size.
+    """
+
+    source: I64
+    target: I64
+    messages: F64
+    bytes: F64
+    unknown: F64
+
+    def dense(self, ranks: int) -> tuple[F64, F64]:
+        """Messages and bytes as ``float64[ranks, ranks]``, senders in rows."""
+        messages, volume = np.zeros((ranks, ranks)), np.zeros((ranks, ranks))
+        messages[self.source, self.target] = self.messages
+        volume[self.source, self.target] = self.bytes
+        return messages, volume
+
+
+def point_to_point(sends: Endpoints, messages: Messages) -> Matrix:
+    """What was sent, received or not; a size that only the receive says is taken from there."""
+    size = sends.size.copy()
+    unsure = size[messages.send] < 0
+    size[messages.send[unsure]] = messages.size[unsure]
+    known = (sends.peer >= 0) & (sends.number >= 0)
+    return _matrix(sends.rank[known], sends.peer[known], size[known], sends.weight[known])
+
+
+def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
+    """Puts from their caller, gets to it; of windows whose communicator is known."""
+    at = np.flatnonzero(operations.are(Role.PUT, Role.GET))
+    window = operations.named("window")[at]
+    made = np.flatnonzero(operations.are(Role.NEW_WINDOW))
+    created = operations.named("new_window")[made].tolist()
+    owners = zip(operations.rank[made].tolist(), created, strict=True)
+    number_of = dict(zip(owners, communicators.number[made].tolist(), strict=True))
+    pairs = zip(operations.rank[at].tolist(), window.tolist(), strict=True)
+    number = np.array([number_of.get(pair, -1) for pair in pairs], np.int64)
+    peer = communicators.job_rank(number, operations.named("peer")[at])
+    size = operations.payload[at]
+    size = np.where(size == MISSING, -1, size)
+    known = peer >= 0
+    get = operations.role[at] == Role.GET
+    own = operations.rank[at]
+    return _matrix(
+        np.where(get, peer, own)[known], np.where(get, own, peer)[known], size[known],
+        operations.weight[at][known],
+    )  # fmt: skip
+
+
+def collective_flow(
+    operations: Operations, communicators: Communicators, collectives: Collectives
+) -> Matrix:
+    """What collectives carry from rank to rank by their meaning, however the library sends it.
+
+    Broadcast and scatter: from the root to all others. Reduce and gather: from all others to it.
+    Gather to all and all to all: from each to each other. Neighbourhood collectives: to Cartesian
+    neighbours. Reductions to all, prefix reductions and barriers are left out: which rank's data
+    reaches which is not said by them. Memory O(sum of instances' pairs, distinct).
+    """
+    source, target, size, weight = [], [], [], []
+    payload = np.where(operations.payload == MISSING, -1, operations.payload)
+    for number, name, root, bytes_each, times in _signatures(
+        operations, communicators, collectives, payload
+    ):
+        members = communicators.members(number)
+        pairs = _pairs(communicators, number, name, root)
+        if pairs is None:
+            continue
+        origin, destination = pairs
+        source.append(members[origin])
+        target.append(members[destination])
+        size.append(np.full(len(origin), bytes_each))
+        weight.append(np.full(len(origin), float(times)))
+    none = np.zeros(0, np.int64)
+    return _matrix(
+        np.concatenate([none, *source]), np.concatenate([none, *target]),
+        np.concatenate([none, *size]), np.concatenate([np.zeros(0), *weight]),
+    )  # fmt: skip
+
+
+def _signatures(
+    operations: Operations,
+    communicators: Communicators,
+    collectives: Collectives,
+    payload: I64,
+) -> list[tuple[int, str, int, int, int]]:
+    """Distinct (communicator, kind, root, bytes) of instances, and how many there are of each."""
+    first = collectives.operation[collectives.first[:-1]]
+    if not len(first):
+        return []
+    role = operations.role[first]
+    # A root may pass no size of its own; of two callers one is no root.
+    last = collectives.operation[collectives.first[1:] - 1]
+    root = operations.named("root")[first]
+    members = np.maximum(communicators.number[first], 0)
+    whole = np.isin(role, (Role.ALL_TO_ALL, Role.FROM_ROOT, Role.TO_ROOT, Role.NEIGHBOURS))
+    size = np.maximum(payload[first], payload[last])
+    keys = np.stack([members, operations.function[first], root, size], 1)[whole]
+    distinct, count = np.unique(keys, axis=0, return_counts=True)
+    functions = operations.calls.functions
+    return [
+        (number, functions[function].name, place, volume, times)
+        for (number, function, place, volume), times in zip(
+            distinct.tolist(), count.tolist(), strict=True
+        )
+    ]
+
+
+def _pairs(
+    communicators: Communicators, number: int, name: str, root: int
+) -> tuple[I64, I64] | None:
+    """From which to which place of communicator ``number`` the function carries data."""
+    size = len(communicators.members(number))
+    places = np.arange(size)
+    plain = name.removeprefix("MPI_").removeprefix("I").lower()
+    others = places[places != root]
+    if plain.startswith(("bcast", "scatter", "reduce", "gather")) and not 0 <= root < size:
+        return None
+    if plain in ("bcast", "scatter", "scatterv"):
+        return np.full(len(others), root), others
+    if plain in ("reduce", "gather", "gatherv"):
+        return others, np.full(len(others), root)
+    if plain in ("allgather", "allgatherv", "alltoall", "alltoallv"):
+        origin, destination = np.nonzero(~np.eye(size, dtype=bool))
+        return origin, destination
+    if plain.startswith("neighbor"):
+        return _neighbours(communicators.all[number].dims, communicators.all[number].periods, size)
+    return None
+
+
+def _neighbours(
+    dims: tuple[int, ...], periods: tuple[int, ...], size: int
+) -> tuple[I64, I64] | None:
+    if not dims or min(dims) < 1 or math.prod(dims) != size:
+        return None
+    places = np.arange(size)
+    coordinates = np.array(np.unravel_index(places, dims))
+    origin, destination = [], []
+    for axis, (extent, wraps) in enumerate(zip(dims, periods, strict=True)):
+        for step in (-1, 1):
+            moved = coordinates.copy()
+            moved[axis] += step
+            inside = np.ones(size, bool) if wraps else (moved[axis] >= 0) & (moved[axis] < extent)
+            moved[axis] %= extent
+            origin.append(places[inside])
+            destination.append(np.ravel_multi_index(tuple(moved[:, inside]), dims))
+    return np.concatenate(origin), np.concatenate(destination)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Messages by size: those of ``least[k]`` to ``most[k]`` bytes, powers of two; all
+    ``[k]``."""
+
+    least: I64
+    most: I64
+    messages: F64
+    bytes: F64
+
+
+def message_sizes(sends: Endpoints, messages: Messages) -> Sizes:
+    """Point-to-point messages of known size by powers of two. O(m)."""
+    size = sends.size.copy()
+    unsure = size[messages.send] < 0
+    size[messages.send[unsure]] = messages.size[unsure]
+    known = size >= 0
+    size, weight = size[known], sends.weight[known]
+    # Position of the highest bit: 0 for no byte, 1 for one, 2 for two and three ...
+    level = np.where(size > 0, np.frexp(size.astype(np.float64))[1], 0)
+    present = np.unique(level)
+    count = np.bincount(level, weight, minlength=1)
+    volume = np.bincount(level, weight * size, minlength=1)
+    least = np.where(present > 0, 1 << np.maximum(present - 1, 0), 0)
+    most = np.where(present > 0, (1 << present) - 1, 0)
+    return Sizes(least, most, count[present], volume[present])
+
+
+@dataclass(frozen=True)
+class CollectiveRow:
+    """Calls of one function on one communicator: ``calls`` summed over ranks, ``seconds`` in them,
+    ``bytes`` passed by the callers (-1: not known)."""
+
+    function: str
+    communicator: int
+    instances: int
+    calls: float
+    seconds: float
+    bytes: float
+
+
+def by_function(
+    operations: Operations, communicators: Communicators, collectives: Collectives
+) -> list[CollectiveRow]:
+    """Collective operations by function and communicator, most time first."""
+    at = collectives.operation
+    if not len(at):
+        return []
+    keys = np.stack([operations.function[at], communicators.number[at]], 1)
+    distinct, group = np.unique(keys, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    count, weight = len(distinct), operations.weight[at]
+    calls = np.bincount(group, weight, count)
+    seconds = np.bincount(group, weight * (operations.end - operations.begin)[at] / 1e9, count)
+    payload = operations.payload[at]
+    volume = np.bincount(group, weight * np.where(payload == MISSING, 0, payload), count)
+    unsure = np.bincount(group, payload == MISSING, count) > 0
+    starts = np.unique(np.stack([group, collectives.instance], 1), axis=0)[:, 0]
+    instances = np.bincount(starts, minlength=count)
+    functions = operations.calls.functions
+    rows = [
+        CollectiveRow(
+            functions[function].name, number, int(instances[k]), float(calls[k]),
+            float(seconds[k]), -1.0 if unsure[k] else float(volume[k]),
+        )
+        for k, (function, number) in enumerate(distinct.tolist())
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
+def _matrix(source: I64, target: I64, size: I64, weight: F64) -> Matrix:
+    group, count = groups_of(source, target)
+    first = firsts_of(group, count)
+    known = size >= 0
+    return Matrix(
+        source[first],
+        target[first],
+        sum_by(group, weight, count),
+        sum_by(group, weight * np.where(known, size, 0), count),
+        sum_by(group, weight * ~known, count),
+    )

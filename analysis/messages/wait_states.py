@@ -1,0 +1,239 @@
+"""Wait states: calls of MPI that waited for another rank, how long, and for which.
+
+The names are Scalasca's. Of each call the longest wait counts, never more than the call took:
+
+- late sender: a receive, or the end of its request, is waited for before the send has begun;
+- late receiver: a send, or the end of its request, is waited for before the receive is posted;
+- wait at N x N: a collective operation of all with all, before the last rank has entered it; wait
+  at barrier likewise;
+- late broadcast: an operation from a root to all, before the root has entered it;
+- early reduce: the root of an operation from all to it, before the last other rank has entered it.
+
+A call that returned before the other rank began did not wait for it: a small message is buffered,
+a small contribution sent off. Böhme et al., *Identifying the root causes of wait states in
+large-scale parallel applications* (ICPP 2010).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.messages.communicators import Communicators
+from hpcd.analysis.messages.grouping import firsts_of, groups_of
+from hpcd.analysis.messages.matching import Collectives, Messages
+from hpcd.analysis.messages.operations import Operations
+from hpcd.array_types import F64, I64, Mask
+from hpcd.model.mpi_functions import CREATIONS, Role
+
+
+class Kind(IntEnum):
+    """Kinds of wait states."""
+
+    LATE_SENDER = 0
+    LATE_RECEIVER = 1
+    WAIT_AT_NXN = 2
+    WAIT_AT_BARRIER = 3
+    LATE_BROADCAST = 4
+    EARLY_REDUCE = 5
+
+    @property
+    def label(self) -> str:
+        """The name users read."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    Kind.LATE_SENDER: "late sender", Kind.LATE_RECEIVER: "late receiver",
+    Kind.WAIT_AT_NXN: "wait at NxN", Kind.WAIT_AT_BARRIER: "wait at barrier",
+    Kind.LATE_BROADCAST: "late broadcast", Kind.EARLY_REDUCE: "early reduce",
+}  # fmt: skip
+_NXN = (Role.ALL_TO_ALL, Role.NEW_WINDOW, *CREATIONS)
+
+
+@dataclass(frozen=True)
+class WaitStates:
+    """Waits, one for each call at most, by operation.
+
+    ``kind`` (:class:`Kind`); ``operation`` that waited; ``delayer`` the operation it waited for,
+    of another rank; both positions in the operations. ``severity`` in ns. All ``int64[w]``.
+    """
+
+    kind: I64
+    operation: I64
+    delayer: I64
+    severity: I64
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def seconds(self, kind: Kind) -> float:
+        """All waiting of one kind."""
+        return float(self.severity[self.kind == kind].sum()) / 1e9
+
+
+def wait_states(
+    operations: Operations,
+    messages: Messages,
+    collectives: Collectives,
+    communicators: Communicators,
+) -> WaitStates:
+    """The wait states of matched messages and complete collectives. O(n · log n)."""
+    parts = [
+        _late_senders(operations, messages),
+        _late_receivers(operations, messages),
+        *_at_collectives(operations, collectives, communicators),
+    ]
+    kind, operation, delayer, severity = (np.concatenate(c) for c in zip(*parts, strict=True))
+    longest = np.lexsort((-severity, operations.call[operation]))
+    longest = longest[severity[longest] > 0]
+    call = operations.call[operation[longest]]
+    first = np.ones(len(longest), bool)
+    first[1:] = call[1:] != call[:-1]
+    kept = longest[first]
+    return WaitStates(kind[kept], operation[kept], delayer[kept], severity[kept])
+
+
+_Part = tuple[I64, I64, I64, I64]
+
+
+def _waits(operations: Operations, kind: I64, waiter: I64, delayer: I64) -> _Part:
+    """Waits of ``waiter`` from its begin to that of ``delayer``, none where it had returned."""
+    came = operations.begin[delayer]
+    severity = np.where(came < operations.end[waiter], came - operations.begin[waiter], 0)
+    return kind, waiter, delayer, severity
+
+
+def _late_senders(operations: Operations, messages: Messages) -> _Part:
+    ended = messages.receives.ended[messages.receive]
+    known = ended >= 0
+    send = messages.sends.operation[messages.send[known]]
+    return _waits(operations, np.full(len(send), Kind.LATE_SENDER), ended[known], send)
+
+
+def _late_receivers(operations: Operations, messages: Messages) -> _Part:
+    ended = messages.sends.ended[messages.send]
+    known = ended >= 0
+    receive = messages.receives.operation[messages.receive[known]]
+    return _waits(operations, np.full(len(receive), Kind.LATE_RECEIVER), ended[known], receive)
+
+
+def _at_collectives(
+    operations: Operations, collectives: Collectives, communicators: Communicators
+) -> list[_Part]:
+    if not len(collectives):
+        return []
+    at, instance = collectives.operation, collectives.instance
+    role = operations.role[at]
+    usable = collectives.complete[instance] & (collectives.ended >= 0)
+    last = _last(operations.begin[at], collectives.first)
+    parts = []
+    for kind, roles in ((Kind.WAIT_AT_NXN, _NXN), (Kind.WAIT_AT_BARRIER, (Role.BARRIER,))):
+        chosen = usable & np.isin(role, roles)
+        parts.append(_at(operations, collectives, kind, chosen, last))
+    is_root = _roots(operations, collectives, communicators)
+    root = _position(is_root, instance, len(collectives))
+    chosen = usable & (role == Role.FROM_ROOT) & ~is_root & (root[instance] >= 0)
+    parts.append(_at(operations, collectives, Kind.LATE_BROADCAST, chosen, root))
+    begin = np.where(is_root, np.iinfo(np.int64).min, operations.begin[at])
+    last_other = _last(begin, collectives.first)
+    chosen = usable & (role == Role.TO_ROOT) & is_root
+    parts.append(_at(operations, collectives, Kind.EARLY_REDUCE, chosen, last_other))
+    return parts
+
+
+def _at(
+    operations: Operations, collectives: Collectives, kind: Kind, chosen: Mask, awaited: I64
+) -> _Part:
+    """Waits of the ``chosen`` entries for entry ``awaited[i]`` of their instance i."""
+    entries = np.flatnonzero(chosen)
+    delayer = collectives.operation[awaited[collectives.instance[entries]]]
+    waiter = collectives.ended[entries]
+    other = operations.rank[waiter] != operations.rank[delayer]
+    return _waits(operations, np.full(int(other.sum()), kind), waiter[other], delayer[other])
+
+
+def _last(begin: I64, first: I64) -> I64:
+    """``int64[i]``: of each run from ``first[i]`` the entry with the largest ``begin``."""
+    instance = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    order = np.lexsort((begin, instance))
+    return order[first[1:] - 1]
+
+
+def _position(chosen: Mask, instance: I64, count: int) -> I64:
+    """``int64[i]``: of each instance its ``chosen`` entry, -1 where it has none."""
+    position = np.full(count, -1, np.int64)
+    entries = np.flatnonzero(chosen)
+    position[instance[entries]] = entries
+    return position
+
+
+def _roots(operations: Operations, collectives: Collectives, communicators: Communicators) -> Mask:
+    """``bool[k]``: calls by the root of their operation."""
+    at = collectives.operation
+    number = np.maximum(communicators.number[at], 0)
+    root = communicators.job_rank(number, operations.named("root")[at])
+    is_root: Mask = operations.rank[at] == root
+    return is_root
+
+
+@dataclass(frozen=True)
+class WaitGroup:
+    """Waits of one kind at one call path for one rank at one of its own: ``count`` of them,
+    ``seconds`` in all, ``longest`` of one. ``node`` and ``delaying_node`` are of the CCT."""
+
+    kind: Kind
+    node: int
+    delaying_rank: int
+    delaying_node: int
+    count: int
+    seconds: float
+    longest: float
+
+
+def by_path(operations: Operations, waits: WaitStates) -> list[WaitGroup]:
+    """Waits by kind, call path, and whom and what they waited for; most waiting first.
+
+    O(w · log w).
+    """
+    keys = (
+        waits.kind,
+        operations.node[waits.operation],
+        operations.rank[waits.delayer],
+        operations.node[waits.delayer],
+    )
+    group, groups = groups_of(*keys)
+    distinct = np.stack(keys, 1)[firsts_of(group, groups)]
+    count = np.bincount(group, minlength=groups)
+    seconds = sum_by(group, waits.severity / 1e9, len(distinct))
+    longest = np.zeros(len(distinct), np.int64)
+    np.maximum.at(longest, group, waits.severity)
+    return [
+        WaitGroup(
+            Kind(int(distinct[at, 0])), int(distinct[at, 1]), int(distinct[at, 2]),
+            int(distinct[at, 3]), int(count[at]), float(seconds[at]), longest[at] / 1e9,
+        )
+        for at in np.argsort(-seconds, kind="stable").tolist()
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WaitTotals:
+    """Waiting by kind, by waiting rank, and by delaying rank, ``float64[...]`` in seconds."""
+
+    by_kind: F64
+    by_waiter: F64
+    by_delayer: F64
+
+
+def totals(operations: Operations, waits: WaitStates, ranks: int) -> WaitTotals:
+    """Sums over all waits. O(w)."""
+    seconds = waits.severity / 1e9
+    return WaitTotals(
+        sum_by(waits.kind, seconds, len(Kind)),
+        sum_by(operations.rank[waits.operation], seconds, ranks),
+        sum_by(operations.rank[waits.delayer], seconds, ranks),
+    )

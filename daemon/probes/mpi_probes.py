@@ -1,0 +1,64 @@
+"""``--mpi``: probes of MPI's entry points, from :mod:`hpcd.model.mpi_functions`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
+from hpcd.daemon.probes.value_program import Step, ValueProgram, argument
+from hpcd.daemon.probes.value_types import ADDRESS, ValueType
+from hpcd.model.mpi_functions import FUNCTIONS, Function, Role
+from hpcd.model.mpi_records import FLAVOURS, Flavour, Record, Source, Value, records
+
+
+def mpi_probes() -> list[ProbeSpec]:
+    """Probes of every declared entry point, in each implementation's libraries."""
+    return [
+        _probe(function, flavour, library)
+        for flavour in FLAVOURS.values()
+        for library in flavour.libraries
+        for function in FUNCTIONS.values()
+    ]
+
+
+def _probe(function: Function, flavour: Flavour, library: str) -> ProbeSpec:
+    first, *others = records(function, flavour)
+    second = _second(others[0], flavour) if others else None
+    return ProbeSpec(
+        f"{library}:{function.name}",
+        f"{library}*",
+        function.name,
+        tuple(map(_value, first.values)),
+        group="mpi",
+        # Trampolines break programs that throw exceptions through a function; MPI's are of C.
+        returns="trampoline",
+        optional=True,
+        second=second,
+    )
+
+
+def _second(record: Record, flavour: Flavour) -> SecondRecord:
+    if record.role != Role.LISTED:
+        return SecondRecord(record.name, tuple(map(_value, record.values)))
+    request, position = record.values
+    values = (
+        ProbeValue(request.name, argument(request.source.argument, ADDRESS), ADDRESS, request.unit),
+        _value(position),
+    )
+    return SecondRecord(record.name, values, flavour.handle)
+
+
+def _value(value: Value) -> ProbeValue:
+    program, kind = _program(value.source)
+    return ProbeValue(value.name, replace(program, marks=True), kind, value.unit)
+
+
+def _program(source: Source) -> tuple[ValueProgram, ValueType]:
+    if not source.width:
+        kind = ValueType(source.argument_width, not source.unsigned)
+        return argument(source.argument, kind), kind
+    kind = ValueType(source.width, not source.unsigned)
+    program = argument(source.argument, ADDRESS).then(Step(source.offset, kind, load=True))
+    if source.at_return:
+        program = replace(program, late=len(program.steps) - 1)
+    return program, kind

@@ -1,0 +1,227 @@
+"""The tables of ``hpcd messages`` as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.delays import Delays
+from hpcd.analysis.messages.traffic import Matrix, by_function, message_sizes
+from hpcd.analysis.messages.wait_states import Kind, by_path
+from hpcd.analysis.profile.report import run_name
+from hpcd.array_types import I64
+from hpcd.cli.output.tree_tables import Row, amount
+
+_DENSE_RANKS = 12
+_MIN_NAME = 24
+_MEMBERS = 8
+
+
+def bytes_text(value: float) -> str:
+    """An amount of bytes in three digits."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+def notes(db: Database, found: Communication) -> Iterator[str]:
+    """What to know before believing the figures."""
+    let_go = sorted(_let_go(db))
+    if let_go:
+        yield f"from some time on not recorded, to keep the budget: {', '.join(let_go)}"
+    if found.is_sampled:
+        yield "calls were passed over to keep the budget: sums are estimates, nothing is matched"
+        return
+    unmatched = len(found.sends) - len(found.messages)
+    if unmatched:
+        yield f"{unmatched:,} of {len(found.sends):,} messages have no receive in the recording"
+    if found.messages.guessed.any():
+        count = int(found.messages.guessed.sum())
+        yield f"{count:,} receives from any source ignore their status: matched by time"
+    if found.unknown_communicators:
+        yield (
+            f"{found.unknown_communicators:,} operations are on communicators of which nothing is"
+            " known: they were made before the recording began"
+        )
+    incomplete = int((~found.collectives.complete).sum())
+    if incomplete:
+        yield f"{incomplete:,} of {len(found.collectives):,} collectives lack some of their ranks"
+
+
+def _let_go(db: Database) -> set[str]:
+    """Functions of MPI whose probes were removed during a recording."""
+    names = set()
+    for measurement in db.measurements:
+        probes = measurement.summary.get("probes")
+        functions = probes.get("functions") if isinstance(probes, dict) else None
+        for function in functions if isinstance(functions, list) else []:
+            if isinstance(function, dict) and function.get("let_go"):
+                names.add(str(function.get("name")))
+    return names
+
+
+def heading(db: Database, found: Communication) -> Iterator[str]:
+    """What there is, in lines."""
+    matrix = found.point_to_point
+    unknown = float(matrix.unknown.sum())
+    yield (
+        f"{db.path}: {len(found.ranks)} ranks, {found.recorded.flavour.name};"
+        f" {matrix.messages.sum():,.0f} messages, {bytes_text(float(matrix.bytes.sum()))}"
+        + (f", of {unknown:,.0f} the size is not known" if unknown else "")
+        + f"; {len(found.collectives):,} collective operations"
+    )
+    seconds = float((found.recorded.end - found.recorded.begin)[_wholes(found)].sum()) / 1e9
+    waited = float(found.waits.severity.sum()) / 1e9
+    share = f" ({waited / seconds:.1%})" if seconds else ""
+    yield f"in MPI: {amount(seconds, 's')}, of which waiting: {amount(waited, 's')}{share}"
+    clocks = found.clocks
+    if len(clocks.offset) > 1:
+        others = [at for at in range(len(clocks.offset)) if at != clocks.reference]
+        worst = max(float(clocks.residual[at]) for at in others)
+        said = "at most ±" + f"{worst / 1e3:.1f} µs" if np.isfinite(worst) else "unknown"
+        wrong = int(clocks.contradictions.sum())
+        yield (
+            f"clocks of {len(clocks.offset)} hosts aligned by their messages: residual error {said}"
+            + (f"; {wrong:,} messages contradict" if wrong else "")
+        )
+
+
+def _wholes(found: Communication) -> I64:
+    return np.unique(found.recorded.call)
+
+
+def tables(
+    db: Database, found: Communication, delays: Delays, width: int, rows: int
+) -> Iterator[list[Row]]:
+    """All tables, each of ``rows`` rows at most (0: all)."""
+    limit = rows or 1 << 30
+    paths = _Paths(db)
+    if len(found.point_to_point.source):
+        yield _matrix_rows(found.point_to_point, found.ranks, limit, "messages")
+        yield _size_rows(found)
+    if len(found.one_sided.source):
+        yield _pair_rows(found.one_sided, limit, "one-sided transfers, from and to")
+    yield _communicator_rows(found, limit)
+    yield _collective_rows(found, limit)
+    if len(found.waits):
+        yield _wait_rows(found, paths, width, limit)
+        yield _delay_rows(delays, paths, width, limit)
+
+
+class _Paths:
+    """Call paths of CCT nodes as one line."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def text(self, node: int, width: int) -> str:
+        names = self._db.procedure_names
+        path = [names[self._db.procedure_of_node[at]] for at in self._db.cct.path(node).tolist()]
+        return run_name(path[1:] or path, max(width, _MIN_NAME))
+
+
+def _matrix_rows(matrix: Matrix, ranks: I64, limit: int, what: str) -> list[Row]:
+    if len(ranks) > _DENSE_RANKS:
+        return _pair_rows(matrix, limit, f"{what}, from and to, most bytes first")
+    count = int(ranks.max()) + 1
+    _, volume = matrix.dense(count)
+    rows = [Row("  from \\ to" + "".join(f"{rank:>10}" for rank in ranks.tolist()), "", "")]
+    for rank in ranks.tolist():
+        cells = "".join(
+            f"{bytes_text(value) if value else '.':>10}" for value in volume[rank, ranks].tolist()
+        )
+        rows.append(Row(f"{rank:>11}{cells}", "", ""))
+    return rows
+
+
+def _pair_rows(matrix: Matrix, limit: int, what: str) -> list[Row]:
+    rows = [Row(f"{'messages':>10} {'bytes':>10} {'from':>6} {'to':>6}  ", "", what)]
+    order = np.argsort(-matrix.bytes, kind="stable")
+    for at in order[:limit].tolist():
+        figures = (
+            f"{matrix.messages[at]:>10,.0f} {bytes_text(float(matrix.bytes[at])):>10}"
+            f" {matrix.source[at]:>6} {matrix.target[at]:>6}"
+        )
+        rows.append(Row(figures, "", ""))
+    return [*rows, *_left(len(order), limit)]
+
+
+def _left(count: int, limit: int) -> list[Row]:
+    return [Row("", "", f"(not shown: {count - limit:,} more)")] if count > limit else []
+
+
+def _size_rows(found: Communication) -> list[Row]:
+    sizes = message_sizes(found.sends, found.messages)
+    rows = [Row(f"{'messages':>10} {'bytes':>10}  ", "", "of this size each")]
+    columns = (sizes.messages, sizes.bytes, sizes.least, sizes.most)
+    for messages, volume, least, most in zip(*(c.tolist() for c in columns), strict=True):
+        span = f"{least:,} B" if least == most else f"{least:,} to {most:,} B"
+        rows.append(Row(f"{messages:>10,.0f} {bytes_text(volume):>10}  ", "", span))
+    return rows
+
+
+def _communicator_rows(found: Communication, limit: int) -> list[Row]:
+    rows = [Row(f"{'number':>6} {'of':>4} {'ranks':>6}  ", "", "communicator")]
+    for one in found.communicators.all[:limit]:
+        members = one.members[:_MEMBERS].tolist()
+        listed = ", ".join(map(str, members)) + (", …" if len(one.members) > _MEMBERS else "")
+        shape = f", {' x '.join(map(str, one.dims))}" if one.dims else ""
+        parent = str(one.parent) if one.parent >= 0 else ""
+        figures = f"{one.number:>6} {parent:>4} {len(one.members):>6}  "
+        rows.append(Row(figures, "", f"{one.name}{shape}: {listed}"))
+    return [*rows, *_left(len(found.communicators.all), limit)]
+
+
+def _collective_rows(found: Communication, limit: int) -> list[Row]:
+    listed = by_function(found.recorded, found.communicators, found.collectives)
+    head = f"{'operations':>10} {'calls':>10} {'time':>10} {'bytes':>10} {'of':>4}  "
+    rows = [Row(head, "", "collective operations; of which communicator")]
+    for row in listed[:limit]:
+        volume = bytes_text(row.bytes) if row.bytes >= 0 else "?"
+        figures = (
+            f"{row.instances:>10,} {row.calls:>10,.0f} {amount(row.seconds, 's'):>10}"
+            f" {volume:>10} {row.communicator:>4}  "
+        )
+        rows.append(Row(figures, "", row.function))
+    return [*rows, *_left(len(listed), limit)]
+
+
+def _wait_rows(found: Communication, paths: _Paths, width: int, limit: int) -> list[Row]:
+    rows = [Row(f"{'waiting':>10} {'waits':>9}  ", "", "wait state")]
+    for kind in Kind:
+        mine = found.waits.kind == kind
+        if mine.any():
+            figures = f"{amount(found.waits.seconds(kind), 's'):>10} {int(mine.sum()):>9,}  "
+            rows.append(Row(figures, "", kind.label))
+    groups = by_path(found.operations, found.waits)
+    head = f"{'waiting':>10} {'waits':>9} {'longest':>10}  "
+    rows += [Row("", "", ""), Row(head, "", "wait state at a call path, and for whom")]
+    for group in groups[:limit]:
+        figures = (
+            f"{amount(group.seconds, 's'):>10} {group.count:>9,} {amount(group.longest, 's'):>10}  "
+        )
+        label = f"{group.kind.label}: "
+        room = width - len(figures)
+        path = label + paths.text(group.node, room - len(label))
+        rows.append(Row(figures, "", path, "bold"))
+        before = f"for rank {group.delaying_rank}: "
+        late = paths.text(group.delaying_node, room - len(before) - 2)
+        rows.append(Row(" " * len(figures), "  ", before + late))
+    return [*rows, *_left(len(groups), limit)]
+
+
+def _delay_rows(delays: Delays, paths: _Paths, width: int, limit: int) -> list[Row]:
+    head = f"{'caused':>10} {'rank':>6}  "
+    rows = [Row(head, "", "delays: what the delaying rank did while others did not")]
+    for at in range(min(limit, len(delays.rank))):
+        figures = f"{amount(float(delays.seconds[at]), 's'):>10} {delays.rank[at]:>6}  "
+        rows.append(Row(figures, "", paths.text(int(delays.node[at]), width - len(figures))))
+    rows += _left(len(delays.rank), limit)
+    if delays.unexplained > 0:
+        rows.append(Row(f"{amount(delays.unexplained, 's'):>10} {'':>6}  ", "", "not explained"))
+    return rows

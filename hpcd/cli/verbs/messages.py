@@ -1,0 +1,75 @@
+"""``hpcd messages``: what ranks sent each other, and who waited for whom."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.messages.database_calls import communication, delays_of
+from hpcd.cli.command import Command
+from hpcd.cli.options import add_database_argument
+from hpcd.cli.output import message_tables
+from hpcd.cli.output.message_json import as_json
+from hpcd.cli.output.terminal_text import harmless
+from hpcd.cli.output.tree_tables import Page
+from hpcd.errors import UsageError
+
+_ROWS = 12
+
+
+class MessagesCommand(Command):
+    """Show what the ranks of an MPI program sent each other, and who waited for whom.
+
+    Of a recording with --mpi: the communication matrix, message sizes, communicators and their
+    collective operations, and wait states: late sender, late receiver, wait at NxN and at barrier,
+    late broadcast, early reduce; each with its severity, the call path that waited, and the rank
+    and call path it waited for. Delays say what the delaying ranks did meanwhile that others did
+    not. Clocks of several hosts are aligned by their messages; the residual error is shown.
+    """
+
+    name = "messages"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The options of ``hpcd messages``."""
+        add_database_argument(parser)
+        parser.add_argument(
+            "--job", metavar="NAME", help="job to analyse (default: that with most calls)"
+        )
+        parser.add_argument(
+            "--rows",
+            type=int,
+            default=_ROWS,
+            metavar="N",
+            help="rows of each table; 0: all (default: %(default)d)",
+        )
+        parser.add_argument(
+            "--picture", type=Path, metavar="FILE", help="draw the matrix into FILE, .png or .svg"
+        )
+        parser.add_argument("--width", type=int, metavar="N", help="columns")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print what was found, or draw it."""
+        if args.rows < 0:
+            raise UsageError("--rows must not be negative")
+        with open_database(args.database) as db:
+            found = communication(db, args.job)
+            for note in message_tables.notes(db, found):
+                print(f"note: {harmless(note)}", file=sys.stderr)
+            delays = delays_of(db, found)
+            if args.picture:
+                from hpcd.viewer.pictures.communication_matrix import draw_matrix
+
+                draw_matrix(found.point_to_point, found.ranks, args.picture, db.path.name)
+            page = Page(args.width)
+            if args.json:
+                page.write([json.dumps(as_json(db, found, delays)), "\n"])
+                return 0
+            for line in message_tables.heading(db, found):
+                print(line)
+            for table in message_tables.tables(db, found, delays, page.width, args.rows):
+                page.table(iter(table))
+        return 0

@@ -1,0 +1,218 @@
+"""The entry points of MPI that are recorded, and what a call of each does to messages.
+
+C entry points are enough for Fortran: ``mpi_send_``, its other spellings and the procedures of
+``use mpi`` and ``use mpi_f08`` convert their arguments and call ``MPI_Send`` (MPICH) or
+``PMPI_Send`` (Open MPI), which are two names of one address. Probes on both languages' entry points
+would count a message twice.
+
+Source: MPI 3.1, appendix A.2 (bindings). ``tests/unit/test_mpi_functions.py`` compiles every
+prototype against the installed ``mpi.h``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+
+class Role(IntEnum):
+    """What a record of a call says."""
+
+    OTHER = 0
+    SEND = 1
+    """A message is sent; where there is a request, until that has ended."""
+    RECEIVE = 2
+    """A message has been received."""
+    RECEIVE_POST = 3
+    """A receive is posted; it ends with its request."""
+    SEND_INIT = 4
+    RECEIVE_INIT = 5
+    START = 6
+    """A persistent request becomes active."""
+    COMPLETE = 7
+    """A request has ended, unless ``flag`` is 0."""
+    COMPLETE_MANY = 8
+    """All of several requests have ended, unless ``flag`` is 0, or that at ``index``."""
+    COMPLETE_SOME = 9
+    """Some of several have ended: ``ended`` of them, at the given positions."""
+    LISTED = 16
+    """One of the several requests, with its position among them."""
+    START_MANY = 17
+    BARRIER = 10
+    ALL_TO_ALL = 11
+    """Every rank needs what all have: wait at N x N."""
+    FROM_ROOT = 12
+    """All need what the root has: late broadcast."""
+    TO_ROOT = 13
+    """The root needs what all have: early reduce."""
+    PREFIX = 14
+    """Each rank needs what those before it have."""
+    NEIGHBOURS = 15
+    NEW_COMMUNICATOR = 20
+    """All of the communicator, or those with a result, form a new one."""
+    SPLIT = 21
+    SPLIT_HOST = 22
+    CARTESIAN = 23
+    CARTESIAN_PERIODS = 24
+    CARTESIAN_SUB = 25
+    FREE_COMMUNICATOR = 26
+    OWN_RANK = 27
+    OWN_SIZE = 28
+    NEW_WINDOW = 30
+    PUT = 31
+    GET = 32
+    FENCE = 33
+    DATATYPE = 40
+    DATATYPE_SIZE = 41
+
+
+CREATIONS: Final = (
+    Role.NEW_COMMUNICATOR, Role.SPLIT, Role.SPLIT_HOST, Role.CARTESIAN, Role.CARTESIAN_SUB,
+)  # fmt: skip
+"""Roles of calls that make communicators, each collective over the one it is made of."""
+COLLECTIVES: Final = (
+    Role.BARRIER, Role.ALL_TO_ALL, Role.FROM_ROOT, Role.TO_ROOT, Role.PREFIX, Role.NEIGHBOURS,
+    Role.NEW_WINDOW, *CREATIONS,
+)  # fmt: skip
+"""Roles of calls that all ranks of a communicator make in the same order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An entry point: its C ``parameters`` by name, in order, and the roles of its records."""
+
+    name: str
+    parameters: tuple[str, ...]
+    roles: tuple[Role, ...]
+
+
+C_TYPES: Final = {
+    "sbuf": "const void *", "rbuf": "void *", "count": "int", "scount": "int", "rcount": "int",
+    "origin_count": "int", "target_count": "int", "blocks": "int", "block_length": "int",
+    "type": "MPI_Datatype", "stype": "MPI_Datatype", "rtype": "MPI_Datatype",
+    "other_type": "MPI_Datatype", "oldtype": "MPI_Datatype", "newtype": "MPI_Datatype *",
+    "origin_type": "MPI_Datatype", "target_type": "MPI_Datatype",
+    "dest": "int", "source": "int", "target": "int", "root": "int",
+    "tag": "int", "stag": "int", "rtag": "int",
+    "comm": "MPI_Comm", "newcomm": "MPI_Comm *", "freed": "MPI_Comm *", "group": "MPI_Group",
+    "request": "MPI_Request *", "requests": "MPI_Request *", "started": "MPI_Request *",
+    "ended": "MPI_Request *", "status": "MPI_Status *", "statuses": "MPI_Status *",
+    "flag": "int *", "index": "int *", "outcount": "int *", "indices": "int *",
+    "op": "MPI_Op", "info": "MPI_Info", "win": "MPI_Win", "newwin": "MPI_Win *",
+    "scounts": "const int *", "sdispls": "const int *", "rcounts": "const int *",
+    "rdispls": "const int *", "color": "int", "key": "int", "split_type": "int",
+    "ndims": "int", "dims": "const int *", "periods": "const int *", "reorder": "int",
+    "remain_dims": "const int *", "rank": "int *", "size": "int *",
+    "bytes": "MPI_Aint", "unit": "int", "disp": "MPI_Aint", "assertion": "int",
+    "stride": "int", "hstride": "MPI_Aint", "lower": "MPI_Aint", "extent": "MPI_Aint",
+    "argc": "int *", "argv": "char ***", "required": "int", "provided": "int *",
+}  # fmt: skip
+"""The C type of each parameter name used in :data:`FUNCTIONS`."""
+
+_SEND = "(sbuf, count, type, dest, tag, comm"
+_RECEIVE = "(rbuf, count, type, source, tag, comm"
+_BOTH = "sbuf, scount, stype, rbuf, rcount, rtype"
+_REDUCTION = "sbuf, rbuf, count, type, op"
+_TARGET = "origin_count, origin_type, target, disp, target_count, target_type"
+
+# Each has a nonblocking form with an I and a request at the end. Where counts are arrays, the
+# declaration has no count: its bytes are not known.
+_COLLECTIVES: Final = (
+    (Role.BARRIER, "Barrier", "comm"),
+    (Role.ALL_TO_ALL, "Allreduce", f"{_REDUCTION}, comm"),
+    (Role.ALL_TO_ALL, "Allgather", f"{_BOTH}, comm"),
+    (Role.ALL_TO_ALL, "Allgatherv", "sbuf, scount, stype, rbuf, rcounts, rdispls, rtype, comm"),
+    (Role.ALL_TO_ALL, "Alltoall", f"{_BOTH}, comm"),
+    (Role.ALL_TO_ALL, "Alltoallv",
+     "sbuf, scounts, sdispls, stype, rbuf, rcounts, rdispls, rtype, comm"),
+    (Role.ALL_TO_ALL, "Reduce_scatter", "sbuf, rbuf, rcounts, type, op, comm"),
+    (Role.ALL_TO_ALL, "Reduce_scatter_block", "sbuf, rbuf, rcount, rtype, op, comm"),
+    (Role.FROM_ROOT, "Bcast", "rbuf, count, type, root, comm"),
+    (Role.FROM_ROOT, "Scatter", f"{_BOTH}, root, comm"),
+    (Role.FROM_ROOT, "Scatterv", "sbuf, scounts, sdispls, stype, rbuf, rcount, rtype, root, comm"),
+    (Role.TO_ROOT, "Reduce", f"{_REDUCTION}, root, comm"),
+    (Role.TO_ROOT, "Gather", f"{_BOTH}, root, comm"),
+    (Role.TO_ROOT, "Gatherv", "sbuf, scount, stype, rbuf, rcounts, rdispls, rtype, root, comm"),
+    (Role.PREFIX, "Scan", f"{_REDUCTION}, comm"),
+    (Role.PREFIX, "Exscan", f"{_REDUCTION}, comm"),
+    (Role.NEIGHBOURS, "Neighbor_alltoall", f"{_BOTH}, comm"),
+    (Role.NEIGHBOURS, "Neighbor_allgather", f"{_BOTH}, comm"),
+)  # fmt: skip
+_OTHERS: Final[tuple[tuple[tuple[Role, ...], tuple[str, ...]], ...]] = (
+    ((Role.SEND,), (
+        *(f"{mode}send{_SEND})" for mode in ("", "S", "B", "R")),
+        *(f"I{mode}send{_SEND}, request)" for mode in ("", "s", "b", "r")),
+    )),
+    ((Role.SEND_INIT,), tuple(f"{mode}send_init{_SEND}, request)" for mode in ("", "S", "B", "R"))),
+    ((Role.RECEIVE,), (f"Recv{_RECEIVE}, status)",)),
+    ((Role.RECEIVE_POST,), (f"Irecv{_RECEIVE}, request)",)),
+    ((Role.RECEIVE_INIT,), (f"Recv_init{_RECEIVE}, request)",)),
+    ((Role.SEND, Role.RECEIVE), (
+        "Sendrecv(sbuf, scount, stype, dest, stag, rbuf, rcount, rtype, source, rtag, comm,"
+        " status)",
+        "Sendrecv_replace(rbuf, count, type, dest, stag, source, rtag, comm, status)",
+    )),
+    ((Role.START,), ("Start(started)",)),
+    ((Role.COMPLETE,), ("Wait(ended, status)", "Test(ended, flag, status)")),
+    ((Role.COMPLETE_MANY, Role.LISTED), (
+        "Waitall(count, requests, statuses)", "Testall(count, requests, flag, statuses)",
+        "Waitany(count, requests, index, status)",
+        "Testany(count, requests, index, flag, status)",
+    )),
+    ((Role.COMPLETE_SOME, Role.LISTED), (
+        "Waitsome(count, requests, outcount, indices, statuses)",
+        "Testsome(count, requests, outcount, indices, statuses)",
+    )),
+    ((Role.START_MANY, Role.LISTED), ("Startall(count, requests)",)),
+    ((Role.NEW_COMMUNICATOR,), (
+        "Comm_dup(comm, newcomm)", "Comm_dup_with_info(comm, info, newcomm)",
+        "Comm_create(comm, group, newcomm)",
+    )),
+    ((Role.SPLIT,), ("Comm_split(comm, color, key, newcomm)",)),
+    ((Role.SPLIT_HOST,), ("Comm_split_type(comm, split_type, key, info, newcomm)",)),
+    ((Role.CARTESIAN, Role.CARTESIAN_PERIODS), (
+        "Cart_create(comm, ndims, dims, periods, reorder, newcomm)",
+    )),
+    ((Role.CARTESIAN_SUB,), ("Cart_sub(comm, remain_dims, newcomm)",)),
+    ((Role.FREE_COMMUNICATOR,), ("Comm_free(freed)",)),
+    ((Role.OWN_RANK,), ("Comm_rank(comm, rank)",)),
+    ((Role.OWN_SIZE,), ("Comm_size(comm, size)",)),
+    ((Role.NEW_WINDOW,), (
+        "Win_create(rbuf, bytes, unit, info, comm, newwin)",
+        "Win_allocate(bytes, unit, info, comm, rbuf, newwin)",
+    )),
+    ((Role.PUT,), (f"Put(sbuf, {_TARGET}, win)", f"Accumulate(sbuf, {_TARGET}, op, win)")),
+    ((Role.GET,), (f"Get(rbuf, {_TARGET}, win)",)),
+    ((Role.FENCE,), ("Win_fence(assertion, win)",)),
+    ((Role.DATATYPE,), (
+        "Type_contiguous(blocks, oldtype, newtype)",
+        "Type_vector(blocks, block_length, stride, oldtype, newtype)",
+        "Type_create_hvector(blocks, block_length, hstride, oldtype, newtype)",
+        "Type_dup(oldtype, newtype)", "Type_create_resized(oldtype, lower, extent, newtype)",
+    )),
+    ((Role.DATATYPE_SIZE,), ("Type_size(type, size)",)),
+    ((Role.OTHER,), (
+        "Init(argc, argv)", "Init_thread(argc, argv, required, provided)", "Finalize()",
+        "Probe(source, tag, comm, status)", "Iprobe(source, tag, comm, flag, status)",
+    )),
+)  # fmt: skip
+
+
+def _function(text: str, roles: tuple[Role, ...]) -> Function:
+    name, _, rest = text.rstrip(")").partition("(")
+    parameters = tuple(part.strip() for part in rest.split(",") if part.strip())
+    return Function(f"MPI_{name[0].upper()}{name[1:]}", parameters, roles)
+
+
+def _declared() -> dict[str, Function]:
+    functions = [_function(text, roles) for roles, texts in _OTHERS for text in texts]
+    for role, name, parameters in _COLLECTIVES:
+        functions.append(_function(f"{name}({parameters})", (role,)))
+        nonblocking = f"I{name[0].lower()}{name[1:]}"
+        functions.append(_function(f"{nonblocking}({parameters}, request)", (role,)))
+    return {function.name: function for function in functions}
+
+
+FUNCTIONS: Final = _declared()
+"""Every recorded entry point by its C name."""

@@ -1,0 +1,254 @@
+"""What is recorded of a call of MPI: up to six values, and the argument each one comes from.
+
+A call of :mod:`hpcd.model.mpi_functions` has a record for each of its roles. Nothing of a library's
+own memory is read but statuses, handles and, of Open MPI, the size in a datatype's object.
+
+Sources: ``mpi.h`` of Open MPI 4.1 and MPICH 4.0 (constants, ``MPI_Status``, types of handles);
+``opal/datatype/opal_datatype.h`` of Open MPI: the size follows the header of an object (16 bytes),
+flags, id and a count (8 bytes); MPICH's handles of predefined datatypes have their size in bits 8
+to 15. ``tests/live/test_messages.py`` compares all of it with what the libraries answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from hpcd.model.mpi_functions import FUNCTIONS, Function, Role
+
+MISSING: Final = -(1 << 63)
+"""A value that a call did not give, as where its status is ignored."""
+MAX_VALUES: Final = 6
+MAX_REQUESTS: Final = 64
+"""Of one ``MPI_Waitall`` and its like, so many requests are recorded one by one."""
+MAX_POSITIONS: Final = 6
+"""Of one ``MPI_Waitsome``, so many positions of ended requests are recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """What differs between implementations; widths and offsets in bytes.
+
+    ``cancelled_in_bytes``: in a status's count the upper half is shifted by one, for a flag.
+    ``type_size`` is where a datatype's object has its size; None where handles are numbers.
+    ``world``, ``own`` and ``null`` are ``MPI_COMM_WORLD``, ``_SELF`` and ``_NULL`` where numbers.
+    """
+
+    name: str
+    libraries: tuple[str, ...]
+    handle: int
+    any_source: int
+    proc_null: int
+    any_tag: int
+    status_source: int
+    status_tag: int
+    status_bytes: int
+    status_width: int
+    cancelled_in_bytes: bool
+    type_size: int | None
+    world: int | None
+    own: int | None
+    null: int | None
+
+
+OPENMPI: Final = Flavour(
+    "openmpi", ("libmpi.so.40",), handle=8, any_source=-1, proc_null=-2, any_tag=-1,
+    status_source=0, status_tag=4, status_bytes=16, status_width=24, cancelled_in_bytes=False,
+    type_size=24, world=None, own=None, null=None,
+)  # fmt: skip
+# Of the same ABI: Intel MPI, MVAPICH, and others named libmpi.so.12.
+MPICH: Final = Flavour(
+    "mpich", ("libmpich.so.12", "libmpi.so.12"), handle=4, any_source=-2, proc_null=-1, any_tag=-1,
+    status_source=8, status_tag=12, status_bytes=0, status_width=20, cancelled_in_bytes=True,
+    type_size=None, world=0x44000000, own=0x44000001, null=0x04000000,
+)  # fmt: skip
+FLAVOURS: Final = {flavour.name: flavour for flavour in (OPENMPI, MPICH)}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value comes from: argument ``argument`` (from 0).
+
+    With ``width`` 0 the value is the argument's low ``argument_width`` bytes. Else it is the
+    integer of ``width`` bytes at ``offset`` from where the argument points, read when the function
+    returns (``at_return``) or is entered, or :data:`MISSING` where the argument is 0 or 1, which
+    are what the libraries take for "ignore". Integers are signed unless ``unsigned``.
+    """
+
+    argument: int
+    argument_width: int = 4
+    width: int = 0
+    offset: int = 0
+    at_return: bool = False
+    unsigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a record: its name, its kind and unit, and where it comes from.
+
+    Kinds are those of recorded calls in general: ``handle``, whose unit is the flavour's name,
+    ``count`` and ``signed``. Of Open MPI a datatype is recorded by its size, ``datatype_size``.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of calls of ``function``. Its ``name`` is the function's, with ``/ROLE`` in small
+    letters for any role but the first.
+
+    A record of :attr:`Role.LISTED` is one for each of the first :data:`MAX_REQUESTS` requests: the
+    source of its first value is where the array is, that of the second how many it has.
+    """
+
+    name: str
+    function: str
+    role: Role
+    values: tuple[Value, ...]
+
+
+_MESSAGE: Final = ("communicator", "peer", "tag", "count", "datatype", "request")
+_NEW: Final = ("communicator", "new_communicator")
+VALUES: Final[dict[Role, tuple[str, ...]]] = {
+    Role.OTHER: (),
+    Role.SEND: _MESSAGE,
+    Role.RECEIVE: (
+        "communicator", "peer", "tag", "status_source", "status_tag", "status_bytes",
+    ),
+    Role.RECEIVE_POST: _MESSAGE,
+    Role.SEND_INIT: _MESSAGE,
+    Role.RECEIVE_INIT: _MESSAGE,
+    Role.START: ("request",),
+    Role.COMPLETE: ("request", "flag", "status_source", "status_tag", "status_bytes"),
+    Role.COMPLETE_MANY: (
+        "requests", "flag", "index", "status_source", "status_tag", "status_bytes",
+    ),
+    Role.COMPLETE_SOME: ("requests", "ended", "positions0", "positions2", "positions4"),
+    Role.START_MANY: ("requests",),
+    Role.LISTED: ("request", "position"),
+    Role.BARRIER: ("communicator", "request"),
+    Role.ALL_TO_ALL: ("communicator", "count", "datatype", "request"),
+    Role.FROM_ROOT: ("communicator", "root", "count", "datatype", "request"),
+    Role.TO_ROOT: ("communicator", "root", "count", "datatype", "request"),
+    Role.PREFIX: ("communicator", "count", "datatype", "request"),
+    Role.NEIGHBOURS: ("communicator", "count", "datatype", "request"),
+    Role.NEW_COMMUNICATOR: _NEW,
+    Role.SPLIT: (*_NEW, "color", "key"),
+    Role.SPLIT_HOST: (*_NEW, "color", "key"),
+    Role.CARTESIAN: (*_NEW, "dimensions", "dims0", "dims2", "dims4"),
+    Role.CARTESIAN_PERIODS: ("new_communicator", "periods0", "periods2", "periods4"),
+    Role.CARTESIAN_SUB: (*_NEW, "remain0", "remain2", "remain4"),
+    Role.FREE_COMMUNICATOR: ("communicator",),
+    Role.OWN_RANK: ("communicator", "rank"),
+    Role.OWN_SIZE: ("communicator", "size"),
+    Role.NEW_WINDOW: ("communicator", "new_window"),
+    Role.PUT: ("window", "peer", "count", "datatype"),
+    Role.GET: ("window", "peer", "count", "datatype"),
+    Role.FENCE: ("window",),
+    Role.DATATYPE: ("old_datatype", "new_datatype", "blocks", "block_length"),
+    Role.DATATYPE_SIZE: ("datatype", "size"),
+}  # fmt: skip
+"""The values of each role's record, in order. Those that a function has no argument for are
+:data:`MISSING`; a name ending in a digit is two integers of an array from that index on."""
+
+# The parameter that each value comes from: the first that a function has. Those of two messages in
+# one call are told apart by role.
+_PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
+    "communicator": ("comm", "freed"), "new_communicator": ("newcomm",), "window": ("win",),
+    "new_window": ("newwin",), "root": ("root",),
+    "request": ("request", "started", "ended", "requests"), "requests": ("count",),
+    "position": ("count",), "index": ("index",), "ended": ("outcount",), "positions": ("indices",),
+    "flag": ("flag",), "color": ("color", "split_type"), "key": ("key",),
+    "dimensions": ("ndims",), "rank": ("rank",), "size": ("size",), "old_datatype": ("oldtype",),
+    "new_datatype": ("newtype",), "blocks": ("blocks",), "block_length": ("block_length",),
+    "peer": ("dest", "source", "target"), "tag": ("tag", "stag"),
+    "count": ("count", "scount", "rcount", "origin_count"),
+    "datatype": ("type", "stype", "rtype", "origin_type"),
+    "status_source": ("status",), "status_tag": ("status",), "status_bytes": ("status",),
+    "dims": ("dims",), "periods": ("periods",), "remain": ("remain_dims",),
+}  # fmt: skip
+_RECEIVED: Final = {"peer": ("source",), "tag": ("tag", "rtag")}
+# What root sends is described by what every other rank receives.
+_SCATTERED: Final = {"count": ("count", "rcount"), "datatype": ("type", "rtype")}
+_HANDLES: Final = frozenset(
+    {"communicator", "new_communicator", "window", "new_window", "request", "old_datatype",
+     "new_datatype", "datatype"}
+)  # fmt: skip
+# Read on return, where the argument points.
+_RESULTS: Final = frozenset(
+    {
+        "newcomm",
+        "newwin",
+        "newtype",
+        "request",
+        "flag",
+        "rank",
+        "size",
+        "index",
+        "outcount",
+        "indices",
+    }
+)
+_ENTRIES: Final = frozenset({"freed", "started", "ended", "requests"})
+
+
+def records(function: Function, flavour: Flavour) -> tuple[Record, ...]:
+    """The records of a call of ``function`` in a library of ``flavour``."""
+    made = []
+    for at, role in enumerate(function.roles):
+        name = f"{function.name}/{role.name.lower()}" if at else function.name
+        values = tuple(_value(function, flavour, role, value) for value in VALUES[role])
+        made.append(Record(name, function.name, role, tuple(v for v in values if v)))
+    return tuple(made)
+
+
+def roles_by_record() -> dict[str, Role]:
+    """The role of every record's name."""
+    return {
+        record.name: record.role
+        for function in FUNCTIONS.values()
+        for record in records(function, MPICH)
+    }
+
+
+def _value(function: Function, flavour: Flavour, role: Role, name: str) -> Value | None:
+    array = name.rstrip("024")
+    choices = _PARAMETERS.get(name) or _PARAMETERS[array]
+    if role == Role.RECEIVE:
+        choices = _RECEIVED.get(name, choices)
+    elif role == Role.FROM_ROOT:
+        choices = _SCATTERED.get(name, choices)
+    parameter = next((choice for choice in choices if choice in function.parameters), None)
+    if parameter is None:
+        return None
+    argument = function.parameters.index(parameter)
+    if name == "datatype" and flavour.type_size is not None:
+        size = Source(argument, 8, width=8, offset=flavour.type_size)
+        return Value("datatype_size", "signed", "bytes", size)
+    source = _source(flavour, name, array, parameter, argument)
+    if name in _HANDLES:
+        return Value(name, "handle", flavour.name, source)
+    return Value(name, "count" if name == "count" else "signed", "", source)
+
+
+def _source(flavour: Flavour, name: str, array: str, parameter: str, argument: int) -> Source:
+    handle = name in _HANDLES
+    width = flavour.handle if handle else 4
+    if parameter == "status":
+        offset, width = {
+            "status_source": (flavour.status_source, 4),
+            "status_tag": (flavour.status_tag, 4),
+            "status_bytes": (flavour.status_bytes, 8),
+        }[name]
+        return Source(argument, 8, width, offset, at_return=True)
+    if array != name:
+        at_return = parameter in _RESULTS
+        return Source(argument, 8, 8, 4 * int(name[-1]), at_return=at_return)
+    if parameter in _RESULTS or parameter in _ENTRIES:
+        return Source(argument, 8, width, at_return=parameter in _RESULTS, unsigned=handle)
+    return Source(argument, width, unsigned=handle)

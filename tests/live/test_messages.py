@@ -1,0 +1,81 @@
+"""Programs of known traffic under Open MPI and MPICH: matrix, communicators and wait states.
+
+The calls are those that a library between program and MPI writes (``tests/support/mpi_truth.py``),
+in the shape in which they are recorded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.wait_states import Kind
+from tests.support.mpi_truth import LAUNCH, Truth, build, run
+
+TRAFFIC = ("ring", "all_to_all", "halo", "subcommunicators", "wildcards", "persistent")
+PLANTED = {
+    "late_sender": Kind.LATE_SENDER,
+    "late_receiver": Kind.LATE_RECEIVER,
+    "late_broadcast": Kind.LATE_BROADCAST,
+    "wait_at_nxn": Kind.WAIT_AT_NXN,
+    "early_reduce": Kind.EARLY_REDUCE,
+}
+
+
+@pytest.fixture(scope="module", params=LAUNCH)
+def flavour(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def built(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build(tmp_path_factory.mktemp(flavour), flavour)
+
+
+def communication(truth: Truth) -> Communication:
+    ranks = truth.ranks
+    return Communication(truth.calls, np.arange(ranks), np.zeros(ranks, np.int64))
+
+
+@pytest.mark.parametrize("ranks", (2, 4, 7))
+@pytest.mark.parametrize("name", TRAFFIC)
+def test_traffic_is_the_truth(
+    built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str, ranks: int
+) -> None:
+    truth = run(built, tmp_path, flavour, name, ranks)
+    found = communication(truth)
+    messages, volume = found.point_to_point.dense(ranks)
+    np.testing.assert_array_equal(messages, truth.sent[:, :, 0])
+    np.testing.assert_array_equal(volume, truth.sent[:, :, 1])
+    assert len(found.messages) == truth.sent[:, :, 0].sum()
+    assert found.collectives.complete.all()
+    made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
+    assert made == truth.communicators
+    assert found.unknown_communicators == 0
+
+
+def test_one_sided_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
+    found = communication(run(built, tmp_path, flavour, "one_sided", 3)).one_sided
+    # Each puts 100 bytes and its rank to the next, and gets seven integers of it.
+    pairs = zip(found.source.tolist(), found.target.tolist(), found.bytes.tolist(), strict=True)
+    expected = {(rank, (rank + 1) % 3): 100.0 + rank for rank in range(3)}
+    expected |= {((rank + 1) % 3, rank): 28.0 for rank in range(3)}
+    assert {(source, target): volume for source, target, volume in pairs} == expected
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_waits(built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str) -> None:
+    truth = run(built, tmp_path, flavour, name, 2)
+    found = communication(truth)
+    operations, waits = found.operations, found.waits
+    assert truth.said
+    for said in truth.said:
+        mine = (waits.kind == PLANTED[name]) & (operations.rank[waits.operation] == said["waiter"])
+        # The last message of what it printed may have been waited for as well.
+        long = mine & (waits.severity > 10**7)
+        seconds = waits.severity[long].sum() / 1e9
+        assert seconds == pytest.approx(said["seconds"], rel=0.02)
+        assert set(operations.rank[waits.delayer[long]].tolist()) == {1}

@@ -1,0 +1,124 @@
+"""Calls of MPI recorded by ``hpcd run --mpi``, compared with what a library between program and MPI
+counts in the same run, and with the waits that the program times itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hpcd.analysis
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.database_calls import communication, delays_of
+from hpcd.analysis.messages.wait_states import Kind
+from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, read
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+]
+HPCD = [sys.executable, "-m", "hpcd"]
+
+
+@pytest.fixture(scope="module", params=LAUNCH)
+def flavour(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def built(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build(tmp_path_factory.mktemp(flavour), flavour)
+
+
+def recorded(
+    built: tuple[Path, Path], folder: Path, flavour: str, name: str, ranks: int
+) -> tuple[Truth, Path]:
+    library, program = built
+    truth = folder / "truth"
+    truth.mkdir()
+    launch = [*LAUNCH[flavour], "-n", str(ranks)]
+    command = ["env", f"LD_PRELOAD={library}", f"TRUTH={truth}", str(program), name]
+    options = ["run", "--mpi", "-o", str(folder / "m")]
+    done = subprocess.run(
+        [*HPCD, *options, "--", *launch, *command], check=True, capture_output=True, timeout=200
+    )
+    merge([folder / "m"], folder / "db", workers=1)
+    return read(truth, flavour, ranks, done.stdout.decode()), folder / "db"
+
+
+def matrix_is_true(found: Communication, truth: Truth) -> None:
+    messages, volume = found.point_to_point.dense(truth.ranks)
+    np.testing.assert_array_equal(messages, truth.sent[:, :, 0])
+    np.testing.assert_array_equal(volume, truth.sent[:, :, 1])
+    assert len(found.messages) == truth.sent[:, :, 0].sum()
+
+
+@pytest.mark.parametrize("name", ("halo", "subcommunicators", "wildcards", "persistent"))
+def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str) -> None:
+    truth, path = recorded(built, tmp_path, flavour, name, 3)
+    with hpcd.analysis.open(path) as db:
+        found = communication(db)
+        matrix_is_true(found, truth)
+        assert found.collectives.complete.all()
+        made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
+        assert made == truth.communicators
+
+
+def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
+    truth, path = recorded(built, tmp_path, flavour, "late_broadcast", 2)
+    with hpcd.analysis.open(path) as db:
+        found = communication(db)
+        waits = found.waits
+        late = waits.kind == Kind.LATE_BROADCAST
+        (said,) = truth.said
+        seconds = waits.severity[late].sum() / 1e9
+        assert seconds == pytest.approx(said["seconds"], rel=0.02)
+        delays = delays_of(db, found)
+        names = [db.procedure_names[at] for at in db.procedure_of_node.tolist()]
+        delay = [
+            float(seconds)
+            for rank, node, seconds in zip(
+                delays.rank.tolist(), delays.node.tolist(), delays.seconds.tolist(), strict=True
+            )
+            if rank == 1 and "delay" in [names[at] for at in db.cct.path(node).tolist()]
+        ]
+        assert sum(delay) > 0.9 * seconds
+        # The call path that waited is that of the broadcast.
+        node = int(found.operations.node[waits.operation[late][0]])
+        assert "late_broadcast" in [names[at] for at in db.cct.path(node).tolist()]
+    done = subprocess.run(
+        [*HPCD, "messages", str(path), "--json", "--picture", str(tmp_path / "matrix.svg")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    assert answer["ranks"] == [0, 1]
+    assert answer["waiting"]["late broadcast"] == pytest.approx(seconds)
+    assert (tmp_path / "matrix.svg").stat().st_size > 1000
+
+
+def test_fortran(tmp_path: Path, flavour: str) -> None:
+    """Fortran's entry points call C's: each call is recorded once, below that of Fortran."""
+    program = tmp_path / "ring"
+    compiler = [f"mpifort.{flavour}", "-w", "-o", str(program), str(PROGRAM.with_name("ring.f90"))]
+    subprocess.run(compiler, check=True)
+    options = ["run", "--mpi", "-o", str(tmp_path / "m")]
+    launch = [*LAUNCH[flavour], "-n", "3", str(program)]
+    subprocess.run([*HPCD, *options, "--", *launch], check=True, capture_output=True, timeout=200)
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        found = communication(db)
+        messages, volume = found.point_to_point.dense(3)
+        expected = np.roll(np.eye(3), 1, axis=1)
+        np.testing.assert_array_equal(messages, 20 * expected)
+        np.testing.assert_array_equal(volume, 8400 * expected)
+        assert len(found.collectives) == 20
+        sends = found.recorded.node[found.sends.operation]
+        path = [db.procedure_names[db.procedure_of_node[at]] for at in db.cct.path(int(sends[0]))]
+        assert path[-1] in ("MPI_Send", "PMPI_Send")
+        assert path[-2].lower().strip("_") in ("mpi_send", "pmpi_send")

@@ -1,0 +1,305 @@
+/* Programs of known traffic and known waits. `messages NAME`: one of the functions at the end.
+   Those that plant waits print, on rank 0, how many seconds ranks waited by their own clocks. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS = 20, DELAY_NS = 20 * 1000 * 1000, MOST = 1 << 18 };
+
+static int rank, size;
+static char out[MOST], in[MOST];
+
+static double now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static void delay(void)
+{
+	struct timespec time = {0, DELAY_NS};
+	nanosleep(&time, NULL);
+}
+
+static void ring(void)
+{
+	int right = (rank + 1) % size, left = (rank + size - 1) % size;
+	for (int round = 0; round < ROUNDS; round++) {
+		if (rank == 0) {
+			MPI_Ssend(out, 100 + round, MPI_INT, right, round, MPI_COMM_WORLD);
+			MPI_Recv(in, MOST / 4, MPI_INT, left, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		} else {
+			MPI_Recv(in, MOST / 4, MPI_INT, left, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			MPI_Send(out, 100 + round, MPI_INT, right, round, MPI_COMM_WORLD);
+		}
+	}
+}
+
+static void all_to_all(void)
+{
+	MPI_Request requests[128];
+	int count = 0;
+	for (int round = 0; round < ROUNDS; round++) {
+		MPI_Alltoall(out, 8, MPI_DOUBLE, in, 8, MPI_DOUBLE, MPI_COMM_WORLD);
+		count = 0;
+		for (int peer = 0; peer < size; peer++) {
+			MPI_Irecv(in + 4096 * peer, 4096, MPI_BYTE, peer, 1, MPI_COMM_WORLD, &requests[count++]);
+			MPI_Isend(out, 1 + rank * size + peer, MPI_BYTE, peer, 1, MPI_COMM_WORLD,
+				  &requests[count++]);
+		}
+		MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+	}
+}
+
+static void halo(void)
+{
+	int dims[2] = {0, 0}, periods[2] = {1, 0}, low, high, first, coordinate[2];
+	MPI_Comm grid, row;
+	MPI_Datatype column;
+	MPI_Dims_create(size, 2, dims);
+	MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &grid);
+	MPI_Comm_rank(grid, &first);
+	MPI_Cart_coords(grid, first, 2, coordinate);
+	MPI_Type_vector(16, 2, 32, MPI_DOUBLE, &column);
+	MPI_Type_commit(&column);
+	for (int round = 0; round < ROUNDS; round++)
+		for (int axis = 0; axis < 2; axis++) {
+			MPI_Cart_shift(grid, axis, 1, &low, &high);
+			MPI_Sendrecv(out, 1, axis ? column : MPI_DOUBLE, high, axis, in, 1,
+				     axis ? column : MPI_DOUBLE, low, axis, grid, MPI_STATUS_IGNORE);
+			MPI_Sendrecv_replace(out, 10, MPI_FLOAT, low, 7, high, 7, grid, MPI_STATUS_IGNORE);
+		}
+	MPI_Neighbor_alltoall(out, 3, MPI_INT, in, 3, MPI_INT, grid);
+	int remain[2] = {0, 1};
+	MPI_Cart_sub(grid, remain, &row);
+	MPI_Comm_size(row, &first);
+	for (int peer = 0; peer < first; peer++)
+		MPI_Sendrecv(out, 5, MPI_LONG, peer, 3, in, 5, MPI_LONG, MPI_ANY_SOURCE, 3, row,
+			     MPI_STATUS_IGNORE);
+	MPI_Comm_free(&row);
+	MPI_Type_free(&column);
+}
+
+static void subcommunicators(void)
+{
+	MPI_Comm half, copy, reversed, few, again;
+	MPI_Group world, chosen;
+	int own, count, ranks[2] = {size - 1, 0};
+	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+	MPI_Comm_dup(half, &copy);
+	MPI_Comm_split(MPI_COMM_WORLD, rank == 1 ? MPI_UNDEFINED : 4, -rank, &reversed);
+	MPI_Comm_group(MPI_COMM_WORLD, &world);
+	MPI_Group_incl(world, 2, ranks, &chosen);
+	MPI_Comm_create(MPI_COMM_WORLD, chosen, &few);
+	for (int round = 0; round < ROUNDS; round++) {
+		MPI_Comm_rank(copy, &own);
+		MPI_Comm_size(copy, &count);
+		MPI_Sendrecv(out, 11, MPI_CHAR, (own + 1) % count, 0, in, 11, MPI_CHAR,
+			     (own + count - 1) % count, 0, copy, MPI_STATUS_IGNORE);
+		MPI_Allreduce(out, in, 4, MPI_INT, MPI_SUM, half);
+		if (reversed != MPI_COMM_NULL) {
+			MPI_Comm_rank(reversed, &own);
+			MPI_Comm_size(reversed, &count);
+			MPI_Bcast(out, 13, MPI_CHAR, count - 1, reversed);
+			if (own == 0 && count > 1)
+				MPI_Send(out, 17, MPI_CHAR, count - 1, 2, reversed);
+			if (own == count - 1 && count > 1)
+				MPI_Recv(in, 17, MPI_CHAR, 0, 2, reversed, MPI_STATUS_IGNORE);
+		}
+		if (few != MPI_COMM_NULL) {
+			MPI_Comm_rank(few, &own);
+			MPI_Sendrecv(out, 19 + own, MPI_CHAR, 1 - own, 0, in, 100, MPI_CHAR, 1 - own, 0, few,
+				     MPI_STATUS_IGNORE);
+		}
+		/* The handle of a freed communicator is used again. */
+		MPI_Comm_split(half, round % 2 ? rank : 0, 0, &again);
+		MPI_Comm_rank(again, &own);
+		MPI_Comm_size(again, &count);
+		MPI_Sendrecv(out, 23, MPI_CHAR, count - 1 - own, 0, in, 23, MPI_CHAR, count - 1 - own, 0,
+			     again, MPI_STATUS_IGNORE);
+		MPI_Comm_free(&again);
+	}
+}
+
+static void wildcards(void)
+{
+	MPI_Status status;
+	MPI_Request request, requests[80];
+	int index, flag;
+	for (int round = 0; round < ROUNDS; round++) {
+		if (rank) {
+			MPI_Send(out, rank * 10, MPI_BYTE, 0, rank, MPI_COMM_WORLD);
+			MPI_Send(out, rank, MPI_BYTE, 0, 50, MPI_COMM_WORLD);
+			MPI_Send(out, 2 * rank, MPI_BYTE, 0, 60, MPI_COMM_WORLD);
+			MPI_Isend(out, 3 * rank, MPI_BYTE, 0, 70, MPI_COMM_WORLD, &request);
+			do
+				MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+			while (!flag);
+			continue;
+		}
+		for (int peer = 1; peer < size; peer++)
+			MPI_Recv(in, 1000, MPI_BYTE, MPI_ANY_SOURCE, peer, MPI_COMM_WORLD, &status);
+		for (int peer = 1; peer < size; peer++)
+			MPI_Recv(in, 1000, MPI_BYTE, MPI_ANY_SOURCE, 50, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		for (int peer = 1; peer < size; peer++)
+			MPI_Irecv(in, 1000, MPI_BYTE, MPI_ANY_SOURCE, 60, MPI_COMM_WORLD, &requests[peer - 1]);
+		for (int peer = 1; peer < size; peer++)
+			MPI_Waitany(size - 1, requests, &index, &status);
+		for (int peer = 1; peer < size; peer++) {
+			MPI_Irecv(in, 1000, MPI_BYTE, MPI_ANY_SOURCE, 70, MPI_COMM_WORLD, &request);
+			MPI_Wait(&request, &status);
+		}
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	/* More requests at once than are recorded one by one. */
+	for (int at = 0; at < 80; at++) {
+		if (rank == 1)
+			MPI_Isend(out, at, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &requests[at]);
+		if (rank == 0)
+			MPI_Irecv(in, 100, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &requests[at]);
+	}
+	if (rank < 2)
+		MPI_Waitall(80, requests, MPI_STATUSES_IGNORE);
+}
+
+static void persistent(void)
+{
+	MPI_Request requests[2];
+	int right = (rank + 1) % size, left = (rank + size - 1) % size;
+	MPI_Send_init(out, 33, MPI_SHORT, right, 5, MPI_COMM_WORLD, &requests[0]);
+	MPI_Recv_init(in, 33, MPI_SHORT, left, 5, MPI_COMM_WORLD, &requests[1]);
+	for (int round = 0; round < ROUNDS; round++) {
+		if (round % 2)
+			MPI_Startall(2, requests);
+		else {
+			MPI_Start(&requests[1]);
+			MPI_Start(&requests[0]);
+		}
+		if (round % 3)
+			MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+		else {
+			MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+			MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+		}
+	}
+	MPI_Request_free(&requests[0]);
+	MPI_Request_free(&requests[1]);
+}
+
+static void one_sided(void)
+{
+	MPI_Win window;
+	MPI_Win_create(in, MOST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+	MPI_Win_fence(0, window);
+	MPI_Put(out, 100 + rank, MPI_BYTE, (rank + 1) % size, 0, 100 + rank, MPI_BYTE, window);
+	MPI_Win_fence(0, window);
+	MPI_Get(out, 7, MPI_INT, (rank + 1) % size, 64, 7, MPI_INT, window);
+	MPI_Win_fence(0, window);
+	MPI_Win_free(&window);
+}
+
+/* Seconds that ranks waited, by when each began: summed over rounds on rank 0 and printed. */
+static void say(const double *began, int waiter, int delayer)
+{
+	double all[2 * ROUNDS], seconds = 0;
+	memcpy(all, began, sizeof(double) * ROUNDS);
+	if (rank == delayer && waiter != delayer)
+		MPI_Send(began, ROUNDS, MPI_DOUBLE, waiter, 99, MPI_COMM_WORLD);
+	if (rank == waiter) {
+		MPI_Recv(all + ROUNDS, ROUNDS, MPI_DOUBLE, delayer, 99, MPI_COMM_WORLD,
+			 MPI_STATUS_IGNORE);
+		for (int round = 0; round < ROUNDS; round++)
+			if (all[ROUNDS + round] > all[round])
+				seconds += all[ROUNDS + round] - all[round];
+		printf("{\"waiter\": %d, \"seconds\": %.9f}\n", waiter, seconds);
+		fflush(stdout);
+	}
+}
+
+static void late_sender(void)
+{
+	double began[ROUNDS] = {0};
+	MPI_Request request;
+	for (int round = 0; round < ROUNDS; round++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 1) {
+			delay();
+			began[round] = now();
+			MPI_Send(out, 10, MPI_INT, 0, 0, MPI_COMM_WORLD);
+		} else if (rank == 0 && round % 2) {
+			began[round] = now();
+			MPI_Recv(in, 10, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		} else if (rank == 0) {
+			MPI_Irecv(in, 10, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
+			began[round] = now();
+			MPI_Waitall(1, &request, MPI_STATUSES_IGNORE);
+		}
+	}
+	say(began, 0, 1);
+}
+
+static void late_receiver(void)
+{
+	double began[ROUNDS] = {0};
+	for (int round = 0; round < ROUNDS; round++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 0) {
+			began[round] = now();
+			MPI_Send(out, MOST, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+		} else if (rank == 1) {
+			delay();
+			began[round] = now();
+			MPI_Recv(in, MOST, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		}
+	}
+	say(began, 0, 1);
+}
+
+static void collective(int kind)
+{
+	double began[ROUNDS] = {0};
+	for (int round = 0; round < ROUNDS; round++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (rank == 1)
+			delay();
+		began[round] = now();
+		if (kind == 0)
+			MPI_Bcast(out, 100, MPI_INT, 1, MPI_COMM_WORLD);
+		else if (kind == 1)
+			MPI_Allreduce(out, in, 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+		else
+			MPI_Reduce(out, in, 100, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+	}
+	for (int waiter = 0; waiter < (kind == 2 ? 1 : size); waiter++)
+		if (waiter != 1)
+			say(began, waiter, 1);
+}
+
+static void late_broadcast(void) { collective(0); }
+static void wait_at_nxn(void) { collective(1); }
+static void early_reduce(void) { collective(2); }
+
+int main(int count, char **arguments)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} programs[] = {
+		{"ring", ring}, {"all_to_all", all_to_all}, {"halo", halo},
+		{"subcommunicators", subcommunicators}, {"wildcards", wildcards},
+		{"persistent", persistent}, {"one_sided", one_sided}, {"late_sender", late_sender},
+		{"late_receiver", late_receiver}, {"late_broadcast", late_broadcast},
+		{"wait_at_nxn", wait_at_nxn}, {"early_reduce", early_reduce},
+	};
+	MPI_Init(&count, &arguments);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	for (int at = 0; at < (int)(sizeof(programs) / sizeof(*programs)); at++)
+		if (count > 1 && !strcmp(arguments[1], programs[at].name))
+			programs[at].run();
+	MPI_Finalize();
+	return 0;
+}

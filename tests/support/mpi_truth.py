@@ -1,0 +1,308 @@
+"""A library between a program and MPI that writes what hpcd would record, and the truth beside it.
+
+Generated from hpcd's declarations: values are taken from arguments the way the recorder does, and
+the compiler compares every prototype with ``mpi.h``. What was truly sent, and who is in which
+communicator, is asked of MPI itself.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
+from hpcd.array_types import I64
+from hpcd.model.mpi_functions import C_TYPES, FUNCTIONS, Function, Role
+from hpcd.model.mpi_records import FLAVOURS, MAX_REQUESTS, Flavour, Record, Source, records
+
+PROGRAM = Path(__file__).parents[1] / "programs/messages.c"
+LAUNCH: Mapping[str, list[str]] = {
+    "openmpi": ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root",
+                "--mca", "mpi_yield_when_idle", "1", "--mca", "btl", "self,vader"],
+    "mpich": ["mpirun.mpich"],
+}  # fmt: skip
+_CALL = np.dtype(
+    [("function", "<u4"), ("unused", "<u4"), ("begin", "<i8"), ("end", "<i8"),
+     ("value", "<i8", (6,))]
+)  # fmt: skip
+_HEAD = """
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MISSING INT64_MIN
+static FILE *calls, *communicators;
+static int64_t sent[4096][2];
+static struct { MPI_Request request; int peer; int64_t bytes; } persistent[64];
+static int persistents;
+
+static int64_t now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+static FILE *file(const char *kind)
+{
+	char path[4096];
+	int rank;
+	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	snprintf(path, sizeof(path), "%s/%s.%d", getenv("TRUTH"), kind, rank);
+	return fopen(path, "w");
+}
+
+static void record(uint32_t function, int64_t begin, int64_t end, const int64_t *value)
+{
+	struct { uint32_t function, unused; int64_t begin, end, value[6]; } one
+		= {function, 0, begin, end, {0}};
+	memcpy(one.value, value, sizeof(one.value));
+	if (!calls)
+		calls = file("calls");
+	fwrite(&one, sizeof(one), 1, calls);
+}
+
+static int in_world(MPI_Comm communicator, int place)
+{
+	MPI_Group group, world;
+	int rank = -1;
+	if (place < 0)
+		return -1;
+	PMPI_Comm_group(communicator, &group);
+	PMPI_Comm_group(MPI_COMM_WORLD, &world);
+	PMPI_Group_translate_ranks(group, 1, &place, world, &rank);
+	PMPI_Group_free(&group);
+	PMPI_Group_free(&world);
+	return rank;
+}
+
+static int64_t volume(int count, MPI_Datatype type)
+{
+	int size;
+	PMPI_Type_size(type, &size);
+	return (int64_t)size * count;
+}
+
+static void send_truth(int peer, int64_t bytes)
+{
+	if (peer >= 0) {
+		sent[peer][0]++;
+		sent[peer][1] += bytes;
+	}
+}
+
+static void start_truth(MPI_Request request)
+{
+	for (int at = 0; at < persistents; at++)
+		if (persistent[at].request == request)
+			send_truth(persistent[at].peer, persistent[at].bytes);
+}
+
+static void communicator_truth(MPI_Comm communicator)
+{
+	int size;
+	if (communicator == MPI_COMM_NULL)
+		return;
+	if (!communicators)
+		communicators = file("communicators");
+	PMPI_Comm_size(communicator, &size);
+	for (int place = 0; place < size; place++)
+		fprintf(communicators, "%d ", in_world(communicator, place));
+	fprintf(communicators, "\\n");
+}
+
+static void finish(void)
+{
+	FILE *output = file("sent");
+	int size;
+	PMPI_Comm_size(MPI_COMM_WORLD, &size);
+	for (int peer = 0; peer < size; peer++)
+		fprintf(output, "%lld %lld\\n", (long long)sent[peer][0], (long long)sent[peer][1]);
+	fclose(output);
+	if (communicators)
+		fclose(communicators);
+}
+"""
+
+
+def source(flavour: Flavour) -> str:
+    """The library's C source."""
+    parts = [_HEAD]
+    number = 0
+    for function in FUNCTIONS.values():
+        made = records(function, flavour)
+        parts.append(_wrapper(function, made, number, flavour))
+        number += len(made)
+    return "".join(parts)
+
+
+def _type(parameter: str) -> str:
+    return C_TYPES[parameter]
+
+
+def _read(one: Source, name: str) -> str:
+    integer = f"{'u' if one.unsigned else ''}int{8 * (one.width or one.argument_width)}_t"
+    if not one.width:
+        return f"(int64_t)({integer})(uintptr_t)a{one.argument}"
+    pointer = f"(uintptr_t)a{one.argument}{name}"
+    return f"({pointer} > 1 ? (int64_t)*({integer} *)({pointer} + {one.offset}) : MISSING)"
+
+
+def _values(record: Record, number: int, at_return: bool) -> list[str]:
+    return [
+        f"v{number}[{at}] = {_read(value.source, '')};"
+        for at, value in enumerate(record.values)
+        if value.source.at_return == at_return
+    ]
+
+
+def _wrapper(function: Function, made: tuple[Record, ...], number: int, flavour: Flavour) -> str:
+    signature = ", ".join(
+        f"{_type(parameter)}a{at}"
+        if _type(parameter).endswith("*")
+        else f"{_type(parameter)} a{at}"
+        for at, parameter in enumerate(function.parameters)
+    )
+    passed = ", ".join(f"a{at}" for at in range(len(function.parameters)))
+    lines = [f"\nint {function.name}({signature or 'void'})\n{{"]
+    single = [(number + at, record) for at, record in enumerate(made) if record.role != Role.LISTED]
+    several = [
+        (number + at, record) for at, record in enumerate(made) if record.role == Role.LISTED
+    ]
+    for at, record in single:
+        lines.append(f"int64_t v{at}[6] = {{{', '.join(['MISSING'] * 6)}}};")
+        lines += _values(record, at, False)
+    if several:
+        count = function.parameters.index("count")
+        requests = function.parameters.index("requests")
+        lines.append(
+            f"int64_t saved[{MAX_REQUESTS}]; for (int i = 0; i < a{count} && i < {MAX_REQUESTS};"
+            f" i++) saved[i] = {_handle(flavour, f'a{requests}[i]')};"
+        )
+    lines += _truth_before(function)
+    if function.name == "MPI_Finalize":
+        lines.append("finish();")
+    lines.append(f"int64_t begin = now(); int result = P{function.name}({passed});")
+    lines.append("int64_t end = now();")
+    if function.name == "MPI_Finalize":
+        lines.append(f"record({number}, begin, end, v{number}); fclose(calls); return result;")
+    for at, record in single:
+        lines += _values(record, at, True)
+        lines.append(f"record({at}, begin, end, v{at});")
+    for at, _ in several:
+        lines.append(
+            f"for (int i = 0; i < a{count} && i < {MAX_REQUESTS}; i++) {{ int64_t v[6] ="
+            f" {{saved[i], i}}; record({at}, begin, begin, v); }}"
+        )
+    if Role.SEND_INIT in function.roles:
+        names = {parameter: f"a{at}" for at, parameter in enumerate(function.parameters)}
+        lines.append(_PERSISTENT.format(**names))
+    if "newcomm" in function.parameters:
+        lines.append(f"communicator_truth(*a{function.parameters.index('newcomm')});")
+    return "\n\t".join([*lines, "return result;"]) + "\n}\n"
+
+
+def _handle(flavour: Flavour, text: str) -> str:
+    return f"(int64_t)(uintptr_t){text}" if flavour.handle == 8 else f"(int64_t)(uint32_t){text}"
+
+
+def _truth_before(function: Function) -> list[str]:
+    """What is truly sent, asked of MPI."""
+    names = {parameter: f"a{at}" for at, parameter in enumerate(function.parameters)}
+    if Role.SEND in function.roles:
+        count = names.get("count") or names["scount"]
+        kind = names.get("type") or names["stype"]
+        return [f"send_truth(in_world({names['comm']}, {names['dest']}), volume({count}, {kind}));"]
+    if Role.START in function.roles:
+        return [f"start_truth(*{names['started']});"]
+    if Role.START_MANY in function.roles:
+        return [f"for (int i = 0; i < {names['count']}; i++) start_truth({names['requests']}[i]);"]
+    return []
+
+
+_PERSISTENT = """
+	persistent[persistents].request = *{request};
+	persistent[persistents].peer = in_world({comm}, {dest});
+	persistent[persistents++].bytes = volume({count}, {type});
+"""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a run sent: ``sent`` ``int64[ranks, ranks, 2]`` messages and bytes by sender and
+    receiver; ``communicators`` the members of each made one, once; ``said`` what it printed."""
+
+    calls: CallArrays
+    ranks: int
+    sent: I64
+    communicators: set[tuple[int, ...]]
+    said: list[dict[str, float]]
+
+
+def build(folder: Path, flavour: str) -> tuple[Path, Path]:
+    """The library and the program."""
+    text = source(FLAVOURS[flavour])
+    code = folder / f"truth-{flavour}.c"
+    code.write_text(text)
+    library, program = folder / f"truth-{flavour}.so", folder / f"messages-{flavour}"
+    compiler = f"mpicc.{flavour}"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-w", "-o", str(library), str(code)], check=True
+    )
+    subprocess.run([compiler, "-w", "-O1", "-o", str(program), str(PROGRAM)], check=True)
+    return library, program
+
+
+def run(built: tuple[Path, Path], folder: Path, flavour: str, name: str, ranks: int) -> Truth:
+    """Run the program called ``name`` and read what was written."""
+    library, program = built
+    folder.mkdir(parents=True, exist_ok=True)
+    launch = [*LAUNCH[flavour], "-n", str(ranks)]
+    environment = ["env", f"LD_PRELOAD={library}", f"TRUTH={folder}"]
+    done = subprocess.run(
+        [*launch, *environment, str(program), name], check=True, capture_output=True, timeout=120
+    )
+    return read(folder, flavour, ranks, done.stdout.decode())
+
+
+def read(folder: Path, flavour: str, ranks: int, printed: str) -> Truth:
+    """What the ranks wrote, as arrays; the trace line of a rank is its number."""
+    functions = [
+        RecordedFunction(record.name, tuple((v.name, v.unit) for v in record.values))
+        for function in FUNCTIONS.values()
+        for record in records(function, FLAVOURS[flavour])
+    ]
+    columns = [np.fromfile(folder / f"calls.{rank}", _CALL) for rank in range(ranks)]
+    calls = np.concatenate(columns)
+    line = np.repeat(np.arange(ranks), [len(column) for column in columns])
+    sent = np.array([np.loadtxt(folder / f"sent.{rank}", ndmin=2) for rank in range(ranks)])
+    members = {
+        tuple(map(int, row.split()))
+        for path in folder.glob("communicators.*")
+        for row in path.read_text().splitlines()
+    }
+    origin = int(calls["begin"].min())
+    return Truth(
+        CallArrays(
+            line=line,
+            time=calls["begin"] - origin,
+            duration=calls["end"] - calls["begin"],
+            node=np.zeros(len(calls), np.int64),
+            function=calls["function"].astype(np.int64),
+            weight=np.ones(len(calls)),
+            value=calls["value"].astype(np.int64),
+            functions=functions,
+        ),
+        ranks,
+        sent.astype(np.int64),
+        members,
+        [json.loads(row) for row in printed.splitlines() if row.startswith("{")],
+    )

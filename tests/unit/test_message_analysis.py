@@ -1,0 +1,281 @@
+"""Messages and waits from made calls: what no run on one host can show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from hpcd.analysis.messages import traffic
+from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
+from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.delays import delays
+from hpcd.analysis.messages.wait_states import Kind
+from hpcd.array_types import I64
+from hpcd.model.mpi_functions import FUNCTIONS
+from hpcd.model.mpi_records import MISSING, MPICH, VALUES, records
+
+WORLD, INT, DOUBLE = 0x44000000, 0x4C000405, 0x4C00080B
+FUNCTION_LIST = [
+    RecordedFunction(record.name, tuple((value.name, value.unit) for value in record.values))
+    for function in FUNCTIONS.values()
+    for record in records(function, MPICH)
+]
+NUMBER = {function.name: at for at, function in enumerate(FUNCTION_LIST)}
+
+Call = tuple[int, str, int, int, dict[str, int]]
+"""(rank, function, begin, end, values)."""
+
+
+def send(rank: int, begin: int, end: int, peer: int, **more: int) -> Call:
+    values = {"communicator": WORLD, "peer": peer, "tag": 0, "count": 10, "datatype": INT}
+    return rank, "MPI_Send", begin, end, values | more
+
+
+def receive(rank: int, begin: int, end: int, peer: int, **more: int) -> Call:
+    return rank, "MPI_Recv", begin, end, {"communicator": WORLD, "peer": peer, "tag": 0} | more
+
+
+def collective(rank: int, name: str, begin: int, end: int, **more: int) -> Call:
+    values = {"communicator": WORLD, "count": 4, "datatype": DOUBLE}
+    return rank, name, begin, end, values | more
+
+
+def made(calls: Sequence[Call], ranks: int, hosts: Sequence[int] | None = None) -> Communication:
+    value = np.full((len(calls), 6), MISSING, np.int64)
+    for at, (_, name, _, _, values) in enumerate(calls):
+        for place, (one, _) in enumerate(FUNCTION_LIST[NUMBER[name]].values):
+            value[at, place] = values.get(one, MISSING)
+    begin, end = (np.array([call[place] for call in calls], np.int64) for place in (2, 3))
+    rank = np.array([call[0] for call in calls], np.int64)
+    recorded = CallArrays(
+        line=rank,
+        time=begin,
+        duration=end - begin,
+        node=100 + rank,
+        function=np.array([NUMBER[call[1]] for call in calls], np.int64),
+        weight=np.ones(len(calls)),
+        value=value,
+        functions=FUNCTION_LIST,
+    )
+    where = np.zeros(ranks, np.int64) if hosts is None else np.array(hosts, np.int64)
+    return Communication(recorded, np.arange(ranks), where)
+
+
+def test_every_value_has_a_name_in_its_record() -> None:
+    names = {name for values in VALUES.values() for name in values}
+    used = {name for function in FUNCTION_LIST for name, _ in function.values}
+    assert used - {"datatype_size"} <= names
+
+
+def test_late_sender_is_no_longer_than_the_receive() -> None:
+    found = made([receive(0, 100, 500, 1), send(1, 400, 450, 0), send(1, 900, 950, 0)], 2)
+    waits = found.waits
+    assert waits.kind.tolist() == [Kind.LATE_SENDER]
+    assert waits.severity.tolist() == [300]
+    assert found.operations.node[waits.delayer].tolist() == [101]
+    assert len(found.messages) == 1 and len(found.sends) == 2
+
+
+def test_buffered_send_waits_for_nobody() -> None:
+    found = made([send(0, 100, 110, 1), receive(1, 400, 450, 0)], 2)
+    assert not len(found.waits)
+    # One that is still blocked when the receive comes does.
+    found = made([send(0, 100, 420, 1), receive(1, 400, 450, 0)], 2)
+    assert found.waits.severity.tolist() == [300]
+    assert found.waits.kind.tolist() == [Kind.LATE_RECEIVER]
+
+
+def test_collectives_wait_for_the_last_or_the_root() -> None:
+    calls = [
+        *(collective(rank, "MPI_Allreduce", 100 * rank, 350) for rank in range(4)),
+        *(collective(rank, "MPI_Bcast", 1000 + 100 * rank, 1400, root=2) for rank in range(4)),
+        *(collective(rank, "MPI_Reduce", 2000 + 100 * rank, 2400, root=1) for rank in range(4)),
+    ]
+    found = made(calls, 4)
+    waits, operations = found.waits, found.operations
+    seconds = {
+        (Kind(kind), rank): severity
+        for kind, rank, severity in zip(
+            waits.kind.tolist(),
+            operations.rank[waits.operation].tolist(),
+            waits.severity.tolist(),
+            strict=True,
+        )
+    }
+    expected = {(Kind.WAIT_AT_NXN, rank): 300 - 100 * rank for rank in range(3)}
+    expected |= {(Kind.LATE_BROADCAST, rank): 200 - 100 * rank for rank in range(2)}
+    expected |= {(Kind.EARLY_REDUCE, 1): 200}
+    assert seconds == expected
+
+
+def test_collective_of_which_a_rank_is_missing_is_no_wait_state() -> None:
+    calls = [collective(rank, "MPI_Allreduce", 100 * rank, 350) for rank in range(3)]
+    found = made([*calls, send(3, 0, 10, 0)], 4)
+    assert found.collectives.complete.tolist() == [False]
+    assert not len(found.waits)
+
+
+def test_collective_flow() -> None:
+    calls = [collective(rank, "MPI_Bcast", 0, 10, root=1) for rank in range(3)]
+    calls += [collective(rank, "MPI_Alltoall", 20, 30, communicator=WORLD) for rank in range(3)]
+    flow = made(calls, 3).collective_flow
+    _, volume = flow.dense(3)
+    assert volume.tolist() == [[0, 32, 32], [64, 0, 64], [32, 32, 0]]
+
+
+def test_messages_overtake_by_tag_only() -> None:
+    calls = [
+        send(0, 0, 5, 1, tag=1, count=1),
+        send(0, 10, 15, 1, tag=2, count=2),
+        send(0, 20, 25, 1, tag=1, count=3),
+        receive(1, 30, 31, 0, tag=2),
+        receive(1, 40, 41, -2, tag=-1, status_source=0, status_tag=1, status_bytes=4),
+        receive(1, 50, 51, 0, tag=1),
+    ]
+    found = made(calls, 2)
+    messages = found.messages
+    sent = found.sends.operation[messages.send]
+    received = found.receives.operation[messages.receive]
+    pairs = sorted(
+        zip(
+            found.recorded.named("count")[sent].tolist(),
+            found.recorded.begin[received].tolist(),
+            strict=True,
+        )
+    )
+    assert pairs == [(1, 40), (2, 30), (3, 50)]
+    assert messages.guessed.sum() == 0
+
+
+def test_size_is_learned_from_the_receive() -> None:
+    derived = 0x8C000000
+    found = made(
+        [
+            send(0, 0, 5, 1, datatype=derived),
+            receive(1, 0, 9, 0, status_source=0, status_tag=0, status_bytes=160),
+        ],
+        2,
+    )
+    assert found.point_to_point.bytes.tolist() == [160.0]
+    sizes = traffic.message_sizes(found.sends, found.messages)
+    assert (sizes.least.tolist(), sizes.most.tolist()) == ([128], [255])
+
+
+def skewed(time: int, drift: float, offset: int) -> int:
+    return round(time * (1 + drift)) + offset
+
+
+@pytest.mark.parametrize("drift", (0.0, 4e-5))
+def test_clocks_of_hosts_are_aligned(drift: float) -> None:
+    """Two hosts, whose clocks differ by 3 ms and drift; the fastest message takes 2 µs."""
+    random = np.random.default_rng(1)
+    offset, calls, truth = 3_000_000, [], []
+    for number in range(400):
+        start = number * 10_000_000
+        there, back = (2_000 + int(random.exponential(20_000)) for _ in range(2))
+        calls.append(send(0, start, start + 1_000, 1))
+        arrived = start + there
+        calls.append(
+            receive(1, skewed(start - 50_000, drift, offset), skewed(arrived, drift, offset), 0)
+        )
+        answered = start + 500_000
+        calls.append(
+            send(1, skewed(answered, drift, offset), skewed(answered + 1_000, drift, offset), 0)
+        )
+        calls.append(receive(0, start + 100_000, answered + back, 1))
+        truth += [50_000, answered - start - 100_000]
+    found = made(calls, 2, hosts=[0, 1])
+    clocks = found.clocks
+    assert clocks.residual[1 - clocks.reference] < 10_000
+    assert clocks.contradictions.sum() == 0
+    late = found.waits.kind == Kind.LATE_SENDER
+    assert late.sum() == len(truth)
+    np.testing.assert_allclose(np.sort(found.waits.severity[late]), np.sort(truth), atol=10_000)
+
+
+def test_hosts_without_messages_are_not_aligned() -> None:
+    found = made([send(0, 0, 5, 1), receive(1, 3, 9, 0), send(2, 0, 5, 2)], 3, hosts=[0, 1, 2])
+    assert np.isinf(found.clocks.residual).sum() == 2
+
+
+def test_delay_is_what_the_late_rank_did_more_of() -> None:
+    """Both compute for 1 s (node 5); rank 1 also writes (node 6) for 2 s, before it sends."""
+    second = 10**9
+    calls = [
+        collective(0, "MPI_Barrier", 0, 10), collective(1, "MPI_Barrier", 0, 10),
+        receive(0, second, 3 * second + 100, 1), send(1, 3 * second, 3 * second + 50, 0),
+    ]  # fmt: skip
+    found = made(calls, 2)
+
+    def activity(line: int) -> tuple[I64, I64, I64]:
+        begin = np.array([10, second])
+        end = np.array([second, 3 * second])
+        return begin, end, np.array([5, 6 if line else 7])
+
+    shared = delays(found.operations, found.messages, found.collectives, found.waits, activity)
+    assert shared.rank.tolist() == [1]
+    assert shared.node.tolist() == [6]
+    assert shared.seconds.tolist() == [pytest.approx(2.0)]
+    assert shared.unexplained == 0
+
+
+def test_delay_without_collectives() -> None:
+    found = made([receive(0, 100, 500, 1), send(1, 0, 50, 0, tag=1), send(1, 400, 450, 0)], 2)
+
+    def activity(line: int) -> tuple[I64, I64, I64]:
+        return np.array([0]), np.array([1000]), np.array([5 + line])
+
+    shared = delays(found.operations, found.messages, found.collectives, found.waits, activity)
+    assert (shared.rank.tolist(), shared.node.tolist()) == ([1], [6])
+    assert shared.seconds.sum() == pytest.approx(300e-9)
+
+
+def test_sampled_calls_are_not_matched() -> None:
+    found = made([receive(0, 100, 500, 1), send(1, 400, 450, 0)], 2)
+    found.recorded.weight[:] = 4.0
+    assert found.is_sampled
+    assert not len(found.messages) and not len(found.waits)
+    found.sends.weight[:] = 4.0
+    assert found.point_to_point.messages.tolist() == [4.0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_of_any_kind_are_survived(seed: int) -> None:
+    """What is in a database is hostile: ranks, handles and counts may be anything."""
+    random = np.random.default_rng(seed)
+    odd = np.array([0, 1, -1, -2, WORLD, INT, MISSING, 2**31, -(2**31), 2**62, 3])
+    calls = [
+        (int(random.integers(4)), name, int(random.integers(1000)), 1000, {})
+        for name in random.choice(list(NUMBER), 300).tolist()
+    ]
+    found = made(calls, 4)
+    found.calls.value[:] = odd[random.integers(len(odd), size=found.calls.value.shape)]
+    again = Communication(found.calls, np.arange(4), np.array([0, 0, 1, 1]))
+    assert (again.waits.severity >= 0).all()
+    assert (again.messages.send < len(again.sends)).all()
+    for matrix in (again.point_to_point, again.one_sided, again.collective_flow):
+        assert ((matrix.source >= 0) & (matrix.source < 4)).all()
+        assert ((matrix.target >= 0) & (matrix.target < 4)).all()
+
+
+def test_answers_of_a_later_communicator_say_nothing_of_an_earlier_one() -> None:
+    """The first copy is reversed by key and freed unasked; the second has its handle."""
+    handle = 0x84000000
+    calls: list[Call] = []
+    for rank in range(2):
+        new = {"communicator": WORLD, "new_communicator": handle}
+        calls += [
+            (rank, "MPI_Comm_split", 0, 10, {**new, "color": 0, "key": -rank}),
+            send(rank, 20, 21, 1 - rank, communicator=handle, count=1 + rank),
+            (rank, "MPI_Comm_free", 30, 31, {"communicator": handle}),
+            (rank, "MPI_Comm_dup", 40, 50, new),
+            (rank, "MPI_Comm_rank", 60, 61, {"communicator": handle, "rank": rank}),
+        ]
+    found = made(calls, 2)
+    members = [one.members.tolist() for one in found.communicators.all]
+    assert members == [[0, 1], [1, 0], [0, 1]]
+    # Place 1 of the reversed one is rank 0.
+    _, volume = found.point_to_point.dense(2)
+    assert volume.tolist() == [[4, 0], [0, 8]]
