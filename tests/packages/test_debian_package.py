@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -38,16 +36,6 @@ def package(tmp_path_factory: pytest.TempPathFactory, commit: str) -> Path:
     return made
 
 
-def test_another_build_gives_the_same_package(package: Path, commit: str, tmp_path: Path) -> None:
-    subprocess.run(
-        ["sh", "setup/deb.sh", str(tmp_path), commit],
-        cwd=ROOT, env={**os.environ, "LINTIAN": ":"}, capture_output=True, check=True,
-    )  # fmt: skip
-    (again,) = tmp_path.glob("*.deb")
-    first, second = (hashlib.sha256(path.read_bytes()).hexdigest() for path in (package, again))
-    assert first == second
-
-
 def test_it_needs_no_compiler(package: Path) -> None:
     told = subprocess.run(
         ["dpkg-deb", "--field", str(package), "Depends"], capture_output=True, text=True, check=True
@@ -78,7 +66,6 @@ setpriv --reuid 65534 --regid 65534 --clear-groups sh -eu -c '
 	hpcd synth -o m --ranks 2 --records 500 >/dev/null
 	hpcd merge m/node-00000 -o db >/dev/null 2>&1
 	hpcd report db >/dev/null && echo reported'
-HPCD_LOADER=object hpcd run -o /tmp/r -- /bin/true >/dev/null 2>&1 && echo recorded
 man -w hpcd hpcd.toml
 systemctl is-enabled hpcd.service || true
 echo '[control]' >/etc/hpcd/hpcd.toml
@@ -112,8 +99,8 @@ def test_installed_used_upgraded_removed_purged(package: Path, tmp_path: Path) -
     said = run_in_copy(folder, script).splitlines()
     assert said[0].startswith("version hpcd 0.")
     assert said[1:4] == ["hpcd", "/var/lib/hpcd 711 root", "/etc/hpcd/hpcd.toml 644 root"]
-    assert said[4:6] == ["reported", "recorded"]
-    assert said[6:8] == [
+    assert said[4] == "reported"
+    assert said[5:7] == [
         "/usr/share/man/man1/hpcd.1.gz", "/usr/share/man/man5/hpcd.toml.5.gz"
     ]  # fmt: skip
     assert "disabled" in said

@@ -13,7 +13,7 @@ mkdir -p "$1/upper" "$1/work" "$1/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
 mount -t proc proc "$1/root/proc"
 mount --rbind /sys "$1/root/sys"
-mount --bind /dev "$1/root/dev"
+mount --rbind /dev "$1/root/dev"
 mount -t tmpfs run "$1/root/run"
 cp "$2" "$1/root/script"
 exec chroot "$1/root" /bin/sh -eu /script
