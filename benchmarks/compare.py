@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.workloads import ENVIRONMENT, HPCD, sized
+from benchmarks.workloads import HPCD, sized
+from tests.support.lammps import ENVIRONMENT
 
 _SOURCE = """
 #include <stdlib.h>

@@ -13,17 +13,8 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.whole import perf_whole
-from benchmarks.workloads import (
-    ENVIRONMENT,
-    HPCD,
-    ROOT,
-    Workload,
-    build,
-    hpcc,
-    lammps,
-    scratch,
-    sized,
-)
+from benchmarks.workloads import HPCD, ROOT, Workload, build, hpcc, lammps, scratch, sized
+from tests.support.lammps import ENVIRONMENT
 
 _STRESS = ("cpu", "vfork", "clone", "fork", "context", "futex", "io")
 _STRESS_SECONDS = 3

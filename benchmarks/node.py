@@ -19,7 +19,8 @@ from pathlib import Path
 import psutil
 from rich.table import Table
 
-from benchmarks.workloads import ENVIRONMENT, HPCD, MPIRUN, build, scratch, sized
+from benchmarks.workloads import HPCD, build, scratch, sized
+from tests.support.lammps import ENVIRONMENT, MPIRUN
 
 SECONDS = int(os.environ.get("HPCD_BENCH_SECONDS", sized("60", "1")))
 PROGRAM = Path(__file__).resolve().parent.parent / "tests" / "programs" / "imbalance.c"

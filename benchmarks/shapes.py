@@ -25,12 +25,13 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.workloads import ENVIRONMENT, HPCD, LAMMPS, ROOT, build
+from benchmarks.workloads import HPCD, ROOT, build
 from hpcd.array_types import I64, U32
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.measurement.synthetic import Shape, Source, built_in_source, recorded_source
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host, Module, Process
+from tests.support.lammps import ENVIRONMENT, melt
 
 RECORDINGS = ROOT / "tests/data/recordings"
 BUILT_IN = "built-in"
@@ -48,9 +49,7 @@ class Recording:
 
 
 def _mpi(folder: Path) -> list[str]:
-    (folder / "in.lj").write_text(LAMMPS.format(steps=9000))
-    return ["mpirun", "--oversubscribe", "-n", "2",
-            "lmp", "-in", "in.lj", "-log", "none", "-screen", "none"]  # fmt: skip
+    return melt(folder, steps=9000)
 
 
 def _openmp(folder: Path) -> list[str]:

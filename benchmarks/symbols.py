@@ -29,8 +29,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.structure import SOURCE
-from benchmarks.workloads import ENVIRONMENT, HPCD, sized
+from benchmarks.workloads import HPCD, sized
 from hpcd.analysis.merge.stages import merge
+from tests.support.lammps import ENVIRONMENT
 
 # A loop around the benchmark's heavily inlined program, half of its instances.
 _RUNS = """

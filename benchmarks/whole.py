@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.workloads import ENVIRONMENT, Workload, hpcd_attach, real_programs
+from benchmarks.workloads import Workload, hpcd_attach, real_programs
+from tests.support.lammps import ENVIRONMENT
 
 # Frames a whole user call path begins with.
 _ROOTS = ("_start", "clone", "clone3", "__clone", "__clone3", "__libc_start_main",

@@ -14,30 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.lammps import ENVIRONMENT, MPIRUN, melt
+
 ROOT = Path(__file__).parents[1]
 HPCD = [sys.executable, "-m", "hpcd"]
-ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
-MPIRUN = ["mpirun", "--oversubscribe", "-n", "2"]
 
 # Set by ``python -m benchmarks --smallest`` before any benchmark is imported.
 SMALLEST = "HPCD_BENCH_SMALLEST"
-
-LAMMPS = """
-units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 12 0 12 0 12
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 1.44 87287
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-fix 1 all nve
-thermo 1000
-run {steps}
-"""
 
 NUMPY = """
 import numpy, time
@@ -91,10 +74,8 @@ def hpcc(folder: Path, size: int = 3500) -> Workload:
 
 
 def lammps(folder: Path, steps: int = 3000) -> Workload:
-    """A Lennard-Jones melt on two ranks: quiet, so that small slowdowns show."""
-    (folder / "in.lj").write_text(LAMMPS.format(steps=steps))
-    command = [*MPIRUN, "lmp", "-in", "in.lj", "-log", "none", "-screen", "none"]
-    return Workload("lammps (mpirun -n 2)", command, folder)
+    """A Lennard-Jones melt on two ranks."""
+    return Workload("lammps (mpirun -n 2)", melt(folder, steps), folder)
 
 
 def real_programs(folder: Path, seconds: int = sized(10, 4)) -> list[Workload]:

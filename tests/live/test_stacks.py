@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import hpcd.analysis
-from benchmarks.workloads import ENVIRONMENT, lammps
 from hpcd.bpf.task_stacks import Wanted
 from hpcd.daemon.stacks.stack_reader import StackReader
 from hpcd.daemon.targets.processes import descendants, name_of, thread_ids
@@ -27,6 +26,7 @@ from hpcd.model import frame as frames
 from hpcd.model.identity import ModuleKind
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support import stalling_fuse
+from tests.support.lammps import ENVIRONMENT, melt
 from tests.support.machine import stolen_seconds
 from tests.support.recorded import HPCD
 from tests.support.waiting import Recorder, seconds_by_function, started
@@ -423,9 +423,8 @@ def test_a_process_that_holds_its_address_space_locked_keeps_nobody_waiting(
 @pytest.mark.skipif(not shutil.which("lmp"), reason="LAMMPS is not installed")
 def test_what_is_recorded_under_way_waits_on_whole_paths(tmp_path: Path) -> None:
     """Threads of MPI and of LAMMPS that slept when hpcd came are most of the blocked time."""
-    workload = lammps(tmp_path, steps=1_000_000)
     with subprocess.Popen(
-        workload.command,
+        melt(tmp_path, steps=1_000_000),
         cwd=tmp_path,
         env=ENVIRONMENT,
         stdout=subprocess.DEVNULL,
