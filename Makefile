@@ -28,9 +28,10 @@ demo: setup-demo bpf-object
 	@sh setup/demo.sh; $(as_owner)
 
 # What watches running programs has the machine to itself; of the rest two halves run at once.
-WATCHING = tests/live tests/service
+WATCHING = tests/live tests/service --ignore=tests/live/test_benchmarks.py
 HALF = tests/unit tests/formats --ignore=tests/unit/test_structure.py --ignore=tests/formats/test_offline_benchmarks.py
-OTHER_HALF = tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py tests/viewer
+OTHER_HALF = tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py tests/viewer \
+	tests/live/test_benchmarks.py
 test: setup-test bpf-object lint
 	$(TOOLS)/pytest $(WATCHING); code=$$?; \
 	printf '%s\n' '$(HALF)' '$(OTHER_HALF)' | \

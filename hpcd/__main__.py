@@ -13,7 +13,7 @@ import sys
 import traceback
 
 from hpcd import __version__
-from hpcd.cli.verbs import VERBS, load
+from hpcd.cli.verbs import GROUPS, VERBS, load
 from hpcd.daemon.unwind import DECODER
 from hpcd.errors import HpcdError, StorageError, UsageError, did_you_mean
 from hpcd.sandbox.limits import raise_descriptor_limit
@@ -43,6 +43,24 @@ class _Parser(argparse.ArgumentParser):
         return f"unexpected argument {word}"
 
 
+class _VerbsFormatter(argparse.HelpFormatter):
+    """Lists verbs by what they are for."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=16)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):
+            return super()._format_action(action)
+        listed = {each.dest: each for each in action._choices_actions}
+        text = ""
+        for title, verbs in GROUPS.items():
+            self._indent()
+            text += f"\n  {title}\n" + "".join(self._format_action(listed[verb]) for verb in verbs)
+            self._dedent()
+        return text.removeprefix("\n")
+
+
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     """The parser; only ``verb`` gets its options, so that start-up is fast (None: all do)."""
     parser = _Parser(
@@ -50,6 +68,7 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         description="Call path tracing of running programs, by eBPF: no relaunch, no "
         "recompilation, no frame pointers.",
         epilog="hpcd VERB --help describes each verb.",
+        formatter_class=_VerbsFormatter,
     )
     parser.add_argument("--version", action="version", version=f"hpcd {__version__}")
     parser.add_argument(
@@ -58,7 +77,7 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         action="store_true",
         help="show tracebacks of errors, as HPCD_DEBUG=1 does",
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, title="verbs")
     for name, (_, summary) in VERBS.items():
         verb_parser = verbs.add_parser(name, help=summary)
         if verb in (None, name):

@@ -45,6 +45,7 @@ from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE, CfaKind
 from hpcd.daemon.unwind.unwind_table import ModuleTable
+from hpcd.elf.elf_reader import NOT_ELF
 from hpcd.errors import HpcdError
 from hpcd.model.frame import MODULE_MAX, MODULE_SHIFT, module_frame
 from hpcd.model.identity import Module, ModuleKind
@@ -71,6 +72,8 @@ class KnownModule:
     table: ModuleTable | None = None
     placed: ModuleTables | None = None
     failure: str = ""
+    undecodable: bool = False
+    """It is an ELF file whose frames nothing is known of; another may hold a compiler's code."""
     user: int = 0
     """Whose process mapped it first."""
     future: Future[ModuleTable] | None = field(default=None, repr=False)
@@ -373,6 +376,7 @@ class Modules:
                 table = entry.future.result()
             except HpcdError as error:
                 entry.failure = str(error)
+                entry.undecodable = not entry.failure.endswith(NOT_ELF)
                 self._announce_entry(entry)
                 continue
             finally:
@@ -386,6 +390,7 @@ class Modules:
             words = len(table.pc) + 2 * _pages(table)  # at most
             if not self._accounts.take_blocks(entry.user, -(-words // BLOCK_WORDS), "tables"):
                 entry.failure = self._accounts.why(entry.user)
+                entry.undecodable = True
                 continue
             entry.table = table.without_rows()
             rule = self._rules.intern(table.rules)[table.rule]
@@ -463,6 +468,8 @@ def _rows(region: Region, entry: KnownModule) -> list[tuple[int, int, int, int, 
     module = entry.module
     if module.kind is ModuleKind.JIT:
         return [(region.start, module.base, pages, 0, 0, module.id | FRAME_POINTER)]
+    if entry.undecodable:
+        return [(region.start, region.start - region.offset, pages, 0, 0, module.id)]
     if entry.failure:
         # Not an ELF file: code a JIT compiler keeps in one, which has frame pointers if anything.
         return [

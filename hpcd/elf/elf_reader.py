@@ -141,7 +141,7 @@ class ElfReader(ABC):
         self._partial = partial
         head = self.read(0, min(64, size))
         if len(head) < 64 or head[:4] != b"\x7fELF":
-            raise self._error("not an ELF file")
+            raise self._error(NOT_ELF)
         if head[4:6] != b"\x02\x01":
             raise self._error("not a 64-bit little-endian ELF file")
         self.header = Header(
@@ -257,3 +257,7 @@ def _gnu_build_id(notes: bytes) -> str:
             return notes[body : body + size].hex()
         at = body + (size + 3 & ~3)
     return ""
+
+
+NOT_ELF = "not an ELF file"
+"""How errors of what is none end."""

@@ -15,6 +15,7 @@ import pytest
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
 from hpcd.model.identity import ModuleKind
+from hpcd.model.unwind_status import UnwindStatus
 from tests.support.recorded import call_paths, record
 from tests.support.tables import libraries_of_python, prepare_tables
 
@@ -229,7 +230,10 @@ def test_python_with_numpy(tmp_path: Path) -> None:
     prepare_tables(*libraries_of_python("numpy"))
     summary = record(tmp_path / "m", command)
     paths = named_paths(tmp_path / "m")
-    samples = sum(paths.values())
-    assert whole(paths) > 0.95 * samples, summary["unwind"]
+    # Its threads yield some 10,000 times a second: while OpenBLAS' table is read from the cache,
+    # which takes a busy machine a second, there are more stacks than may be copied.
+    early = sum(number for path, number in paths.items() if path[0] == f"!{UnwindStatus.NO_TABLE}")
+    samples = sum(paths.values()) - early
+    assert samples > 1000 and whole(paths) > 0.95 * samples, summary["unwind"]
     python = [name for path in paths for name in path if name.startswith("[python3")]
     assert python and any("blas" in name for path in paths for name in path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,20 @@ pytestmark = pytest.mark.root
 
 MEGABYTES = 32
 BYTES = MEGABYTES << 20
+
+
+# The kernel runs a program once at a time on a processor: a fault that happens while another task's
+# has been preempted in it is not seen. So were up to 17 of 8,192 on a busy machine.
+_SEEN = 0.99
+
+
+def _of(process: dict[str, Any], function: str) -> Counter[str]:
+    """The figures of all paths that end in ``function``: the first few may be truncated."""
+    figures: Counter[str] = Counter()
+    for path in process["paths"]:
+        if path["path"].split(" < ")[0] == function:
+            figures.update({name: path[name] for name in ("touched", "at_peak", "at_end")})
+    return figures
 
 
 def test_touched_memory_is_found_where_it_was_touched(
@@ -26,13 +42,12 @@ def test_touched_memory_is_found_where_it_was_touched(
     (process,) = json.loads(hpcd("memory", tmp_path / "db", "--json", "--limit", 0).stdout)[
         "processes"
     ]
-    by_function = {path["path"].split(" < ")[0]: path for path in process["paths"]}
-    first, second = by_function["touch_first"], by_function["touch_second"]
-    assert first["touched"] == first["at_peak"] == BYTES
-    assert first["at_end"] == BYTES // 2
-    assert second["touched"] == second["at_end"] == BYTES // 4
+    first, second = (_of(process, name) for name in ("touch_first", "touch_second"))
+    assert BYTES * _SEEN <= first["touched"] == first["at_peak"] <= BYTES
+    assert BYTES // 2 * _SEEN <= first["at_end"] <= BYTES // 2
+    assert BYTES // 4 * _SEEN <= second["touched"] == second["at_end"] <= BYTES // 4
     assert second["at_peak"] == 0  # it came after
-    assert BYTES <= process["peak"] < BYTES + (2 << 20)  # and the C library's own
+    assert BYTES * _SEEN <= process["peak"] < BYTES + (2 << 20)  # and the C library's own
     (mapped,) = [path for path in process["paths"] if " < grow < " in path["path"]
                  and path["mapped"]]  # fmt: skip
     assert mapped["mapped"] == BYTES + BYTES // 4

@@ -88,3 +88,26 @@ def test_fibers_end_where_boost_begins_them(tmp_path: Path) -> None:
     outermost = below(call_paths(tmp_path / "m", executable), "_Z4burni")
     assert {"_start", "[libboost_context.so.1.74.0]"} >= set(outermost)
     assert len(outermost) == 2
+
+
+def test_what_no_table_can_be_made_of_ends_no_path(tmp_path: Path) -> None:
+    """Its text spans more than a table may. That the frame pointer is zero in main proves nothing:
+    it is a register like any other there."""
+    source = tmp_path / "far.c"
+    source.write_text(
+        '__attribute__((section(".far"))) void far(void) {}\n'
+        "__attribute__((noinline)) void burn(void) {\n"
+        "  for (volatile long turn = 0; turn < 400000000; turn++);\n"
+        "}\n"
+        "int main(void) { burn(); far(); return 0; }\n"
+    )
+    executable = tmp_path / "far"
+    command = ["gcc", "-O2", "-fomit-frame-pointer", "-static", "-no-pie"]
+    place = "-Wl,--section-start=.far=0x60000000"
+    subprocess.run([*command, place, "-o", str(executable), str(source)], check=True)
+    unwind = record(tmp_path / "m", [executable])["unwind"]
+    assert "spans more than 1 GiB" in unwind["failures"][str(executable)]
+    assert unwind["truncated"]["no unwind information"] > 100
+    assert unwind["deferred"]["copied"] < 0.5 * unwind["paths"]
+    # Those of the kernel alone, as while it is executed, are whole.
+    assert unwind["complete"] < 0.1 * unwind["paths"]

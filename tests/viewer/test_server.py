@@ -10,6 +10,7 @@ import socket
 import urllib.error
 import urllib.request
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -241,6 +242,7 @@ def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_header() -> None
             assert await reader.read() == b""
             writer.close()
 
-    with _at_port(0) as listener:
-        asyncio.run(connect(listener))
+    with _at_port(0) as listener, ThreadPoolExecutor(1) as other:
+        # This thread may have a loop already: playwright's.
+        other.submit(asyncio.run, connect(listener)).result()
     assert without_delay == [1]

@@ -413,8 +413,8 @@ static __always_inline u32 unwind_step(struct walk *w)
 		w->ip = pair[1];
 		goto check;
 	}
-	if (!w->mapping.dir)
-		return stop(w, END_NO_TABLE);
+	if (!w->mapping.dir) /* no table could be made: waiting for one would be in vain */
+		return stop(w, END_NO_ROWS);
 	int index = find_rule(w, vaddr);
 	if (index < 0)
 		return stop(w, END_TABLE_DAMAGED);

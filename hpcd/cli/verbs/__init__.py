@@ -8,41 +8,59 @@ from keyword import iskeyword
 from hpcd.cli.command import Command
 from hpcd.errors import PlatformError
 
-VERBS = {
-    "profile": ("Profile", "record, merge and report in one step, and keep the result"),
-    "results": ("ResultsCommand", "list or delete what hpcd profile kept"),
-    "attach": ("Attach", "record running processes"),
-    "run": ("Run", "start a command and record it"),
-    "top": ("Top", "show live where processes spend their time"),
-    "stacks": ("Stacks", "show where all threads of a job stand now, and what they wait for"),
-    "list": ("List", "show the jobs and ranks on this host"),
-    "detach": ("Detach", "end a recording of the service"),
-    "status": ("Status", "show what the service records"),
-    "snapshot": ("Snapshot", "end the host's measurement and start a new one"),
-    "import": ("Import", "import recordings of perf, py-spy and other tools"),
-    "merge": ("Merge", "merge measurements into a database"),
-    "report": ("Report", "print a database's call tree"),
-    "calls": ("CallsCommand", "show what system calls did: files, bytes, bandwidth"),
-    "memory": ("MemoryCommand", "show which call paths made memory grow, and held its peak"),
-    "annotate": ("Annotate", "print source lines or instructions with their cost"),
-    "scaling": ("ScalingCommand", "show scaling losses between runs on different numbers of ranks"),
-    "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
-    "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
-    "messages": ("MessagesCommand", "show what ranks sent each other, and who waited for whom"),
-    "view": ("View", "show databases in a browser"),
-    "render": ("Render", "draw the viewer's pictures into files"),
-    "export": ("Export", "write a database in the format of another tool"),
-    "push": ("Push", "push profiles to OpenTelemetry or Pyroscope while they are recorded"),
-    "structure": (
-        "StructureCommand",
-        "show procedures, inlined calls, loops and lines of binaries",
-    ),
-    "synth": ("Synth", "make measurements of any size, for benchmarks"),
-    "check": ("Check", "verify a measurement or database"),
-    "daemon": ("Daemon", "run the service"),
-    "doctor": ("Doctor", "show what hpcd can do on this machine, and how to enable the rest"),
+GROUPS = {
+    "Record": {
+        "profile": ("Profile", "record, merge and report in one step, and keep the result"),
+        "run": ("Run", "start a command and record it"),
+        "attach": ("Attach", "record running processes"),
+        "top": ("Top", "show live where processes spend their time"),
+        "stacks": ("Stacks", "show where all threads of a job stand now, and what they wait for"),
+        "list": ("List", "show the jobs and ranks on this host"),
+        "import": ("Import", "import recordings of perf, py-spy and other tools"),
+    },
+    "Look": {
+        "results": ("ResultsCommand", "list or delete what hpcd profile kept"),
+        "merge": ("Merge", "merge measurements into a database"),
+        "report": ("Report", "print a database's call tree"),
+        "view": ("View", "show databases in a browser"),
+        "annotate": ("Annotate", "print source lines or instructions with their cost"),
+        "render": ("Render", "draw the viewer's pictures into files"),
+    },
+    "Find the cause": {
+        "imbalance": ("ImbalanceCommand", "show how unevenly ranks share the work"),
+        "scaling": (
+            "ScalingCommand",
+            "show scaling losses between runs on different numbers of ranks",
+        ),
+        "compare": ("CompareCommand", "compare runs, ranks or parts of a run"),
+        "messages": ("MessagesCommand", "show what ranks sent each other, and who waited for whom"),
+        "calls": ("CallsCommand", "show what system calls did: files, bytes, bandwidth"),
+        "memory": ("MemoryCommand", "show which call paths made memory grow, and held its peak"),
+        "structure": (
+            "StructureCommand",
+            "show procedures, inlined calls, loops and lines of binaries",
+        ),
+    },
+    "Other tools": {
+        "export": ("Export", "write a database in the format of another tool"),
+        "push": ("Push", "push profiles to OpenTelemetry or Pyroscope while they are recorded"),
+    },
+    "The service and the host": {
+        "doctor": (
+            "Doctor",
+            "show what hpcd can do on this machine, and how to enable the rest",
+        ),
+        "daemon": ("Daemon", "run the service"),
+        "status": ("Status", "show what the service records"),
+        "detach": ("Detach", "end a recording of the service"),
+        "snapshot": ("Snapshot", "end the host's measurement and start a new one"),
+        "check": ("Check", "verify a measurement or database"),
+        "synth": ("Synth", "make measurements of any size, for benchmarks"),
+    },
 }
-"""Verb → (class in the module of the verb's name, one-line summary)."""
+"""What the verbs are for → verb → (class in the module of the verb's name, one-line summary)."""
+
+VERBS = {verb: entry for verbs in GROUPS.values() for verb, entry in verbs.items()}
 
 
 def load(verb: str) -> Command:
