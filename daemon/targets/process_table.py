@@ -170,8 +170,9 @@ class Targets:
         self._release(target.shared)
         target.shared = target.mappings = None
         process = identify(pid, target.process.id)
-        if not process.name:  # its user, job and rank are those it had
-            process = replace(target.process, name=name, exe="", command=())
+        if not (process.name and (process.exe or process.command)):
+            # It has ended, or is about to: user, job and rank are those it had.
+            process = replace(target.process, name=process.name or name, exe="", command=())
         target.process = process
         self._announce(target.process)
 

@@ -43,7 +43,7 @@ def recorded(
     truth = folder / "truth"
     truth.mkdir()
     launch = [*LAUNCH[flavour], "-n", str(ranks)]
-    command = ["env", f"LD_PRELOAD={library}", f"TRUTH={truth}", str(program), name]
+    command = ["env", f"LD_PRELOAD={library}", f"TRUTH={truth}", "LINGER=1", str(program), name]
     options = ["run", "--mpi", "-o", str(folder / "m")]
     done = subprocess.run(
         [*HPCD, *options, "--", *launch, *command], check=True, capture_output=True, timeout=200
