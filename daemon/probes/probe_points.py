@@ -19,7 +19,6 @@ import numpy as np
 from hpcd.daemon.probes.debug_prototypes import debug_prototypes
 from hpcd.daemon.probes.return_instructions import MOST_BYTES, exits_of
 from hpcd.daemon.probes.static_tracepoints import tracepoint_notes
-from hpcd.elf.elf_reader import SYMBOL
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError, did_you_mean
 
@@ -92,13 +91,7 @@ def _add_prototypes(
 def _symbols(elf: ElfView) -> list[Symbol]:
     """The functions defined in a file, those of .dynsym first: their names are the ones meant."""
     seen: dict[tuple[str, int], Symbol] = {}
-    for table_name, text_name in ((".dynsym", ".dynstr"), (".symtab", ".strtab")):
-        section, text_section = elf.sections.get(table_name), elf.sections.get(text_name)
-        if section is None or text_section is None:
-            continue
-        text = elf.contents(text_section)
-        count = section.size // SYMBOL.itemsize
-        table = np.frombuffer(elf.data, SYMBOL, count, section.offset)
+    for text, table in elf.named_symbols((".dynsym", ".symtab")):
         kind = table["info"] & 15
         table = table[np.isin(kind, (_FUNCTION, _INDIRECT)) & (table["section"] != 0)]
         for row in table:

@@ -23,6 +23,24 @@ def add_database_argument(parser: argparse.ArgumentParser, *, nargs: str | None 
     )
 
 
+def add_limit_option(parser: argparse.ArgumentParser, what: str, default: int = 20) -> None:
+    """Add ``--limit``, how many of ``what`` a table shows."""
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=default,
+        metavar="N",
+        help=f"{what} to show, 0 for all (default: %(default)s)",
+    )
+
+
+def chosen_limit(args: argparse.Namespace) -> int | None:
+    """The ``--limit`` given, None for all. Raises :class:`UsageError`."""
+    if args.limit < 0:
+        raise UsageError("--limit must not be negative")
+    return args.limit or None
+
+
 def add_context_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--scopes`` and ``--job``: what a context is, and of which job."""
     parser.add_argument(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ from hpcd.errors import FormatError
 
 _MACHINES = {X86_64: "x86_64", AARCH64: "aarch64"}
 _STT_FUNC, _STT_IFUNC = 2, 10
+_NAMES_OF = {".symtab": ".strtab", ".dynsym": ".dynstr"}
 # Where programs may be mapped (x86-64 with four levels of page tables, aarch64 with 47 bits): what
 # claims to be beyond is left out, and arithmetic on addresses stays within 64 bits.
 _ADDRESSES = 1 << 47
@@ -167,17 +168,24 @@ class ElfView(ElfReader):
         fresh[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
         return pairs[fresh]
 
+    def named_symbols(self, tables: Sequence[str]) -> Iterator[tuple[bytes, npt.NDArray[np.void]]]:
+        """Of ``tables``, in their order, those that there are: the text of the names, and the rows
+        (:data:`~hpcd.elf.elf_reader.SYMBOL`)."""
+        for name in tables:
+            section, names = self.sections.get(name), self.sections.get(_NAMES_OF[name])
+            if section is None or names is None:
+                continue
+            count = section.size // SYMBOL.itemsize
+            yield (
+                self.contents(names),
+                np.frombuffer(self.data, SYMBOL, count, section.offset),
+            )
+
     def symbols_called(self, names: Sequence[str]) -> list[tuple[str, int, int]]:
         """(name, address, size) of the function symbols that have one of ``names``, each address
         once."""
         symbols: dict[tuple[str, int], int] = {}
-        for table_name, text_name in ((".symtab", ".strtab"), (".dynsym", ".dynstr")):
-            section, text_section = self.sections.get(table_name), self.sections.get(text_name)
-            if section is None or text_section is None:
-                continue
-            text = self.contents(text_section)
-            count = section.size // SYMBOL.itemsize
-            table = np.frombuffer(self.data, SYMBOL, count, section.offset)
+        for text, table in self.named_symbols((".symtab", ".dynsym")):
             for name in names:
                 # A name may be the end of a longer one.
                 pattern = re.escape(name.encode()) + b"\0"

@@ -13,14 +13,13 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.report import shorten
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument
+from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Page, Row
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction
 
 _MIN_NAME = 24
-_LIMIT = 20
 
 
 class CallsCommand(Command):
@@ -54,20 +53,13 @@ class CallsCommand(Command):
         parser.add_argument(
             "--group", metavar="NAME", help="only functions recorded as io, mpi, memory or probe"
         )
-        parser.add_argument(
-            "--limit",
-            type=int,
-            default=_LIMIT,
-            metavar="N",
-            help="groups to show, 0 for all (default: %(default)s)",
-        )
+        add_limit_option(parser, "groups")
         parser.add_argument("--width", type=int, metavar="N", help="columns")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the totals."""
-        if args.limit < 0:
-            raise UsageError("--limit must not be negative")
+        limit = chosen_limit(args)
         with open_database(args.database) as db:
             if not db.calls.functions:
                 raise UsageError(
@@ -80,12 +72,12 @@ class CallsCommand(Command):
             ]
             page = Page(args.width)
             if args.json:
-                page.write([json.dumps(_as_json(db, tables, args.limit)), "\n"])
+                page.write([json.dumps(_as_json(db, tables, limit)), "\n"])
                 return 0
             for line in _heading(db):
                 print(line)
             for table in tables:
-                page.table(_rows(table, args.limit, page.width))
+                page.table(_rows(table, limit, page.width))
         return 0
 
 
@@ -115,14 +107,14 @@ def _heading(db: Database) -> Iterator[str]:
     yield f"{db.path}: {stands_for:,} calls{note}" + (f"; {lost:,} were lost" if lost else "")
 
 
-def _rows(totals: CallTotals, limit: int, width: int) -> Iterator[Row]:
+def _rows(totals: CallTotals, limit: int | None, width: int) -> Iterator[Row]:
     yield Row(
         f"{'calls':>10} {'errors':>7} {'read':>9} {'written':>9} {'time':>10} {'B/s':>7}"
         f" {'min':>7} {'mean':>7} {'max':>7} {'stddev':>7}  ",
         "",
         totals.key,
     )
-    shown = totals.first(limit or None)
+    shown = totals.first(limit)
     for at, name in enumerate(shown.name):
         speeds = (shown.bandwidth, shown.least, shown.mean, shown.most, shown.stddev)
         figures = (
@@ -144,7 +136,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns" if seconds else "0"
 
 
-def _as_json(db: Database, tables: list[CallTotals], limit: int) -> dict[str, Any]:
+def _as_json(db: Database, tables: list[CallTotals], limit: int | None) -> dict[str, Any]:
     return {
         "database": str(db.path),
         "calls": len(db.calls),
@@ -153,7 +145,7 @@ def _as_json(db: Database, tables: list[CallTotals], limit: int) -> dict[str, An
             {"name": function.name, "library": function.library, "group": function.group}
             for function in db.calls.functions
         ],
-        "totals": {table.key: _groups(table.first(limit or None)) for table in tables},
+        "totals": {table.key: _groups(table.first(limit)) for table in tables},
     }
 
 

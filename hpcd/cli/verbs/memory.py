@@ -11,13 +11,11 @@ from hpcd.analysis.calls.memory import ProcessMemory, measure_memory
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.report import shorten
 from hpcd.cli.command import Command
-from hpcd.cli.options import add_database_argument
+from hpcd.cli.options import add_database_argument, add_limit_option, chosen_limit
 from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Page, Row
-from hpcd.errors import UsageError
 
 _MIN_NAME = 24
-_LIMIT = 20
 
 
 class MemoryCommand(Command):
@@ -33,24 +31,16 @@ class MemoryCommand(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """The options of ``hpcd memory``."""
         add_database_argument(parser, nargs="?")
-        parser.add_argument(
-            "--limit",
-            type=int,
-            default=_LIMIT,
-            metavar="N",
-            help="call paths of each process to show, 0 for all (default: %(default)s)",
-        )
+        add_limit_option(parser, "call paths of each process")
         parser.add_argument("--width", type=int, metavar="N", help="columns")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the tables."""
-        if args.limit < 0:
-            raise UsageError("--limit must not be negative")
+        limit = chosen_limit(args)
         with open_database(args.database) as db:
             processes = measure_memory(db)
             page = Page(args.width)
-            limit = args.limit or None
             if args.json:
                 page.write([json.dumps(_as_json(processes, limit)), "\n"])
                 return 0
