@@ -27,15 +27,8 @@ as_owner = code=$$?; sh setup/own.sh; exit $$code
 demo: setup-demo bpf-object
 	@sh setup/demo.sh; $(as_owner)
 
-# What watches running programs has the machine to itself; of the rest two halves run at once.
-WATCHING = tests/live tests/service --ignore=tests/live/test_benchmarks.py
-HALF = tests/unit tests/formats --ignore=tests/unit/test_structure.py --ignore=tests/formats/test_offline_benchmarks.py
-OTHER_HALF = tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py tests/viewer \
-	tests/live/test_benchmarks.py
 test: setup-test bpf-object lint
-	$(TOOLS)/pytest $(WATCHING); code=$$?; \
-	printf '%s\n' '$(HALF)' '$(OTHER_HALF)' | \
-	xargs -P 2 -I WHICH sh -c '$(TOOLS)/pytest WHICH' && (exit $$code); $(as_owner)
+	@sh setup/tests.sh; $(as_owner)
 
 soak: setup-test bpf-object
 	$(TOOLS)/python -m tests.soak; $(as_owner)

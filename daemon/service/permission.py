@@ -7,6 +7,7 @@ import os
 import pwd
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from hpcd.daemon.service.protocol import Peer
 from hpcd.daemon.service.recordings import RecordingProcess
@@ -20,7 +21,7 @@ class RefusedError(HpcdError):
     exit_code = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Permission:
     """What one peer may do. Root may do everything; members of the service's group may see all
     recordings; everybody may record what they own and see and end what they recorded."""
@@ -33,9 +34,10 @@ class Permission:
         """Whether the peer has all rights."""
         return self.peer.uid == 0
 
-    @property
+    @cached_property
     def sees_all(self) -> bool:
-        """Whether it sees other users' recordings."""
+        """Whether it sees other users' recordings. Looked up once a request, not once for each
+        recording: that of one user reads the account database, and there are all users'."""
         if self.root:
             return True
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,9 @@ from hpcd.errors import HpcdError, PrivilegeError, StorageError
 # sd_listen_fds(3): the first descriptor systemd hands over.
 _FIRST_FD = 3
 _ROUND_SECONDS = 1.0
+# A thread that goes through what users have in the store gives up the interpreter after this time
+# to one that answers a request, which waits for it after each system call (CPython: 5 ms).
+_SWITCH_SECONDS = 0.0005
 _STOP_SECONDS = 20.0
 # What is left of a recording is pushed at its end.
 _PUSH_SECONDS = 5.0
@@ -74,6 +78,7 @@ class Service:
             raise PrivilegeError(
                 "the service loads BPF programs: run it as root (sudo hpcd daemon)"
             )
+        sys.setswitchinterval(_SWITCH_SECONDS)
         signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
         signal.signal(signal.SIGINT, lambda *_: self._stop.set())
         signal.signal(signal.SIGHUP, lambda *_: self._reload.set())

@@ -14,6 +14,7 @@ import json
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -61,6 +62,11 @@ def child(*command: object) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         # It may be waiting for the file system: not waited for here.
         process.kill()
+
+
+def first_line(process: subprocess.Popen[bytes]) -> None:
+    """Wait for its first line, if it ever writes one: it may wait for its own file system."""
+    select.select([process.stdout], [], [], BRIEF)
 
 
 def in_python(code: str, *words: object) -> contextlib.AbstractContextManager[Any]:
@@ -177,7 +183,7 @@ print("x", flush=True)
 time.sleep(9)
 """
     with in_python(code) as process:
-        process.stdout.readline()
+        first_line(process)
         recorded(process.pid)
 
 
@@ -210,7 +216,7 @@ while time.monotonic() < end:
         file.write(whole)
         file.truncate(300 << 30)
     with in_python(code, folder) as process:
-        process.stdout.readline()
+        first_line(process)
         recorded(process.pid)
     shutil.rmtree(folder)
 
@@ -243,7 +249,7 @@ os.unlink(path)
 
 def jit_maps() -> None:
     with in_python(JIT, RANDOM.choice(["link", "fifo", "sparse", "long"])) as process:
-        process.stdout.readline()
+        first_line(process)
         recorded(process.pid)
         Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
 
@@ -274,7 +280,7 @@ def held_address_space() -> None:
     if FUSE != "-" and len(HELD) < 5:
         HELD.append(FUSE)
         with in_python(HOLD, FUSE) as process:
-            process.stdout.readline()
+            first_line(process)
             recorded(process.pid)
 
 

@@ -1,0 +1,23 @@
+#!/bin/sh
+# All tests. What watches running programs has the machine as if to itself, one test after another;
+# the rest runs in two halves beside it, on the CPU time that nobody else wants (SCHED_IDLE).
+tools=.venv/bin
+watching="tests/live tests/service --ignore=tests/live/test_benchmarks.py"
+half="tests/unit tests/formats --ignore=tests/unit/test_structure.py
+      --ignore=tests/formats/test_offline_benchmarks.py"
+other_half="tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py tests/viewer
+            tests/live/test_benchmarks.py"
+
+folder=$(mktemp -d) || exit 1
+trap 'kill $first $second 2>/dev/null; rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM
+chrt --idle 0 $tools/pytest $half >"$folder/half" 2>&1 & first=$!
+chrt --idle 0 $tools/pytest $other_half >"$folder/other" 2>&1 & second=$!
+$tools/pytest $watching
+code=$?
+# They are still at low priority, but now the CPUs are theirs.
+wait $first || code=$?
+cat "$folder/half"
+wait $second || code=$?
+cat "$folder/other"
+exit $code
