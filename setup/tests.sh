@@ -8,6 +8,8 @@ half="tests/unit tests/formats --ignore=tests/unit/test_structure.py
 other_half="tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py tests/viewer
             tests/live/test_benchmarks.py"
 
+# The command is started a thousand times: compiled once.
+unset PYTHONDONTWRITEBYTECODE
 folder=$(mktemp -d) || exit 1
 trap 'kill $first $second 2>/dev/null; rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
