@@ -158,7 +158,7 @@ class _Soak:
         while time.monotonic() < end and self._service.is_running():
             self._record(min(_RECORDING_SECONDS, max(end - time.monotonic(), 2)))
             memory = self._service.memory_info().rss
-            monitor = max((each.memory_info().rss for each in self._recorders()), default=0)
+            monitor = max(map(_resident, self._recorders()), default=0)
             self._usage.append((time.monotonic(), memory, self._service.num_fds(), monitor))
             if time.monotonic() - minute > _ROUND_SECONDS:
                 minute = time.monotonic()
@@ -237,7 +237,7 @@ class _Soak:
         return answer
 
     def _recorders(self) -> list[psutil.Process]:
-        return [each for each in self._service.children() if each.name().startswith("python")]
+        return [each for each in self._service.children() if _name(each).startswith("python")]
 
     def _slow_answers(self) -> list[str]:
         slow = [each for each in self._answers if each > _ANSWER_SECONDS]
@@ -278,6 +278,19 @@ class _Soak:
         lines = (self._folder / "log").read_text(errors="replace").splitlines()
         bad = [line for line in lines if "internal error" in line or "monitor failed" in line]
         return [line[:300] for line in bad[:10]]
+
+
+def _resident(process: psutil.Process) -> int:
+    """Bytes; 0 of one that has just ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return int(process.memory_info().rss)
+    return 0
+
+
+def _name(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return str(process.name())
+    return ""
 
 
 def _end(process: psutil.Popen | subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
