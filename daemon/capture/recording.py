@@ -79,6 +79,8 @@ DEFAULT_FREQUENCY = 997
 # The kernel's own default limit (kernel.perf_event_max_sample_rate) is 100 kHz.
 MAX_FREQUENCY = 25_000
 _NICE = -5
+# Recorders of the service's users come after the service, which answers all users' requests.
+_USERS_NICE = 0
 # Waits shorter than a context switch and back are the price of switching, not a cause of their own.
 DEFAULT_THRESHOLD_NS = 50_000
 # Modules of this many processes are analysed before the programs are loaded.
@@ -182,7 +184,8 @@ class Recording:
         raise_descriptor_limit()
         # On a machine that is busy with what is recorded, the recorder must still get its turn.
         with contextlib.suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+            nice = _NICE if options.max_cpu is None else _USERS_NICE
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
         writer = MeasurementWriter(
             options.output,
             _host(),

@@ -96,6 +96,8 @@ class _Soak:
             ["nice", "-n", "-5", *HPCD, "daemon", "-c", f"{folder}/hpcd.toml"],
             stderr=self._log,
             cwd=ROOT,
+            # As in a control group of its own: the scheduler shares CPUs out between sessions.
+            start_new_session=True,
         )
         stack.callback(_end, self._service)
         while not (folder / "control.sock").exists():
