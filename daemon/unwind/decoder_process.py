@@ -98,8 +98,16 @@ class Decoder:
         self.cache.store(writers_of(fd), table)
         return table
 
+    def knows(self, fd: int) -> bool:
+        """Whether :meth:`look_up` of the file takes no decoder, and so a millisecond."""
+        return bool(self.cache.load_build_id(fd))
+
     def _build_id(self, fd: int, label: str, worker: WorkerProcess | None = None) -> str:
-        return self._ask(b"i", fd, label, worker=worker).decode("ascii", errors="replace")
+        build_id = self.cache.load_build_id(fd)
+        if not build_id:
+            build_id = self._ask(b"i", fd, label, worker=worker).decode("ascii", errors="replace")
+            self.cache.store_build_id(fd, build_id)
+        return build_id
 
     def symbols(self, fd: int, label: str, addresses: npt.NDArray[np.uint64]) -> list[SymbolRow]:
         """(address, size, name) of the functions of a file that hold ``addresses``.
@@ -123,10 +131,6 @@ class Decoder:
         for worker in (self._worker, self._large):
             worker.close()
         self._worked.clear()
-
-    def start(self) -> None:
-        """Start the worker unless it runs; it takes a fifth of a second to be ready."""
-        self._worker.channel()
 
     def _ask(
         self, request: bytes, fd: int, label: str, rest: bytes = b"", *,
