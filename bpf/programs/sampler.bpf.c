@@ -694,7 +694,9 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 		return;
 	}
 	tail_call(ctx, programs, 0);
+	/* Not loaded yet, as it takes longer to verify than all the rest: it is deferred. */
 	w->ending = END_WALKER_FAILED;
+	tail_call(ctx, programs, 1);
 	finish(w);
 }
 

@@ -204,9 +204,10 @@ class DeferredPaths:
         if ending in _EARLY and not late:
             return None
         head = np.frombuffer(deferred.event, STACK_EVENT, 1).copy()
-        if ending is UnwindStatus.READ_FAULT:
+        why_copied = UnwindStatus(int(head["ending"][0]))
+        if ending is UnwindStatus.READ_FAULT and why_copied is not UnwindStatus.WALKER_FAILED:
             # The path leaves what was copied of the stack: the reason is why it was copied.
-            ending = UnwindStatus(int(head["ending"][0]))
+            ending = why_copied
         if ending is UnwindStatus.NO_PROCESS:
             self.counts.gave_up += 1
             return deferred.event

@@ -80,9 +80,9 @@ class KernelSymbols:
         if self.available:
             self.base[:] = np.iinfo(np.uint64).max
             np.minimum.at(self.base, self._owner, self._address)
-            text = self._at(b"_text")
-            if text is not None:
-                self.base[0] = self._address[text]
+            first = self._at(b"_text")
+            if first is not None:
+                self.base[0] = self._address[first]
         else:
             self.base[0] = np.uint64(0xFFFFFFFF80000000)
 

@@ -132,6 +132,10 @@ class Decoder:
             worker.close()
         self._worked.clear()
 
+    def start(self) -> None:
+        """Start the worker unless it runs; it takes a fifth of a second to be ready."""
+        self._worker.channel()
+
     def _ask(
         self, request: bytes, fd: int, label: str, rest: bytes = b"", *,
         worker: WorkerProcess | None = None, seconds: float = SECONDS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -82,6 +81,8 @@ def _file_version(fd: int) -> tuple[str, str]:
         # Memory, such as a copy of the kernel's vDSO: every recorder has another.
         if status.st_size > _MAX_DIGESTED:
             return writers, ""
-        return writers, hashlib.blake2b(os.pread(fd, _MAX_DIGESTED, 0)).hexdigest()
+        from hashlib import blake2b  # with its library, and seldom needed
+
+        return writers, blake2b(os.pread(fd, _MAX_DIGESTED, 0)).hexdigest()
     words = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return writers, "-".join(f"{word:x}" for word in words)
