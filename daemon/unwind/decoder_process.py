@@ -96,6 +96,7 @@ class Decoder:
                 self.cache.store_failure(writers_of(fd), file_id, reason)
             raise DecodeError(f"{label}: {reason}") from None
         self.cache.store(writers_of(fd), table)
+        self.cache.store_build_id(fd, table.build_id)  # also where what was kept is damaged
         return table
 
     def knows(self, fd: int) -> bool:
