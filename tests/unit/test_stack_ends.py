@@ -84,7 +84,9 @@ def test_the_c_library_says_where_its_threads_and_contexts_end() -> None:
     # Between the stacks it swaps: from a load of rsp to the return address' push, in two parts,
     # as rbp follows later.
     swap = symbol(LIBC, "swapcontext")
-    swapping = [s for s in spans if swap < s.start < swap + 1024 and s.rule[2] == RaKind.AT_REGISTER]
+    swapping = [
+        s for s in spans if swap < s.start < swap + 1024 and s.rule[2] == RaKind.AT_REGISTER
+    ]
     assert len(swapping) % 2 == 0 and swapping[0].end == swapping[1].start
     assert [FpKind(s.rule[1]) for s in swapping[:2]] == [FpKind.UNDEFINED, FpKind.SAME]
     vfork = symbol(LIBC, "vfork")
