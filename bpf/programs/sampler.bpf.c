@@ -623,6 +623,20 @@ static __always_inline int has_lost_stack(struct walk *w, struct process *proces
 	       read_user(&word, 8, w->regs.sp);
 }
 
+/* Ends a walk before its first step. */
+static __always_inline void end_unready(struct walk *w)
+{
+	u32 n = w->frames;
+	u64 frame = FRAME_RAW | (w->ip & FRAME_RAW_MASK);
+
+	if (n < MAX_FRAMES) {
+		w->frame[n] = frame;
+		w->frames = n + 1;
+		w->hash = hash_mix(w->hash, frame);
+	}
+	w->ending = END_NO_PROCESS;
+}
+
 /* Makes ready to walk the current thread's user stack; 0: there is nothing to walk, or the process is
  * not ready (END_NO_PROCESS). */
 static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int in_user_mode)
@@ -646,14 +660,7 @@ static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int
 	/* Mappings that were read before an exec, and written after it, are another program's. */
 	if (!process || !process->space.count ||
 	    (process->image && process->image != image)) {
-		u32 n = w->frames;
-		u64 frame = FRAME_RAW | (w->ip & FRAME_RAW_MASK);
-		if (n < MAX_FRAMES) {
-			w->frame[n] = frame;
-			w->frames = n + 1;
-			w->hash = hash_mix(w->hash, frame);
-		}
-		w->ending = END_NO_PROCESS;
+		end_unready(w);
 		return 0;
 	}
 	w->space = process->space;
@@ -687,16 +694,13 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 		w->frames = frames;
 		w->kernel_frames = frames;
 	}
-	if (!prepare_walk(w, tgid, flags, in_user_mode)) {
-		if (w->ending == END_NO_PROCESS)
-			tail_call(ctx, programs, 1);
-		finish(w);
-		return;
+	if (prepare_walk(w, tgid, flags, in_user_mode)) {
+		tail_call(ctx, programs, 0);
+		/* Not loaded yet: it takes longer to verify than all the rest. */
+		end_unready(w);
 	}
-	tail_call(ctx, programs, 0);
-	/* Not loaded yet, as it takes longer to verify than all the rest: it is deferred. */
-	w->ending = END_WALKER_FAILED;
-	tail_call(ctx, programs, 1);
+	if (w->ending == END_NO_PROCESS)
+		tail_call(ctx, programs, 1);
 	finish(w);
 }
 

@@ -204,10 +204,9 @@ class DeferredPaths:
         if ending in _EARLY and not late:
             return None
         head = np.frombuffer(deferred.event, STACK_EVENT, 1).copy()
-        why_copied = UnwindStatus(int(head["ending"][0]))
-        if ending is UnwindStatus.READ_FAULT and why_copied is not UnwindStatus.WALKER_FAILED:
+        if ending is UnwindStatus.READ_FAULT:
             # The path leaves what was copied of the stack: the reason is why it was copied.
-            ending = why_copied
+            ending = UnwindStatus(int(head["ending"][0]))
         if ending is UnwindStatus.NO_PROCESS:
             self.counts.gave_up += 1
             return deferred.event
