@@ -91,7 +91,7 @@ class Recording:
             processes.require_target(pid)
         self._options = options
         self._loading = loading
-        self._read_symbols: Callable[[], object] = list
+        self._begun: Callable[[], object] = list
         self._stop = threading.Event()
         self._session: Session | None = None
         self._cpu_start = own_cpu_seconds()
@@ -152,7 +152,7 @@ class Recording:
             self._session = Session(self._terms(events), parts, self._stop)
             if attached:
                 attached()
-            self._read_symbols()
+            self._begun()
             self._session.run(progress)
             summary = self._session.finish(self._options.analysing_last)
             writer.close(summary)
@@ -217,7 +217,8 @@ class Recording:
             thread_times = ThreadTimes(len(events), options.threshold_ns)
         background = stack.enter_context(ThreadPoolExecutor(2))
         accounts = UserAccounts(options.table_bytes)
-        modules = Modules(Decoder(), writer.add_module, accounts)
+        decoder = Decoder()
+        modules = Modules(decoder, writer.add_module, accounts)
         stack.callback(modules.close)
         # The targets' modules are looked up while the programs are being loaded.
         preparing = background.submit(self._prepare_modules, modules)
@@ -229,8 +230,12 @@ class Recording:
         def symbols() -> Future[KernelSymbols]:
             return background.submit(KernelSymbols)
 
-        # When sampling has begun: until then there is better to do.
-        self._read_symbols = symbols
+        def begun() -> None:
+            """What is needed when sampling has begun: until then there is better to do."""
+            symbols()
+            background.submit(decoder.start)
+
+        self._begun = begun
         sampler = loading.sampler()
         stack.callback(sampler.close)
         stack.callback(loading.close)

@@ -6,9 +6,11 @@ or asks for too much memory costs the module it was working on its table, and is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
+import threading
 import time
 
 import numpy as np
@@ -51,6 +53,8 @@ class Decoder:
         self._worker = WorkerProcess("decoder", DECODER, first)
         self._large = WorkerProcess("decoder", [*DECODER, str(_LARGE_CPU_SECONDS)], first)
         self._worked: dict[WorkerProcess, float] = {}
+        self._lock = threading.Lock()
+        """Held by who uses the worker for all but large files."""
 
     def table(self, fd: int, label: str) -> ModuleTable:
         """The table of the ELF file open at ``fd``; ``label`` names it in errors.
@@ -134,14 +138,22 @@ class Decoder:
         self._worked.clear()
 
     def start(self) -> None:
-        """Start the worker unless it runs; it takes a fifth of a second to be ready."""
-        self._worker.channel()
+        """Start the worker unless it runs, on any thread; it takes a fifth of a second to be ready.
+        Raises :class:`OSError`."""
+        with self._lock:
+            self._worker.channel()
 
     def _ask(
         self, request: bytes, fd: int, label: str, rest: bytes = b"", *,
         worker: WorkerProcess | None = None, seconds: float = SECONDS,
     ) -> bytes:  # fmt: skip
-        worker = worker or self._worker
+        with self._lock if worker in (None, self._worker) else contextlib.nullcontext():
+            return self._ask_worker(worker or self._worker, request, fd, label, rest, seconds)
+
+    def _ask_worker(
+        self, worker: WorkerProcess, request: bytes, fd: int, label: str, rest: bytes,
+        seconds: float,
+    ) -> bytes:  # fmt: skip
         worked = self._worked.get(worker, 0.0)
         if worked > _WORKER_SECONDS:
             worker.close()
