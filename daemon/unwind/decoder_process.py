@@ -43,14 +43,22 @@ class Decoder:
 
     Large files, that may take long, have a worker of their own: one thread at a time may use
     :meth:`make_large`, and another all the rest. ``timeout`` is in seconds; by default it goes by
-    the file's size (:func:`~hpcd.daemon.unwind.work_limit.seconds_for`).
+    the file's size (:func:`~hpcd.daemon.unwind.work_limit.seconds_for`). One that is ``probing``
+    knows the places of probes as well.
     """
 
-    def __init__(self, cache: TableCache | None = None, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        cache: TableCache | None = None,
+        timeout: float | None = None,
+        *,
+        probing: bool = False,
+    ) -> None:
         self.cache = cache or TableCache()
         self._timeout = timeout
         first = SECONDS if timeout is None else timeout
-        self._worker = WorkerProcess("decoder", DECODER, first)
+        words = [*DECODER, "probes"] if probing else DECODER
+        self._worker = WorkerProcess("decoder", words, first)
         self._large = WorkerProcess("decoder", [*DECODER, str(_LARGE_CPU_SECONDS)], first)
         self._worked: dict[WorkerProcess, float] = {}
         self._lock = threading.Lock()
