@@ -72,6 +72,9 @@ _TABLE_WAIT_SECONDS = 1.5
 # Tables from earlier recordings are put into table memory before a command starts, for so long: of
 # 150 libraries it takes longer, and paths through the rest are deferred.
 _KEPT_TABLE_SECONDS = 0.03
+# What ends sooner has been recorded before, or waits for the decoder to start: it takes CPU time
+# from what is recorded.
+_DECODER_SECONDS = 0.2
 # A command is held until the tables of what it is known to run are there, or for so long; the
 # largest program here, chromium, takes 25 s of CPU time, once.
 _COMMAND_WAIT_SECONDS = 60.0
@@ -230,10 +233,14 @@ class Recording:
         def symbols() -> Future[KernelSymbols]:
             return background.submit(KernelSymbols)
 
+        starter = threading.Timer(_DECODER_SECONDS, _start, [decoder])
+        starter.daemon = True
+        stack.callback(starter.cancel)
+
         def begun() -> None:
             """What is needed when sampling has begun: until then there is better to do."""
             symbols()
-            background.submit(decoder.start)
+            starter.start()
 
         self._begun = begun
         sampler = loading.sampler()
@@ -352,6 +359,12 @@ class Recording:
             if only_user is None or processes.is_open_to(pid, only_user, only_groups):
                 with contextlib.suppress(WithheldError):
                     modules.mappings(pid, number)
+
+
+def _start(decoder: Decoder) -> None:
+    """Have it ready when it is needed."""
+    with contextlib.suppress(OSError):  # whoever needs it will be told
+        decoder.start()
 
 
 def _host() -> Host:

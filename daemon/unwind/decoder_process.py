@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.unwind import DECODER
-from hpcd.daemon.unwind.symbol_names import SymbolRow
+from hpcd.daemon.unwind.known_names import KnownNames
+from hpcd.daemon.unwind.symbol_names import FoundSymbol, SymbolRow
 from hpcd.daemon.unwind.table_cache import TableCache
 from hpcd.daemon.unwind.unwind_table import ModuleTable, unpack_table
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS, SECONDS, seconds_for
@@ -123,14 +124,31 @@ class Decoder:
         return build_id
 
     def symbols(self, fd: int, label: str, addresses: npt.NDArray[np.uint64]) -> list[SymbolRow]:
-        """(address, size, name) of the functions of a file that hold ``addresses``.
+        """(address, size, name) of the functions of a file that hold ``addresses``, which are
+        sorted.
 
         Raises :class:`DecodeError`.
         """
+        writers, build_id = writers_of(fd), self.cache.load_build_id(fd)
+        known = KnownNames(self.cache.load_names(writers, build_id))
+        rows, missing = known.find(addresses)
+        if not len(missing):
+            return rows
+        found = self._ask_symbols(fd, label, missing)
+        if build_id and known.add(missing, found):
+            self.cache.store_names(writers, build_id, known.pack())
+        return sorted({*rows, *(symbol[:3] for symbol in found)})
+
+    def _ask_symbols(
+        self, fd: int, label: str, addresses: npt.NDArray[np.uint64]
+    ) -> list[FoundSymbol]:
         body = addresses.astype("<u8").tobytes()
         try:
             reply = self._ask(b"s", fd, label, struct.pack("<I", len(body)) + body)
-            return [(int(start), int(size), str(name)) for start, size, name in json.loads(reply)]
+            return [
+                (int(start), int(size), str(name), int(alone))
+                for start, size, name, alone in json.loads(reply)
+            ]
         except (ValueError, TypeError, RecursionError):
             raise DecodeError(f"{label}: its symbols are not what was asked for") from None
 

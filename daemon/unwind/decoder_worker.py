@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.unwind.decoder_process import CPU_SECONDS
-from hpcd.daemon.unwind.symbol_names import symbols_at
+from hpcd.daemon.unwind.symbol_names import found_symbols
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.unwind_table import pack_table
 from hpcd.daemon.unwind.work_limit import WorkLimit, seconds_for
@@ -76,10 +76,11 @@ def answer(request: int, fd: int) -> bytes:
 
 
 def names(fd: int, addresses: npt.NDArray[np.uint64]) -> bytes:
-    """The symbols that hold ``addresses`` of a file, as JSON rows (address, size, name)."""
+    """The symbols that hold ``addresses`` of a file, as JSON rows (address, size, name, and the
+    bytes that are in no other function)."""
     # Not closed by hand: numpy looks into it as long as anything of it is referred to.
     image = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
-    return json.dumps(symbols_at(ElfView(memoryview(image)), addresses)).encode()
+    return json.dumps(found_symbols(ElfView(memoryview(image)), addresses)).encode()
 
 
 def probing() -> Points:

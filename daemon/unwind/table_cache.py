@@ -14,6 +14,7 @@ from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
 LIMIT_BYTES = 512 << 20
 _KIND = "rows"
 _IDENTITY = "id"
+_NAMES = "names"
 _FAILURE = "failure"
 _MAX_REASON = 1000
 _MAX_DIGESTED = 1 << 16
@@ -55,6 +56,15 @@ class TableCache:
     def store_build_id(self, fd: int, build_id: str) -> None:
         """Remember what was read in a file."""
         self._files.store(*_file_version(fd), _IDENTITY, build_id.encode())
+
+    def load_names(self, writers: str, build_id: str) -> bytes:
+        """The names that were found in a module, as :mod:`hpcd.daemon.unwind.known_names` packs
+        them; nothing when none were."""
+        return self._files.load(writers, build_id, _NAMES) or b""
+
+    def store_names(self, writers: str, build_id: str, names: bytes) -> None:
+        """Keep the names found so far."""
+        self._files.store(writers, build_id, _NAMES, names)
 
     def load_failure(self, writers: str, file_id: str) -> str:
         """Why no table could be made of a file, "" when that is not known: it is not tried again
