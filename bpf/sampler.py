@@ -39,14 +39,14 @@ from hpcd.bpf.layouts import (
     walk_bytes,
 )
 from hpcd.bpf.loading.btf import return_offsets, task_offsets
-from hpcd.bpf.loading.loader import Programs, load_sampler, require_calls
+from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler, require_calls
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import KernelMemory, Space
 from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
-from hpcd.errors import PlatformError, UsageError
+from hpcd.errors import HpcdError, PlatformError, UsageError
 
 # 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
 # ranks make that yield while they wait, should the reader be held up.
@@ -97,6 +97,8 @@ class SamplerOptions:
     - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
     - ``probes``: functions can be probed, by :attr:`Sampler.probes`.
     - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
+    - ``background``: it is made by a thread beside others; of programs from the object those that
+      walk stacks are left out until :meth:`Sampler.load_walkers`.
     - ``sample_ring``, ``event_ring``: bytes, powers of two.
     """
 
@@ -111,6 +113,7 @@ class SamplerOptions:
     system_calls: npt.NDArray[np.void] | None = None
     probes: bool = False
     loader: str = "auto"
+    background: bool = False
     sample_ring: int = SAMPLE_RING_BYTES
     event_ring: int = EVENT_RING_BYTES
 
@@ -235,6 +238,8 @@ class Sampler:
         self._counters: dict[int, list[int]] = {}
         self._clocks: dict[int, CpuClock] = {}
         self._tracepoints: list[int] = []
+        self._walkers: Programs | ObjectPrograms | None = None
+        self._walker_error: HpcdError | None = None
         numbered = list(enumerate(events))
         hits = [n for n, event in numbered if event.type == syscalls.PERF_TYPE_TRACEPOINT]
         self._sampled = [(n, event) for n, event in numbered if n not in hits]
@@ -266,6 +271,7 @@ class Sampler:
             self._maps = _Maps(resources, self.caches)
             self._programs = self._load(options, hits)
             resources.callback(self._programs.close)
+            resources.callback(self._close_walkers)
             resources.callback(os.close, libbpf.enable_stats())
             self._attach_tracepoints(options.tracepoints(), hits)
             self._resources = resources.pop_all()
@@ -285,34 +291,63 @@ class Sampler:
             "PROBING": int(self.probes is not None),
             "SAVED_STACK": 0,
         }
-        switching = ["walk_switch", "defer_switch"] if options.waiting else []
-        hitting = [*(f"hit_{number}" for number in hits), "walk_hit", "defer_hit"] if hits else []
+        self._background = options.background and chosen_loader(options.loader) == "object"
+        self._walker_names = (
+            ["walk_sample"],
+            ["walk_switch"] if options.waiting else [],
+            ["walk_hit"] if hits else [],
+        )
+        now = ([], [], []) if self._background else self._walker_names
+        deferring = ["defer_switch"] if options.waiting else []
+        hitting = [*(f"hit_{number}" for number in hits), "defer_hit"] if hits else []
         programs = load_sampler(
             self._constants,
-            [*(f"sample_{number}" for number, _ in self._sampled), "walk_sample", "defer_sample"],
-            [*options.tracepoints(), *switching],
-            hitting,
+            [*(f"sample_{number}" for number, _ in self._sampled), *now[0], "defer_sample"],
+            [*options.tracepoints(), *now[1], *deferring],
+            [*now[2], *hitting],
             options.loader,
             program_attach_types() if self.probes else None,
+            background=self._background,
         )
         try:
-            for table, kind in (
-                (self._maps.programs, "sample"),
-                (self._maps.switch_programs, "switch"),
-                (self._maps.hit_programs, "hit"),
-            ):
-                for slot, part in enumerate(("walk", "defer")):
-                    fd = programs.fds.get(f"{part}_{kind}")
-                    if fd is not None:
-                        table.update(struct.pack("<I", slot), struct.pack("<I", fd))
+            self._enter(programs)
         except BaseException:
             programs.close()
             raise
         return programs
 
+    def _enter(self, programs: Programs | ObjectPrograms) -> None:
+        """Let the walks call these."""
+        for table, kind in (
+            (self._maps.programs, "sample"),
+            (self._maps.switch_programs, "switch"),
+            (self._maps.hit_programs, "hit"),
+        ):
+            for slot, part in enumerate(("walk", "defer")):
+                fd = programs.fds.get(f"{part}_{kind}")
+                if fd is not None:
+                    table.update(struct.pack("<I", slot), struct.pack("<I", fd))
+
+    @property
+    def walks_later(self) -> bool:
+        """Whether :meth:`load_walkers` is to be called."""
+        return self._background
+
+    def load_walkers(self) -> None:
+        """Load what walks stacks, by any thread; until then all paths are deferred. Should it fail,
+        :meth:`take_samples` raises why."""
+        try:
+            self._walkers = load_sampler(self._constants, *self._walker_names, background=True)
+            self._enter(self._walkers)
+        except HpcdError as error:
+            self._walker_error = error
+
     def saved_walker(self) -> SavedWalker:
         """What walks the stacks that were copied. Raises what :class:`SavedWalker` does."""
-        return SavedWalker(self._constants, self._maps.saved, self._maps.saved_programs)
+        maps_, background = self._maps, self._background
+        return SavedWalker(
+            self._constants, maps_.saved, maps_.saved_programs, background=background
+        )
 
     def _attach_tracepoints(self, raw: Mapping[str, str], hits: list[int]) -> None:
         """Attach to ``raw`` tracepoints (program → name) and to the events that are tracepoints."""
@@ -451,6 +486,8 @@ class Sampler:
 
     def take_samples(self) -> npt.NDArray[np.void]:
         """All samples waiting (:data:`hpcd.bpf.layouts.SAMPLE`). Take these before the events."""
+        if self._walker_error:
+            raise self._walker_error
         return self.samples.take_fixed(SAMPLE)
 
     def take_calls(self) -> npt.NDArray[np.void]:
@@ -494,7 +531,8 @@ class Sampler:
 
     def overhead(self) -> Overhead:
         """Cost of the sampling program, the walk included, and of the lifecycle ones."""
-        by_name = {name: libbpf.program_info(fd) for name, fd in self._programs.fds.items()}
+        loaded = self._programs.fds | (self._walkers.fds if self._walkers else {})
+        by_name = {name: libbpf.program_info(fd) for name, fd in loaded.items()}
         infos = by_name.values()
         switching = ("on_switch", "on_wakeup", "walk_switch")
         calling = (
@@ -519,6 +557,10 @@ class Sampler:
         for fd in self._tracepoints:
             os.close(fd)
         self._tracepoints.clear()
+
+    def _close_walkers(self) -> None:
+        if self._walkers:
+            self._walkers.close()
 
     def close(self) -> None:
         """Stop, unload and free everything; calling again does nothing."""

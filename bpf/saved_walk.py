@@ -40,7 +40,14 @@ class SavedWalker:
     :class:`hpcd.errors.PrivilegeError`.
     """
 
-    def __init__(self, constants: dict[str, int], saved: maps.Map, programs: maps.Map) -> None:
+    def __init__(
+        self,
+        constants: dict[str, int],
+        saved: maps.Map,
+        programs: maps.Map,
+        *,
+        background: bool = False,
+    ) -> None:
         self._registers = registers_bytes()
         self._bytes_at = SAVED.itemsize + self._registers
         size = -(-saved_bytes() // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -48,7 +55,7 @@ class SavedWalker:
         self._walk_at = saved_bytes() - walk_bytes()
         try:
             self._programs: Programs | ObjectPrograms = load_sampler(
-                {**constants, "SAVED_STACK": 1}, [], ["walk_saved"], [], "auto"
+                {**constants, "SAVED_STACK": 1}, [], ["walk_saved"], [], background=background
             )
         except BaseException:
             self._memory.close()

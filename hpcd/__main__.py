@@ -6,21 +6,16 @@ import argparse
 import contextlib
 import errno
 import importlib
-import inspect
 import io
 import os
 import sys
-import traceback
+from textwrap import dedent
 
 from hpcd import __version__
 from hpcd.cli.verbs import GROUPS, VERBS, load
-from hpcd.daemon.unwind import DECODER
 from hpcd.errors import HpcdError, StorageError, UsageError, did_you_mean
 from hpcd.sandbox.limits import raise_descriptor_limit
-from hpcd.sandbox.worker_process import start_ahead
 
-# Verbs that need unwind tables at once: their decoder gets ready while they are imported.
-_RECORDING = ("attach", "profile", "run", "stacks", "top")
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT
 # Errors of storage wherever hpcd writes, standard output included: no internal error.
@@ -82,7 +77,7 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         verb_parser = verbs.add_parser(name, help=summary)
         if verb in (None, name):
             command = load(name)
-            verb_parser.description = inspect.getdoc(command)
+            verb_parser.description = _cleaned(command.__doc__ or "")
             verb_parser.formatter_class = argparse.RawDescriptionHelpFormatter
             command.configure(verb_parser)
             verb_parser.set_defaults(command_object=command, verb_parser=verb_parser)
@@ -130,8 +125,6 @@ def _run(arguments: list[str]) -> int:
     if verb and verb not in VERBS:
         near = did_you_mean(verb, VERBS) or f"; there are {', '.join(VERBS)}"
         raise UsageError(f"no verb {verb}{near} (see hpcd --help)")
-    if verb in _RECORDING and os.geteuid() == 0 and not {"-h", "--help"} & set(arguments):
-        start_ahead(DECODER)
     try:
         args, unknown = build_parser(verb).parse_known_args(arguments)
     except SystemExit:
@@ -145,6 +138,12 @@ def _run(arguments: list[str]) -> int:
     code: int = args.command_object.run(args)
     _flush()
     return code
+
+
+def _cleaned(documentation: str) -> str:
+    """A docstring without its indentation; to import what else does that takes 5 ms."""
+    first, newline, rest = documentation.strip().partition("\n")
+    return first + newline + dedent(rest)
 
 
 def _complete() -> None:
@@ -165,6 +164,8 @@ def _flush() -> None:
 def _failed(error: Exception, message: str, code: int) -> int:
     """Report an error in one line, whatever file names are in it."""
     if os.environ.get("HPCD_DEBUG"):
+        import traceback
+
         traceback.print_exception(error)
     line = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in message

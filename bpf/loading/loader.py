@@ -90,17 +90,21 @@ def load_sampler(
     tracepoints: list[str],
     loader: str = "auto",
     probes: Mapping[str, int] | None = None,
+    *,
+    background: bool = False,
 ) -> Programs | ObjectPrograms:
     """The sampler's programs: from the object where there is one, which is ten times as fast and
     needs neither compiler nor headers, or compiled. ``loader`` (or $HPCD_LOADER) forces either.
 
     ``probes`` are programs at probes, each with what it is to be attached as (0: anything); they
-    are in the object only. Raises :class:`PlatformError` in one line.
+    are in the object only. In the ``background``, beside other threads, the object is loaded
+    without the reasons that libbpf gives for errors. Raises :class:`PlatformError` in one line.
     """
     if chosen_loader(loader) == "object":
         kinds = probes or {}
         attach_types = {name: kind for name, kind in kinds.items() if kind}
-        return ObjectPrograms(constants, [*perf, *raw, *tracepoints, *kinds], attach_types)
+        names = [*perf, *raw, *tracepoints, *kinds]
+        return ObjectPrograms(constants, names, attach_types, background=background)
     return Programs("sampler.bpf.c", constants, perf, raw, tracepoints)
 
 

@@ -8,13 +8,14 @@ was made from, so that an object and a source that differ never meet.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import platform
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -129,7 +130,25 @@ def compiled_path(name: str, sources: Iterable[Path]) -> Path:
     return SOURCES.parent / "objects" / f"{name}-{platform.machine()}-{digest:08x}.o"
 
 
-def open_object(path: Path, stderr: Stderr) -> int:
+class _NoText:
+    """In place of what a native library has written."""
+
+    def text(self) -> str:
+        """Nothing is known of it."""
+        return ""
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[_NoText]:
+    """Have libbpf say nothing."""
+    printing = library().libbpf_set_print(None)
+    try:
+        yield _NoText()
+    finally:
+        library().libbpf_set_print(printing)
+
+
+def open_object(path: Path, stderr: Stderr | _NoText) -> int:
     """libbpf's handle of the object file at ``path``. Raises :class:`PlatformError`."""
     handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
     if not handle:
@@ -152,26 +171,36 @@ class ObjectPrograms:
         constants: Mapping[str, int],
         names: list[str],
         attach_types: Mapping[str, int] | None = None,
+        *,
+        background: bool = False,
     ) -> None:
-        """``attach_types`` are those of programs that are loaded for a certain one."""
+        """``attach_types`` are those of programs that are loaded for a certain one.
+
+        In the ``background`` standard error is left alone: what libbpf says of errors is lost.
+        """
         self._attach_types = attach_types or {}
         self._library = library()
+        self.fds: dict[str, int] = {}
         path = object_path()
-        with Stderr() as stderr:
+        with _silence() if background else Stderr() as stderr:
             self._object = open_object(path, stderr)
             try:
                 self._load(constants, names, stderr)
+                for name, variant in self._variants(names).items():
+                    program = self._library.bpf_object__find_program_by_name(
+                        self._object, variant.encode()
+                    )
+                    # Of its own: libbpf's picture of the object takes megabytes.
+                    self.fds[name] = os.dup(self._library.bpf_program__fd(program))
             except BaseException:
                 self.close()
                 raise
-        self.fds = {
-            name: self._library.bpf_program__fd(
-                self._library.bpf_object__find_program_by_name(self._object, variant.encode())
-            )
-            for name, variant in self._variants(names).items()
-        }
+            finally:
+                self._library.bpf_object__close(self._object)
 
-    def _load(self, constants: Mapping[str, int], names: list[str], stderr: Stderr) -> None:
+    def _load(
+        self, constants: Mapping[str, int], names: list[str], stderr: Stderr | _NoText
+    ) -> None:
         """Fill in maps and constants, and load the programs called ``names``."""
         for name, fd in constants.items():
             if name.startswith("FD_"):
@@ -193,6 +222,7 @@ class ObjectPrograms:
         self._check(self._library.bpf_object__load(self._object), stderr)
 
     @staticmethod
+    @cache
     def has_loops() -> bool:
         """Whether the kernel has bpf_loop()."""
         probe = library().libbpf_probe_bpf_helper
@@ -202,7 +232,7 @@ class ObjectPrograms:
         """Which program of the object is loaded for each of ``names``."""
         if not self.has_loops():
             return {name: name for name in names}
-        return {name: re.sub("^walk_(?!saved)", "loop_", name) for name in names}
+        return {name: re.sub("^walk_", "loop_", name) for name in names}
 
     def _map(self, name: str) -> int:
         handle: int | None = self._library.bpf_object__find_map_by_name(self._object, name.encode())
@@ -211,7 +241,7 @@ class ObjectPrograms:
         return handle
 
     @staticmethod
-    def _check(result: int, stderr: Stderr) -> None:
+    def _check(result: int, stderr: Stderr | _NoText) -> None:
         """Raise what ``result``, a negative errno of libbpf's, means; 0 is success."""
         if not result:
             return
@@ -224,6 +254,6 @@ class ObjectPrograms:
 
     def close(self) -> None:
         """Unload the programs."""
-        if self._object:
-            self._library.bpf_object__close(self._object)
-            self._object = 0
+        for fd in self.fds.values():
+            os.close(fd)
+        self.fds.clear()

@@ -575,16 +575,11 @@ static __always_inline void begin_walk(struct walk *w)
 	leave_probe_page(w);
 }
 
-/* Walks the copied stack in SAVED. User space runs it (BPF_PROG_TEST_RUN), again until it is done. */
-SECTION("raw_tp/")
-int walk_saved(struct bpf_raw_tracepoint_args *ctx)
+/* The walk of the copied stack in SAVED, begun where user space asks for that. */
+static __always_inline struct walk *saved_walk(struct saved *saved)
 {
-	u32 zero = 0;
-	struct saved *saved = map_lookup(MAP(SAVED), &zero);
-
-	if (!saved)
-		return 0;
 	struct walk *w = &saved->walk;
+
 	if (saved->begin) {
 		saved->begin = 0;
 		saved->done = 0;
@@ -595,19 +590,54 @@ int walk_saved(struct bpf_raw_tracepoint_args *ctx)
 		w->hash = 0;
 		begin_walk(w);
 	}
+	return w;
+}
+
+static __always_inline void finish_saved(struct saved *saved, struct walk *w)
+{
+	saved->ending = w->ending;
+	saved->frames = w->frames;
+	saved->depth = w->depth;
+	saved->done = 1;
+}
+
+/* User space runs it (BPF_PROG_TEST_RUN), again until it is done. */
+SECTION("raw_tp/")
+int walk_saved(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 zero = 0;
+	struct saved *saved = map_lookup(MAP(SAVED), &zero);
+
+	if (!saved)
+		return 0;
+	struct walk *w = saved_walk(saved);
 	NOUNROLL
 	for (int i = 0; i < SAVED_WALK_FRAMES; i++) {
 		if (unwind_step(w)) {
-			saved->ending = w->ending;
-			saved->frames = w->frames;
-			saved->depth = w->depth;
-			saved->done = 1;
+			finish_saved(saved, w);
 			return 0;
 		}
 	}
 	tail_call(ctx, MAP(SAVED_PROGRAMS), 0);
 	return 0;
 }
+
+#ifdef HPCD_OBJECT
+SECTION("raw_tp/")
+int loop_saved(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 zero = 0;
+	struct saved *saved = map_lookup(MAP(SAVED), &zero);
+
+	if (!saved)
+		return 0;
+	struct steps steps = {saved_walk(saved)};
+	steps.walk->ending = END_DEPTH_LIMIT;
+	run_loop(MAX_DEPTH + 1, step, &steps, 0);
+	finish_saved(saved, steps.walk);
+	return 0;
+}
+#endif
 
 /* Whether the thread is in an exec that has let go of the old memory, while the registers are
  * still those the old program called it with. */
@@ -621,6 +651,20 @@ static __always_inline int has_lost_stack(struct walk *w, struct process *proces
 		return 0;
 	return (process && process->image && process->image != image) ||
 	       read_user(&word, 8, w->regs.sp);
+}
+
+/* Ends a walk before its first step. */
+static __always_inline void end_unready(struct walk *w)
+{
+	u32 n = w->frames;
+	u64 frame = FRAME_RAW | (w->ip & FRAME_RAW_MASK);
+
+	if (n < MAX_FRAMES) {
+		w->frame[n] = frame;
+		w->frames = n + 1;
+		w->hash = hash_mix(w->hash, frame);
+	}
+	w->ending = END_NO_PROCESS;
 }
 
 /* Makes ready to walk the current thread's user stack; 0: there is nothing to walk, or the process is
@@ -646,14 +690,7 @@ static __always_inline int prepare_walk(struct walk *w, u32 tgid, u32 flags, int
 	/* Mappings that were read before an exec, and written after it, are another program's. */
 	if (!process || !process->space.count ||
 	    (process->image && process->image != image)) {
-		u32 n = w->frames;
-		u64 frame = FRAME_RAW | (w->ip & FRAME_RAW_MASK);
-		if (n < MAX_FRAMES) {
-			w->frame[n] = frame;
-			w->frames = n + 1;
-			w->hash = hash_mix(w->hash, frame);
-		}
-		w->ending = END_NO_PROCESS;
+		end_unready(w);
 		return 0;
 	}
 	w->space = process->space;
@@ -687,14 +724,13 @@ static __always_inline void take_path(void *ctx, struct walk *w, struct thread *
 		w->frames = frames;
 		w->kernel_frames = frames;
 	}
-	if (!prepare_walk(w, tgid, flags, in_user_mode)) {
-		if (w->ending == END_NO_PROCESS)
-			tail_call(ctx, programs, 1);
-		finish(w);
-		return;
+	if (prepare_walk(w, tgid, flags, in_user_mode)) {
+		tail_call(ctx, programs, 0);
+		/* Not loaded yet: it takes longer to verify than all the rest. */
+		end_unready(w);
 	}
-	tail_call(ctx, programs, 0);
-	w->ending = END_WALKER_FAILED;
+	if (w->ending == END_NO_PROCESS)
+		tail_call(ctx, programs, 1);
 	finish(w);
 }
 

@@ -6,32 +6,30 @@ import contextlib
 import os
 import platform
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hpcd.bpf.events import EventSpec, parse_events
-from hpcd.bpf.io_calls import io_functions, system_call_table
-from hpcd.bpf.loading.loader import chosen_loader
+from hpcd.bpf.events import EventSpec
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
-from hpcd.bpf.memory_calls import (
-    PAGE_TOUCH,
-    add_memory_calls,
-    memory_functions,
-    no_system_calls,
-)
 from hpcd.bpf.probe_maps import ProbeMaps
-from hpcd.bpf.sampler import Sampler, SamplerOptions
-from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate
 from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
+from hpcd.daemon.capture.sampler_loading import (
+    SamplerLoading,
+    is_cpu_time,
+    recorded_events,
+    recorded_functions,
+)
 from hpcd.daemon.capture.session import (
     Parts,
     Progress,
@@ -47,108 +45,49 @@ from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.daemon.probes.probe_spec import ProbeSpec
-from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.program_files import program_files
-from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.targets.sleeping_threads import SleepingThreads, sleeping_threads
-from hpcd.daemon.targets.user_accounts import TABLE_BYTES, UserAccounts
+from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
-from hpcd.errors import HpcdError, StorageError, UsageError
+from hpcd.errors import StorageError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.calls import CalledFunction
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
 
-__all__ = [
-    "DEFAULT_FREQUENCY",
-    "DEFAULT_THRESHOLD_NS",
-    "MAX_FREQUENCY",
-    "Options",
-    "Progress",
-    "Recording",
-]
+if TYPE_CHECKING:  # imported where they are needed: it takes as long as all the rest
+    from hpcd.daemon.probes.probes import Probes
 
-# A prime, so that sampling cannot fall into step with anything periodic in the target; close to
-# 1 kHz, the rate at which HPCToolkit's papers trace.
-DEFAULT_FREQUENCY = 997
-# The kernel's own default limit (kernel.perf_event_max_sample_rate) is 100 kHz.
-MAX_FREQUENCY = 25_000
+__all__ = ["Options", "Progress", "Recording"]
+
 _NICE = -5
 # Recorders of the service's users come after the service, which answers all users' requests.
 _USERS_NICE = 0
-# Waits shorter than a context switch and back are the price of switching, not a cause of their own.
-DEFAULT_THRESHOLD_NS = 50_000
 # Modules of this many processes are analysed before the programs are loaded.
 _MAX_PRELOADED_PROCESSES = 64
 # Sampling begins when the targets' unwind tables are ready, or after this time; stacks then end as
 # "module not yet analysed" until they are.
 _TABLE_WAIT_SECONDS = 1.5
+# Tables from earlier recordings are put into table memory before a command starts, for so long: of
+# 150 libraries it takes longer, and paths through the rest are deferred.
+_KEPT_TABLE_SECONDS = 0.03
+# What ends sooner has been recorded before, or waits for the decoder to start: it takes CPU time
+# from what is recorded.
+_DECODER_SECONDS = 0.2
 # A command is held until the tables of what it is known to run are there, or for so long; the
 # largest program here, chromium, takes 25 s of CPU time, once.
 _COMMAND_WAIT_SECONDS = 60.0
-
-
-@dataclass(slots=True)
-class Options:
-    """What to record and how."""
-
-    selector: Selector
-    output: Path
-    frequency: int = DEFAULT_FREQUENCY
-    """Of the CPU time that cpu-clock samples, the event recorded unless others are named."""
-    events: list[EventSpec] = field(default_factory=list)
-    duration: float | None = None
-    children: bool = True
-    before_exec: bool = False
-    """The target is about to exec what is to be recorded: its current mappings are ignored."""
-    command: tuple[str, ...] = ()
-    """What it will exec: the files it names are analysed before it starts."""
-    analysing: Callable[[int], None] | None = None
-    """Called with the number of such files when that takes a while, as it does the first time."""
-    analysing_last: Callable[[int], None] | None = None
-    """Called with the number of files that the last call paths wait for at the end, likewise."""
-    waits: bool = True
-    """Record how long threads are blocked or wait for a CPU, and where."""
-    threshold_ns: int = DEFAULT_THRESHOLD_NS
-    """Shorter waits are summed by call path."""
-    overhead: float | None = None
-    """Share of the targets' CPU time (and at least of one CPU) that recording may cost; the rate is
-    adapted to it."""
-    owner: tuple[int, int] | None = None
-    """Whose the measurement is (uid, gid), when it is not to be root's."""
-    only_user: int | None = None
-    """Record this user's processes alone, whatever is selected and whatever they run."""
-    only_groups: tuple[int, ...] = ()
-    """With ``only_user``: the groups whose rights that user has."""
-    table_bytes: int = TABLE_BYTES
-    """Table memory of each user's programs but root's."""
-    max_memory: int = 0
-    """The recording ends when the recorder takes more bytes; 0: any."""
-    max_cpu: float | None = None
-    """Share of one CPU that the recorder may take: it samples less, and then records less."""
-    io: bool = False
-    """Record the system calls of input and output."""
-    memory: bool = False
-    """Record what maps memory, gives it back and touches it first."""
-    probes: list[ProbeSpec] = field(default_factory=list)
-    """Functions whose calls are recorded."""
-    loader: str = "auto"
-    """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
-    existing: bool = False
-    """The output directory is there already, and empty."""
-    extra: dict[str, object] = field(default_factory=dict)
 
 
 class Recording:
     """Records :class:`Options` until the duration is over, the targets have ended or
     :meth:`request_stop` is called. Whatever ends it, the measurement is closed properly."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, loading: SamplerLoading | None = None) -> None:
+        """``loading`` is that of the sampler of these ``options``, where it was begun before."""
         if not 1 <= options.frequency <= MAX_FREQUENCY:
             raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
         if not options.selector:
@@ -156,6 +95,8 @@ class Recording:
         for pid in options.selector.pids:
             processes.require_target(pid)
         self._options = options
+        self._loading = loading
+        self._begun: Callable[[], object] = list
         self._stop = threading.Event()
         self._session: Session | None = None
         self._cpu_start = own_cpu_seconds()
@@ -209,12 +150,15 @@ class Recording:
         progress: Callable[[Progress], None] | None,
         attached: Callable[[], None] | None,
     ) -> dict[str, object]:
-        events = self._announce_events(writer)
         with contextlib.ExitStack() as stack:
-            parts = self._assemble(stack, writer, events)
+            loading = self._loading or SamplerLoading(self._options)
+            stack.callback(loading.close)
+            events = self._announce_events(writer)
+            parts = self._assemble(stack, writer, events, loading)
             self._session = Session(self._terms(events), parts, self._stop)
             if attached:
                 attached()
+            self._begun()
             self._session.run(progress)
             summary = self._session.finish(self._options.analysing_last)
             writer.close(summary)
@@ -225,20 +169,20 @@ class Recording:
     def _announce_events(self, writer: MeasurementWriter) -> list[EventSpec]:
         """The events to sample, the one that samples CPU time first; the writer knows them now."""
         options = self._options
-        events = _ordered(options.events) or parse_events("cpu-clock", options.frequency)
+        events = recorded_events(options)
         for number, event in enumerate(events):
             event.require()
             writer.add_event(event.model(number))
         if options.waits:
             for wait in wait_events(len(events)):
                 writer.add_event(wait)
-        if options.overhead and not _is_cpu_time(events[0]):
+        if options.overhead and not is_cpu_time(events[0]):
             raise UsageError("an overhead budget needs cpu-clock among the events")
         return events
 
     def _terms(self, events: list[EventSpec]) -> Terms:
         options = self._options
-        cpu_event = events[0] if _is_cpu_time(events[0]) else None
+        cpu_event = events[0] if is_cpu_time(events[0]) else None
         # Of several events only the number of CPU time samples can be predicted.
         alone = len(options.events) <= 1 and cpu_event
         return Terms(
@@ -262,7 +206,11 @@ class Recording:
         )
 
     def _assemble(
-        self, stack: contextlib.ExitStack, writer: MeasurementWriter, events: list[EventSpec]
+        self,
+        stack: contextlib.ExitStack,
+        writer: MeasurementWriter,
+        events: list[EventSpec],
+        loading: SamplerLoading,
     ) -> Parts:
         """Everything a session needs, closed by ``stack``; the programs are loaded."""
         options = self._options
@@ -275,29 +223,41 @@ class Recording:
             thread_times = ThreadTimes(len(events), options.threshold_ns)
         background = stack.enter_context(ThreadPoolExecutor(2))
         accounts = UserAccounts(options.table_bytes)
-        modules = Modules(Decoder(), writer.add_module, accounts)
+        decoder = Decoder()
+        modules = Modules(decoder, writer.add_module, accounts)
         stack.callback(modules.close)
-        # The decoder works on the targets' modules, and the kernel's symbols are read, while the
-        # programs are being compiled.
-        symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
+        # The targets' modules are looked up while the programs are being loaded.
         preparing = background.submit(self._prepare_modules, modules)
-        functions = self._functions()
-        sampler = self._load_sampler(events, functions)
-        stack.callback(sampler.close)
-        # Not in the background: what a loader writes to standard error is captured by taking the
-        # descriptor, also from whoever else writes to it meanwhile.
-        walker = cache(partial(_walker, sampler))
-        if chosen_loader(options.loader) == "bcc":  # compiling would hold up the first samples
-            walker()
-        if _is_cpu_time(events[0]):
-            sampler.set_pace(events[0].frequency, 1)
+        functions = recorded_functions(options)
         mmaps = MmapEvents(possible_cpus())
         stack.callback(mmaps.close)
+
+        @cache
+        def symbols() -> Future[KernelSymbols]:
+            return background.submit(KernelSymbols)
+
+        starter = threading.Timer(_DECODER_SECONDS, _start, [decoder])
+        starter.daemon = True
+        stack.callback(starter.cancel)
+
+        def begun() -> None:
+            """What is needed when sampling has begun: until then there is better to do."""
+            symbols()
+            starter.start()
+
+        self._begun = begun
+        sampler = loading.sampler()
+        stack.callback(sampler.close)
+        stack.callback(loading.close)
+        if is_cpu_time(events[0]):
+            sampler.set_pace(events[0].frequency, 1)
         tables = Tables(sampler.memory)
         targets = Targets(modules, tables, sampler, mmaps.history, writer.add_process, accounts)
-        kernel = KernelNaming(symbols.result, modules, writer)
+        kernel = KernelNaming(lambda: symbols().result(), modules, writer)
         stacks = StackResolver(modules, kernel, mmaps.lookup, sampler.caches)
-        deferred = DeferredPaths(walker, mmaps, modules, tables, targets.number_of, stacks.insert)
+        deferred = DeferredPaths(
+            loading.saved_walker, mmaps, modules, tables, targets.number_of, stacks.insert
+        )
         stack.callback(deferred.close)
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
         jit = JitNaming(modules, targets, writer)
@@ -322,10 +282,13 @@ class Recording:
             sleeping=self._sleeping_threads(stack),
         )
         preparing.result()
-        modules.install_within(_TABLE_WAIT_SECONDS, tables, sampler.set_rules)
-        if options.command and modules.pending:
+        if options.command and not modules.slow:
+            modules.install_kept(_KEPT_TABLE_SECONDS, tables, sampler.set_rules)
+        else:
+            modules.install_within(_TABLE_WAIT_SECONDS, tables, sampler.set_rules)
+        if options.command and modules.slow:
             if options.analysing:
-                options.analysing(modules.pending)
+                options.analysing(modules.slow)
             modules.install_within(_COMMAND_WAIT_SECONDS, tables, sampler.set_rules)
         return Parts(
             sampler=sampler,
@@ -353,6 +316,8 @@ class Recording:
         self, sampler: Sampler, maps: ProbeMaps, first: int, writer: MeasurementWriter
     ) -> Probes:
         """The probes; those in files that a command will map are attached before it runs."""
+        from hpcd.daemon.probes.probes import Probes
+
         options = self._options
         probes = Probes(
             options.probes,
@@ -382,36 +347,6 @@ class Recording:
             stack.callback(sleeping.close)
         return sleeping
 
-    def _functions(self) -> list[CalledFunction]:
-        """The functions whose calls are recorded, numbered from 0."""
-        functions = io_functions(0) if self._options.io else []
-        if self._options.memory:
-            functions += memory_functions(len(functions))
-        return functions
-
-    def _load_sampler(self, events: list[EventSpec], functions: list[CalledFunction]) -> Sampler:
-        options, selector = self._options, self._options.selector
-        touched = next((f.id for f in functions if f.name == PAGE_TOUCH), None)
-        table = system_call_table(0) if options.io else no_system_calls()
-        if touched is not None:
-            add_memory_calls(table, touched)
-        return Sampler(
-            [event.perf_event() for event in events],
-            processes.online_cpus(),
-            SamplerOptions(
-                follow_children=options.children,
-                waiting=options.waits,
-                everything=selector.everything,
-                selecting=selector.open_ended and not selector.everything,
-                control_groups=selector.by_control_group,
-                only_user=options.only_user,
-                touched_function=touched,
-                system_calls=table if functions else None,
-                probes=bool(options.probes),
-                loader=options.loader,
-            ),
-        )
-
     def _prepare_modules(self, modules: Modules) -> None:
         """Have the modules of the targets there are analysed, or those the command will run."""
         if self._options.before_exec:
@@ -429,23 +364,10 @@ class Recording:
                     modules.mappings(pid, number)
 
 
-def _is_cpu_time(event: EventSpec) -> bool:
-    """Whether its samples are worth CPU time, at a rate that can be changed."""
-    return event.name == "cpu-clock" and event.clock and bool(event.frequency)
-
-
-def _ordered(events: Sequence[EventSpec]) -> list[EventSpec]:
-    """``events`` with the one that samples CPU time first."""
-    return sorted(events, key=lambda event: not _is_cpu_time(event))
-
-
-def _walker(sampler: Sampler) -> SavedWalker | None:
-    """The walker of copied stacks, None where the kernel cannot run it: paths that begin before
-    their code is known stay truncated there."""
-    try:
-        return sampler.saved_walker()
-    except HpcdError:
-        return None
+def _start(decoder: Decoder) -> None:
+    """Have it ready when it is needed."""
+    with contextlib.suppress(OSError):  # whoever needs it will be told
+        decoder.start()
 
 
 def _host() -> Host:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,7 +30,6 @@ from hpcd.daemon.capture.thread_times import ThreadTimes
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_ends import ProcessEnds
@@ -38,6 +38,9 @@ from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
 from hpcd.measurement.writer import MeasurementWriter
+
+if TYPE_CHECKING:
+    from hpcd.daemon.probes.probes import Probes
 
 # The rings are looked at this often; they are emptied when they fill, every _DRAIN_SECONDS, or when
 # a wake-up calls for it: until the mappings of a new process have been read its code is unknown.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 import stat
-from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,12 @@ import numpy.typing as npt
 U64 = npt.NDArray[np.uint64]
 
 KERNEL_NAME = "[kernel]"
-_TEXT = (b"t", b"T", b"w", b"W")
+_TEXT = np.isin(np.arange(256), np.frombuffer(b"tTwW", np.uint8))
+_DIGIT = np.zeros(256, np.uint64)
+_DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
+# A line is an address of 16 digits, a letter and a name, and of a kernel module "\t[module]".
+_DIGITS, _NAME_AT = 16, 19
+_PIECE_BYTES = 1 << 20
 _USUAL = Path("/proc/kallsyms")
 # The service's copy, made before it gave up the right to see addresses there.
 _COPY = Path("/run/hpcd/kallsyms")
@@ -38,7 +42,7 @@ _SIGNAL_FUNCTIONS = {
 
 
 class KernelSymbols:
-    """Text symbols by address. About 0.3 s and 5 MB to read.
+    """Text symbols by address. About 0.1 s, half of it the kernel's, and 5 MB to read.
 
     ``modules`` are the names modules are known by (:data:`KERNEL_NAME` first); ``available`` is
     False where the kernel hides its addresses (``kptr_restrict``): then everything is one module.
@@ -46,31 +50,28 @@ class KernelSymbols:
 
     def __init__(self, path: Path | None = None) -> None:
         path = path or (_COPY if _hidden(_USUAL) and _ours(_COPY) else _USUAL)
-        addresses, owners, starts = array("Q"), array("I"), array("I")
+        addresses: list[U64] = [np.zeros(0, np.uint64)]
+        owners, starts = [np.zeros(0, np.uint32)], [np.zeros(0, np.uint32)]
         names = bytearray()
         index = {KERNEL_NAME.encode(): 0}
-        text = None
         try:
-            # A line at a time: read whole, it would stay with the process as 20 MB of small pieces.
+            # In pieces: read whole, it would stay with the process as 20 MB.
             with path.open("rb") as file:
-                for line in file:
-                    parts = line.split()
-                    if len(parts) < 3 or parts[1] not in _TEXT:
-                        continue
-                    owner = parts[3] if len(parts) > 3 else KERNEL_NAME.encode()
-                    if parts[2] == b"_text" and text is None:
-                        text = int(parts[0], 16)
-                    addresses.append(int(parts[0], 16))
-                    owners.append(index.setdefault(owner, len(index)))
-                    starts.append(len(names))
-                    names += parts[2] + b"\0"
+                rest = b""
+                while piece := file.read(_PIECE_BYTES):
+                    lines, newline, rest = (rest + piece).rpartition(b"\n")
+                    address, owner, length, text = _parse(lines + newline, index)
+                    starts.append((len(names) + np.cumsum(length) - length).astype(np.uint32))
+                    addresses.append(address)
+                    owners.append(owner)
+                    names += text
         except OSError:
             pass
-        self._address: U64 = np.array(addresses, dtype=np.uint64)
+        self._address = np.concatenate(addresses)
         order = np.argsort(self._address, kind="stable")
         self._address = self._address[order]
-        self._owner = np.array(owners, dtype=np.uint32)[order]
-        self._start = np.array(starts, dtype=np.uint32)[order]
+        self._owner = np.concatenate(owners)[order]
+        self._start = np.concatenate(starts)[order]
         self._names = bytes(names)
         self.modules = [name.decode(errors="replace") for name in index]
         self.available = bool(len(self._address)) and bool(self._address[-1])
@@ -79,14 +80,23 @@ class KernelSymbols:
         if self.available:
             self.base[:] = np.iinfo(np.uint64).max
             np.minimum.at(self.base, self._owner, self._address)
-            if text is not None:
-                self.base[0] = text
+            first = self._at(b"_text")
+            if first is not None:
+                self.base[0] = self._address[first]
         else:
             self.base[0] = np.uint64(0xFFFFFFFF80000000)
 
     def _name(self, at: int) -> str:
         start = int(self._start[at])
         return self._names[start : self._names.index(b"\0", start)].decode(errors="replace")
+
+    def _at(self, name: bytes) -> int | None:
+        """Index of the first symbol called ``name``."""
+        wanted = b"\0" + name + b"\0"
+        start = 0 if self._names.startswith(wanted[1:]) else self._names.find(wanted) + 1
+        if not start and not self._names.startswith(wanted[1:]):
+            return None
+        return int(np.flatnonzero(self._start == start)[0])
 
     def locate(self, address: U64) -> tuple[npt.NDArray[np.uint32], U64]:
         """Which module each address lies in (index into ``modules``) and the offset there."""
@@ -98,11 +108,10 @@ class KernelSymbols:
 
     def range_of(self, name: str) -> tuple[np.uint64, np.uint64]:
         """Where the kernel function ``name`` begins and ends; nowhere (0, 0) when unknown."""
-        wanted = f"\0{name}\0".encode()
-        start_in_names = 0 if self._names.startswith(wanted[1:]) else self._names.find(wanted) + 1
-        if not self.available or (not start_in_names and not self._names.startswith(wanted[1:])):
+        at = self._at(name.encode()) if self.available else None
+        if at is None:
             return np.uint64(0), np.uint64(0)
-        start = self._address[int(np.flatnonzero(self._start == start_in_names)[0])]
+        start = self._address[at]
         after = int(np.searchsorted(self._address, start, "right"))
         return start, self._address[min(after, len(self._address) - 1)]
 
@@ -149,6 +158,44 @@ class KernelSymbols:
         after = int(np.searchsorted(self._address, np.uint64(start), "right"))
         end = int(self._address[after]) if after < len(self._address) else start + 4096
         return start - int(self.base[module]), end - start, self._name(at)
+
+
+def _parse(
+    lines: bytes, index: dict[bytes, int]
+) -> tuple[U64, npt.NDArray[np.uint32], npt.NDArray[np.int64], bytes]:
+    """Address, owner and length of the name, with the 0 behind it, of each text symbol in whole
+    ``lines``, and their names, one after another; ``index`` numbers the owners.
+
+    One pass of numpy over the bytes: a line at a time takes 0.3 s of the interpreter, which other
+    threads wait for.
+    """
+    data = np.frombuffer(lines, np.uint8)
+    end = np.flatnonzero(data == ord("\n"))
+    start = np.concatenate([np.zeros(1, np.int64), end[:-1] + 1])[: len(end)]
+    whole = end - start > _NAME_AT
+    start, end = start[whole], end[whole]
+    text = _TEXT[data[start + _DIGITS + 1]] & (data[start + _DIGITS] == ord(" "))
+    start, end = start[text], end[text]
+    digits = _DIGIT[data[start[:, None] + np.arange(_DIGITS)]]
+    shifts = np.arange(4 * _DIGITS - 4, -4, -4, dtype=np.uint64)
+    address = np.bitwise_or.reduce(digits << shifts, axis=1)
+    name_end, owner = end.copy(), np.zeros(len(start), np.uint32)
+    tabs = np.flatnonzero(data == ord("\t"))
+    at = np.searchsorted(tabs, start)
+    if len(tabs):
+        tab = tabs[np.minimum(at, len(tabs) - 1)]
+        owned = np.flatnonzero((tab > start) & (tab < end))
+        name_end[owned] = tab[owned]
+        for row in owned.tolist():
+            name = lines[tab[row] + 1 : end[row]]
+            owner[row] = index.setdefault(name, len(index))
+    edges = np.zeros(len(data) + 1, np.int8)
+    edges[start + _NAME_AT] = 1
+    edges[name_end + 1] -= 1
+    ended = data.copy()
+    ended[name_end] = 0
+    names = ended[np.cumsum(edges[:-1], dtype=np.int8).view(bool)]
+    return address, owner, name_end + 1 - start - _NAME_AT, names.tobytes()
 
 
 def _hidden(path: Path) -> bool:

@@ -333,8 +333,13 @@ class Modules:
 
     @property
     def pending(self) -> int:
-        """Files whose tables are not there yet."""
+        """Files whose tables are not in table memory yet."""
         return len(self._pending)
+
+    @property
+    def slow(self) -> int:
+        """Of those, the ones whose tables are not kept from an earlier recording."""
+        return self._queue.slow
 
     def install_within(
         self,
@@ -347,6 +352,17 @@ class Modules:
         self.install_next(_DECODER_START_SECONDS, tables, write_rules)
         end = time.monotonic() + seconds
         while self._pending and (left := end - time.monotonic()) > 0:
+            self.install_next(left, tables, write_rules)
+
+    def install_kept(
+        self,
+        seconds: float,
+        tables: Tables,
+        write_rules: Callable[[int, npt.NDArray[np.void]], None],
+    ) -> None:
+        """As :meth:`install_within`, from now on, but wait for no table that is to be made."""
+        end = time.monotonic() + seconds
+        while self.pending > self.slow and (left := end - time.monotonic()) > 0:
             self.install_next(left, tables, write_rules)
 
     def install_next(
@@ -526,6 +542,7 @@ def _key_of(status: FileStatus) -> tuple[int, ...]:
 def _vdso_file() -> int:
     """A descriptor of the kernel's shared object, which every 64-bit process maps alike."""
     fd = os.memfd_create("vdso", os.MFD_CLOEXEC)
+    os.fchmod(fd, 0o600)  # nobody else writes it: its table is kept for the next recording
     for region in executable_regions(os.getpid()):
         if region.path == "[vdso]":
             os.write(fd, ctypes.string_at(region.start, region.end - region.start))

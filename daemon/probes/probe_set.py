@@ -24,6 +24,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from hpcd.daemon.probes import SETS, set_names
 from hpcd.daemon.probes.probe_spec import (
     GROUPS,
     RETURNS,
@@ -34,18 +35,12 @@ from hpcd.daemon.probes.probe_spec import (
 )
 from hpcd.errors import NotFoundError, UsageError, did_you_mean
 
-SETS = Path(__file__).parent / "sets"
 _MOST_BYTES = 1 << 20
 MOST_PROBES = 2048
 _KEYS = ("group", "library", "attach", "returns", "optional", "types", "probe")
 _PROBE_KEYS = (
     "function", "usdt", "library", "units", "one_in", "returns", "group", "attach", "optional",
 )  # fmt: skip
-
-
-def set_names() -> list[str]:
-    """Names of the sets that hpcd brings."""
-    return sorted(path.stem for path in SETS.glob("*.toml"))
 
 
 def load_probes(name: str) -> list[ProbeSpec]:

@@ -42,7 +42,7 @@ class Probes:
         self._budget = ProbeBudget(share)
         self._maps = maps
         self._problems: dict[str, None] = {}
-        self._decoder = Decoder()
+        self._decoder = Decoder(probing=True)
         self._uprobes = Uprobes(programs)
         self._functions = ProbedFunctions(maps, first_number, announce, self._add_problem)
         self._files = ProbedFiles(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from hpcd.daemon.service.protocol import SOCKET
 from hpcd.errors import NotFoundError, UsageError, did_you_mean
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
@@ -62,7 +63,7 @@ class Monitor:
 class Control:
     """Requests over the control socket."""
 
-    socket: str = _key("/run/hpcd/control.sock", "Its place, unless systemd hands it over.")
+    socket: str = _key(SOCKET, "Its place, unless systemd hands it over.")
     group: str = _key("hpcd", "Members of this group see all recordings of the host, as root does.")
     recordings: int = _key(4, "Recordings each user may have at a time.")
     longest: str = _key("1d", "Longest duration a user other than root may record.", "time")

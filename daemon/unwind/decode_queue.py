@@ -6,7 +6,6 @@ millisecond; it is made; and where that may take long, on a thread and by a work
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -37,8 +36,8 @@ class Tables(Protocol):
     """Where tables come from; ``fd`` is open at the file, ``label`` names it in errors. All raise
     :class:`DecodeError`."""
 
-    def start(self) -> None:
-        """Get ready; what it raises is raised again for the first file."""
+    def knows(self, fd: int) -> bool:
+        """Whether looking the file up takes a millisecond, and its table is likely there."""
 
     def look_up(self, fd: int, label: str) -> ModuleTable | None:
         """The table, unless it has to be made."""
@@ -126,6 +125,7 @@ class DecodeQueue:
         self._clock = clock
         self._users: dict[int, _User] = {}
         self._turn = [0.0] * len(_LANES)
+        self._slow: set[Future[ModuleTable]] = set()
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -140,7 +140,10 @@ class DecodeQueue:
         The result is its table, or :class:`DecodeError`.
         """
         request = _Request(fd, label, Future())
+        known = self._tables.knows(fd)
         with self._changed:
+            if not known:
+                self._slow.add(request.future)
             account = self._users.get(user)
             if account is None:
                 account = self._users[user] = _User(self._bucket() if user else None)
@@ -151,6 +154,13 @@ class DecodeQueue:
             else:
                 self._add(account, request, _Stage.LOOK_UP)
         return request.future
+
+    @property
+    def slow(self) -> int:
+        """Files that are not looked up only, and may take seconds."""
+        with self._changed:
+            self._slow = {future for future in self._slow if not future.done()}
+            return len(self._slow)
 
     def postponed(self) -> dict[str, str]:
         """Files that wait because their user's have taken too long, and why."""
@@ -195,9 +205,6 @@ class DecodeQueue:
         self._changed.notify_all()
 
     def _run(self, lane: int) -> None:
-        if lane == 0:
-            with contextlib.suppress(OSError):  # it is tried again for the first file
-                self._tables.start()
         while (taken := self._next(lane)) is not None:
             account, stage, request = taken
             began = self._clock()
@@ -211,6 +218,7 @@ class DecodeQueue:
             with self._changed:
                 self._spend(account, lane, stage, began)
                 if table is None and not self._closed:
+                    self._slow.add(request.future)
                     self._add(account, request, following)
                     continue
             if table is None:

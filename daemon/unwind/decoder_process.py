@@ -6,16 +6,19 @@ or asks for too much memory costs the module it was working on its table, and is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
+import threading
 import time
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.unwind import DECODER
-from hpcd.daemon.unwind.symbol_names import SymbolRow
+from hpcd.daemon.unwind.known_names import KnownNames
+from hpcd.daemon.unwind.symbol_names import FoundSymbol, SymbolRow
 from hpcd.daemon.unwind.table_cache import TableCache
 from hpcd.daemon.unwind.unwind_table import ModuleTable, unpack_table
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS, SECONDS, seconds_for
@@ -41,16 +44,26 @@ class Decoder:
 
     Large files, that may take long, have a worker of their own: one thread at a time may use
     :meth:`make_large`, and another all the rest. ``timeout`` is in seconds; by default it goes by
-    the file's size (:func:`~hpcd.daemon.unwind.work_limit.seconds_for`).
+    the file's size (:func:`~hpcd.daemon.unwind.work_limit.seconds_for`). One that is ``probing``
+    knows the places of probes as well.
     """
 
-    def __init__(self, cache: TableCache | None = None, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        cache: TableCache | None = None,
+        timeout: float | None = None,
+        *,
+        probing: bool = False,
+    ) -> None:
         self.cache = cache or TableCache()
         self._timeout = timeout
         first = SECONDS if timeout is None else timeout
-        self._worker = WorkerProcess("decoder", DECODER, first)
+        words = [*DECODER, "probes"] if probing else DECODER
+        self._worker = WorkerProcess("decoder", words, first)
         self._large = WorkerProcess("decoder", [*DECODER, str(_LARGE_CPU_SECONDS)], first)
         self._worked: dict[WorkerProcess, float] = {}
+        self._lock = threading.Lock()
+        """Held by who uses the worker for all but large files."""
 
     def table(self, fd: int, label: str) -> ModuleTable:
         """The table of the ELF file open at ``fd``; ``label`` names it in errors.
@@ -96,20 +109,46 @@ class Decoder:
                 self.cache.store_failure(writers_of(fd), file_id, reason)
             raise DecodeError(f"{label}: {reason}") from None
         self.cache.store(writers_of(fd), table)
+        self.cache.store_build_id(fd, table.build_id)  # also where what was kept is damaged
         return table
 
+    def knows(self, fd: int) -> bool:
+        """Whether :meth:`look_up` of the file takes no decoder, and so a millisecond."""
+        return bool(self.cache.load_build_id(fd))
+
     def _build_id(self, fd: int, label: str, worker: WorkerProcess | None = None) -> str:
-        return self._ask(b"i", fd, label, worker=worker).decode("ascii", errors="replace")
+        build_id = self.cache.load_build_id(fd)
+        if not build_id:
+            build_id = self._ask(b"i", fd, label, worker=worker).decode("ascii", errors="replace")
+            self.cache.store_build_id(fd, build_id)
+        return build_id
 
     def symbols(self, fd: int, label: str, addresses: npt.NDArray[np.uint64]) -> list[SymbolRow]:
-        """(address, size, name) of the functions of a file that hold ``addresses``.
+        """(address, size, name) of the functions of a file that hold ``addresses``, which are
+        sorted.
 
         Raises :class:`DecodeError`.
         """
+        writers, build_id = writers_of(fd), self.cache.load_build_id(fd)
+        known = KnownNames(self.cache.load_names(writers, build_id))
+        rows, missing = known.find(addresses)
+        if not len(missing):
+            return rows
+        found = self._ask_symbols(fd, label, missing)
+        if build_id and known.add(missing, found):
+            self.cache.store_names(writers, build_id, known.pack())
+        return sorted({*rows, *(symbol[:3] for symbol in found)})
+
+    def _ask_symbols(
+        self, fd: int, label: str, addresses: npt.NDArray[np.uint64]
+    ) -> list[FoundSymbol]:
         body = addresses.astype("<u8").tobytes()
         try:
             reply = self._ask(b"s", fd, label, struct.pack("<I", len(body)) + body)
-            return [(int(start), int(size), str(name)) for start, size, name in json.loads(reply)]
+            return [
+                (int(start), int(size), str(name), int(alone))
+                for start, size, name, alone in json.loads(reply)
+            ]
         except (ValueError, TypeError, RecursionError):
             raise DecodeError(f"{label}: its symbols are not what was asked for") from None
 
@@ -125,14 +164,22 @@ class Decoder:
         self._worked.clear()
 
     def start(self) -> None:
-        """Start the worker unless it runs; it takes a fifth of a second to be ready."""
-        self._worker.channel()
+        """Start the worker unless it runs, on any thread; it takes a fifth of a second to be ready.
+        Raises :class:`OSError`."""
+        with self._lock:
+            self._worker.channel()
 
     def _ask(
         self, request: bytes, fd: int, label: str, rest: bytes = b"", *,
         worker: WorkerProcess | None = None, seconds: float = SECONDS,
     ) -> bytes:  # fmt: skip
-        worker = worker or self._worker
+        with self._lock if worker in (None, self._worker) else contextlib.nullcontext():
+            return self._ask_worker(worker or self._worker, request, fd, label, rest, seconds)
+
+    def _ask_worker(
+        self, worker: WorkerProcess, request: bytes, fd: int, label: str, rest: bytes,
+        seconds: float,
+    ) -> bytes:  # fmt: skip
         worked = self._worked.get(worker, 0.0)
         if worked > _WORKER_SECONDS:
             worker.close()

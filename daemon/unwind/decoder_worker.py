@@ -3,7 +3,7 @@
 Started by :mod:`hpcd.daemon.unwind.decoder_process` with one end of a socket. A request is a byte
 and a file descriptor: ``i`` asks for the module's build-id, ``t`` for its table, ``s`` for names of
 functions (a length of 4 bytes and addresses of 8 follow), ``p`` for the places of probes (a length
-and a request follow).
+and a request follow), if it was started for them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.daemon.probes.probe_points import probe_points
 from hpcd.daemon.unwind.decoder_process import CPU_SECONDS
-from hpcd.daemon.unwind.symbol_names import symbols_at
+from hpcd.daemon.unwind.symbol_names import found_symbols
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.unwind_table import pack_table
 from hpcd.daemon.unwind.work_limit import WorkLimit, seconds_for
@@ -35,11 +34,14 @@ from hpcd.sandbox import worker_process
 from hpcd.sandbox.confinement import confine
 
 _SIZE = struct.Struct("<I")
+Points = Callable[[int, bytes], bytes]
+"""The reply to a request for the places of probes in the file open at a descriptor."""
+
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
 
 
-def rehearse() -> None:
+def rehearse(points: Points | None = None) -> None:
     """Decode a known file once, a library of the interpreter's or itself.
 
     Libraries import parts of themselves when these are first used (numpy.unique numpy.ma), and
@@ -50,7 +52,8 @@ def rehearse() -> None:
     with open(known, "rb") as file:  # noqa: PTH123
         answer(ord("t"), file.fileno())
         names(file.fileno(), np.zeros(1, np.uint64))
-        points(file.fileno(), b'[{"function": "main"}, {"function": "*::*"}]')
+        if points:
+            points(file.fileno(), b'[{"function": "main"}, {"function": "*::*"}]')
 
 
 def answer(request: int, fd: int) -> bytes:
@@ -73,19 +76,28 @@ def answer(request: int, fd: int) -> bytes:
 
 
 def names(fd: int, addresses: npt.NDArray[np.uint64]) -> bytes:
-    """The symbols that hold ``addresses`` of a file, as JSON rows (address, size, name)."""
+    """The symbols that hold ``addresses`` of a file, as JSON rows (address, size, name, and the
+    bytes that are in no other function)."""
     # Not closed by hand: numpy looks into it as long as anything of it is referred to.
     image = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
-    return json.dumps(symbols_at(ElfView(memoryview(image)), addresses)).encode()
+    return json.dumps(found_symbols(ElfView(memoryview(image)), addresses)).encode()
 
 
-def points(fd: int, request: bytes) -> bytes:
-    """The places of probes in a file, as :func:`~hpcd.daemon.probes.probe_points.probe_points`."""
-    image = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
-    return probe_points(ElfView(memoryview(image)), request)
+def probing() -> Points:
+    """What answers as :func:`~hpcd.daemon.probes.probe_points.probe_points`. It takes as long to
+    import as all the rest."""
+    from hpcd.daemon.probes.probe_points import probe_points
+
+    def points(fd: int, request: bytes) -> bytes:
+        image = mmap.mmap(fd, os.fstat(fd).st_size, prot=mmap.PROT_READ)
+        return probe_points(ElfView(memoryview(image)), request)
+
+    return points
 
 
-def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
+def serve(
+    channel: socket.socket, work: Callable[[int, int], bytes], points: Points | None = None
+) -> None:
     """Answer requests by ``work`` until the other side closes."""
     while True:
         message, fds, _, _ = socket.recv_fds(channel, 1, 1)
@@ -97,7 +109,7 @@ def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
                 addresses = np.frombuffer(worker_process.receive(channel, size), np.uint64)
                 worker_process.answer(channel, partial(names, fds[0], addresses))
                 continue
-            if message[0] == ord("p"):
+            if message[0] == ord("p") and points:
                 (size,) = _SIZE.unpack(worker_process.receive(channel, _SIZE.size))
                 request = bytes(worker_process.receive(channel, size))
                 worker_process.answer(channel, partial(points, fds[0], request))
@@ -108,11 +120,13 @@ def serve(channel: socket.socket, work: Callable[[int, int], bytes]) -> None:
 
 
 def main(work: Callable[[int, int], bytes] = answer) -> None:
-    """Serve the channel that the last argument is the descriptor of; one before it is the limit of
-    CPU time, in seconds."""
-    cpu_seconds = int(sys.argv[1]) if len(sys.argv) > 2 else CPU_SECONDS
-    with socket.socket(fileno=int(sys.argv[-1])) as channel:
-        rehearse()
+    """Serve the channel that the last argument is the descriptor of. Before it may stand the limit
+    of CPU time, in seconds, and ``probes``."""
+    *words, channel_fd = sys.argv[1:]
+    cpu_seconds = next((int(word) for word in words if word.isdigit()), CPU_SECONDS)
+    points = probing() if "probes" in words else None
+    with socket.socket(fileno=int(channel_fd)) as channel:
+        rehearse(points)
         try:
             confine(_MEMORY, cpu_seconds)
         except OSError as error:
@@ -123,7 +137,7 @@ def main(work: Callable[[int, int], bytes] = answer) -> None:
                 raise FormatError(why)
 
             work = refuse
-        serve(channel, work)
+        serve(channel, work, points)
 
 
 if __name__ == "__main__":

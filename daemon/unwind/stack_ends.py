@@ -9,8 +9,9 @@ in the machine code:
   to another context or ends the process;
 - Go's goexit, mstart, rt0_go and the part of mcall that runs the scheduler.
 
-And two places where a stack goes on elsewhere: the kernel's signal frame above a restorer that says
-nothing of it, and Go's system stack, called from a goroutine's.
+And places where a stack goes on elsewhere: the kernel's signal frame above a restorer that says
+nothing of it, Go's system stack, called from a goroutine's, and swapcontext between the stacks that
+it swaps.
 
 All of it is read from the instructions themselves; a symbol only says where to look. x86-64 only.
 """
@@ -24,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from iced_x86 import Code, Decoder, FlowControl, Instruction, Mnemonic, OpKind, Register
 
-from hpcd.daemon.unwind.unwind_rules import END, CfaKind, Rule, rule
+from hpcd.daemon.unwind.unwind_rules import END, BxKind, CfaKind, FpKind, RaKind, Rule, rule
 from hpcd.elf.elf_view import ElfView
 
 _GO_ENDS = ("runtime.goexit", "runtime.mstart", "runtime.rt0_go")
@@ -32,7 +33,10 @@ _GO_SCHEDULER = "runtime.mcall"
 _GO_SYSTEM_STACK = "runtime.systemstack"
 _GO_GROWTH = "runtime.morestack"
 _CONTEXTS = ("makecontext", "make_fcontext")
+_SWAP = "swapcontext"
 
+# Registers that a function's first arguments are in, or where it keeps them.
+_DWARF_NUMBERS = {Register.RDX: 1, Register.RCX: 2, Register.RSI: 4, Register.RDI: 5}
 _SYSTEM_CALL = re.compile(rb"\x0f\x05")
 # Before it: mov $SYS_clone or $SYS_clone3 into eax or al, then a few instructions
 _CLONE = re.compile(rb"(?:\xb8(?:\x38\x00|\xb3\x01)\x00\x00|\x31\xc0\xb0\x38)")
@@ -112,7 +116,7 @@ class _Function:
 
 
 def _named_functions(elf: ElfView) -> list[tuple[str, _Function]]:
-    names = [*_CONTEXTS]
+    names = [*_CONTEXTS, _SWAP]
     if ".gopclntab" in elf.sections or ".note.go.buildid" in elf.sections:
         go = (*_GO_ENDS, _GO_SCHEDULER, _GO_SYSTEM_STACK, _GO_GROWTH)
         names += [*go, *(f"{name}.abi0" for name in go)]
@@ -129,6 +133,8 @@ def _named_functions(elf: ElfView) -> list[tuple[str, _Function]]:
 def _function_spans(name: str, function: _Function) -> list[Span]:
     if name in _CONTEXTS:
         return _context_ends(function)
+    if name == _SWAP:
+        return _swapped_stacks(function)
     end = function.start + function.size
     if name in _GO_ENDS:
         return [Span(function.start, end, END)]
@@ -184,6 +190,49 @@ def _context_ends(function: _Function) -> list[Span]:
                 start = target - _byte_before(function.text, target - function.start)
                 spans.append(Span(start, instruction.ip + instruction.len, END))
                 break
+    return spans
+
+
+def _swapped_stacks(function: _Function) -> list[Span]:
+    """From where the stack pointer is the new context's to where its return address is pushed: it
+    is in memory until then, ``mov S(%rdx), %rsp; mov F(%rdx), %rbp; mov R(%rdx), %rcx; push
+    %rcx``."""
+    spans: list[Span] = []
+    switched, base = 0, Register.NONE
+    frame = 0
+    loaded: dict[int, int] = {}
+    for instruction in function.instructions(function.start, function.size):
+        behind = int(instruction.ip + instruction.len)
+        target = instruction.op0_register
+        loads = (
+            instruction.code == Code.MOV_R64_RM64
+            and instruction.op1_kind == OpKind.MEMORY
+            and instruction.memory_index == Register.NONE
+            and instruction.segment_prefix == Register.NONE
+        )
+        if loads and target == Register.RSP and instruction.memory_base in _DWARF_NUMBERS:
+            switched, base, frame, loaded = behind, instruction.memory_base, 0, {}
+        elif not switched:
+            continue
+        elif loads and instruction.memory_base == base and target != base:
+            loaded[target] = instruction.memory_displacement
+            frame = behind if target == Register.RBP else frame
+        elif instruction.code == Code.PUSH_R64 and target in loaded:
+            back = rule(
+                CfaKind.SP,
+                reg=_DWARF_NUMBERS[base],
+                ra=RaKind.AT_REGISTER,
+                ra_off=loaded[target],
+                bx=BxKind.LOST,
+            )
+            if switched < frame < behind:
+                unframed = (*back[:1], int(FpKind.UNDEFINED), *back[2:])
+                spans.append(Span(switched, frame, unframed))
+                switched = frame
+            spans.append(Span(switched, behind, back))
+            switched = 0
+        else:
+            switched = 0
     return spans
 
 

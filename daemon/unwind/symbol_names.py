@@ -10,6 +10,8 @@ from hpcd.elf.elf_view import ElfView
 
 U64 = npt.NDArray[np.uint64]
 SymbolRow = tuple[int, int, str]
+FoundSymbol = tuple[int, int, str, int]
+"""A symbol row, and how many bytes from its start on are in no other function."""
 
 _FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _MAX_NAME = 4096
@@ -17,8 +19,14 @@ _MAX_NAME = 4096
 
 def symbols_at(elf: ElfView, addresses: U64) -> list[SymbolRow]:
     """(address, size, name) of the functions that hold ``addresses``, each once, sorted."""
-    rows: dict[int, SymbolRow] = {}
+    return [found[:3] for found in found_symbols(elf, addresses)]
+
+
+def found_symbols(elf: ElfView, addresses: U64) -> list[FoundSymbol]:
+    """As :func:`symbols_at`."""
+    rows: dict[int, FoundSymbol] = {}
     open_ = addresses
+    first_table = True
     for table_name, text_name in ((".symtab", ".strtab"), (".dynsym", ".dynstr")):
         section, text_section = elf.sections.get(table_name), elf.sections.get(text_name)
         if section is None or text_section is None or not len(open_):
@@ -34,12 +42,17 @@ def symbols_at(elf: ElfView, addresses: U64) -> list[SymbolRow]:
         at = np.searchsorted(table["value"], open_, "right").astype(np.int64) - 1
         first = np.maximum(at, 0)
         inside = (at >= 0) & (open_ - table["value"][first] < table["size"][first])
+        starts = np.append(table["value"], table["value"][-1:] + table["size"][-1:])
         for number in np.unique(at[inside]).tolist():
             symbol = table[number]
             start = int(symbol["name"])
             end = text.find(b"\0", start, start + _MAX_NAME)
             name = text[start:end].decode(errors="replace") if end > start else ""
             if name:
-                rows[int(symbol["value"])] = (int(symbol["value"]), int(symbol["size"]), name)
+                start, size = int(symbol["value"]), int(symbol["size"])
+                # The last of those that begin here was taken: what follows begins elsewhere.
+                alone = min(size, int(starts[number + 1]) - start) if first_table else 0
+                rows[start] = start, size, name, alone
         open_ = open_[~inside]
+        first_table = False
     return [rows[address] for address in sorted(rows)]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hpcd.bpf.loading.kernel_headers import cache_directory
 from hpcd.daemon.unwind.unwind_table import VERSION, ModuleTable, pack_table, unpack_table
 from hpcd.errors import FormatError
-from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore
+from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
 
 # A whole clang takes 9 MB, all programs of a node with many some 100.
 LIMIT_BYTES = 512 << 20
 _KIND = "rows"
+_IDENTITY = "id"
+_NAMES = "names"
 _FAILURE = "failure"
 _MAX_REASON = 1000
+_MAX_DIGESTED = 1 << 16
 
 
 class TableCache:
@@ -43,6 +47,25 @@ class TableCache:
             return None
         return table if table.build_id == build_id else None
 
+    def load_build_id(self, fd: int) -> str:
+        """The build-id that was read in the very file open at ``fd``, "" when none was: to read it
+        takes the decoder, which takes a while to start."""
+        data = self._files.load(*_file_version(fd), _IDENTITY) or b""
+        return data.decode("ascii", errors="replace")
+
+    def store_build_id(self, fd: int, build_id: str) -> None:
+        """Remember what was read in a file."""
+        self._files.store(*_file_version(fd), _IDENTITY, build_id.encode())
+
+    def load_names(self, writers: str, build_id: str) -> bytes:
+        """The names that were found in a module, as :mod:`hpcd.daemon.unwind.known_names` packs
+        them; nothing when none were."""
+        return self._files.load(writers, build_id, _NAMES) or b""
+
+    def store_names(self, writers: str, build_id: str, names: bytes) -> None:
+        """Keep the names found so far."""
+        self._files.store(writers, build_id, _NAMES, names)
+
     def load_failure(self, writers: str, file_id: str) -> str:
         """Why no table could be made of a file, "" when that is not known: it is not tried again
         by this version of the decoder."""
@@ -57,3 +80,19 @@ class TableCache:
     def store(self, writers: str, table: ModuleTable) -> None:
         """Keep a table; a full disk or the like only means it is not kept."""
         self._files.store(writers, table.build_id, _KIND, pack_table(table))
+
+
+def _file_version(fd: int) -> tuple[str, str]:
+    """Who may have written the file open at ``fd``, and which file it is, as it is now ("": it
+    cannot be told). Its time of change nobody can set."""
+    status = os.fstat(fd)
+    writers = writers_of(fd)
+    if not status.st_nlink:
+        # Memory, such as a copy of the kernel's vDSO: every recorder has another.
+        if status.st_size > _MAX_DIGESTED:
+            return writers, ""
+        from hashlib import blake2b  # with its library, and seldom needed
+
+        return writers, blake2b(os.pread(fd, _MAX_DIGESTED, 0)).hexdigest()
+    words = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return writers, "-".join(f"{word:x}" for word in words)

@@ -66,6 +66,7 @@ class RaKind(IntEnum):
     AT_CFA = 0
     IN_LINK = 1
     IN_REGISTER = 2
+    AT_REGISTER = 3
 
 
 Rule = tuple[int, int, int, int, int, int, int, int, int]

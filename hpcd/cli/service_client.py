@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording import Options
-from hpcd.daemon.service.configuration import Control
-from hpcd.daemon.service.protocol import ask, held
+from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.service.protocol import SOCKET, ask, held
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, StorageError
 
@@ -23,7 +22,7 @@ def add_socket_option(parser: argparse._ActionsContainer) -> None:
     """Add ``--socket``: where the service listens."""
     parser.add_argument(
         "--socket",
-        default=os.environ.get("HPCD_SOCKET", Control().socket),
+        default=os.environ.get("HPCD_SOCKET", SOCKET),
         metavar="PATH",
         help="the service's control socket (default: %(default)s, or $HPCD_SOCKET)",
     )

@@ -24,14 +24,6 @@ _DEATH_SECONDS = 1.0
 
 
 _Started = tuple["subprocess.Popen[bytes]", socket.socket]
-_ahead: dict[tuple[str, ...], _Started] = {}
-
-
-def start_ahead(arguments: Sequence[str]) -> None:
-    """Start a worker that the first :class:`WorkerProcess` with these arguments will take: it gets
-    ready while this process still imports what it needs. It ends with this process."""
-    with contextlib.suppress(OSError):  # then it is started when it is needed, and its error told
-        _ahead[tuple(arguments)] = _start(arguments)
 
 
 def _start(arguments: Sequence[str]) -> _Started:
@@ -76,8 +68,7 @@ class WorkerProcess:
             self.close()  # it died idle, which is not the next file's fault
         if self._channel:
             return self._channel
-        started = _ahead.pop(tuple(self._arguments), None) or _start(self._arguments)
-        self.process, self._channel = started
+        self.process, self._channel = _start(self._arguments)
         self._channel.settimeout(self.timeout)
         return self._channel
 

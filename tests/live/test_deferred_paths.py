@@ -10,18 +10,24 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hpcd.bpf import syscalls
+from hpcd.bpf import sampler, syscalls
 from hpcd.bpf.layouts import COPY_BYTES, STACK_COPY
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import MAPPING, Tables
+from hpcd.daemon.capture.recording import Recording
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.naming.load_modules import Rules
+from hpcd.daemon.targets.selector import Selector
+from hpcd.errors import PlatformError
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.recorded import HPCD, call_paths, record
 from tests.support.replay import Replay, SavedStack
+from tests.support.waiting import started
 
 pytestmark = pytest.mark.root
 
@@ -40,11 +46,11 @@ def copy_of(saved: SavedStack) -> bytes:
 def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
     replay = Replay(tmp_path)
     clock = syscalls.PerfEvent(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, frequency=997)
-    sampler = Sampler([clock], [0])
+    loaded = Sampler([clock], [0])
     walked = 0
     try:
-        walker = sampler.saved_walker()
-        tables = Tables(sampler.memory)
+        walker = loaded.saved_walker()
+        tables = Tables(loaded.memory)
         rules = Rules()
         for path in sorted(DATA.glob("*.npz")):
             saved = SavedStack.load(path)
@@ -56,7 +62,7 @@ def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
             for pc, rule, own_rules, pages in saved.tables:
                 numbers = rules.intern(own_rules)[rule]
                 directories.append(tables.add_module(pc, numbers, pages).directory)
-            rules.store(sampler.set_rules)
+            rules.store(loaded.set_rules)
             mappings = saved.mappings.astype(MAPPING)
             mappings["dir"] = [directories[index] for index in mappings["dir"]]
             number, _, late = walker.walk(copy_of(saved), tables.add_space(mappings))
@@ -65,7 +71,7 @@ def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
             walked += 1
         walker.close()
     finally:
-        sampler.close()
+        loaded.close()
     assert walked > 10
 
 
@@ -175,6 +181,39 @@ def test_who_does_not_want_to_wait_for_the_last_tables_need_not(
     unwind = json.loads(output.splitlines()[-1])["unwind"]
     assert unwind["deferred"]["gave_up"] > 1000
     assert unwind["truncated"]["module not yet analysed"] > 1000
+
+
+def test_paths_are_whole_before_their_walkers_are_loaded(
+    tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they are not when a recording begins; in this one they never are."""
+    monkeypatch.setattr(Sampler, "load_walkers", lambda _: None)
+    executable = build("paths.c")
+    with started(executable, 60) as process:
+        selector = Selector(pids=(process.pid,))
+        recording = Recording(Options(selector, tmp_path / "m", duration=0.5))
+        summary: Any = recording.run()
+        process.kill()
+    unwind = summary["unwind"]
+    assert unwind["deferred"]["walked"] >= 0.99 * unwind["paths"] > 300
+    assert unwind["complete"] >= 0.99 * unwind["paths"]
+    assert "main" in {name for path in call_paths(tmp_path / "m", executable) for name in path}
+
+
+def test_walkers_that_the_kernel_refuses_end_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = sampler.load_sampler
+
+    def refuse(constants: dict[str, int], perf: list[str], *rest: Any, **more: Any) -> object:
+        if perf == ["walk_sample"]:
+            raise PlatformError("as the test asks")
+        return load(constants, perf, *rest, **more)
+
+    monkeypatch.setattr(sampler, "load_sampler", refuse)
+    options = Options(Selector(pids=(os.getppid(),)), tmp_path / "m", duration=60)
+    with pytest.raises(PlatformError, match="as the test asks"):
+        Recording(options).run()
 
 
 def own(path: tuple[str, ...]) -> tuple[str, ...]:

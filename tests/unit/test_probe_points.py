@@ -123,7 +123,7 @@ def test_prototypes_by_debug_information(program: Path) -> None:
 
 
 def test_the_decoder_answers_and_its_answer_is_checked(program: Path) -> None:
-    decoder = Decoder()
+    decoder = Decoder(probing=True)
     try:
         specs = [parse_probe("points:plain(...)"), parse_probe("points:nothing")]
         with program.open("rb") as file:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hpcd.daemon.probes import set_names
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
-from hpcd.daemon.probes.probe_set import load_probes, set_names
+from hpcd.daemon.probes.probe_set import load_probes
 from hpcd.daemon.probes.probe_spec import library_matches, parse_probe
 from hpcd.daemon.probes.static_tracepoints import operand_programs
 from hpcd.daemon.probes.value_program import PROGRAM_BYTES, ValueProgram, register_index

@@ -77,6 +77,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Say]:
         # The next module is decoded again.
         decoder.close()
         monkeypatch.setattr(decoder._worker, "_arguments", genuine)
+        decoder.cache = TableCache(tmp_path / "of what is genuine")
         ask(decoder)
         decoder.close()
         assert str(SMALL) in str(caught.value) and "\n" not in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 
 from hpcd.daemon.unwind.stack_ends import stack_ends
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_rules import CfaKind
+from hpcd.daemon.unwind.unwind_rules import CfaKind, FpKind, RaKind
 from hpcd.elf.elf_view import ElfView
 from tests.support.programs import PROGRAMS
 
@@ -81,6 +81,14 @@ def test_the_c_library_says_where_its_threads_and_contexts_end() -> None:
     assert sum(s.clone for s in spans) == 2  # clone3
     ends = [s for s in spans if s.rule[0] == CfaKind.END]
     assert len(ends) == 3  # the children of both, and what contexts return to
+    # Between the stacks it swaps: from a load of rsp to the return address' push, in two parts,
+    # as rbp follows later.
+    swap = symbol(LIBC, "swapcontext")
+    swapping = [
+        s for s in spans if swap < s.start < swap + 1024 and s.rule[2] == RaKind.AT_REGISTER
+    ]
+    assert len(swapping) % 2 == 0 and swapping[0].end == swapping[1].start
+    assert [FpKind(s.rule[1]) for s in swapping[:2]] == [FpKind.UNDEFINED, FpKind.SAME]
     vfork = symbol(LIBC, "vfork")
     assert kinds_at(LIBC, vfork + 6) == [CfaKind.SP]
 

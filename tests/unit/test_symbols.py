@@ -20,6 +20,7 @@ from hpcd.analysis.symbols import symbol_tables, symbolization
 from hpcd.analysis.symbols.symbol_tables import SymbolTable
 from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, demangle, symbolize
 from hpcd.analysis.trace.part_contents import load_symbols
+from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
 from hpcd.measurement.writer import MeasurementWriter
@@ -313,6 +314,36 @@ def test_limits_end_symbols_without_size() -> None:
     starts = np.array([10, 50], np.uint64)
     table = SymbolTable(starts, starts, lambda n: "ab"[n], limits=np.array([10, 30], np.uint64))
     assert table.find(np.array([29, 30, 60], np.uint64)).tolist() == [0, -1, 1]
+
+
+def test_kernel_symbols_are_those_of_code_by_address_and_module(tmp_path: Path) -> None:
+    path = tmp_path / "kallsyms"
+    lines = [
+        "ffffffff81000000 T _stext",
+        "ffffffff81000000 T _text",
+        "ffffffff81000040 t schedule",
+        "ffffffff81000080 D jiffies",
+        "ffffffff810000c0 W weak",
+        "ffffffffc0001000 t read_page\t[nfs]",
+        "ffffffffc0000000 T nfs_open\t[nfs]",
+        "ffffffffc0002000 b buffer\t[ext4]",
+        "ffffffffc0003000 t ext4_read\t[ext4]",
+        "short",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    symbols = KernelSymbols(path)
+    assert symbols.modules == ["[kernel]", "[nfs]", "[ext4]"]
+    assert symbols.available and [hex(base)[-5:] for base in symbols.base] == [
+        "00000", "00000", "03000",
+    ]  # fmt: skip
+    addresses = np.array([0xFFFFFFFF81000045, 0xFFFFFFFFC0001001, 0xFFFFFFFFC0003000], np.uint64)
+    modules, offsets = symbols.locate(addresses)
+    named = [
+        symbols.symbol(*place) for place in zip(modules.tolist(), offsets.tolist(), strict=True)
+    ]
+    assert named == [(64, 128, "schedule"), (0x1000, 0x2000, "read_page"), (0, 4096, "ext4_read")]
+    assert symbols.range_of("schedule") == (0xFFFFFFFF81000040, 0xFFFFFFFF810000C0)
+    assert symbols.range_of("jiffies") == (0, 0)
 
 
 def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:

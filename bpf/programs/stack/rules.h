@@ -41,13 +41,14 @@ enum ra_kind {
 	RA_AT_CFA = 0,
 	RA_IN_LINK = 1,   /* still in the link register (aarch64 leaf) */
 	RA_IN_REGISTER = 2, /* in register cfa_reg: vfork, whose child writes over the stack */
+	RA_AT_REGISTER = 3, /* saved at register cfa_reg + ra_off: swapcontext's new stack */
 };
 
 struct rule {
 	u8 cfa_kind;
 	u8 fp_kind;
 	u8 ra_kind;
-	u8 cfa_reg;       /* DWARF register number for CFA_REG and RA_IN_REGISTER; addend for the
+	u8 cfa_reg;       /* DWARF register number for CFA_REG and RA_.._REGISTER; addend for the
 			   * _DEREF kinds and CFA_GOROUTINE */
 	s32 cfa_off;
 	s16 fp_off;

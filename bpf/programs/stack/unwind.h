@@ -530,9 +530,11 @@ static __always_inline u32 unwind_step(struct walk *w)
 	} else if (rule->fp_kind == FP_UNDEFINED) {
 		pair[0] = 0; /* a rule that needs it will end as "no progress" */
 	}
-	if (rule->ra_kind == RA_IN_REGISTER) {
+	if (rule->ra_kind >= RA_IN_REGISTER) {
 		if (register_value(w, rule->cfa_reg, &pair[1]))
 			return stop(w, END_REGISTER_LOST);
+		if (rule->ra_kind == RA_AT_REGISTER && READ_USER(&pair[1], 8, pair[1] + rule->ra_off))
+			return stop(w, END_READ_FAULT);
 	} else if (read_word(w, &pair[1], cfa + rule->ra_off)) {
 		return stop(w, END_READ_FAULT);
 	}

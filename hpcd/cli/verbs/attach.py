@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import LOADERS
@@ -23,19 +24,20 @@ from hpcd.cli.service_client import (
     held_by_service,
     wait_for_end,
 )
-from hpcd.daemon.capture.recording import (
+from hpcd.daemon.capture.recording_options import (
     DEFAULT_FREQUENCY,
     DEFAULT_THRESHOLD_NS,
     Options,
-    Progress,
-    Recording,
 )
-from hpcd.daemon.probes.mpi_probes import mpi_probes
-from hpcd.daemon.probes.probe_set import load_probes, set_names
-from hpcd.daemon.probes.probe_spec import ProbeSpec, parse_probe
+from hpcd.daemon.capture.sampler_loading import SamplerLoading
+from hpcd.daemon.probes import set_names
 from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
 from hpcd.wording import counted
+
+if TYPE_CHECKING:
+    from hpcd.daemon.capture.recording import Progress, Recording
+    from hpcd.daemon.probes.probe_spec import ProbeSpec
 
 # The kernel keeps this much of a name.
 _COMM_BYTES = 15
@@ -76,7 +78,7 @@ def record_here(args: argparse.Namespace, output: Path) -> dict[str, object]:
     selector = selection(args)
     options = recording_options(args, selector, output)
     options.extra["command"] = sys.argv[1:]
-    recording = Recording(options)
+    recording = begin(options)
     stop_on_signals(recording)
 
     def attached() -> None:
@@ -88,6 +90,21 @@ def record_here(args: argparse.Namespace, output: Path) -> dict[str, object]:
     if selector.open_ended and not summary["threads"]:
         raise TargetError(f"nothing matched in {summary['duration_s']} s; {output} is empty")
     return summary
+
+
+def begin(options: Options) -> Recording:
+    """The recording of ``options``; its programs are being loaded while the recorder is imported.
+
+    Raises what :class:`~hpcd.daemon.capture.recording.Recording` does.
+    """
+    loading = SamplerLoading(options)
+    try:
+        from hpcd.daemon.capture.recording import Recording
+
+        return Recording(options, loading)
+    except BaseException:
+        loading.close()
+        raise
 
 
 def record_by_service(args: argparse.Namespace, output: Path | None) -> dict[str, object]:
@@ -286,10 +303,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         waits=not args.no_blocked,
         overhead=args.overhead,
         io=args.io,
-        probes=[
-            *requested_probes(args.probe, args.probes),
-            *(mpi_probes() if args.mpi else []),
-        ],
+        probes=requested_probes(args.probe, args.probes, mpi=args.mpi),
         memory=args.memory,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
@@ -305,14 +319,22 @@ def _say_analysing(files: int) -> None:
     )
 
 
-def requested_probes(probes: list[str], files: list[str]) -> list[ProbeSpec]:
-    """The probes that ``--probe`` and ``--probes`` ask for.
+def requested_probes(probes: list[str], files: list[str], *, mpi: bool = False) -> list[ProbeSpec]:
+    """The probes that ``--probe``, ``--probes`` and ``--mpi`` ask for.
 
     Raises :class:`UsageError`, :class:`hpcd.errors.NotFoundError`.
     """
+    if not (probes or files or mpi):
+        return []
+    # Only now: most recordings have none.
+    from hpcd.daemon.probes.mpi_probes import mpi_probes
+    from hpcd.daemon.probes.probe_set import load_probes
+    from hpcd.daemon.probes.probe_spec import parse_probe
+
     return [
         *map(parse_probe, probes),
         *(spec for name in files for spec in load_probes(name)),
+        *(mpi_probes() if mpi else []),
     ]
 
 

@@ -12,13 +12,13 @@ from hpcd.cli.command import Command
 from hpcd.cli.verbs.attach import (
     add_output_option,
     add_recording_options,
+    begin,
     default_output,
     record,
     recording_options,
     report,
     stop_on_signals,
 )
-from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import NotFoundError, UsageError
 from hpcd.wording import counted
@@ -64,7 +64,7 @@ def run_recorded(
         options.command = tuple(command)
         options.analysing = _say_analysing
         options.extra["command"] = sys.argv[1:]
-        recording = Recording(options)
+        recording = begin(options)
         stop_on_signals(recording)
         summary = record(recording, as_json=args.json, attached=child.release)
     except BaseException:

@@ -1,0 +1,144 @@
+"""The sampler on its way: its programs are loaded by a thread while this process does other things.
+
+It is the kernel's verifier that takes the time. What samples and copies stacks is verified first;
+what walks them follows when sampling may have begun: until then paths are deferred
+(:mod:`hpcd.daemon.capture.deferred_paths`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from hpcd.bpf.events import EventSpec, parse_events
+from hpcd.bpf.io_calls import io_functions, system_call_table
+from hpcd.bpf.loading.loader import chosen_loader
+from hpcd.bpf.memory_calls import (
+    PAGE_TOUCH,
+    add_memory_calls,
+    memory_functions,
+    no_system_calls,
+)
+from hpcd.bpf.sampler import Sampler, SamplerOptions
+from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.daemon.capture import heap
+from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.targets import processes
+from hpcd.errors import HpcdError, PlatformError, PrivilegeError
+from hpcd.model.calls import CalledFunction
+
+# Each of the loader's calls gives the interpreter away and wants it back, for which it would wait
+# for the usual 5 ms while modules are being imported.
+_SWITCH_SECONDS = 0.0001
+
+
+class SamplerLoading:
+    """Begins to load the programs that ``options`` need; :meth:`close` frees what has come of it
+    unless somebody has taken it."""
+
+    def __init__(self, options: Options) -> None:
+        heap.limit_arenas()
+        self._options = options
+        self._interval = sys.getswitchinterval()
+        self._thread = ThreadPoolExecutor(1, "loader")
+        self._sampler: Future[Sampler] | None = None
+        self._saved_walker: Future[SavedWalker | None] | None = None
+        # Not bcc: what a compiler writes to standard error is captured by taking the descriptor,
+        # also from whoever else writes to it meanwhile.
+        if chosen_loader(options.loader) == "object":
+            sys.setswitchinterval(_SWITCH_SECONDS)
+            self._sampler = self._thread.submit(_load, options, background=True)
+
+    def sampler(self) -> Sampler:
+        """The sampler, ready to be attached; the caller closes it, after this. Raises what it
+        does."""
+        try:
+            if self._sampler:
+                loaded, self._sampler = self._sampler, None
+                sampler = loaded.result()
+            else:
+                sampler = _load(self._options, background=False)
+        except PrivilegeError:
+            raise
+        except PlatformError:
+            sampler = _load(self._options, background=False)  # says why
+        finally:
+            sys.setswitchinterval(self._interval)
+        if sampler.walks_later:
+            self._thread.submit(sampler.load_walkers)
+            self._saved_walker = self._thread.submit(_saved_walker, sampler)
+        else:
+            self._saved_walker = Future()
+            self._saved_walker.set_result(_saved_walker(sampler))
+        return sampler
+
+    def saved_walker(self) -> SavedWalker | None:
+        """What walks the stacks that were copied, to be closed by the caller; None where the kernel
+        cannot run it: paths that begin before their code is known stay truncated there."""
+        taken, self._saved_walker = self._saved_walker, None
+        return taken.result() if taken else None
+
+    def close(self) -> None:
+        """Wait for the thread, and free what nobody has taken."""
+        sys.setswitchinterval(self._interval)
+        self._thread.shutdown()
+        for loaded in (self._sampler, self._saved_walker):
+            if loaded and not loaded.exception() and (part := loaded.result()):
+                part.close()
+        self._sampler = self._saved_walker = None
+
+
+def recorded_functions(options: Options) -> list[CalledFunction]:
+    """The functions whose calls are recorded, numbered from 0."""
+    functions = io_functions(0) if options.io else []
+    if options.memory:
+        functions += memory_functions(len(functions))
+    return functions
+
+
+def recorded_events(options: Options) -> list[EventSpec]:
+    """The events to sample, the one that samples CPU time first."""
+    return _ordered(options.events) or parse_events("cpu-clock", options.frequency)
+
+
+def is_cpu_time(event: EventSpec) -> bool:
+    """Whether its samples are worth CPU time, at a rate that can be changed."""
+    return event.name == "cpu-clock" and event.clock and bool(event.frequency)
+
+
+def _ordered(events: Sequence[EventSpec]) -> list[EventSpec]:
+    """``events`` with the one that samples CPU time first."""
+    return sorted(events, key=lambda event: not is_cpu_time(event))
+
+
+def _load(options: Options, *, background: bool) -> Sampler:
+    selector, functions = options.selector, recorded_functions(options)
+    touched = next((f.id for f in functions if f.name == PAGE_TOUCH), None)
+    table = system_call_table(0) if options.io else no_system_calls()
+    if touched is not None:
+        add_memory_calls(table, touched)
+    return Sampler(
+        [event.perf_event() for event in recorded_events(options)],
+        processes.online_cpus(),
+        SamplerOptions(
+            follow_children=options.children,
+            waiting=options.waits,
+            everything=selector.everything,
+            selecting=selector.open_ended and not selector.everything,
+            control_groups=selector.by_control_group,
+            only_user=options.only_user,
+            touched_function=touched,
+            system_calls=table if functions else None,
+            probes=bool(options.probes),
+            loader=options.loader,
+            background=background,
+        ),
+    )
+
+
+def _saved_walker(sampler: Sampler) -> SavedWalker | None:
+    try:
+        return sampler.saved_walker()
+    except HpcdError:
+        return None
