@@ -8,38 +8,27 @@ import platform
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 
 from hpcd.bpf.events import EventSpec, parse_events
-from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
-from hpcd.bpf.memory_calls import (
-    PAGE_TOUCH,
-    add_memory_calls,
-    memory_functions,
-    no_system_calls,
-)
-from hpcd.bpf.probe_maps import ProbeMaps
-from hpcd.bpf.sampler import Sampler, SamplerOptions
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate
+from hpcd.daemon.capture.call_account import CallAccount
 from hpcd.daemon.capture.call_recorder import CallRecorder
+from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
-from hpcd.daemon.capture.session import (
-    Parts,
-    Progress,
-    RateChange,
-    Session,
-    Terms,
-    own_cpu_seconds,
-)
+from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
+from hpcd.daemon.capture.session import Session, own_cpu_seconds
+from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
@@ -47,40 +36,20 @@ from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.daemon.probes.probe_spec import ProbeSpec
-from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.program_files import program_files
-from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.targets.sleeping_threads import SleepingThreads, sleeping_threads
-from hpcd.daemon.targets.user_accounts import TABLE_BYTES, UserAccounts
+from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import HpcdError, StorageError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.calls import CalledFunction
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
 
-__all__ = [
-    "DEFAULT_FREQUENCY",
-    "DEFAULT_THRESHOLD_NS",
-    "MAX_FREQUENCY",
-    "Options",
-    "Progress",
-    "Recording",
-]
-
-# A prime, so that sampling cannot fall into step with anything periodic in the target; close to
-# 1 kHz, the rate at which HPCToolkit's papers trace.
-DEFAULT_FREQUENCY = 997
-# The kernel's own default limit (kernel.perf_event_max_sample_rate) is 100 kHz.
-MAX_FREQUENCY = 25_000
 _NICE = -5
-# Waits shorter than a context switch and back are the price of switching, not a cause of their own.
-DEFAULT_THRESHOLD_NS = 50_000
 # Modules of this many processes are analysed before the programs are loaded.
 _MAX_PRELOADED_PROCESSES = 64
 # Sampling begins when the targets' unwind tables are ready, or after this time; stacks then end as
@@ -89,57 +58,6 @@ _TABLE_WAIT_SECONDS = 1.5
 # A command is held until the tables of what it is known to run are there, or for so long; the
 # largest program here, chromium, takes 25 s of CPU time, once.
 _COMMAND_WAIT_SECONDS = 60.0
-
-
-@dataclass(slots=True)
-class Options:
-    """What to record and how."""
-
-    selector: Selector
-    output: Path
-    frequency: int = DEFAULT_FREQUENCY
-    """Of the CPU time that cpu-clock samples, the event recorded unless others are named."""
-    events: list[EventSpec] = field(default_factory=list)
-    duration: float | None = None
-    children: bool = True
-    before_exec: bool = False
-    """The target is about to exec what is to be recorded: its current mappings are ignored."""
-    command: tuple[str, ...] = ()
-    """What it will exec: the files it names are analysed before it starts."""
-    analysing: Callable[[int], None] | None = None
-    """Called with the number of such files when that takes a while, as it does the first time."""
-    analysing_last: Callable[[int], None] | None = None
-    """Called with the number of files that the last call paths wait for at the end, likewise."""
-    waits: bool = True
-    """Record how long threads are blocked or wait for a CPU, and where."""
-    threshold_ns: int = DEFAULT_THRESHOLD_NS
-    """Shorter waits are summed by call path."""
-    overhead: float | None = None
-    """Share of the targets' CPU time (and at least of one CPU) that recording may cost; the rate is
-    adapted to it."""
-    owner: tuple[int, int] | None = None
-    """Whose the measurement is (uid, gid), when it is not to be root's."""
-    only_user: int | None = None
-    """Record this user's processes alone, whatever is selected and whatever they run."""
-    only_groups: tuple[int, ...] = ()
-    """With ``only_user``: the groups whose rights that user has."""
-    table_bytes: int = TABLE_BYTES
-    """Table memory of each user's programs but root's."""
-    max_memory: int = 0
-    """The recording ends when the recorder takes more bytes; 0: any."""
-    max_cpu: float | None = None
-    """Share of one CPU that the recorder may take: it samples less, and then records less."""
-    io: bool = False
-    """Record the system calls of input and output."""
-    memory: bool = False
-    """Record what maps memory, gives it back and touches it first."""
-    probes: list[ProbeSpec] = field(default_factory=list)
-    """Functions whose calls are recorded."""
-    loader: str = "auto"
-    """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
-    existing: bool = False
-    """The output directory is there already, and empty."""
-    extra: dict[str, object] = field(default_factory=dict)
 
 
 class Recording:
@@ -154,6 +72,7 @@ class Recording:
         for pid in options.selector.pids:
             processes.require_target(pid)
         self._options = options
+        self._calls = CallSetup(options)
         self._stop = threading.Event()
         self._session: Session | None = None
         self._cpu_start = own_cpu_seconds()
@@ -246,7 +165,7 @@ class Recording:
             cpu_start=self._cpu_start,
             period_ns=1_000_000_000 // cpu_event.frequency if cpu_event else 0,
             alone=bool(alone),
-            budget=Budget(self._share(), SamplingRate(options.frequency))
+            budget=Budget(self._calls.sampling_share, SamplingRate(options.frequency))
             if options.overhead
             else None,
             own_budget=Budget(options.max_cpu, SamplingRate(cpu_event.frequency))
@@ -254,7 +173,6 @@ class Recording:
             else None,
             max_cpu=options.max_cpu,
             max_memory=options.max_memory,
-            call_share=options.overhead / 2 if options.overhead else options.max_cpu,
             first_rate=RateChange.now(SamplingRate(cpu_event.frequency)) if cpu_event else None,
         )
 
@@ -278,8 +196,7 @@ class Recording:
         # programs are being compiled.
         symbols: Future[KernelSymbols] = background.submit(KernelSymbols)
         preparing = background.submit(self._prepare_modules, modules)
-        functions = self._functions()
-        sampler = self._load_sampler(events, functions)
+        sampler = self._load_sampler(events)
         stack.callback(sampler.close)
         # Not in the background: what a loader writes to standard error is captured by taking the
         # descriptor, also from whoever else writes to it meanwhile.
@@ -299,13 +216,11 @@ class Recording:
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
         jit = JitNaming(modules, targets, writer)
         calls = None
-        probes = None
-        if options.probes and sampler.probes:
-            probes = self._probes(sampler, sampler.probes, len(functions), writer)
+        if sampler.calls:
+            calls = CallRecorder(self._calls.functions, threads, stacks, deferred, writer)
+        probes = targets.watcher = self._calls.probes(sampler, writer)
+        if probes:
             stack.callback(probes.close)
-            targets.watcher = probes
-        if functions or probes:
-            calls = CallRecorder(functions, threads, stacks, deferred, writer)
         collector = Collector(
             sampler, threads, stacks, jit, writer, periods, thread_times, deferred, calls
         )
@@ -337,37 +252,9 @@ class Recording:
             mmaps=mmaps,
             attachment=attachment,
             thread_times=thread_times,
-            calls=calls,
+            calls=CallAccount(calls, sampler, writer, self._calls.call_share) if calls else None,
             probes=probes,
         )
-
-    def _share(self) -> float:
-        """Of the targets' CPU time, what sampling may cost, and probes as much again."""
-        share = self._options.overhead or 1.0
-        return share / 2 if self._options.probes else share
-
-    def _probes(
-        self, sampler: Sampler, maps: ProbeMaps, first: int, writer: MeasurementWriter
-    ) -> Probes:
-        """The probes; those in files that a command will map are attached before it runs."""
-        options = self._options
-        probes = Probes(
-            options.probes,
-            maps,
-            sampler.probe_programs(),
-            first,
-            writer.add_function,
-            each_apart=options.only_user is not None,
-            share=self._share() if options.overhead else None,
-        )
-        try:
-            probes.start()
-            if options.before_exec:
-                probes.prepare(program_files(options.command), options.selector.pids[0])
-        except BaseException:
-            probes.close()
-            raise
-        return probes
 
     def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
         """What reads the stacks of threads that sleep when they are attached to, closed by
@@ -379,19 +266,8 @@ class Recording:
             stack.callback(sleeping.close)
         return sleeping
 
-    def _functions(self) -> list[CalledFunction]:
-        """The functions whose calls are recorded, numbered from 0."""
-        functions = io_functions(0) if self._options.io else []
-        if self._options.memory:
-            functions += memory_functions(len(functions))
-        return functions
-
-    def _load_sampler(self, events: list[EventSpec], functions: list[CalledFunction]) -> Sampler:
+    def _load_sampler(self, events: list[EventSpec]) -> Sampler:
         options, selector = self._options, self._options.selector
-        touched = next((f.id for f in functions if f.name == PAGE_TOUCH), None)
-        table = system_call_table(0) if options.io else no_system_calls()
-        if touched is not None:
-            add_memory_calls(table, touched)
         return Sampler(
             [event.perf_event() for event in events],
             processes.online_cpus(),
@@ -402,9 +278,7 @@ class Recording:
                 selecting=selector.open_ended and not selector.everything,
                 control_groups=selector.by_control_group,
                 only_user=options.only_user,
-                touched_function=touched,
-                system_calls=table if functions else None,
-                probes=bool(options.probes),
+                calls=self._calls.sampler_options(),
                 loader=options.loader,
             ),
         )

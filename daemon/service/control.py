@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording import MAX_FREQUENCY, Options
+from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import Configuration, seconds_of, share_of, size_of

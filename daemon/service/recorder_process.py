@@ -19,7 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording import Options, Recording
+from hpcd.daemon.capture.recording import Recording
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording import Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service import journal
 
 _STARTING, _FINISHED = "starting", ("ended", "failed")

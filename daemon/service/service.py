@@ -13,7 +13,7 @@ from pathlib import Path
 import sdnotify
 
 from hpcd.bpf.layouts import THREADS_PER_CPU
-from hpcd.daemon.capture.recording import Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service import journal, retention
 from hpcd.daemon.service.configuration import (
     Configuration,

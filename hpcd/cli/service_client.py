@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.capture.recording import Options
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service.configuration import Control
 from hpcd.daemon.service.protocol import ask, held
 from hpcd.daemon.targets.selector import Selector

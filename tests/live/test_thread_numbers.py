@@ -11,7 +11,8 @@ import pytest
 
 from hpcd.bpf.layouts import THREADS_PER_CPU
 from hpcd.bpf.maps import possible_cpus
-from hpcd.daemon.capture.recording import Options, Recording
+from hpcd.daemon.capture.recording import Recording
+from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.targets.selector import Selector
 from hpcd.measurement.reader import open_measurement
 from tests.support.waiting import started

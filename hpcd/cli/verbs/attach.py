@@ -23,13 +23,13 @@ from hpcd.cli.service_client import (
     held_by_service,
     wait_for_end,
 )
-from hpcd.daemon.capture.recording import (
+from hpcd.daemon.capture.recording import Recording
+from hpcd.daemon.capture.recording_options import (
     DEFAULT_FREQUENCY,
     DEFAULT_THRESHOLD_NS,
     Options,
-    Progress,
-    Recording,
 )
+from hpcd.daemon.capture.session_parts import Progress
 from hpcd.daemon.probes.mpi_probes import mpi_probes
 from hpcd.daemon.probes.probe_set import load_probes, set_names
 from hpcd.daemon.probes.probe_spec import ProbeSpec, parse_probe

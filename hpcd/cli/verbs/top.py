@@ -28,7 +28,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.service_client import add_socket_option, recorded_by_service
 from hpcd.cli.verbs.attach import add_selection_options, selection
-from hpcd.daemon.capture.recording import DEFAULT_FREQUENCY, Options
+from hpcd.daemon.capture.recording_options import DEFAULT_FREQUENCY, Options
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError

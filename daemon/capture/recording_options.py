@@ -1,0 +1,71 @@
+"""What to record and how: the options of one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hpcd.bpf.events import EventSpec
+from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.targets.selector import Selector
+from hpcd.daemon.targets.user_accounts import TABLE_BYTES
+
+# A prime, so that sampling cannot fall into step with anything periodic in the target; close to
+# 1 kHz, the rate at which HPCToolkit's papers trace.
+DEFAULT_FREQUENCY = 997
+# The kernel's own default limit (kernel.perf_event_max_sample_rate) is 100 kHz.
+MAX_FREQUENCY = 25_000
+# Waits shorter than a context switch and back are the price of switching, not a cause of their own.
+DEFAULT_THRESHOLD_NS = 50_000
+
+
+@dataclass(slots=True)
+class Options:
+    """What to record and how."""
+
+    selector: Selector
+    output: Path
+    frequency: int = DEFAULT_FREQUENCY
+    """Of the CPU time that cpu-clock samples, the event recorded unless others are named."""
+    events: list[EventSpec] = field(default_factory=list)
+    duration: float | None = None
+    children: bool = True
+    before_exec: bool = False
+    """The target is about to exec what is to be recorded: its current mappings are ignored."""
+    command: tuple[str, ...] = ()
+    """What it will exec: the files it names are analysed before it starts."""
+    analysing: Callable[[int], None] | None = None
+    """Called with the number of such files when that takes a while, as it does the first time."""
+    analysing_last: Callable[[int], None] | None = None
+    """Called with the number of files that the last call paths wait for at the end, likewise."""
+    waits: bool = True
+    """Record how long threads are blocked or wait for a CPU, and where."""
+    threshold_ns: int = DEFAULT_THRESHOLD_NS
+    """Shorter waits are summed by call path."""
+    overhead: float | None = None
+    """Share of the targets' CPU time (and at least of one CPU) that recording may cost; the rate is
+    adapted to it."""
+    owner: tuple[int, int] | None = None
+    """Whose the measurement is (uid, gid), when it is not to be root's."""
+    only_user: int | None = None
+    """Record this user's processes alone, whatever is selected and whatever they run."""
+    only_groups: tuple[int, ...] = ()
+    """With ``only_user``: the groups whose rights that user has."""
+    table_bytes: int = TABLE_BYTES
+    """Table memory of each user's programs but root's."""
+    max_memory: int = 0
+    """The recording ends when the recorder takes more bytes; 0: any."""
+    max_cpu: float | None = None
+    """Share of one CPU that the recorder may take: it samples less, and then records less."""
+    io: bool = False
+    """Record the system calls of input and output."""
+    memory: bool = False
+    """Record what maps memory, gives it back and touches it first."""
+    probes: list[ProbeSpec] = field(default_factory=list)
+    """Functions whose calls are recorded."""
+    loader: str = "auto"
+    """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
+    existing: bool = False
+    """The output directory is there already, and empty."""
+    extra: dict[str, object] = field(default_factory=dict)
