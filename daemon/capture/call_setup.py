@@ -12,6 +12,7 @@ from hpcd.bpf.memory_calls import (
 )
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.probes.probe_rights import ProbeRights
 from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets.program_files import program_files
 from hpcd.measurement.writer import MeasurementWriter
@@ -19,10 +20,14 @@ from hpcd.model.calls import CalledFunction
 
 
 class CallSetup:
-    """Reads ``options`` for what records calls; what they do not ask for is None."""
+    """Reads ``options`` for what records calls; what they do not ask for is None.
+
+    Raises :class:`hpcd.errors.UsageError` for probes that make no sense.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._specs = options.probes.specs()
         self.functions: list[CalledFunction] = io_functions(0) if options.io else []
         """System calls that are recorded, numbered from 0."""
         if options.memory:
@@ -30,7 +35,7 @@ class CallSetup:
 
     def sampler_options(self) -> CallOptions | None:
         """What the programs are to record."""
-        if not self.functions and not self._options.probes:
+        if not self.functions and not self._specs:
             return None
         touched = next((f.id for f in self.functions if f.name == PAGE_TOUCH), None)
         table = system_call_table(0) if self._options.io else no_system_calls()
@@ -39,7 +44,7 @@ class CallSetup:
         return CallOptions(
             touched_function=touched,
             system_calls=table if self.functions else None,
-            probes=bool(self._options.probes),
+            probes=bool(self._specs),
         )
 
     @property
@@ -52,22 +57,22 @@ class CallSetup:
     def sampling_share(self) -> float:
         """Of the targets' CPU time, what sampling may cost, and probes as much again."""
         share = self._options.overhead or 1.0
-        return share / 2 if self._options.probes else share
+        return share / 2 if self._specs else share
 
     def probes(self, sampler: Sampler, writer: MeasurementWriter) -> Probes | None:
         """The probes; those in files that a command will map are attached before it runs."""
         options = self._options
         maps = sampler.calls.probes if sampler.calls else None
-        if not options.probes or not maps:
+        if not self._specs or not maps:
             return None
         probes = Probes(
-            options.probes,
+            self._specs,
             maps,
             sampler.probe_programs(),
             len(self.functions),
             writer.add_function,
-            each_apart=options.only_user is not None,
-            share=self.sampling_share if options.overhead else None,
+            rights=self._rights(),
+            share=self.sampling_share if options.overhead else options.max_cpu,
         )
         try:
             probes.start()
@@ -77,3 +82,9 @@ class CallSetup:
             probes.close()
             raise
         return probes
+
+    def _rights(self) -> ProbeRights | None:
+        options = self._options
+        if options.only_user is None:
+            return None
+        return ProbeRights(options.only_user, options.only_groups, options.max_probed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcd.bpf.events import EventSpec
-from hpcd.daemon.probes.probe_spec import ProbeSpec
+from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.targets.user_accounts import TABLE_BYTES
 
@@ -62,8 +62,10 @@ class Options:
     """Record the system calls of input and output."""
     memory: bool = False
     """Record what maps memory, gives it back and touches it first."""
-    probes: list[ProbeSpec] = field(default_factory=list)
+    probes: ProbeRequest = field(default_factory=ProbeRequest)
     """Functions whose calls are recorded."""
+    max_probed: int = 0
+    """With ``only_user``: how many functions may be probed."""
     loader: str = "auto"
     """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
     existing: bool = False

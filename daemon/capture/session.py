@@ -227,8 +227,7 @@ class Session:
         collector.settle_waits()
         self._keep_budget(now)
         if self._parts.probes:
-            targets = self._cpu_seconds(final=False) if self._terms.budget else 0.0
-            self._parts.probes.keep_to_limits(now, targets)
+            self._parts.probes.keep_to_limits(now, self._cpu_seconds(final=False))
         if self._parts.calls:
             self._parts.calls.keep_pace(now, self._cpu_seconds(final=False))
         self.summary = self._summarize()

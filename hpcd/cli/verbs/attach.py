@@ -30,9 +30,8 @@ from hpcd.daemon.capture.recording_options import (
     Options,
 )
 from hpcd.daemon.capture.session_parts import Progress
-from hpcd.daemon.probes.mpi_probes import mpi_probes
-from hpcd.daemon.probes.probe_set import load_probes, set_names
-from hpcd.daemon.probes.probe_spec import ProbeSpec, parse_probe
+from hpcd.daemon.probes.probe_request import ProbeRequest
+from hpcd.daemon.probes.probe_set import set_names
 from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
 from hpcd.wording import counted
@@ -92,7 +91,7 @@ def record_here(args: argparse.Namespace, output: Path) -> dict[str, object]:
 
 def record_by_service(args: argparse.Namespace, output: Path | None) -> dict[str, object]:
     """Have the service record them until it or this process ends; returns the summary."""
-    options = service_options(args)
+    options = recording_options(args, selection(args), Path())
     # The service ends the recording with this process, however that ends.
     with held_by_service(args.socket, options, output) as recording:
         _print_attached()
@@ -106,20 +105,13 @@ def _attach_by_service(args: argparse.Namespace) -> int:
     if not args.background:
         report(record_by_service(args, args.output), args)
         return 0
-    options = service_options(args)
+    options = recording_options(args, selection(args), Path())
     recording = attach_by_service(args.socket, options, args.output)
     if args.json:
         print(json.dumps(recording))
     else:
         print(harmless(f"recording {recording['id']} into {recording['measurement']}"))
     return 0
-
-
-def service_options(args: argparse.Namespace) -> Options:
-    """:class:`Options` for the service. Raises :class:`UsageError` for what it does not do."""
-    if args.probe or args.probes or args.mpi:
-        raise UsageError("--probe, --probes and --mpi need root: the service attaches no probes")
-    return recording_options(args, selection(args), Path())
 
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:
@@ -286,10 +278,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         waits=not args.no_blocked,
         overhead=args.overhead,
         io=args.io,
-        probes=[
-            *requested_probes(args.probe, args.probes),
-            *(mpi_probes() if args.mpi else []),
-        ],
+        probes=ProbeRequest.of(args.probe, args.probes, args.mpi),
         memory=args.memory,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
@@ -303,17 +292,6 @@ def _say_analysing(files: int) -> None:
         "Ctrl-C ends without",
         file=sys.stderr,
     )
-
-
-def requested_probes(probes: list[str], files: list[str]) -> list[ProbeSpec]:
-    """The probes that ``--probe`` and ``--probes`` ask for.
-
-    Raises :class:`UsageError`, :class:`hpcd.errors.NotFoundError`.
-    """
-    return [
-        *map(parse_probe, probes),
-        *(spec for name in files for spec in load_probes(name)),
-    ]
 
 
 def stop_on_signals(recording: Recording) -> None:
