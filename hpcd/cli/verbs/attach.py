@@ -209,6 +209,26 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         " each; 0 records all (default: %(default)g)",
     )
     parser.add_argument(
+        "--no-children", action="store_true", help="do not record processes that a target starts"
+    )
+    add_call_options(parser)
+    parser.add_argument(
+        "--loader",
+        choices=LOADERS,
+        default="auto",
+        help="compile the BPF programs with bcc, or load the object built by make bpf-object"
+        " (default: $HPCD_LOADER, else the object if it exists)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument(
+        "--json-file", type=Path, metavar="FILE",
+        help="write that object to FILE instead, /dev/fd/N for an open descriptor",
+    )  # fmt: skip
+
+
+def add_call_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which calls are recorded."""
+    parser.add_argument(
         "--io",
         action="store_true",
         help="record every system call of input and output: file, bytes, time, call path",
@@ -225,9 +245,6 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         " call path",
     )
     parser.add_argument(
-        "--no-children", action="store_true", help="do not record processes that a target starts"
-    )
-    parser.add_argument(
         "--probe", action="append", default=[], metavar="SPEC",
         help="record the calls of a function, LIB:FUNCTION or LIB:FUNCTION(int n, ...) -> TYPE, or"
         " of a static tracepoint, usdt:LIB:PROVIDER:NAME; docs/probes.md has the rest",
@@ -235,18 +252,6 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--probes", action="append", default=[], metavar="FILE",
         help=f"record those in FILE, or in a set that hpcd brings: {', '.join(set_names())}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--loader",
-        choices=LOADERS,
-        default="auto",
-        help="compile the BPF programs with bcc, or load the object built by make bpf-object"
-        " (default: $HPCD_LOADER, else the object if it exists)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    parser.add_argument(
-        "--json-file", type=Path, metavar="FILE",
-        help="write that object to FILE instead, /dev/fd/N for an open descriptor",
     )  # fmt: skip
 
 
