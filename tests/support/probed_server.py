@@ -43,12 +43,9 @@ class ProbedServer:
 def first_byte(pid: int, program: Path, function: str = "work") -> int:
     """The first byte of ``function`` in the memory of ``pid``: 0xcc where it is probed."""
     listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
-    ending = f" T {function}"
-    offset = next(
-        int(line.split()[0], 16) for line in listing.splitlines() if line.endswith(ending)
-    )
+    symbols = {line.split()[-1]: line.split()[0] for line in listing.splitlines()}
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
     base = next(int(line.split("-")[0], 16) for line in maps if str(program) in line)
     with Path(f"/proc/{pid}/mem").open("rb") as memory:
-        memory.seek(base + offset)
+        memory.seek(base + int(symbols[function], 16))
         return memory.read(1)[0]
