@@ -65,7 +65,7 @@ class ProbedFunctions:
         if len(self.all) >= self._most:
             if not self._left_out:
                 self._problem(
-                    f"{library}: {point.name} and what comes after it is not probed: more than"
+                    f"{library}: {point.name} and further ones are not probed: more than"
                     f" {self._most} functions"
                 )
             self._left_out = True

@@ -153,12 +153,12 @@ def test_what_is_not_allowed_is_refused_in_a_line(
         ) as holder,
     ):  # fmt: skip
         assert holder.stdout and holder.stdout.readline()
-        limited = ["--probe", "probed:*r*", "--probe", "secret:work", "-p", holder.pid]
+        limited = ["--probe", "probed:*er", "--probe", "secret:work", "-p", holder.pid]
         summary = running.json(*attach, *limited, "-d", 0.5, user=ALICE)
         holder.kill()
     assert len(summary["probes"]["functions"]) == 2
     more, unread = sorted(summary["probes"]["problems"])
-    assert more.endswith("is not probed: more than 2 functions")
+    assert more.endswith("and further ones are not probed: more than 2 functions")
     assert unread == f"{secret} is not probed: its user may not read it"
     assert server.end() == 0
     assert running.end() == 0
@@ -224,15 +224,22 @@ def test_io_and_memory_are_of_ones_own_processes(
     seen, _ = calls_in(summary)
     with open_measurement(Path(summary["measurement"])) as measurement:
         objects = {each.name: number for number, each in measurement.objects.items()}
-        assert {process.uid for process in measurement.processes.values()} == {ALICE}
+        processes = measurement.processes
+        assert {process.uid for process in processes.values()} == {ALICE}
         place = {f.name: f.value for f in measurement.functions.values()}
+        of_touches = [
+            line
+            for line, thread in measurement.threads.items()
+            if processes[thread.process].name == "touches"
+        ]
     written = seen["write"]
     mine = written.value[:, 0] == objects[f"{public_folder}/{ALICE}/data"]
     assert written.value[mine, place["write"]("written") or 0].tolist() == [1000] * 50
     assert not any(str(MALLORY) in name for name in objects)
-    touched = seen["page_touch"].value[:, place["page_touch"]("touched") or 0].sum()
-    # Of touches; the programs' own pages come on top.
-    assert (10 << 20) * 0.99 <= touched <= 14 << 20
+    touched = seen["page_touch"].value[:, place["page_touch"]("touched") or 0]
+    touched = touched[np.isin(seen["page_touch"].line, of_touches)].sum()
+    # And the C library's own; the kernel misses some faults on a busy machine.
+    assert (10 << 20) * 0.99 <= touched <= 12 << 20
 
 
 def test_mpi_of_ones_own_ranks(service: Start, public_folder: Path) -> None:
