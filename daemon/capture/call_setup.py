@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hpcd.bpf.call_programs import CallOptions
 from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.memory_calls import (
@@ -12,11 +14,12 @@ from hpcd.bpf.memory_calls import (
 )
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.probes.probe_rights import ProbeRights
-from hpcd.daemon.probes.probes import Probes
-from hpcd.daemon.targets.program_files import program_files
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import CalledFunction
+
+if TYPE_CHECKING:  # imported where they are needed: most recordings have no probes
+    from hpcd.daemon.probes.probe_rights import ProbeRights
+    from hpcd.daemon.probes.probes import Probes
 
 
 class CallSetup:
@@ -65,6 +68,9 @@ class CallSetup:
         maps = sampler.calls.probes if sampler.calls else None
         if not self._specs or not maps:
             return None
+        from hpcd.daemon.probes.probes import Probes
+        from hpcd.daemon.targets.program_files import program_files
+
         probes = Probes(
             self._specs,
             maps,
@@ -87,4 +93,6 @@ class CallSetup:
         options = self._options
         if options.only_user is None:
             return None
+        from hpcd.daemon.probes.probe_rights import ProbeRights
+
         return ProbeRights(options.only_user, options.only_groups, options.max_probed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.sampler import Sampler
@@ -16,11 +17,13 @@ from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_times import ThreadTimes
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.daemon.probes.probes import Probes
 from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.selector import Selector
 from hpcd.measurement.writer import MeasurementWriter
+
+if TYPE_CHECKING:
+    from hpcd.daemon.probes.probes import Probes
 
 
 @dataclass(slots=True)

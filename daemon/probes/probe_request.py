@@ -1,13 +1,16 @@
-"""What probes somebody asks for, in the words of the command line: it can be sent to a service."""
+"""What probes somebody asks for, in the words of the command line: it can be sent to a service.
+
+Few imports: most recordings have no probes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hpcd.daemon.probes.mpi_probes import mpi_probes
-from hpcd.daemon.probes.probe_set import parse_probes, read_probes
-from hpcd.daemon.probes.probe_spec import ProbeSpec, parse_probe
+if TYPE_CHECKING:
+    from hpcd.daemon.probes.probe_spec import ProbeSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,24 @@ class ProbeRequest:
 
         Raises :class:`hpcd.errors.NotFoundError` and :class:`hpcd.errors.UsageError`.
         """
-        read = tuple((name, read_probes(name)) for name in files)
-        return ProbeRequest(tuple(texts), read, mpi)
+        read = []
+        for name in files:
+            from hpcd.daemon.probes.probe_set import read_probes
+
+            read.append((name, read_probes(name)))
+        return ProbeRequest(tuple(texts), tuple(read), mpi)
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.files or self.mpi)
 
     def specs(self) -> list[ProbeSpec]:
         """The probes. Raises :class:`hpcd.errors.UsageError` in one line."""
+        if not self:
+            return []
+        from hpcd.daemon.probes.mpi_probes import mpi_probes
+        from hpcd.daemon.probes.probe_set import parse_probes
+        from hpcd.daemon.probes.probe_spec import parse_probe
+
         return [
             *map(parse_probe, self.texts),
             *(spec for name, content in self.files for spec in parse_probes(name, content)),
