@@ -14,12 +14,12 @@ from hpcd.bpf.memory_calls import (
 )
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.recording_options import Options
-from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.calls import CalledFunction
 
 if TYPE_CHECKING:  # imported where they are needed: most recordings have no probes
     from hpcd.daemon.probes.probe_rights import ProbeRights
     from hpcd.daemon.probes.probes import Probes
+    from hpcd.measurement.writer import MeasurementWriter
 
 
 class CallSetup:
