@@ -91,8 +91,8 @@ def test_users_probe_their_own_processes_and_trap_nobody_else(service: Start, se
     assert pids == {first.pid, second.pid}
     assert (seen["work"].value[:, 1].astype(np.int64) == -ord("a")).all()
     counted = {row["name"]: row["hits"] for row in summary["probes"]["functions"]}
-    assert counted == {name: len(calls) for name, calls in seen.items()}
     assert counted == {"work": 36, "middle": 3, "thrower": 3}
+    assert len(seen["work"]) == 36
     assert summary["probes"]["problems"] == []
     assert [server.end() for server in (first, second, others)] == [0, 0, 0]
 
@@ -157,9 +157,10 @@ def test_what_is_not_allowed_is_refused_in_a_line(
         summary = running.json(*attach, *limited, "-d", 0.5, user=ALICE)
         holder.kill()
     assert len(summary["probes"]["functions"]) == 2
-    more, unread = sorted(summary["probes"]["problems"])
-    assert more.endswith("and further ones are not probed: more than 2 functions")
-    assert unread == f"{secret} is not probed: its user may not read it"
+    problems = set(summary["probes"]["problems"])
+    assert f"{secret} is not probed: its user may not read it" in problems
+    (more,) = (line for line in problems if line.endswith("more than 2 functions"))
+    assert more.startswith(f"{program}: ")
     assert server.end() == 0
     assert running.end() == 0
     assert not [line for line in running.log if "internal error" in line]
