@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
+from rich.console import Group as Screen
 
 from hpcd.analysis.live.recent_calls import CallWindow
+from hpcd.cli.output.call_rates import call_tables
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
@@ -102,6 +105,22 @@ def test_a_window_has_what_ended_in_it(path: Path) -> None:
     assert (first.pid, first.rank, first.job) == (70, 0, "job 9")
     assert (first.calls, first.bytes, first.seconds) == (1, 800, pytest.approx(0.1))
     assert (second.pid, second.bytes, second.seconds) == (71, 800, pytest.approx(0.9))
+
+
+def test_tables_of_a_window(path: Path) -> None:
+    with open_measurement(path) as measurement:
+        window = CallWindow(measurement, 2.0)
+        window.refresh()
+        console = Console(width=100)
+        with console.capture() as captured:
+            console.print(Screen(*call_tables(window.snapshot(window.end, 1))))
+    files, file, ranks, rank, functions, function = captured.get().splitlines()
+    assert files.split()[:2] == ["read", "B/s"]
+    assert file.split() == ["144", "0", "4.4", "1.1", "/data/a"]
+    assert ranks.split()[0] == "MPI"
+    assert rank.split() == ["100.0", "889", "1.1", "71", "1", "app", "job", "9"]
+    assert functions.split()[0] == "calls/s"
+    assert function.split() == ["3.3", "200", "ms", "66.7", "solve", "(libsolver.so)"]
 
 
 def test_a_measurement_without_calls_has_no_window_of_them(tmp_path: Path) -> None:

@@ -29,8 +29,10 @@ def call_tables(calls: RecentCalls | None) -> list[Table]:
 def _files(files: list[FileUse], span: float) -> Table:
     table = _table("read B/s", "written B/s", "calls/s", "errors/s", name="file or connection")
     for use in files:
-        rates = (use.read / span, use.written / span, use.calls / span, use.errors / span)
-        table.add_row(*map(size_text, rates), _name(use.name))
+        table.add_row(
+            size_text(use.read / span), size_text(use.written / span), _rate(use.calls / span),
+            _rate(use.errors / span), _name(use.name),
+        )  # fmt: skip
     return table
 
 
@@ -39,7 +41,7 @@ def _ranks(ranks: list[RankUse], span: float) -> Table:
     for use in ranks:
         table.add_row(
             f"{100 * use.seconds / span:.1f}", size_text(use.bytes / span),
-            size_text(use.calls / span), str(use.pid), "" if use.rank is None else str(use.rank),
+            _rate(use.calls / span), str(use.pid), "" if use.rank is None else str(use.rank),
             _name(" ".join(filter(None, (use.name, use.job)))),
         )  # fmt: skip
     return table
@@ -51,7 +53,7 @@ def _functions(functions: list[FunctionUse], span: float) -> Table:
         mean = "-" if use.mean_s is None else _duration(use.mean_s)
         share = "-" if use.mean_s is None else f"{100 * use.seconds / span:.1f}"
         library = f" ({Path(use.library).name})"
-        table.add_row(size_text(use.calls / span), mean, share, _name(use.name + library))
+        table.add_row(_rate(use.calls / span), mean, share, _name(use.name + library))
     return table
 
 
@@ -65,6 +67,11 @@ def _table(*headings: str, name: str) -> Table:
 
 def _name(text: str) -> Text:
     return Text(harmless(text), no_wrap=True, overflow="ellipsis")
+
+
+def _rate(value: float) -> str:
+    """So many a second; there may be few."""
+    return f"{value:.1f}" if value < 99.95 else size_text(value)
 
 
 def _duration(seconds: float) -> str:
