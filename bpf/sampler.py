@@ -6,58 +6,42 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf import libbpf, maps, syscalls
-from hpcd.bpf.call_maps import CallMaps
+from hpcd.bpf.call_programs import CallPrograms
 from hpcd.bpf.cpu_clock import CpuClock, periods
 from hpcd.bpf.layouts import (
-    CACHE_SET_BITS,
-    CACHE_SET_BYTES,
     CALL,
-    CALL_SLOTS,
-    CLOCK_PARTS,
-    CLOCK_PHASE,
     COUNTERS,
     FIRST_CALL_CONTEXT,
     MAX_EVENTS,
-    MAX_RULES,
     PROCESS,
-    RULE_BYTES,
     SAMPLE,
     SETTINGS,
     THREAD,
     THREAD_CPU_BITS,
     THREAD_DTYPE,
     THREADS_PER_CPU,
-    copier_bytes,
-    saved_bytes,
-    walk_bytes,
 )
-from hpcd.bpf.loading.btf import return_offsets, task_offsets
-from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler, require_calls
+from hpcd.bpf.loading.btf import task_offsets
+from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
-from hpcd.bpf.probe_maps import ProbeMaps
+from hpcd.bpf.program_cost import Overhead, program_overhead
 from hpcd.bpf.ring import Ring
+from hpcd.bpf.sampler_maps import SamplerMaps
+from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import KernelMemory, Space
-from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
+from hpcd.bpf.uprobes import PROBE_PROGRAMS
 from hpcd.errors import HpcdError, PlatformError, UsageError
 
-# 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
-# ranks make that yield while they wait, should the reader be held up.
-SAMPLE_RING_BYTES = 8 << 20
-# New stacks of 60 frames are 500 bytes; programs that never repeat one send a few MB a second, and
-# the ring is emptied when it is an eighth full.
-EVENT_RING_BYTES = 4 << 20
 # Stacks of what is not ready to be unwound, a few KB each; emptied when it is an eighth full.
 COPY_RING_BYTES = 32 << 20
-MAX_PROCESSES = 16384
-MAX_THREADS = 131072
 # In the place of a CPU's number, in thread numbers that user space gives.
 _USER_NUMBERS = (1 << THREAD_CPU_BITS) - 1
 # The rest of a thread that user space numbers: in no system call, no page fault.
@@ -66,132 +50,7 @@ _IDLE_THREAD = [0] * (len(THREAD_DTYPE.names or ()) - 2)
 _LATE_NS = 500_000
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
-    """What the programs cost so far: seconds of BPF run time and how often they ran.
-
-    ``switches`` is the part spent on threads leaving CPUs and coming back, walks included,
-    ``calls`` that of recorded calls.
-    """
-
-    seconds: float
-    switches: float
-    calls: float
-    runs: int
-    missed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplerOptions:
-    """What a :class:`Sampler` records besides the events it is given.
-
-    - ``follow_children``: child processes of targets are targets too.
-    - ``waiting``: threads that leave their CPU and come back are reported
-      (:class:`hpcd.bpf.layouts.Switch`).
-    - ``everything``: all processes are targets.
-    - ``selecting``: processes that are no targets are reported when they exec;
-      ``control_groups``: when they enter a control group.
-    - ``only_user``: a target that runs a program with another user's rights is one no longer.
-    - ``touched_function``: pages that are touched are recorded as calls of this function.
-    - ``calls``: calls of functions are recorded, by programs that are attached elsewhere too.
-    - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
-    - ``probes``: functions can be probed, by :attr:`Sampler.probes`.
-    - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
-    - ``background``: it is made by a thread beside others; of programs from the object those that
-      walk stacks are left out until :meth:`Sampler.load_walkers`.
-    - ``sample_ring``, ``event_ring``: bytes, powers of two.
-    """
-
-    follow_children: bool = True
-    waiting: bool = True
-    everything: bool = False
-    selecting: bool = False
-    control_groups: bool = False
-    only_user: int | None = None
-    calls: bool = False
-    touched_function: int | None = None
-    system_calls: npt.NDArray[np.void] | None = None
-    probes: bool = False
-    loader: str = "auto"
-    background: bool = False
-    sample_ring: int = SAMPLE_RING_BYTES
-    event_ring: int = EVENT_RING_BYTES
-
-    def constants(self) -> dict[str, int]:
-        """What the programs are compiled or filled in with."""
-        return {
-            "FOLLOW_CHILDREN": int(self.follow_children),
-            "EVERYTHING": int(self.everything),
-            "WAITING": int(self.waiting),
-            "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
-            "SELECTING": int(self.selecting),
-            "TOUCHED_FUNCTION": self.touched_function or 0,
-        }
-
-    def tracepoints(self) -> dict[str, str]:
-        """The raw tracepoint of each program that runs at one."""
-        tracepoints = {
-            "on_fork": "sched_process_fork",
-            "on_exec": "sched_process_exec",
-            "on_exit": "sched_process_exit",
-            "on_free": "sched_process_free",
-        }
-        if self.waiting:
-            tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
-        if self.control_groups:
-            tracepoints["on_cgroup"] = "cgroup_attach_task"
-        if self.system_calls is not None:
-            tracepoints |= {"on_call_enter": "sys_enter", "on_call_exit": "sys_exit"}
-        if self.probes:
-            tracepoints |= {
-                "on_probed_exit": "sched_process_exit",
-                "on_probed_exec": "sched_process_exec",
-            }
-        if self.touched_function is not None:
-            tracepoints |= {
-                "on_fault_user": "page_fault_user",
-                "on_fault_kernel": "page_fault_kernel",
-                "on_page": "mm_page_alloc",
-            }
-        return tracepoints
-
-
 _DEFAULTS = SamplerOptions()
-
-
-class _Maps:
-    """The programs' maps but for table memory and the rings; ``resources`` closes them."""
-
-    def __init__(self, resources: ExitStack, caches: int) -> None:
-        def create(name: str, kind: int, value_size: int, entries: int, flags: int = 0) -> maps.Map:
-            created = maps.Map(name, kind, 4, value_size, entries, flags=flags)
-            resources.callback(created.close)
-            return created
-
-        grown = maps.NO_PREALLOC
-        self.rules = create("rules", maps.ARRAY, RULE_BYTES, MAX_RULES)
-        self.processes = create("processes", maps.HASH, PROCESS.size, MAX_PROCESSES, grown)
-        self.threads = create("threads", maps.HASH, THREAD.size, MAX_THREADS, grown)
-        self.counters = create("counters", maps.PERCPU_ARRAY, COUNTERS.itemsize, 1)
-        self.next_thread = create("next_thread", maps.PERCPU_ARRAY, 4, 1)
-        contexts = caches // maps.possible_cpus()
-        self.scratch = create("scratch", maps.PERCPU_ARRAY, walk_bytes(), contexts)
-        self.stack_cache = create(
-            "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
-        )
-        self.settings = create("settings", maps.ARRAY, SETTINGS.size, 1)
-        parts = CLOCK_PARTS * maps.possible_cpus()
-        self.clock_phases = create("clock_phases", maps.ARRAY, CLOCK_PHASE.size, parts)
-        self.programs = create("programs", maps.PROG_ARRAY, 4, 2)
-        self.switch_programs = create("switch_programs", maps.PROG_ARRAY, 4, 2)
-        self.hit_programs = create("hit_programs", maps.PROG_ARRAY, 4, 2)
-        self.copiers = create("copiers", maps.ARRAY, copier_bytes(), caches)
-        self.saved = create("saved", maps.ARRAY, saved_bytes(), 1, maps.MMAPABLE)
-        self.saved_programs = create("saved_programs", maps.PROG_ARRAY, 4, 1)
-
-    def constants(self) -> dict[str, int]:
-        """The maps' descriptors by the names the programs have for them."""
-        return {f"FD_{name.upper()}": table.fd for name, table in vars(self).items()}
 
 
 # How often the stack is copied for an address in no mapping, until the mappings are read again:
@@ -225,13 +84,7 @@ class Sampler:
     ) -> None:
         if not 1 <= len(events) <= MAX_EVENTS:
             raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
-        recording_calls = (
-            options.calls
-            or options.probes
-            or options.system_calls is not None
-            or options.touched_function is not None
-        )
-        contexts = FIRST_CALL_CONTEXT + (CALL_SLOTS if recording_calls else 0)
+        contexts = CallPrograms.CONTEXTS if options.calls else FIRST_CALL_CONTEXT
         self.caches = contexts * maps.possible_cpus()
         self._perf_events = tuple(events)
         self._user_threads = 0
@@ -251,24 +104,16 @@ class Sampler:
             self.samples = Ring("samples", options.sample_ring)
             resources.callback(self.samples.close)
             # Calls have paths of their own, several times as many as samples have.
-            event_ring = options.event_ring * (4 if recording_calls else 1)
+            event_ring = options.event_ring * (4 if options.calls else 1)
             self.events = Ring("events", event_ring)
             resources.callback(self.events.close)
             self.copies = Ring("copies", COPY_RING_BYTES)
             resources.callback(self.copies.close)
-            self.calls: CallMaps | None = None
-            if recording_calls:
-                require_calls(options.loader)
-                self.calls = CallMaps()
+            self.calls: CallPrograms | None = None
+            if options.calls:
+                self.calls = CallPrograms(options.calls, options.loader)
                 resources.callback(self.calls.close)
-                if options.system_calls is not None:
-                    self.calls.set_system_calls(options.system_calls)
-            self.probes: ProbeMaps | None = None
-            if options.probes:
-                require_uprobes()
-                self.probes = ProbeMaps()
-                resources.callback(self.probes.close)
-            self._maps = _Maps(resources, self.caches)
+            self._maps = SamplerMaps(resources, self.caches)
             self._programs = self._load(options, hits)
             resources.callback(self._programs.close)
             resources.callback(self._close_walkers)
@@ -286,9 +131,8 @@ class Sampler:
             **self._maps.constants(),
             **options.constants(),
             **task_offsets(),
+            "PROBING": 0,
             **(self.calls.constants() if self.calls else {}),
-            **({**self.probes.constants(), **return_offsets()} if self.probes else {}),
-            "PROBING": int(self.probes is not None),
             "SAVED_STACK": 0,
         }
         self._background = options.background and chosen_loader(options.loader) == "object"
@@ -306,7 +150,7 @@ class Sampler:
             [*options.tracepoints(), *now[1], *deferring],
             [*now[2], *hitting],
             options.loader,
-            program_attach_types() if self.probes else None,
+            self.calls.attach_types() if self.calls else None,
             background=self._background,
         )
         try:
@@ -531,25 +375,7 @@ class Sampler:
 
     def overhead(self) -> Overhead:
         """Cost of the sampling program, the walk included, and of the lifecycle ones."""
-        loaded = self._programs.fds | (self._walkers.fds if self._walkers else {})
-        by_name = {name: libbpf.program_info(fd) for name, fd in loaded.items()}
-        infos = by_name.values()
-        switching = ("on_switch", "on_wakeup", "walk_switch")
-        calling = (
-            "on_call_enter",
-            "on_call_exit",
-            "on_fault_user",
-            "on_fault_kernel",
-            "on_page",
-            *PROBE_PROGRAMS,
-        )
-        return Overhead(
-            sum(info.run_ns for info in infos) / 1e9,
-            sum(by_name[name].run_ns for name in switching if name in by_name) / 1e9,
-            sum(by_name[name].run_ns for name in calling if name in by_name) / 1e9,
-            sum(info.runs for info in infos),
-            sum(info.recursion_misses for info in infos),
-        )
+        return program_overhead(self._programs.fds | (self._walkers.fds if self._walkers else {}))
 
     def stop(self) -> None:
         """Detach from every CPU. What is in the rings can still be taken."""

@@ -22,8 +22,8 @@ from hpcd.bpf.libbpf import KernelRefusedError
 from hpcd.bpf.loading.btf import KernelTypes
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, TargetError
 
-ATTACH_SESSION = 57
-"""BPF_TRACE_UPROBE_SESSION."""
+ATTACH_MULTI, ATTACH_SESSION = 48, 57
+"""BPF_TRACE_UPROBE_MULTI, BPF_TRACE_UPROBE_SESSION."""
 _ATTACH_PERF_EVENT = 41
 _LINK_CREATE = 28
 _SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
@@ -94,7 +94,7 @@ PROBE_PROGRAMS = ("on_probe", "on_probe_entry", "on_probe_return")
 def program_attach_types() -> dict[str, int]:
     """The programs that serve probes here, each with what it is attached as (0: a perf event)."""
     if session_supported():
-        return {"on_probe": ATTACH_SESSION}
+        return {"on_probe": ATTACH_SESSION, "on_probe_entry": ATTACH_MULTI}
     return {"on_probe_entry": 0, "on_probe_return": 0}
 
 
@@ -104,9 +104,12 @@ def require_uprobes() -> None:
         raise PlatformError("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
 
 
-def attach_session(program: int, path: str, places: Sequence[Place], pid: int = 0) -> int:
-    """Run ``program``, loaded for :data:`ATTACH_SESSION`, at ``places`` of the file at ``path``, in
-    process ``pid`` or any (0); returns the descriptor of the link.
+def attach_multi(
+    program: int, attach_type: int, path: str, places: Sequence[Place], pid: int = 0
+) -> int:
+    """Run ``program``, loaded for ``attach_type`` (:data:`ATTACH_SESSION`: also at the returns), at
+    ``places`` of the file at ``path``, in process ``pid`` or any (0); returns the descriptor of the
+    link. In other processes nothing traps.
 
     Nothing is attached when the kernel refuses one of the places. Raises
     :class:`KernelRefusedError` or :class:`PrivilegeError`.
@@ -120,7 +123,7 @@ def attach_session(program: int, path: str, places: Sequence[Place], pid: int = 
     return _create_link(
         _Multi(
             prog_fd=program,
-            attach_type=ATTACH_SESSION,
+            attach_type=attach_type,
             path=ctypes.addressof(text),
             offsets=ctypes.addressof(offsets),
             reference_counts=ctypes.addressof(counters) if any(counters) else 0,
@@ -134,7 +137,7 @@ def attach_session(program: int, path: str, places: Sequence[Place], pid: int = 
 def attach_event(
     program: int, path: str, place: Place, pid: int = 0, *, at_return: bool
 ) -> list[int]:
-    """As :func:`attach_session` for one place and one end of the call, by a perf event; returns
+    """As :func:`attach_multi` for one place and one end of the call, by a perf event; returns
     its descriptor and the link's."""
     text = ctypes.create_string_buffer(os.fsencode(path))
     event = syscalls.PerfEvent(
@@ -178,8 +181,8 @@ def _create_link(attributes: ctypes.Structure) -> int:
 class Uprobes:
     """What of files is probed: groups of places, each attached and detached at once.
 
-    ``programs`` are descriptors by name: ``on_probe`` of sessions, or ``on_probe_entry`` and
-    ``on_probe_return``.
+    ``programs`` are descriptors by name: ``on_probe`` of sessions with ``on_probe_entry`` for what
+    needs no return, or ``on_probe_entry`` and ``on_probe_return``.
     """
 
     def __init__(self, programs: dict[str, int]) -> None:
@@ -220,12 +223,20 @@ class Uprobes:
         ]
 
     def _attach_all(self, path: str, places: list[Place], pid: int) -> list[int]:
-        session = self._programs.get("on_probe")
-        if session is not None:
-            return [attach_session(session, path, places, pid)]
-        entry, end = self._programs["on_probe_entry"], self._programs["on_probe_return"]
+        session, entry = self._programs.get("on_probe"), self._programs["on_probe_entry"]
         held: list[int] = []
         try:
+            if session is not None:
+                # Of a session in another process, too, the kernel traps the return when a call
+                # comes to this place: there must be none where returns must not be replaced.
+                ended = [place for place in places if place.returns]
+                others = [place for place in places if not place.returns]
+                if ended:
+                    held.append(attach_multi(session, ATTACH_SESSION, path, ended, pid))
+                if others:
+                    held.append(attach_multi(entry, ATTACH_MULTI, path, others, pid))
+                return held
+            end = self._programs["on_probe_return"]
             for place in places:
                 if place.returns:
                     held += attach_event(end, path, place, pid, at_return=True)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.live.frame_lookup import FrameLookup
+from hpcd.analysis.live.recent_calls import CallWindow, RecentCalls
 from hpcd.analysis.profile.working_lines import select_working
 from hpcd.array_types import F64, I64, U32
 from hpcd.measurement.codec import RecordChunk
@@ -62,7 +63,8 @@ class Snapshot:
     """The window: its length in seconds, what was hot in it, and what recording it cost.
 
     ``overhead_cpu`` is the recorder's CPU time for each second, ``overhead_bpf`` that of its
-    programs in the kernel; None until two summaries are there to be compared.
+    programs in the kernel; None until two summaries are there to be compared. ``calls`` is what
+    recorded calls did, None where none are recorded.
     """
 
     seconds: float
@@ -78,6 +80,7 @@ class Snapshot:
     frequency: int
     overhead_cpu: float | None
     overhead_bpf: float | None
+    calls: RecentCalls | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class Live:
         self._blocks: deque[_Block] = deque()
         self._summaries: deque[dict[str, Any]] = deque(maxlen=64)
         self._names = _PathNames(self._measurement)
+        self._calls = CallWindow(self._measurement, seconds)
         self.refresh()
 
     def close(self) -> None:
@@ -120,6 +124,7 @@ class Live:
         for chunk in self._measurement.record_chunks(self._chunks):
             self._take(chunk)
         self._chunks = self._measurement.chunks
+        self._calls.refresh()
         summary = self._measurement.summary
         if summary and (not self._summaries or summary is not self._summaries[-1]):
             self._summaries.append(summary)
@@ -180,6 +185,7 @@ class Live:
             frequency=int(rates[-1].get("frequency", 0)),
             overhead_cpu=cpu,
             overhead_bpf=bpf,
+            calls=self._calls.snapshot(max(int(block.end.max(initial=0)), self._calls.end), paths),
         )
 
     def _window(self) -> _Block:

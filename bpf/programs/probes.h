@@ -6,8 +6,8 @@
  * above them.
  *
  * on_probe() serves sessions (Linux 6.13): one program for entry and return, which for calls that
- * are passed over tells the kernel not to trap the return. Elsewhere on_probe_entry() and
- * on_probe_return() are attached apart.
+ * are passed over tells the kernel not to trap the return; on_probe_entry() serves what needs no
+ * return. Elsewhere on_probe_entry() and on_probe_return() are attached apart.
  */
 #ifndef HPCD_PROBES_H
 #define HPCD_PROBES_H

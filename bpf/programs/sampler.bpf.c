@@ -1076,6 +1076,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			__builtin_memset(event.comm, 0, sizeof event.comm); /* the new program's */
 			ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
 			event.kind = EVENT_FREE;
+			urgency = FORCE_WAKEUP; /* what is probed in it is to be let go of, too */
 		}
 	} else if (SELECTING)
 		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */

@@ -10,17 +10,16 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpcd.bpf.events import EventSpec
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
-from hpcd.bpf.probe_maps import ProbeMaps
-from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate
+from hpcd.daemon.capture.call_account import CallAccount
 from hpcd.daemon.capture.call_recorder import CallRecorder
+from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
@@ -28,16 +27,9 @@ from hpcd.daemon.capture.sampler_loading import (
     SamplerLoading,
     is_cpu_time,
     recorded_events,
-    recorded_functions,
 )
-from hpcd.daemon.capture.session import (
-    Parts,
-    Progress,
-    RateChange,
-    Session,
-    Terms,
-    own_cpu_seconds,
-)
+from hpcd.daemon.capture.session import Session, own_cpu_seconds
+from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
@@ -57,9 +49,6 @@ from hpcd.errors import StorageError, UsageError
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
-
-if TYPE_CHECKING:  # imported where they are needed: it takes as long as all the rest
-    from hpcd.daemon.probes.probes import Probes
 
 __all__ = ["Options", "Progress", "Recording"]
 
@@ -96,6 +85,7 @@ class Recording:
             processes.require_target(pid)
         self._options = options
         self._loading = loading
+        self._calls = loading.calls if loading else CallSetup(options)
         self._begun: Callable[[], object] = list
         self._stop = threading.Event()
         self._session: Session | None = None
@@ -151,7 +141,7 @@ class Recording:
         attached: Callable[[], None] | None,
     ) -> dict[str, object]:
         with contextlib.ExitStack() as stack:
-            loading = self._loading or SamplerLoading(self._options)
+            loading = self._loading or SamplerLoading(self._options, self._calls)
             stack.callback(loading.close)
             events = self._announce_events(writer)
             parts = self._assemble(stack, writer, events, loading)
@@ -193,7 +183,7 @@ class Recording:
             cpu_start=self._cpu_start,
             period_ns=1_000_000_000 // cpu_event.frequency if cpu_event else 0,
             alone=bool(alone),
-            budget=Budget(self._share(), SamplingRate(options.frequency))
+            budget=Budget(self._calls.sampling_share, SamplingRate(options.frequency))
             if options.overhead
             else None,
             own_budget=Budget(options.max_cpu, SamplingRate(cpu_event.frequency))
@@ -201,7 +191,6 @@ class Recording:
             else None,
             max_cpu=options.max_cpu,
             max_memory=options.max_memory,
-            call_share=options.overhead / 2 if options.overhead else options.max_cpu,
             first_rate=RateChange.now(SamplingRate(cpu_event.frequency)) if cpu_event else None,
         )
 
@@ -228,7 +217,6 @@ class Recording:
         stack.callback(modules.close)
         # The targets' modules are looked up while the programs are being loaded.
         preparing = background.submit(self._prepare_modules, modules)
-        functions = recorded_functions(options)
         mmaps = MmapEvents(possible_cpus())
         stack.callback(mmaps.close)
 
@@ -262,13 +250,11 @@ class Recording:
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
         jit = JitNaming(modules, targets, writer)
         calls = None
-        probes = None
-        if options.probes and sampler.probes:
-            probes = self._probes(sampler, sampler.probes, len(functions), writer)
+        if sampler.calls:
+            calls = CallRecorder(self._calls.functions, threads, stacks, deferred, writer)
+        probes = targets.watcher = self._calls.probes(sampler, writer)
+        if probes:
             stack.callback(probes.close)
-            targets.watcher = probes
-        if functions or probes:
-            calls = CallRecorder(functions, threads, stacks, deferred, writer)
         collector = Collector(
             sampler, threads, stacks, jit, writer, periods, thread_times, deferred, calls
         )
@@ -303,39 +289,9 @@ class Recording:
             mmaps=mmaps,
             attachment=attachment,
             thread_times=thread_times,
-            calls=calls,
+            calls=CallAccount(calls, sampler, writer, self._calls.call_share) if calls else None,
             probes=probes,
         )
-
-    def _share(self) -> float:
-        """Of the targets' CPU time, what sampling may cost, and probes as much again."""
-        share = self._options.overhead or 1.0
-        return share / 2 if self._options.probes else share
-
-    def _probes(
-        self, sampler: Sampler, maps: ProbeMaps, first: int, writer: MeasurementWriter
-    ) -> Probes:
-        """The probes; those in files that a command will map are attached before it runs."""
-        from hpcd.daemon.probes.probes import Probes
-
-        options = self._options
-        probes = Probes(
-            options.probes,
-            maps,
-            sampler.probe_programs(),
-            first,
-            writer.add_function,
-            each_apart=options.only_user is not None,
-            share=self._share() if options.overhead else None,
-        )
-        try:
-            probes.start()
-            if options.before_exec:
-                probes.prepare(program_files(options.command), options.selector.pids[0])
-        except BaseException:
-            probes.close()
-            raise
-        return probes
 
     def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
         """What reads the stacks of threads that sleep when they are attached to, closed by

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hpcd.bpf.events import EventSpec
+from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.targets.user_accounts import TABLE_BYTES
-
-if TYPE_CHECKING:
-    from hpcd.daemon.probes.probe_spec import ProbeSpec
 
 # A prime, so that sampling cannot fall into step with anything periodic in the target; close to
 # 1 kHz, the rate at which HPCToolkit's papers trace.
@@ -69,8 +66,10 @@ class Options:
     """Record the system calls of input and output."""
     memory: bool = False
     """Record what maps memory, gives it back and touches it first."""
-    probes: list[ProbeSpec] = field(default_factory=list)
+    probes: ProbeRequest = field(default_factory=ProbeRequest)
     """Functions whose calls are recorded."""
+    max_probed: int = 0
+    """With ``only_user``: how many functions may be probed."""
     loader: str = "auto"
     """How the programs are loaded, one of :data:`hpcd.bpf.loading.loader.LOADERS`."""
     existing: bool = False

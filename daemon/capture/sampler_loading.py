@@ -12,21 +12,15 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from hpcd.bpf.events import EventSpec, parse_events
-from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.loading.loader import chosen_loader
-from hpcd.bpf.memory_calls import (
-    PAGE_TOUCH,
-    add_memory_calls,
-    memory_functions,
-    no_system_calls,
-)
-from hpcd.bpf.sampler import Sampler, SamplerOptions
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.daemon.capture import heap
+from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
-from hpcd.model.calls import CalledFunction
 
 # Each of the loader's calls gives the interpreter away and wants it back, for which it would wait
 # for the usual 5 ms while modules are being imported.
@@ -34,10 +28,14 @@ _SWITCH_SECONDS = 0.0001
 
 
 class SamplerLoading:
-    """Begins to load the programs that ``options`` need; :meth:`close` frees what has come of it
-    unless somebody has taken it."""
+    """Begins to load the programs that ``options`` need, ``calls`` among them; :meth:`close` frees
+    what has come of it unless somebody has taken it.
 
-    def __init__(self, options: Options) -> None:
+    Raises :class:`hpcd.errors.UsageError` for probes that make no sense.
+    """
+
+    def __init__(self, options: Options, calls: CallSetup | None = None) -> None:
+        self.calls = calls or CallSetup(options)
         heap.limit_arenas()
         self._options = options
         self._interval = sys.getswitchinterval()
@@ -48,7 +46,7 @@ class SamplerLoading:
         # also from whoever else writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
             sys.setswitchinterval(_SWITCH_SECONDS)
-            self._sampler = self._thread.submit(_load, options, background=True)
+            self._sampler = self._thread.submit(_load, options, self.calls, background=True)
 
     def sampler(self) -> Sampler:
         """The sampler, ready to be attached; the caller closes it, after this. Raises what it
@@ -58,11 +56,11 @@ class SamplerLoading:
                 loaded, self._sampler = self._sampler, None
                 sampler = loaded.result()
             else:
-                sampler = _load(self._options, background=False)
+                sampler = _load(self._options, self.calls, background=False)
         except PrivilegeError:
             raise
         except PlatformError:
-            sampler = _load(self._options, background=False)  # says why
+            sampler = _load(self._options, self.calls, background=False)  # says why
         finally:
             sys.setswitchinterval(self._interval)
         if sampler.walks_later:
@@ -89,14 +87,6 @@ class SamplerLoading:
         self._sampler = self._saved_walker = None
 
 
-def recorded_functions(options: Options) -> list[CalledFunction]:
-    """The functions whose calls are recorded, numbered from 0."""
-    functions = io_functions(0) if options.io else []
-    if options.memory:
-        functions += memory_functions(len(functions))
-    return functions
-
-
 def recorded_events(options: Options) -> list[EventSpec]:
     """The events to sample, the one that samples CPU time first."""
     return _ordered(options.events) or parse_events("cpu-clock", options.frequency)
@@ -112,12 +102,8 @@ def _ordered(events: Sequence[EventSpec]) -> list[EventSpec]:
     return sorted(events, key=lambda event: not is_cpu_time(event))
 
 
-def _load(options: Options, *, background: bool) -> Sampler:
-    selector, functions = options.selector, recorded_functions(options)
-    touched = next((f.id for f in functions if f.name == PAGE_TOUCH), None)
-    table = system_call_table(0) if options.io else no_system_calls()
-    if touched is not None:
-        add_memory_calls(table, touched)
+def _load(options: Options, calls: CallSetup, *, background: bool) -> Sampler:
+    selector = options.selector
     return Sampler(
         [event.perf_event() for event in recorded_events(options)],
         processes.online_cpus(),
@@ -128,9 +114,7 @@ def _load(options: Options, *, background: bool) -> Sampler:
             selecting=selector.open_ended and not selector.everything,
             control_groups=selector.by_control_group,
             only_user=options.only_user,
-            touched_function=touched,
-            system_calls=table if functions else None,
-            probes=bool(options.probes),
+            calls=calls.sampler_options(),
             loader=options.loader,
             background=background,
         ),

@@ -8,39 +8,19 @@ import resource
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
 
-import numpy as np
-
-from hpcd.bpf.layouts import DROPS
-from hpcd.bpf.mapping_events import MmapEvents
-from hpcd.bpf.sampler import Sampler
-from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
-from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
-from hpcd.daemon.capture.call_pace import CallPace
-from hpcd.daemon.capture.call_recorder import CallRecorder
-from hpcd.daemon.capture.collector import Collector
-from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.budget import Cost, SamplingRate
 from hpcd.daemon.capture.descriptors import readable
-from hpcd.daemon.capture.stack_resolver import StackResolver
-from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
-from hpcd.daemon.capture.thread_times import ThreadTimes
+from hpcd.daemon.capture.recording_summary import samples_summary, unwind_summary
+from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
-from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets import processes
-from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.process_ends import ProcessEnds
-from hpcd.daemon.targets.process_table import Targets
-from hpcd.daemon.targets.selector import Selector
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
-from hpcd.measurement.writer import MeasurementWriter
-
-if TYPE_CHECKING:
-    from hpcd.daemon.probes.probes import Probes
 
 # The rings are looked at this often; they are emptied when they fill, every _DRAIN_SECONDS, or when
 # a wake-up calls for it: until the mappings of a new process have been read its code is unknown.
@@ -66,90 +46,8 @@ _NOTICEABLE_SECONDS = 2.0
 _SETTLE_SECONDS = 3.0
 # CPU time the recorder may have saved up where it is limited: what it takes to begin, and a rush.
 _OWN_BURST_SECONDS = 2.0
-# Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
-# machine that does not run for a time the first is late, and the CPU time was another's.
-_ERRORS, _LATE = 4, 0.03
-# Changes of how many calls are recorded that a summary tells, the last ones.
-_MOST_CALL_RATES = 200
 # What is freed in a minute is a tenth of a recorder's memory; to trim the heap takes 1 ms.
 _TRIM_SECONDS = 30.0
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a progress line shows."""
-
-    seconds: float
-    samples: int
-    rate: float
-    dropped: int
-    truncated: int
-    threads: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a recording consists of while it runs."""
-
-    sampler: Sampler
-    targets: Targets
-    modules: Modules
-    tables: Tables
-    collector: Collector
-    threads: ThreadLifecycle
-    stacks: StackResolver
-    deferred: DeferredPaths
-    writer: MeasurementWriter
-    mmaps: MmapEvents
-    attachment: Attachment
-    thread_times: ThreadTimes | None
-    calls: CallRecorder | None = None
-    probes: Probes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Settings of a session."""
-
-    selector: Selector
-    before_exec: bool
-    duration: float | None
-    output: str
-    cpu_start: float
-    """CPU seconds this process had used when the recording was asked for."""
-    period_ns: int
-    """CPU time that a sample of the first event stands for at first; 0 when it samples none."""
-    alone: bool
-    """Whether no other event is sampled: then the number of samples can be predicted."""
-    budget: Budget | None
-    own_budget: Budget | None
-    """Keeps this process' own CPU time within ``max_cpu``, where the rate can be changed."""
-    max_cpu: float | None
-    """Share of one CPU this process may take; None: any."""
-    max_memory: int
-    """Bytes this process may take; 0: any."""
-    call_share: float | None
-    """Share of the targets' CPU time that calls may cost; None: any."""
-    first_rate: RateChange | None
-    """Rate at which CPU time is sampled to begin with; None when it is not."""
-
-
-@dataclass(frozen=True, slots=True)
-class RateChange:
-    """From ``time_ns`` (monotonic) on sampling went at ``rate``."""
-
-    time_ns: int
-    rate: SamplingRate
-
-    @staticmethod
-    def now(rate: SamplingRate) -> RateChange:
-        """A change at this moment."""
-        return RateChange(time.monotonic_ns(), rate)
-
-    def as_dict(self) -> dict[str, int]:
-        """As summaries hold it."""
-        return {"time_ns": self.time_ns, **asdict(self.rate)}
 
 
 class Session:
@@ -169,15 +67,11 @@ class Session:
         # Samples expected of the targets' CPU time until the last change of rate, and that time.
         self._expected = 0.0
         self._expected_of = 0.0
-        self._call_pace: CallPace | None = None
-        self._call_rates: list[dict[str, object]] = []
-        if parts.calls:
-            self._call_pace = CallPace(len(parts.calls.names), terms.call_share)
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
         self._start = self._flushed = self._drained = self._trimmed = time.monotonic()
-        if self._call_pace:
-            self._call_pace.step(self._start, 0.0, 0.0, np.zeros(1, np.int64))
+        if parts.calls:
+            parts.calls.start(self._start)
         self._reported = (self._start, 0)
         """When progress was reported last, and the samples recorded by then."""
         if terms.selector.everything:
@@ -333,9 +227,9 @@ class Session:
         collector.settle_waits()
         self._keep_budget(now)
         if self._parts.probes:
-            targets = self._cpu_seconds(final=False) if self._terms.budget else 0.0
-            self._parts.probes.keep_to_limits(now, targets)
-        self._keep_call_pace(now)
+            self._parts.probes.keep_to_limits(now, self._cpu_seconds(final=False))
+        if self._parts.calls:
+            self._parts.calls.keep_pace(now, self._cpu_seconds(final=False))
         self.summary = self._summarize()
         writer.flush(self.summary)
         if now - self._trimmed >= _TRIM_SECONDS:
@@ -393,24 +287,6 @@ class Session:
             self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
             self._rates.append(RateChange.now(rate))
 
-    def _keep_call_pace(self, now: float) -> None:
-        """Record fewer of the calls where they cost more than half of the budget, or are more than
-        anybody can use."""
-        calls, sampler = self._parts.calls, self._parts.sampler
-        if not calls or not sampler.calls or not self._call_pace:
-            return
-        spent, targets = sampler.overhead().calls, self._cpu_seconds(final=False)
-        for function in self._call_pace.step(now, spent, targets, calls.drain_taken()):
-            one_in = int(self._call_pace.one_in[function])
-            sampler.calls.set_rate(function, one_in)
-            self._call_rates.append(
-                {
-                    "time_ns": time.monotonic_ns(),
-                    "function": calls.names[function],
-                    "one_in": one_in,
-                }
-            )
-
     # --- accounting ---
 
     def _progress(self, now: float) -> Progress:
@@ -436,19 +312,11 @@ class Session:
         counters = parts.sampler.counters()[0]
         times = parts.thread_times.totals(time.monotonic_ns()) if parts.thread_times else None
         used = self._cpu_seconds(final=final)
-        taken = int(counters["taken"])
         expected = round(self._expected_samples(used)) if self._terms.alone else 0
         sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
         overhead = parts.sampler.overhead()
         return {
-            "samples": {
-                "expected": expected,
-                "taken": taken,
-                "unexplained": _unexplained(taken, expected),
-                "late": int(counters["late"]),
-                "recorded": parts.collector.recorded,
-                "dropped": self._dropped(counters),
-            },
+            "samples": samples_summary(parts, counters, expected),
             "cpu": {
                 "counted_s": round(used, 6),
                 "sampled_s": round(sampled, 6),
@@ -459,8 +327,8 @@ class Session:
             },
             "time": asdict(times) if times else {},
             "jobs": parts.thread_times.jobs() if parts.thread_times else {},
-            "unwind": self._unwind_summary(counters),
-            **({"calls": self._calls_summary(counters)} if parts.calls else {}),
+            "unwind": unwind_summary(parts, counters),
+            **({"calls": parts.calls.summary(counters)} if parts.calls else {}),
             **({"probes": parts.probes.summary(final=final)} if parts.probes else {}),
             **({"limit": self._limit_reached} if self._limit_reached else {}),
             "rates": [change.as_dict() for change in self._rates],
@@ -472,63 +340,6 @@ class Session:
                 "bpf_s": round(overhead.seconds, 4),
                 "bpf_switches_s": round(overhead.switches, 4),
                 **({"bpf_calls_s": round(overhead.calls, 4)} if parts.calls else {}),
-            },
-        }
-
-    def _calls_summary(self, counters: np.void) -> dict[str, object]:
-        """What became of calls of recorded functions."""
-        calls, writer = self._parts.calls, self._parts.writer
-        dropped = dict(calls.dropped) if calls else {}
-        for reason, number in (
-            ("ring full", int(counters["calls_lost"])),
-            ("storage", writer.calls_dropped),
-        ):
-            if number:
-                dropped[reason] = number
-        return {
-            "taken": int(counters["calls"]),
-            "recorded": calls.recorded if calls else 0,
-            "passed_over": int(counters["calls_passed_over"]),
-            "objects_lost": int(counters["objects_lost"]),
-            "rates": self._call_rates[-_MOST_CALL_RATES:],
-            "dropped": dropped,
-        }
-
-    def _dropped(self, counters: np.void) -> dict[str, int]:
-        """Samples that were lost, by reason."""
-        parts = self._parts
-        dropped = {
-            name: int(number)
-            for name, number in zip(DROPS, counters["dropped"], strict=False)
-            if number
-        }
-        for name, number in parts.collector.dropped.items():
-            dropped[name] = dropped.get(name, 0) + number
-        if parts.writer.dropped_storage:
-            dropped["storage"] = parts.writer.dropped_storage
-        return dropped
-
-    def _unwind_summary(self, counters: np.void) -> dict[str, object]:
-        modules, cct = self._parts.modules, self._parts.stacks.cct
-        endings = cct.endings()
-        incomplete = {ending: counts for ending, counts in endings.items() if not ending.whole}
-        return {
-            "paths": int(cct.samples.sum()),
-            "complete": sum(
-                sum(counts.values()) for ending, counts in endings.items() if ending.whole
-            ),
-            "truncated": {
-                ending.label: sum(counts.values()) for ending, counts in incomplete.items()
-            },
-            "modules": {
-                ending.label: {modules.name(number): count for number, count in counts.items()}
-                for ending, counts in incomplete.items()
-            },
-            "failures": modules.failures,
-            "deferred": {
-                "copied": int(counters["copied"]),
-                "not_copied": int(counters["not_copied"]),
-                **asdict(self._parts.deferred.counts),
             },
         }
 
@@ -549,17 +360,6 @@ class Session:
         """Samples of the CPU clock to be expected when the targets have used ``used`` seconds."""
         frequency = self._rates[-1].rate.frequency if self._rates else 0
         return self._expected + (used - self._expected_of) * frequency
-
-
-def _unexplained(taken: int, expected: int) -> int:
-    """How many more samples (fewer: below 0) there are than chance and late interrupts account for.
-
-    Samples that were dropped are among those taken, and the rates to keep a budget are expected.
-    """
-    difference = taken - expected
-    if not expected or abs(difference) <= _LATE * expected + _ERRORS * expected**0.5:
-        return 0
-    return difference
 
 
 def own_cpu_seconds() -> float:

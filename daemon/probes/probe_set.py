@@ -48,6 +48,14 @@ def load_probes(name: str) -> list[ProbeSpec]:
 
     Raises :class:`NotFoundError`, and :class:`UsageError` in one line that says where.
     """
+    return parse_probes(name, read_probes(name))
+
+
+def read_probes(name: str) -> str:
+    """The text of the file or set ``name``.
+
+    Raises :class:`NotFoundError`, and :class:`UsageError` for what is no text.
+    """
     path = Path(name)
     if "/" not in name and not path.suffix and (SETS / f"{name}.toml").is_file():
         path = SETS / f"{name}.toml"
@@ -60,8 +68,19 @@ def load_probes(name: str) -> list[ProbeSpec]:
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{name}: larger than {_MOST_BYTES >> 20} MiB")
     try:
-        content = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
+def parse_probes(name: str, text: str) -> list[ProbeSpec]:
+    """The probes that ``text`` declares, the contents of a file called ``name``.
+
+    Raises :class:`UsageError` in one line that says where.
+    """
+    try:
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{name}: {error}") from None
     return _probes(name, content)
 

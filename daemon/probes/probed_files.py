@@ -2,7 +2,8 @@
 
 A file is attached to for all processes at once, so that no call of those that start later is
 missed. A trap costs whoever runs into it microseconds: where processes that are no targets make
-many calls, or on demand, a file is attached to in each target apart.
+many calls, or on demand, a file is attached to in each target apart. So it is in a recording that
+is made for a user: there is no trap then in any other process.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpcd.bpf.uprobes import RETURN_POINT, Place, Uprobes
 from hpcd.daemon.probes.found_points import find_points
+from hpcd.daemon.probes.probe_rights import MOST_FILES, MOST_PROCESSES, ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
 from hpcd.daemon.targets.target_files import FileStatus, mapped_file, open_file, status_of
@@ -46,8 +49,8 @@ class _ProbedFile:
 class ProbedFiles:
     """Attaches the probes of ``specs`` to the files that targets map.
 
-    With ``each_apart`` no file is attached to for all processes. ``problem`` takes a line about
-    what cannot be done; the rest goes on.
+    With ``rights`` it is for a user: files are attached to in each of the user's processes apart,
+    never for all. ``problem`` takes a line about what cannot be done; the rest goes on.
     """
 
     def __init__(
@@ -58,20 +61,22 @@ class ProbedFiles:
         decoder: Decoder,
         problem: Callable[[str], None],
         *,
-        each_apart: bool = False,
+        rights: ProbeRights | None = None,
     ) -> None:
         self._specs = list(specs)
         self._functions = functions
         self._uprobes = uprobes
         self._decoder = decoder
         self._problem = problem
-        self._each_apart = each_apart
+        self._rights = rights
         self._files: dict[_FileKey, _ProbedFile | None] = {}
         self._by_region: dict[tuple[str, int], _FileKey] = {}
         self._attached: dict[int, set[_FileKey]] = {}
         self._met: set[int] = set()
         """Probes whose library some target has mapped."""
         self._judged = 0.0
+        # What is to be attached when the user's processes have had enough of that for now.
+        self._postponed: dict[tuple[_FileKey, int], None] = {}
 
     # --- what happens ---
 
@@ -95,12 +100,13 @@ class ProbedFiles:
             self._attach(key, child)
 
     def on_exit(self, pid: int) -> None:
-        """A target has ended."""
+        """A target has ended, or is one no longer."""
         for key in self._attached.pop(pid, ()):
+            self._postponed.pop((key, pid), None)
             probed = self._files.get(key)
             link = probed.links.pop(pid, None) if probed else None
             if link is not None:
-                self._uprobes.detach(link)
+                self._detach(link)
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
         """Attach to files that process ``pid`` is about to map: its first call is recorded too."""
@@ -145,12 +151,30 @@ class ProbedFiles:
         if mapped.file is not None:
             if region.path.endswith(_DELETED):
                 self._problem(f"{path} was replaced on disk: the file that is mapped is probed")
-            self._files[key] = self._probe(path, mapped.file)
+            self._files[key] = self._probe_allowed(path, mapped.file)
         elif mapped.refused:
             self._problem(f"{path} is not probed: {mapped.refused}")
             self._files[key] = None
         self._by_region[region.device, region.inode] = key
         return key
+
+    def _probe_allowed(self, path: str, file: io.FileIO) -> _ProbedFile | None:
+        """As :meth:`_probe`, of a file that the user may read, and not too many."""
+        if not self._rights:
+            return self._probe(path, file)
+        if not self._rights.may_read(file.fileno()):
+            self._problem(f"{path} is not probed: its user may not read it")
+            return None
+        if sum(probed is not None for probed in self._files.values()) >= MOST_FILES:
+            self._problem(f"{path} and further files are not probed: more than {MOST_FILES}")
+            return None
+        if not self._rights.spend_reading(0.0):
+            self._problem(f"{path} is not probed: reading files has taken too long")
+            return None
+        began = time.monotonic()
+        probed = self._probe(path, file)
+        self._rights.spend_reading(time.monotonic() - began)
+        return probed
 
     def _probe(self, path: str, file: io.FileIO) -> _ProbedFile | None:
         """Find the probes' places in a file; None when there are none."""
@@ -178,7 +202,7 @@ class ProbedFiles:
                 self._problem(self._missing(path, spec, found.symbols, found.near.get(number, "")))
         if not places:
             return None
-        each = self._each_apart or any(spec.each for spec in specs)
+        each = self._rights is not None or any(spec.each for spec in specs)
         return _ProbedFile(path, file, places, not each)
 
     @staticmethod
@@ -202,9 +226,10 @@ class ProbedFiles:
             probed.places = kept
             path = f"/proc/self/fd/{probed.file.fileno()}"
             for pid, link in list(probed.links.items()):
-                self._uprobes.detach(link)
+                self._detach(link)
+                del probed.links[pid]
                 with contextlib.suppress(TargetError):
-                    probed.links[pid], _ = self._uprobes.attach(path, kept, pid)
+                    probed.links[pid], _ = self._attach_places(path, kept, pid)
 
     def spare_others(self, now: float) -> None:
         """Attach to each target apart where others run into the probes of a file too often. Call
@@ -233,13 +258,17 @@ class ProbedFiles:
             return
         self._attached.setdefault(pid, set()).add(key)
         process = 0 if probed.everywhere else pid
-        if process in probed.links:
+        if process in probed.links or not self._may_attach(probed, key, process):
             return
         path = f"/proc/self/fd/{probed.file.fileno()}"
         try:
-            link, refused = self._uprobes.attach(path, probed.places, process)
+            link, refused = self._attach_places(path, probed.places, process)
         except TargetError:
             return  # it has ended
+        # Asked again: the pid may be another process' by now, or it may have gained rights.
+        if self._rights and not self._rights.may_probe(process):
+            self._detach(link)
+            return
         probed.links[process] = link
         for place, reason in refused:
             name = self._functions.all[place.cookie & ~RETURN_POINT].name
@@ -247,6 +276,50 @@ class ProbedFiles:
         if refused:
             gone = {place for place, _ in refused}
             probed.places = [place for place in probed.places if place not in gone]
+
+    def _may_attach(self, probed: _ProbedFile, key: _FileKey, pid: int) -> bool:
+        """Whether the user's process ``pid`` may be attached to, and now."""
+        if not self._rights:
+            return True
+        if not self._rights.may_probe(pid):
+            return False
+        if len(probed.links) >= MOST_PROCESSES:
+            self._problem(f"{probed.path}: probed in {MOST_PROCESSES} processes, and in no more")
+            return False
+        if self._rights.may_attach:
+            return True
+        self._problem(
+            f"{probed.path}: processes begin faster than probes may be attached: some are probed"
+            " late or not at all"
+        )
+        self._postponed[key, pid] = None
+        return False
+
+    def attach_postponed(self) -> None:
+        """Attach what had to wait, as far as that may be now. Call now and then."""
+        for key, pid in list(self._postponed):
+            if not self._rights or not self._rights.may_attach:
+                return
+            del self._postponed[key, pid]
+            self._attach(key, pid)
+
+    def _attach_places(
+        self, path: str, places: Sequence[Place], pid: int
+    ) -> tuple[int, list[tuple[Place, str]]]:
+        began = time.monotonic()
+        try:
+            return self._uprobes.attach(path, places, pid)
+        finally:
+            self._spend(began)
+
+    def _detach(self, link: int) -> None:
+        began = time.monotonic()
+        self._uprobes.detach(link)
+        self._spend(began)
+
+    def _spend(self, began: float) -> None:
+        if self._rights:
+            self._rights.spend_attaching(time.monotonic() - began)
 
 
 def _key(status: FileStatus) -> _FileKey:

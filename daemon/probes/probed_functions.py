@@ -45,11 +45,16 @@ class ProbedFunctions:
         first: int,
         announce: Callable[[CalledFunction], None],
         problem: Callable[[str], None],
+        limit: int | None = None,
     ) -> None:
+        """``limit`` is how many functions a user may have probed; None: it is root."""
         self._maps = maps
         self._first = first
         self._announce = announce
         self._problem = problem
+        self._limited = limit is not None
+        self._most = min(limit or MAX_PROBED, MAX_PROBED)
+        self._left_out = False
         self.all: list[ProbedFunction] = []
 
     def add(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> list[Place]:
@@ -57,10 +62,13 @@ class ProbedFunctions:
 
         ``thrown`` says whether exceptions may be thrown through the library's functions.
         """
-        if len(self.all) >= MAX_PROBED:
-            self._problem(
-                f"{library}: {point.name} is not probed: more than {MAX_PROBED} functions"
-            )
+        if len(self.all) >= self._most:
+            if not self._left_out:
+                self._problem(
+                    f"{library}: {point.name} and further ones are not probed: more than"
+                    f" {self._most} functions"
+                )
+            self._left_out = True
             return []
         values = self._values(spec, point, library)
         way = self._way(spec, point, library, thrown=thrown)
@@ -94,7 +102,7 @@ class ProbedFunctions:
     def _add_second(self, function: ProbedFunction, second: SecondRecord) -> int:
         """Number a second record of calls of ``function``; returns its index."""
         index = len(self.all)
-        if index >= MAX_PROBED:
+        if index >= self._most:
             return -1
         number = self._first + index
         spec, library = function.spec, function.library
@@ -111,7 +119,8 @@ class ProbedFunctions:
         return instructions, or not (``none``)."""
         if spec.provider or spec.returns == "none":
             return "none"
-        if spec.returns == "trampoline":
+        # A user's would also be in the way of exceptions of another user's probed process.
+        if spec.returns == "trampoline" and not (self._limited and thrown):
             return "trampoline"
         # The kernel keeps 64 replaced return addresses of a thread: recursion goes deeper.
         if not point.exits and (thrown or point.recursive or spec.returns == "instructions"):

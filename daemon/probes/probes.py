@@ -9,6 +9,7 @@ from typing import Any
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.uprobes import Uprobes
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
+from hpcd.daemon.probes.probe_rights import ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_files import ProbedFiles
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
@@ -34,24 +35,26 @@ class Probes:
         first_number: int,
         announce: Callable[[CalledFunction], None],
         *,
-        each_apart: bool = False,
+        rights: ProbeRights | None = None,
         share: float | None = None,
     ) -> None:
-        """``share`` of the targets' CPU time is what the probes may cost; None: any. With
-        ``each_apart`` nothing is attached for all processes at once."""
+        """``share`` of the targets' CPU time is what the probes may cost; None: any. ``rights``
+        are those of the user the recording is for; None: root's."""
         self._budget = ProbeBudget(share)
         self._maps = maps
         self._problems: dict[str, None] = {}
         self._decoder = Decoder(probing=True)
         self._uprobes = Uprobes(programs)
-        self._functions = ProbedFunctions(maps, first_number, announce, self._add_problem)
+        self._functions = ProbedFunctions(
+            maps, first_number, announce, self._add_problem, rights.functions if rights else None
+        )
         self._files = ProbedFiles(
             specs,
             self._functions,
             self._uprobes,
             self._decoder,
             self._add_problem,
-            each_apart=each_apart,
+            rights=rights,
         )
 
     def _add_problem(self, line: str) -> None:
@@ -82,6 +85,7 @@ class Probes:
         """Spare processes that are no targets, and keep to the budget. Call once a flush, at
         ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
         self._files.spare_others(now)
+        self._files.attach_postponed()
         costs = [
             FunctionCost(each.index, int(count["hits"]), int(count["recorded"]), each.one_in)
             for each in self._functions.all

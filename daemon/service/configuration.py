@@ -76,6 +76,11 @@ class Control:
     memory: str = _key(
         "1G", "What each recorder of a user other than root may take; then it ends.", "size"
     )
+    probes: int = _key(
+        0,
+        "Functions that a recording of a user other than root may probe (--probe, --mpi); 0: none."
+        " docs/service.md says what to consider.",
+    )
     tables: str = _key(
         "512M",
         "Unwind tables and mappings of one user's programs in a recording, the node's included;"
@@ -134,6 +139,8 @@ def load_configuration(path: Path) -> Configuration:
         raise UsageError(f"{path}: {error}") from None
     configuration = Configuration()
     _fill(configuration, content, str(path), "")
+    if configuration.control.probes < 0:
+        raise UsageError(f"{path}: control.probes must not be negative")
     if configuration.monitor.frequency < 1:
         raise UsageError(f"{path}: monitor.frequency must be at least 1")
     push = configuration.push

@@ -16,6 +16,7 @@ from typing import Any
 
 from hpcd.daemon.capture.recording_options import MAX_FREQUENCY, Options
 from hpcd.daemon.capture.token_bucket import TokenBucket
+from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import Configuration, seconds_of, share_of, size_of
 from hpcd.daemon.service.permission import Permission, RefusedError
@@ -28,7 +29,7 @@ from hpcd.daemon.service.protocol import (
     send,
 )
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
-from hpcd.daemon.service.request_fields import number, texts, truth, whole
+from hpcd.daemon.service.request_fields import number, pairs, texts, truth, whole
 from hpcd.daemon.service.stack_readings import StackReadings
 from hpcd.daemon.targets.selector import Selector, container, control_group
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
@@ -251,6 +252,8 @@ class Control:
             overhead=number(request, "overhead", None),
             io=truth(request, "io", False),
             memory=truth(request, "memory", False),
+            probes=self._probes(request, permission),
+            max_probed=limits.probes,
             owner=(peer.uid, peer.gid),
             only_user=None if permission.root else peer.uid,
             only_groups=(peer.gid, *peer.groups),
@@ -337,6 +340,20 @@ class Control:
         if not selector:
             raise UsageError("say which processes")
         return selector
+
+    def _probes(self, request: dict[str, Any], permission: Permission) -> ProbeRequest:
+        """The probes asked for. What they are is read by the recorder: it may take long."""
+        asked = ProbeRequest(
+            tuple(texts(request, "probes")),
+            pairs(request, "probe_files"),
+            truth(request, "mpi", False),
+        )
+        if asked and not permission.root and not self._configuration.control.probes:
+            raise RefusedError(
+                "the service lets only root probe functions; its administrator can set"
+                " control.probes in hpcd.toml"
+            )
+        return asked
 
     def _output(
         self, request: dict[str, Any], fd: int | None, uid: int, gid: int, options: Options

@@ -21,6 +21,7 @@ from typing import Any
 
 from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
 
@@ -74,11 +75,17 @@ def options_of(specification: dict[str, Any]) -> Options:
     }
     owner = known.pop("owner", None)
     groups = known.pop("only_groups", ())
+    probes = known.pop("probes", {})
     return Options(
         selector=Selector(**selector),
         output=Path(known.pop("output")),
         owner=tuple(owner) if owner else None,
         only_groups=tuple(groups),
+        probes=ProbeRequest(
+            tuple(probes.get("texts", ())),
+            tuple((name, text) for name, text in probes.get("files", ())),
+            probes.get("mpi", False),
+        ),
         **known,
     )
 
@@ -97,6 +104,9 @@ def bounded(summary: dict[str, Any]) -> dict[str, Any]:
         most = sorted(jobs, key=lambda job: -sum(jobs[job].values()))[:_NAMES]
         bound["jobs"] = {_short(job): jobs[job] for job in most}
         bound["jobs_left_out"] = len(jobs) - _NAMES
+    probes = summary.get("probes")
+    if isinstance(probes, dict):
+        bound["probes"] = _bounded_probes(probes)
     unwind = summary.get("unwind")
     if not isinstance(unwind, dict):
         return bound
@@ -119,6 +129,18 @@ def bounded(summary: dict[str, Any]) -> dict[str, Any]:
             for reason, counts in modules.items()
         }
     return bound
+
+
+def _bounded_probes(probes: dict[str, Any]) -> dict[str, Any]:
+    """The functions that were called most; ``functions_left_out`` is how many more there are."""
+    most = sorted(probes["functions"], key=lambda row: -row["hits"])
+    functions = [
+        {name: _short(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in most[:_NAMES]
+    ]
+    left_out = {"functions_left_out": len(most) - _NAMES} if len(most) > _NAMES else {}
+    problems = [_short(line) for line in probes["problems"][:_NAMES]]
+    return {"functions": functions, "problems": problems, **left_out}
 
 
 def _short(text: str) -> str:

@@ -37,10 +37,28 @@ def truth(request: dict[str, Any], name: str, default: bool) -> bool:
 
 
 def texts(request: dict[str, Any], name: str) -> list[str]:
-    """Texts, the first 64."""
+    """Texts, at most 64 of at most 4,096 characters."""
     value = request.get(name, [])
     if not isinstance(value, list) or not all(
         isinstance(each, str) and len(each) < _LONGEST for each in value
     ):
         raise UsageError(f"{name} must be texts")
-    return value[:_MOST_TEXTS]
+    if len(value) > _MOST_TEXTS:
+        raise UsageError(f"{name}: more than {_MOST_TEXTS}")
+    return value
+
+
+def pairs(request: dict[str, Any], name: str) -> tuple[tuple[str, str], ...]:
+    """Pairs of a name and a text of any length, at most 64."""
+    value = request.get(name, [])
+    if not isinstance(value, list) or not all(
+        isinstance(each, list)
+        and len(each) == 2
+        and all(isinstance(part, str) for part in each)
+        and len(each[0]) < _LONGEST
+        for each in value
+    ):
+        raise UsageError(f"{name} must be names with texts")
+    if len(value) > _MOST_TEXTS:
+        raise UsageError(f"{name}: more than {_MOST_TEXTS}")
+    return tuple((each, text) for each, text in value)

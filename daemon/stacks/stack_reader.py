@@ -11,7 +11,8 @@ import numpy as np
 
 from hpcd.array_types import U64
 from hpcd.bpf.events import parse_events
-from hpcd.bpf.sampler import Sampler, SamplerOptions
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
 from hpcd.bpf.task_stacks import TaskStack

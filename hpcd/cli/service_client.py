@@ -76,6 +76,9 @@ def request_of(options: Options) -> dict[str, Any]:
         "overhead": options.overhead,
         "io": options.io,
         "memory": options.memory,
+        "probes": options.probes.texts,
+        "probe_files": options.probes.files,
+        "mpi": options.probes.mpi,
     }
 
 

@@ -186,12 +186,18 @@ class Measurement:
         """Whether calls of functions were recorded, if only there had been any."""
         return bool(self.functions or self._calls)
 
-    def call_chunks(self) -> Iterator[Calls]:
-        """All recorded calls, a chunk at a time, sorted by line and time within it.
+    @property
+    def number_of_call_chunks(self) -> int:
+        """Chunks of calls so far."""
+        return len(self._calls)
+
+    def call_chunks(self, first: int = 0) -> Iterator[Calls]:
+        """All recorded calls from chunk ``first`` on, a chunk at a time, sorted by line and time
+        within it.
 
         Damaged chunks are left out and named in ``damage``.
         """
-        for number, header, nodes in self._calls:
+        for number, header, nodes in self._calls[first:]:
             self.bytes_read += header.stored
             try:
                 calls = decode_calls(chunk.read_payload(self._files[number], header))

@@ -14,6 +14,7 @@ import pytest
 
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import open_measurement
+from tests.support.probed_server import first_byte
 from tests.support.recorded import HPCD, Names, hpcd, record
 
 pytestmark = pytest.mark.root
@@ -192,17 +193,6 @@ def test_probes_are_gone_when_the_recorder_is_killed(tmp_path: Path, program: Pa
         assert first_byte(target.pid, program) != 0xCC
         target.stdin.close()
         assert target.wait() == 0
-
-
-def first_byte(pid: int, program: Path) -> int:
-    """The first byte of ``work`` in the memory of ``pid``: 0xcc where it is probed."""
-    listing = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
-    offset = next(int(line.split()[0], 16) for line in listing.splitlines() if " T work" in line)
-    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    base = next(int(line.split("-")[0], 16) for line in maps if str(program) in line)
-    with Path(f"/proc/{pid}/mem").open("rb") as memory:
-        memory.seek(base + offset)
-        return memory.read(1)[0]
 
 
 def test_what_cannot_be_probed_is_one_line_each(tmp_path: Path, program: Path) -> None:

@@ -50,6 +50,30 @@ def test_a_window_of_a_running_program(tmp_path: Path, build: Callable[..., Path
     assert "hpcd overhead" in text
 
 
+def test_what_calls_of_a_running_program_did(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """Its file by bytes and calls, a probed function by calls and duration."""
+    program = build("waits.c")
+    process = started(program, 1000, 5, tmp_path / "file")
+    try:
+        assert process.stdin
+        process.stdin.close()
+        probe = f"{program.name}:in_sleep"
+        options = ["--io", "--probe", probe, "-w", 2, "-p", process.pid]
+        now = json.loads(hpcd("top", "--json", *options).stdout)["calls"]
+    finally:
+        process.kill()
+        process.wait()
+    files = {use["name"]: use for use in now["files"]}
+    read = files[str(tmp_path / "file")]
+    assert read["read"] == 65536 * read["calls"] > 0
+    assert (read["written"], read["errors"]) == (0, 0)
+    (probed,) = now["functions"]
+    assert probed["name"] == "in_sleep"
+    assert 1 <= probed["calls"] <= now["seconds"] / 0.005 + 1
+    assert 0.005 <= probed["mean_s"] <= now["seconds"]
+    assert now["ranks"] == []
+
+
 def test_following_a_measurement(tmp_path: Path, build: Callable[..., Path]) -> None:
     """While it is written and afterwards; nothing of it is changed."""
     process = started(build("waits.c"), 20, 25, tmp_path / "file")

@@ -143,7 +143,13 @@ int main(int, char **arguments)
 	} else if (!strcmp(mode, "serve")) { // for ever, until its input ends
 		char letter;
 		while (read(0, &letter, 1) == 1) {
-			work(letter, &inside);
+			if (letter == 'x')
+				try {
+					middle(1);
+				} catch (int) {
+				}
+			else
+				work(letter, &inside);
 			write(1, &letter, 1);
 		}
 	}

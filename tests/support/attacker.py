@@ -107,6 +107,8 @@ def odd_requests() -> None:
         {"verb": "attach", "names": NAMES * 9, "frequency": 10**9}, {"verb": ["attach"]},
         {"verb": "attach", "users": ["0"]}, {"verb": "snapshot"}, {"verb": "status", "id": 1},
         {"verb": "attach", "jobs": ["1"], "duration": 1e308}, {"verb": "attach", "held": 1},
+        {"verb": "attach", "names": ["x"], "probes": ["*:*"], "mpi": True},
+        {"verb": "attach", "names": ["x"], "probe_files": [["a", "x = " + "[" * 9_999]]},
     ):  # fmt: skip
         ask(content)
 

@@ -21,7 +21,8 @@ from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.ring import Ring
-from hpcd.bpf.sampler import Sampler, SamplerOptions
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.syscalls import PerfEvent
 from hpcd.errors import PlatformError, PrivilegeError
 

@@ -31,13 +31,14 @@ from hpcd.daemon.capture.recording_options import (
 )
 from hpcd.daemon.capture.sampler_loading import SamplerLoading
 from hpcd.daemon.probes import set_names
+from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.targets.selector import Selector, container, control_group, user_id
 from hpcd.errors import HpcdError, StorageError, TargetError, UsageError
 from hpcd.wording import counted
 
 if TYPE_CHECKING:
-    from hpcd.daemon.capture.recording import Progress, Recording
-    from hpcd.daemon.probes.probe_spec import ProbeSpec
+    from hpcd.daemon.capture.recording import Recording
+    from hpcd.daemon.capture.session_parts import Progress
 
 # The kernel keeps this much of a name.
 _COMM_BYTES = 15
@@ -109,7 +110,7 @@ def begin(options: Options) -> Recording:
 
 def record_by_service(args: argparse.Namespace, output: Path | None) -> dict[str, object]:
     """Have the service record them until it or this process ends; returns the summary."""
-    options = service_options(args)
+    options = recording_options(args, selection(args), Path())
     # The service ends the recording with this process, however that ends.
     with held_by_service(args.socket, options, output) as recording:
         _print_attached()
@@ -123,20 +124,13 @@ def _attach_by_service(args: argparse.Namespace) -> int:
     if not args.background:
         report(record_by_service(args, args.output), args)
         return 0
-    options = service_options(args)
+    options = recording_options(args, selection(args), Path())
     recording = attach_by_service(args.socket, options, args.output)
     if args.json:
         print(json.dumps(recording))
     else:
         print(harmless(f"recording {recording['id']} into {recording['measurement']}"))
     return 0
-
-
-def service_options(args: argparse.Namespace) -> Options:
-    """:class:`Options` for the service. Raises :class:`UsageError` for what it does not do."""
-    if args.probe or args.probes or args.mpi:
-        raise UsageError("--probe, --probes and --mpi need root: the service attaches no probes")
-    return recording_options(args, selection(args), Path())
 
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:
@@ -234,6 +228,26 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         " each; 0 records all (default: %(default)g)",
     )
     parser.add_argument(
+        "--no-children", action="store_true", help="do not record processes that a target starts"
+    )
+    add_call_options(parser)
+    parser.add_argument(
+        "--loader",
+        choices=LOADERS,
+        default="auto",
+        help="compile the BPF programs with bcc, or load the object built by make bpf-object"
+        " (default: $HPCD_LOADER, else the object if it exists)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument(
+        "--json-file", type=Path, metavar="FILE",
+        help="write that object to FILE instead, /dev/fd/N for an open descriptor",
+    )  # fmt: skip
+
+
+def add_call_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which calls are recorded."""
+    parser.add_argument(
         "--io",
         action="store_true",
         help="record every system call of input and output: file, bytes, time, call path",
@@ -250,9 +264,6 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         " call path",
     )
     parser.add_argument(
-        "--no-children", action="store_true", help="do not record processes that a target starts"
-    )
-    parser.add_argument(
         "--probe", action="append", default=[], metavar="SPEC",
         help="record the calls of a function, LIB:FUNCTION or LIB:FUNCTION(int n, ...) -> TYPE, or"
         " of a static tracepoint, usdt:LIB:PROVIDER:NAME; docs/probes.md has the rest",
@@ -260,18 +271,6 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--probes", action="append", default=[], metavar="FILE",
         help=f"record those in FILE, or in a set that hpcd brings: {', '.join(set_names())}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--loader",
-        choices=LOADERS,
-        default="auto",
-        help="compile the BPF programs with bcc, or load the object built by make bpf-object"
-        " (default: $HPCD_LOADER, else the object if it exists)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    parser.add_argument(
-        "--json-file", type=Path, metavar="FILE",
-        help="write that object to FILE instead, /dev/fd/N for an open descriptor",
     )  # fmt: skip
 
 
@@ -303,7 +302,7 @@ def recording_options(args: argparse.Namespace, selector: Selector, output: Path
         waits=not args.no_blocked,
         overhead=args.overhead,
         io=args.io,
-        probes=requested_probes(args.probe, args.probes, mpi=args.mpi),
+        probes=ProbeRequest.of(args.probe, args.probes, args.mpi),
         memory=args.memory,
         loader=args.loader,
         threshold_ns=round(args.blocked_threshold * 1000),
@@ -317,25 +316,6 @@ def _say_analysing(files: int) -> None:
         "Ctrl-C ends without",
         file=sys.stderr,
     )
-
-
-def requested_probes(probes: list[str], files: list[str], *, mpi: bool = False) -> list[ProbeSpec]:
-    """The probes that ``--probe``, ``--probes`` and ``--mpi`` ask for.
-
-    Raises :class:`UsageError`, :class:`hpcd.errors.NotFoundError`.
-    """
-    if not (probes or files or mpi):
-        return []
-    # Only now: most recordings have none.
-    from hpcd.daemon.probes.mpi_probes import mpi_probes
-    from hpcd.daemon.probes.probe_set import load_probes
-    from hpcd.daemon.probes.probe_spec import parse_probe
-
-    return [
-        *map(parse_probe, probes),
-        *(spec for name in files for spec in load_probes(name)),
-        *(mpi_probes() if mpi else []),
-    ]
 
 
 def stop_on_signals(recording: Recording) -> None:

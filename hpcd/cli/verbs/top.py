@@ -25,10 +25,12 @@ from rich.text import Text
 
 from hpcd.analysis.live.recent_window import Busy, HotPath, Live, Snapshot
 from hpcd.cli.command import Command
+from hpcd.cli.output.call_rates import call_tables
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.service_client import add_socket_option, recorded_by_service
-from hpcd.cli.verbs.attach import add_selection_options, selection
+from hpcd.cli.verbs.attach import add_call_options, add_selection_options, selection
 from hpcd.daemon.capture.recording_options import DEFAULT_FREQUENCY, Options
+from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError
@@ -45,9 +47,11 @@ class Top(Command):
     Follows a measurement or a recording of the service that is being written, or records the
     selected processes as hpcd attach does, into a temporary directory that is removed at the end.
     With nothing selected it shows all your processes, or for root what the service monitors. All
-    figures cover the last seconds (--window); 100 % is one CPU. Ctrl-C ends it. With --json, or
-    into a pipe, it prints one window and ends. Records through the hpcd service where it runs; the
-    service is required unless root.
+    figures cover the last seconds (--window); 100 % is one CPU. Where calls are recorded (--io,
+    --mpi, --probe) it shows what those did that ended: files by bytes, ranks by their time in MPI,
+    functions by calls and mean duration. Ctrl-C ends it. With --json, or into a pipe, it prints one
+    window and ends. Records through the hpcd service where it runs; the service is required unless
+    root.
     """
 
     name = "top"
@@ -65,6 +69,7 @@ class Top(Command):
             "-F", "--frequency", type=int, default=DEFAULT_FREQUENCY, metavar="HZ",
             help="samples per second of each thread's CPU time (default: %(default)s)",
         )  # fmt: skip
+        add_call_options(parser)
         parser.add_argument(
             "-w", "--window", type=float, default=5.0, metavar="S",
             help="length of the time window in seconds (default: %(default)g)",
@@ -185,7 +190,14 @@ def recorded(args: argparse.Namespace, selector: Selector) -> Iterator[Recorder 
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hpcd-top-"))
         path = Path(folder) / "measurement"
-        options = Options(selector=selector, output=Path(), frequency=args.frequency)
+        options = Options(
+            selector=selector,
+            output=Path(),
+            frequency=args.frequency,
+            io=args.io,
+            memory=args.memory,
+            probes=ProbeRequest.of(args.probe, args.probes, args.mpi),
+        )
         try:
             number = stack.enter_context(recorded_by_service(args.socket, options, path))
         except NoServiceError:
@@ -205,7 +217,9 @@ def _recorded_here(args: argparse.Namespace, path: Path) -> Iterator[Recorder]:
     ]  # fmt: skip
     for option in ("pid", "comm", "user", "cgroup", "container", "job"):
         command += [f"--{option}={value}" for value in getattr(args, option)]
-    command += ["--all"] if args.all else []
+    for option in ("probe", "probes"):
+        command += [f"--{option}={value}" for value in getattr(args, option)]
+    command += [f"--{option}" for option in ("all", "io", "memory", "mpi") if getattr(args, option)]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         text=True,
@@ -237,12 +251,15 @@ def show(args: argparse.Namespace, live: Live, stop: threading.Event, once: bool
             console = Console(highlight=False, width=_PIPE_WIDTH)
         console.print(as_screen(snapshot))
         return
+    tables = 3
     with Screen(console=console, screen=True, auto_refresh=False) as screen:
         while not stop.is_set():
             live.refresh()
-            # Four lines of heads, and three tables share the rest.
-            rows = args.rows or max((console.height - 9) // 3, 1)
-            screen.update(as_screen(live.snapshot(rows, rows)), refresh=True)
+            # Four lines of heads, and the tables share the rest.
+            rows = args.rows or max((console.height - 6 - tables) // tables, 1)
+            snapshot = live.snapshot(rows, rows)
+            tables = 3 + len(call_tables(snapshot.calls))
+            screen.update(as_screen(snapshot), refresh=True)
             if live.ended:
                 break
             stop.wait(_REFRESH_SECONDS)
@@ -258,6 +275,7 @@ def as_screen(now: Snapshot) -> Group:
         processes_table(now.busiest, span),
         paths_table("hottest call paths", now.hottest, span),
         paths_table("longest waits", now.waits, span),
+        *call_tables(now.calls),
     )
 
 

@@ -1,0 +1,271 @@
+"""What calls did in the last seconds of a measurement: files, ranks, probed functions.
+
+Each chunk of calls is summed up once, when it is read; a window is the sums of its chunks. Chunks
+come about once a second, and calls are in the one of their end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
+from hpcd.analysis.messages.operations import Operations, operations
+from hpcd.array_types import F64, I64
+from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.reader import Measurement
+from hpcd.model.calls import CalledFunction, Group, ValueKind
+from hpcd.model.mpi_functions import Role
+from hpcd.model.mpi_records import MISSING
+
+# What is given to MPI by the call itself.
+_CARRYING = (
+    Role.SEND, Role.PUT, Role.ALL_TO_ALL, Role.FROM_ROOT, Role.TO_ROOT, Role.PREFIX,
+    Role.NEIGHBOURS,
+)  # fmt: skip
+# Calls of MPI as long are kept one by one: the window may begin within them.
+_LONG_NS = 500_000_000
+_UNKNOWN = "(no file)"
+
+
+@dataclass(frozen=True, slots=True)
+class FileUse:
+    """A file or connection: calls that named it, how many failed, bytes, seconds in the calls."""
+
+    name: str
+    calls: float
+    errors: float
+    read: float
+    written: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankUse:
+    """A process that called MPI: its place, its calls, bytes handed to sends and collectives,
+    seconds in MPI."""
+
+    job: str
+    rank: int | None
+    pid: int
+    name: str
+    calls: float
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionUse:
+    """A probed function: its calls, seconds in them; ``mean_s`` None where returns are not seen."""
+
+    name: str
+    library: str
+    calls: float
+    seconds: float
+    mean_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentCalls:
+    """Calls that ended in a window of ``seconds``: files by bytes and calls, processes by their
+    time in MPI, probed functions by calls."""
+
+    seconds: float
+    files: list[FileUse]
+    ranks: list[RankUse]
+    functions: list[FunctionUse]
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What calls of a chunk sum up to, by the ids of objects, processes and functions."""
+
+    begin: int
+    end: int
+    files: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(5)))
+    """Calls, errors, bytes read, bytes written, seconds."""
+    processes: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
+    """Calls, bytes, seconds; of the calls in ``long`` without these."""
+    long: list[tuple[int, int, int]] = field(default_factory=list)
+    """Process, begin and end of calls of MPI."""
+    functions: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
+    """Calls, those whose return was seen, seconds."""
+
+
+class CallWindow:
+    """Follows the calls of a measurement over its last ``seconds``."""
+
+    def __init__(self, measurement: Measurement, seconds: float) -> None:
+        self._measurement = measurement
+        self._length_ns = int(seconds * 1e9)
+        self._chunks = 0
+        self._sums: deque[_Sums] = deque()
+
+    @property
+    def end(self) -> int:
+        """When the last call ended, monotonic ns; 0 without calls."""
+        return max((sums.end for sums in self._sums), default=0)
+
+    def refresh(self) -> None:
+        """Take in what was written since."""
+        for calls in self._measurement.call_chunks(self._chunks):
+            if len(calls):
+                self._sums.append(self._summed(calls))
+        self._chunks = self._measurement.number_of_call_chunks
+
+    def snapshot(self, end: int, limit: int) -> RecentCalls | None:
+        """The window that ends at ``end``, the first ``limit`` of each kind; None where no calls
+        are recorded."""
+        if not self._measurement.has_calls:
+            return None
+        oldest = end - self._length_ns
+        while self._sums and self._sums[0].end < oldest:
+            self._sums.popleft()
+        begin = max(min((sums.begin for sums in self._sums), default=end), oldest)
+        return RecentCalls(
+            (end - begin) / 1e9,
+            self._files()[:limit],
+            self._ranks(begin)[:limit],
+            self._functions()[:limit],
+        )
+
+    # --- a chunk ---
+
+    def _summed(self, calls: Calls) -> _Sums:
+        end = calls.time + calls.duration
+        # Calls come in the chunk after their end: the earliest end says when it began.
+        sums = _Sums(int(end.min()), int(end.max()))
+        functions = self._measurement.functions
+        for number in np.unique(calls.function).tolist():
+            function = functions[number]
+            mine = calls[np.flatnonzero(calls.function == number)]
+            if function.group == Group.IO:
+                _add_files(sums, function, mine)
+            elif function.group != Group.MPI and function.library:
+                seen = mine.weight[mine.duration > 0].sum()
+                lasted = float((mine.duration * mine.weight.astype(float)).sum()) / 1e9
+                sums.functions[number] += (float(mine.weight.sum()), float(seen), lasted)
+        self._add_messages(sums, calls)
+        return sums
+
+    def _add_messages(self, sums: _Sums, calls: Calls) -> None:
+        functions = self._measurement.functions
+        known = sorted(functions)
+        is_mpi = np.array([functions[number].group == Group.MPI for number in known], bool)
+        position = np.searchsorted(known, calls.function)
+        chosen = is_mpi[position]
+        if not chosen.any():
+            return
+        calls, position = calls[np.flatnonzero(chosen)], position[chosen]
+        lines, line = np.unique(calls.line, return_inverse=True)
+        owner = np.array([self._measurement.threads[n].process for n in lines.tolist()], np.int64)
+        found = operations(
+            CallArrays(
+                line.astype(np.int64),
+                calls.time.astype(np.int64),
+                calls.duration.astype(np.int64),
+                calls.node.astype(np.int64),
+                position.astype(np.int64),
+                calls.weight.astype(np.float64),
+                calls.value.astype(np.int64),
+                [
+                    RecordedFunction(one.name, tuple((v.name, v.unit) for v in one.values))
+                    for one in (functions[number] for number in known)
+                ],
+            ),
+            owner,
+        )
+        _add_operations(sums, found)
+
+    # --- the window ---
+
+    def _files(self) -> list[FileUse]:
+        total: dict[int, F64] = defaultdict(lambda: np.zeros(5))
+        for sums in self._sums:
+            for number, row in sums.files.items():
+                total[number] += row
+        objects = self._measurement.objects
+        files = [
+            FileUse(objects[number].name if number in objects else _UNKNOWN, *row.tolist())
+            for number, row in total.items()
+        ]
+        return sorted(files, key=lambda use: (-use.read - use.written, -use.calls, use.name))
+
+    def _ranks(self, oldest: int) -> list[RankUse]:
+        total: dict[int, F64] = defaultdict(lambda: np.zeros(3))
+        for sums in self._sums:
+            for number, row in sums.processes.items():
+                total[number] += row
+            for number, begin, end in sums.long:
+                total[number][2] += max(end - max(begin, oldest), 0) / 1e9
+        processes = self._measurement.processes
+        ranks = [
+            RankUse(process.job, process.rank, process.pid, process.name, *row.tolist())
+            for number, row in total.items()
+            if (process := processes.get(number))
+        ]
+        return sorted(ranks, key=lambda use: (-use.seconds, -use.calls, use.pid))
+
+    def _functions(self) -> list[FunctionUse]:
+        total: dict[int, F64] = defaultdict(lambda: np.zeros(3))
+        for sums in self._sums:
+            for number, row in sums.functions.items():
+                total[number] += row
+        uses = []
+        for number, row in total.items():
+            function = self._measurement.functions[number]
+            calls, seen, seconds = row.tolist()
+            mean = seconds / seen if seen else None
+            uses.append(FunctionUse(function.name, function.library, calls, seconds, mean))
+        return sorted(uses, key=lambda use: (-use.calls, use.name))
+
+
+def _add_files(sums: _Sums, function: CalledFunction, calls: Calls) -> None:
+    """Add calls of ``function``, one of input and output; one that moves bytes between two files
+    counts for both."""
+    weight = calls.weight.astype(float)
+    objects = [n for n, value in enumerate(function.values) if value.kind is ValueKind.OBJECT]
+    if not objects:
+        return
+    columns = np.zeros((5, len(calls)))
+    columns[0], columns[4] = weight, weight * calls.duration / 1e9
+    moved = np.zeros(len(calls))
+    for number, value in enumerate(function.values):
+        amount = weight * calls.value[:, number].astype(np.int64)
+        if value.kind is ValueKind.ERROR:
+            columns[1] = weight * (calls.value[:, number] != 0)
+        elif value.kind is ValueKind.BYTES and value.name == "read":
+            columns[2] = amount
+        elif value.kind is ValueKind.BYTES and value.name in ("written", "moved"):
+            columns[3] = amount
+            if value.name == "moved":
+                moved = amount
+    _add_by(sums.files, calls.value[:, objects[0]].astype(np.int64), columns)
+    if len(objects) > 1 and moved.any():
+        source = np.zeros((5, len(calls)))
+        source[0], source[2] = weight, moved
+        _add_by(sums.files, calls.value[:, objects[1]].astype(np.int64), source)
+
+
+def _add_operations(sums: _Sums, found: Operations) -> None:
+    """Add the operations of MPI; what is called their rank is the process."""
+    carried = np.where(found.are(*_CARRYING) & (found.payload != MISSING), found.payload, 0)
+    first = found.call == np.arange(len(found))
+    lasted = np.maximum(found.end - found.begin, 0)
+    long = first & (lasted >= _LONG_NS) & (found.weight == 1)
+    columns = np.zeros((3, len(found)))
+    columns[0] = np.where(first, found.weight, 0)
+    columns[1] = np.maximum(carried, 0) * found.weight
+    columns[2] = np.where(first & ~long, lasted * found.weight / 1e9, 0)
+    _add_by(sums.processes, found.rank, columns)
+    rows = np.stack([found.rank[long], found.begin[long], found.end[long]], axis=1)
+    sums.long += [(process, begin, end) for process, begin, end in rows.tolist()]
+
+
+def _add_by(total: dict[int, F64], key: I64, columns: F64) -> None:
+    """Add ``columns[:, n]`` up by ``key[n]``."""
+    keys, group = np.unique(key, return_inverse=True)
+    for row, number in enumerate(keys.tolist()):
+        total[number] += columns[:, group == row].sum(axis=1)

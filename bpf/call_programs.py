@@ -1,0 +1,109 @@
+"""The programs that record calls: what they are told, their maps, where they run."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.call_maps import CallMaps
+from hpcd.bpf.layouts import CALL_SLOTS, FIRST_CALL_CONTEXT
+from hpcd.bpf.loading.btf import return_offsets
+from hpcd.bpf.loading.loader import require_calls
+from hpcd.bpf.probe_maps import ProbeMaps
+from hpcd.bpf.ring import Ring
+from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
+
+CALL_PROGRAMS = (
+    "on_call_enter",
+    "on_call_exit",
+    "on_fault_user",
+    "on_fault_kernel",
+    "on_page",
+    *PROBE_PROGRAMS,
+)
+"""Programs whose run time is the cost of calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions:
+    """Which calls are recorded.
+
+    - ``touched_function``: pages that are touched are recorded as calls of this function.
+    - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
+    - ``probes``: functions can be probed.
+    """
+
+    touched_function: int | None = None
+    system_calls: npt.NDArray[np.void] | None = None
+    probes: bool = False
+
+    def tracepoints(self) -> dict[str, str]:
+        """The raw tracepoint of each program that runs at one."""
+        tracepoints: dict[str, str] = {}
+        if self.system_calls is not None:
+            tracepoints |= {"on_call_enter": "sys_enter", "on_call_exit": "sys_exit"}
+        if self.probes:
+            tracepoints |= {
+                "on_probed_exit": "sched_process_exit",
+                "on_probed_exec": "sched_process_exec",
+            }
+        if self.touched_function is not None:
+            tracepoints |= {
+                "on_fault_user": "page_fault_user",
+                "on_fault_kernel": "page_fault_kernel",
+                "on_page": "mm_page_alloc",
+            }
+        return tracepoints
+
+
+class CallPrograms:
+    """The maps of calls, for the programs of one :class:`hpcd.bpf.sampler.Sampler`.
+
+    Raises :class:`hpcd.errors.PlatformError` in one line where calls, or probes, are not possible.
+    """
+
+    CONTEXTS = FIRST_CALL_CONTEXT + CALL_SLOTS
+    """Contexts of a CPU in which call paths are taken, with those of calls."""
+
+    def __init__(self, options: CallOptions, loader: str) -> None:
+        require_calls(loader)
+        with ExitStack() as resources:
+            self._maps = CallMaps()
+            resources.callback(self._maps.close)
+            if options.system_calls is not None:
+                self._maps.set_system_calls(options.system_calls)
+            self.probes: ProbeMaps | None = None
+            if options.probes:
+                require_uprobes()
+                self.probes = ProbeMaps()
+                resources.callback(self.probes.close)
+            self._resources = resources.pop_all()
+
+    def constants(self) -> dict[str, int]:
+        """What the programs are filled in with."""
+        probing = {**self.probes.constants(), **return_offsets()} if self.probes else {}
+        return {**self._maps.constants(), **probing, "PROBING": int(self.probes is not None)}
+
+    def attach_types(self) -> dict[str, int] | None:
+        """The programs at probes, each with what it is attached as; None without probes."""
+        return program_attach_types() if self.probes else None
+
+    @property
+    def ring(self) -> Ring:
+        """The ring of calls."""
+        return self._maps.ring
+
+    def set_rate(self, function: int, one_in: int) -> None:
+        """As :meth:`CallMaps.set_rate`."""
+        self._maps.set_rate(function, one_in)
+
+    def take(self) -> npt.NDArray[np.void]:
+        """As :meth:`CallMaps.take`."""
+        return self._maps.take()
+
+    def close(self) -> None:
+        """Free the maps."""
+        self._resources.close()

@@ -1,0 +1,70 @@
+"""What a sampler records besides the events it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hpcd.bpf.call_programs import CallOptions
+
+# 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
+# ranks make that yield while they wait, should the reader be held up.
+SAMPLE_RING_BYTES = 8 << 20
+# New stacks of 60 frames are 500 bytes; programs that never repeat one send a few MB a second, and
+# the ring is emptied when it is an eighth full.
+EVENT_RING_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplerOptions:
+    """What a :class:`Sampler` records besides the events it is given.
+
+    - ``follow_children``: child processes of targets are targets too.
+    - ``waiting``: threads that leave their CPU and come back are reported
+      (:class:`hpcd.bpf.layouts.Switch`).
+    - ``everything``: all processes are targets.
+    - ``selecting``: processes that are no targets are reported when they exec;
+      ``control_groups``: when they enter a control group.
+    - ``only_user``: a target that runs a program with another user's rights is one no longer.
+    - ``calls``: calls of functions are recorded, by :attr:`Sampler.calls`.
+    - ``loader``: one of :data:`hpcd.bpf.loading.loader.LOADERS`.
+    - ``background``: it is made by a thread beside others; of programs from the object those that
+      walk stacks are left out until :meth:`hpcd.bpf.sampler.Sampler.load_walkers`.
+    - ``sample_ring``, ``event_ring``: bytes, powers of two.
+    """
+
+    follow_children: bool = True
+    waiting: bool = True
+    everything: bool = False
+    selecting: bool = False
+    control_groups: bool = False
+    only_user: int | None = None
+    calls: CallOptions | None = None
+    loader: str = "auto"
+    background: bool = False
+    sample_ring: int = SAMPLE_RING_BYTES
+    event_ring: int = EVENT_RING_BYTES
+
+    def constants(self) -> dict[str, int]:
+        """What the programs are compiled or filled in with."""
+        return {
+            "FOLLOW_CHILDREN": int(self.follow_children),
+            "EVERYTHING": int(self.everything),
+            "WAITING": int(self.waiting),
+            "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
+            "SELECTING": int(self.selecting),
+            "TOUCHED_FUNCTION": (self.calls and self.calls.touched_function) or 0,
+        }
+
+    def tracepoints(self) -> dict[str, str]:
+        """The raw tracepoint of each program that runs at one."""
+        tracepoints = {
+            "on_fork": "sched_process_fork",
+            "on_exec": "sched_process_exec",
+            "on_exit": "sched_process_exit",
+            "on_free": "sched_process_free",
+        }
+        if self.waiting:
+            tracepoints |= {"on_switch": "sched_switch", "on_wakeup": "sched_wakeup"}
+        if self.control_groups:
+            tracepoints["on_cgroup"] = "cgroup_attach_task"
+        return tracepoints | (self.calls.tracepoints() if self.calls else {})

@@ -1,0 +1,98 @@
+"""What of a recording's options concerns calls: the functions, their programs, the probes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hpcd.bpf.call_programs import CallOptions
+from hpcd.bpf.io_calls import io_functions, system_call_table
+from hpcd.bpf.memory_calls import (
+    PAGE_TOUCH,
+    add_memory_calls,
+    memory_functions,
+    no_system_calls,
+)
+from hpcd.bpf.sampler import Sampler
+from hpcd.daemon.capture.recording_options import Options
+from hpcd.model.calls import CalledFunction
+
+if TYPE_CHECKING:  # imported where they are needed: most recordings have no probes
+    from hpcd.daemon.probes.probe_rights import ProbeRights
+    from hpcd.daemon.probes.probes import Probes
+    from hpcd.measurement.writer import MeasurementWriter
+
+
+class CallSetup:
+    """Reads ``options`` for what records calls; what they do not ask for is None.
+
+    Raises :class:`hpcd.errors.UsageError` for probes that make no sense.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._specs = options.probes.specs()
+        self.functions: list[CalledFunction] = io_functions(0) if options.io else []
+        """System calls that are recorded, numbered from 0."""
+        if options.memory:
+            self.functions += memory_functions(len(self.functions))
+
+    def sampler_options(self) -> CallOptions | None:
+        """What the programs are to record."""
+        if not self.functions and not self._specs:
+            return None
+        touched = next((f.id for f in self.functions if f.name == PAGE_TOUCH), None)
+        table = system_call_table(0) if self._options.io else no_system_calls()
+        if touched is not None:
+            add_memory_calls(table, touched)
+        return CallOptions(
+            touched_function=touched,
+            system_calls=table if self.functions else None,
+            probes=bool(self._specs),
+        )
+
+    @property
+    def call_share(self) -> float | None:
+        """Share of the targets' CPU time that recording calls may cost; None: any."""
+        overhead = self._options.overhead
+        return overhead / 2 if overhead else self._options.max_cpu
+
+    @property
+    def sampling_share(self) -> float:
+        """Of the targets' CPU time, what sampling may cost, and probes as much again."""
+        share = self._options.overhead or 1.0
+        return share / 2 if self._specs else share
+
+    def probes(self, sampler: Sampler, writer: MeasurementWriter) -> Probes | None:
+        """The probes; those in files that a command will map are attached before it runs."""
+        options = self._options
+        maps = sampler.calls.probes if sampler.calls else None
+        if not self._specs or not maps:
+            return None
+        from hpcd.daemon.probes.probes import Probes
+        from hpcd.daemon.targets.program_files import program_files
+
+        probes = Probes(
+            self._specs,
+            maps,
+            sampler.probe_programs(),
+            len(self.functions),
+            writer.add_function,
+            rights=self._rights(),
+            share=self.sampling_share if options.overhead else options.max_cpu,
+        )
+        try:
+            probes.start()
+            if options.before_exec:
+                probes.prepare(program_files(options.command), options.selector.pids[0])
+        except BaseException:
+            probes.close()
+            raise
+        return probes
+
+    def _rights(self) -> ProbeRights | None:
+        options = self._options
+        if options.only_user is None:
+            return None
+        from hpcd.daemon.probes.probe_rights import ProbeRights
+
+        return ProbeRights(options.only_user, options.only_groups, options.max_probed)

@@ -1,0 +1,74 @@
+"""What a summary says of samples and call paths."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+
+from hpcd.bpf.layouts import DROPS
+from hpcd.daemon.capture.session_parts import Parts
+
+# Samples come as if at random: so many standard errors are chance. Of the interrupts of a virtual
+# machine that does not run for a time the first is late, and the CPU time was another's.
+_ERRORS, _LATE = 4, 0.03
+
+
+def samples_summary(parts: Parts, counters: np.void, expected: int) -> dict[str, object]:
+    """What became of the samples, of which ``expected`` (0: not known) were to come."""
+    taken = int(counters["taken"])
+    return {
+        "expected": expected,
+        "taken": taken,
+        "unexplained": unexplained(taken, expected),
+        "late": int(counters["late"]),
+        "recorded": parts.collector.recorded,
+        "dropped": dropped(parts, counters),
+    }
+
+
+def dropped(parts: Parts, counters: np.void) -> dict[str, int]:
+    """Samples that were lost, by reason."""
+    lost = {
+        name: int(number)
+        for name, number in zip(DROPS, counters["dropped"], strict=False)
+        if number
+    }
+    for name, number in parts.collector.dropped.items():
+        lost[name] = lost.get(name, 0) + number
+    if parts.writer.dropped_storage:
+        lost["storage"] = parts.writer.dropped_storage
+    return lost
+
+
+def unwind_summary(parts: Parts, counters: np.void) -> dict[str, object]:
+    """How many call paths are whole, why others are not, and what could not be analysed."""
+    modules, cct = parts.modules, parts.stacks.cct
+    endings = cct.endings()
+    incomplete = {ending: counts for ending, counts in endings.items() if not ending.whole}
+    return {
+        "paths": int(cct.samples.sum()),
+        "complete": sum(sum(counts.values()) for ending, counts in endings.items() if ending.whole),
+        "truncated": {ending.label: sum(counts.values()) for ending, counts in incomplete.items()},
+        "modules": {
+            ending.label: {modules.name(number): count for number, count in counts.items()}
+            for ending, counts in incomplete.items()
+        },
+        "failures": modules.failures,
+        "deferred": {
+            "copied": int(counters["copied"]),
+            "not_copied": int(counters["not_copied"]),
+            **asdict(parts.deferred.counts),
+        },
+    }
+
+
+def unexplained(taken: int, expected: int) -> int:
+    """How many more samples (fewer: below 0) there are than chance and late interrupts account for.
+
+    Samples that were dropped are among those taken, and the rates to keep a budget are expected.
+    """
+    difference = taken - expected
+    if not expected or abs(difference) <= _LATE * expected + _ERRORS * expected**0.5:
+        return 0
+    return difference

@@ -1,0 +1,101 @@
+"""What a session is made of, its settings, and what it says of its progress."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from hpcd.bpf.mapping_events import MmapEvents
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.table_memory import Tables
+from hpcd.daemon.capture.budget import Budget, SamplingRate
+from hpcd.daemon.capture.call_account import CallAccount
+from hpcd.daemon.capture.collector import Collector
+from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
+from hpcd.daemon.capture.thread_times import ThreadTimes
+from hpcd.daemon.naming.load_modules import Modules
+from hpcd.daemon.targets.attachment import Attachment
+from hpcd.daemon.targets.process_table import Targets
+from hpcd.daemon.targets.selector import Selector
+from hpcd.measurement.writer import MeasurementWriter
+
+if TYPE_CHECKING:
+    from hpcd.daemon.probes.probes import Probes
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a progress line shows."""
+
+    seconds: float
+    samples: int
+    rate: float
+    dropped: int
+    truncated: int
+    threads: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a recording consists of while it runs."""
+
+    sampler: Sampler
+    targets: Targets
+    modules: Modules
+    tables: Tables
+    collector: Collector
+    threads: ThreadLifecycle
+    stacks: StackResolver
+    deferred: DeferredPaths
+    writer: MeasurementWriter
+    mmaps: MmapEvents
+    attachment: Attachment
+    thread_times: ThreadTimes | None
+    calls: CallAccount | None = None
+    probes: Probes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Settings of a session."""
+
+    selector: Selector
+    before_exec: bool
+    duration: float | None
+    output: str
+    cpu_start: float
+    """CPU seconds this process had used when the recording was asked for."""
+    period_ns: int
+    """CPU time that a sample of the first event stands for at first; 0 when it samples none."""
+    alone: bool
+    """Whether no other event is sampled: then the number of samples can be predicted."""
+    budget: Budget | None
+    own_budget: Budget | None
+    """Keeps this process' own CPU time within ``max_cpu``, where the rate can be changed."""
+    max_cpu: float | None
+    """Share of one CPU this process may take; None: any."""
+    max_memory: int
+    """Bytes this process may take; 0: any."""
+    first_rate: RateChange | None
+    """Rate at which CPU time is sampled to begin with; None when it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateChange:
+    """From ``time_ns`` (monotonic) on sampling went at ``rate``."""
+
+    time_ns: int
+    rate: SamplingRate
+
+    @staticmethod
+    def now(rate: SamplingRate) -> RateChange:
+        """A change at this moment."""
+        return RateChange(time.monotonic_ns(), rate)
+
+    def as_dict(self) -> dict[str, int]:
+        """As summaries hold it."""
+        return {"time_ns": self.time_ns, **asdict(self.rate)}

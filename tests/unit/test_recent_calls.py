@@ -1,0 +1,133 @@
+"""What calls did in the last seconds: files, ranks and functions of a window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.console import Group as Screen
+
+from hpcd.analysis.live.recent_calls import CallWindow
+from hpcd.cli.output.call_rates import call_tables
+from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.reader import open_measurement
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import CalledFunction, CalledObject, CallValue, Group, ValueKind
+from hpcd.model.identity import Event, Host, Process, Thread
+from hpcd.model.mpi_functions import FUNCTIONS
+from hpcd.model.mpi_records import OPENMPI, records
+
+SECOND = 10**9
+
+
+def values(*pairs: tuple[str, ValueKind]) -> tuple[CallValue, ...]:
+    return tuple(CallValue(name, kind) for name, kind in pairs)
+
+
+OBJECT, BYTES, ERROR = ValueKind.OBJECT, ValueKind.BYTES, ValueKind.ERROR
+SEND = records(FUNCTIONS["MPI_Send"], OPENMPI)[0]
+KINDS = {"handle": ValueKind.HANDLE, "count": ValueKind.COUNT, "signed": ValueKind.SIGNED}
+FUNCTIONS_CALLED = (
+    CalledFunction(0, "read", "", Group.IO,
+                   values(("file", OBJECT), ("read", BYTES), ("error", ERROR))),
+    CalledFunction(1, "sendfile", "", Group.IO,
+                   values(("file", OBJECT), ("moved", BYTES), ("other", OBJECT))),
+    CalledFunction(2, "solve", "/lib/libsolver.so", Group.PROBE),
+    CalledFunction(3, "MPI_Send", "/lib/libmpi.so.40", Group.MPI,
+                   tuple(CallValue(v.name, KINDS[v.kind], v.unit) for v in SEND.values)),
+)  # fmt: skip
+
+
+def calls(*rows: tuple[int, int, float, float, int, tuple[int, ...]]) -> Calls:
+    """Of rows (line, function, begin and duration in seconds, weight, values)."""
+    value = np.zeros((len(rows), 6), np.uint64)
+    for number, row in enumerate(rows):
+        value[number, : len(row[5])] = np.array(row[5], np.int64).astype(np.uint64)
+    line, function, begin, duration, weight, _ = zip(*rows, strict=True)
+    return Calls(
+        np.array(line, np.uint32),
+        (np.array(begin) * SECOND).astype(np.uint64),
+        (np.array(duration) * SECOND).astype(np.uint64),
+        np.zeros(len(rows), np.uint32),
+        np.array(function, np.uint16),
+        np.array(weight, np.uint32),
+        value,
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    for line in range(2):
+        writer.add_process(
+            Process(line, 70 + line, 1, "app", "/bin/app", (), 0, SECOND, "job 9", line, 2)
+        )
+        writer.add_thread(Thread(line, line, 70 + line, "app", SECOND))
+    for function in FUNCTIONS_CALLED:
+        writer.add_function(function)
+    writer.add_object(CalledObject(5, "file", "/data/a"))
+    writer.add_object(CalledObject(6, "file", "/data/b"))
+    writer.add_calls(calls((0, 0, 2, 0.1, 1, (5, 777, 0))))  # before the window
+    writer.flush()
+    message = [{"count": 100, "datatype_size": 8}.get(value.name, 1) for value in SEND.values]
+    writer.add_calls(
+        calls(
+            (0, 0, 10, 0.1, 2, (5, 50, 0)),
+            (0, 0, 10.2, 0.1, 1, (5, 0, 4)),
+            (1, 1, 10.3, 0.1, 1, (6, 30, 5)),
+            (1, 2, 10.4, 0.2, 3, ()),
+            (0, 3, 10.5, 0.1, 1, tuple(message)),
+            (1, 3, 1.0, 10.0, 1, tuple(message)),  # most of it before the window
+        )
+    )
+    writer.flush()
+    writer.close({})
+    return tmp_path / "m"
+
+
+def test_a_window_has_what_ended_in_it(path: Path) -> None:
+    with open_measurement(path) as measurement:
+        window = CallWindow(measurement, 2.0)
+        window.refresh()
+        assert window.end == 11 * SECOND
+        now = window.snapshot(window.end, 10)
+    assert now is not None
+    assert now.seconds == pytest.approx(0.9)  # from the first end on
+    a, b = now.files
+    assert (a.name, a.calls, a.errors, a.read, a.written) == ("/data/a", 4, 1, 130, 0)
+    assert (b.name, b.calls, b.errors, b.read, b.written) == ("/data/b", 1, 0, 0, 30)
+    (solve,) = now.functions
+    assert (solve.name, solve.calls, solve.mean_s) == ("solve", 3, pytest.approx(0.2))
+    second, first = now.ranks
+    assert (first.pid, first.rank, first.job) == (70, 0, "job 9")
+    assert (first.calls, first.bytes, first.seconds) == (1, 800, pytest.approx(0.1))
+    assert (second.pid, second.bytes, second.seconds) == (71, 800, pytest.approx(0.9))
+
+
+def test_tables_of_a_window(path: Path) -> None:
+    with open_measurement(path) as measurement:
+        window = CallWindow(measurement, 2.0)
+        window.refresh()
+        console = Console(width=100)
+        with console.capture() as captured:
+            console.print(Screen(*call_tables(window.snapshot(window.end, 1))))
+    files, file, ranks, rank, functions, function = captured.get().splitlines()
+    assert files.split()[:2] == ["read", "B/s"]
+    assert file.split() == ["144", "0", "4.4", "1.1", "/data/a"]
+    assert ranks.split()[0] == "MPI"
+    assert rank.split() == ["100.0", "889", "1.1", "71", "1", "app", "job", "9"]
+    assert functions.split()[0] == "calls/s"
+    assert function.split() == ["3.3", "200", "ms", "66.7", "solve", "(libsolver.so)"]
+
+
+def test_a_measurement_without_calls_has_no_window_of_them(tmp_path: Path) -> None:
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.close({})
+    with open_measurement(tmp_path / "m") as measurement:
+        window = CallWindow(measurement, 2.0)
+        window.refresh()
+        assert window.snapshot(5 * SECOND, 10) is None
