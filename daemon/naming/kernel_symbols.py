@@ -19,8 +19,6 @@ U64 = npt.NDArray[np.uint64]
 
 KERNEL_NAME = "[kernel]"
 _TEXT = np.isin(np.arange(256), np.frombuffer(b"tTwW", np.uint8))
-_DIGIT = np.zeros(256, np.uint64)
-_DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 # A line is an address of 16 digits, a letter and a name, and of a kernel module "\t[module]".
 _DIGITS, _NAME_AT = 16, 19
 _PIECE_BYTES = 1 << 20
@@ -65,8 +63,8 @@ class KernelSymbols:
                     addresses.append(address)
                     owners.append(owner)
                     names += text
-        except OSError:
-            pass
+        except (OSError, ValueError):
+            pass  # what has been read up to there is right
         self._address = np.concatenate(addresses)
         order = np.argsort(self._address, kind="stable")
         self._address = self._address[order]
@@ -176,9 +174,8 @@ def _parse(
     start, end = start[whole], end[whole]
     text = _TEXT[data[start + _DIGITS + 1]] & (data[start + _DIGITS] == ord(" "))
     start, end = start[text], end[text]
-    digits = _DIGIT[data[start[:, None] + np.arange(_DIGITS)]]
-    shifts = np.arange(4 * _DIGITS - 4, -4, -4, dtype=np.uint64)
-    address = np.bitwise_or.reduce(digits << shifts, axis=1)
+    digits = data[start[:, None] + np.arange(_DIGITS)].tobytes()
+    address = np.frombuffer(bytes.fromhex(digits.decode("ascii")), ">u8").astype(np.uint64)
     name_end, owner = end.copy(), np.zeros(len(start), np.uint32)
     tabs = np.flatnonzero(data == ord("\t"))
     at = np.searchsorted(tabs, start)

@@ -27,7 +27,6 @@ from hpcd.errors import PlatformError
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support.recorded import HPCD, call_paths, record
 from tests.support.replay import Replay, SavedStack
-from tests.support.waiting import started
 
 pytestmark = pytest.mark.root
 
@@ -189,7 +188,7 @@ def test_paths_are_whole_before_their_walkers_are_loaded(
     """As they are not when a recording begins; in this one they never are."""
     monkeypatch.setattr(Sampler, "load_walkers", lambda _: None)
     executable = build("paths.c")
-    with started(executable, 60) as process:
+    with subprocess.Popen([executable, "60"]) as process:
         selector = Selector(pids=(process.pid,))
         recording = Recording(Options(selector, tmp_path / "m", duration=0.5))
         summary: Any = recording.run()

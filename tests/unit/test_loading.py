@@ -141,9 +141,9 @@ import os
 from hpcd.bpf import sampler
 from hpcd.errors import PrivilegeError
 load = sampler.load_sampler
-def unprivileged(*arguments):
+def unprivileged(*arguments, **options):
     os.setresuid(65534, 65534, 65534)
-    return load(*arguments)
+    return load(*arguments, **options)
 sampler.load_sampler = unprivileged
 event = sampler.syscalls.PerfEvent(1, 0, frequency=99)
 try:
