@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -118,7 +118,10 @@ class Sampler:
             resources.callback(self._programs.close)
             resources.callback(self._close_walkers)
             resources.callback(os.close, libbpf.enable_stats())
-            self._attach_tracepoints(options.tracepoints(), hits)
+            # Recording everything, what is seen is recorded: not before samples are taken.
+            self._raw, self._hits = options.tracepoints(), hits
+            if not options.everything:
+                self._attach_tracepoints()
             self._resources = resources.pop_all()
 
     def _load(self, options: SamplerOptions, hits: list[int]) -> Programs | ObjectPrograms:
@@ -193,9 +196,11 @@ class Sampler:
             self._constants, maps_.saved, maps_.saved_programs, background=background
         )
 
-    def _attach_tracepoints(self, raw: Mapping[str, str], hits: list[int]) -> None:
-        """Attach to ``raw`` tracepoints (program → name) and to the events that are tracepoints."""
+    def _attach_tracepoints(self) -> None:
+        """Attach to raw tracepoints and to the events that are tracepoints, unless that is done."""
         fds = self._programs.fds
+        raw, hits = self._raw, self._hits
+        self._raw, self._hits = {}, []
         for program, name in raw.items():
             self._tracepoints.append(libbpf.raw_tracepoint(name, fds[program]))
         # The program of a tracepoint runs on every CPU, whichever its event was opened for.
@@ -213,6 +218,7 @@ class Sampler:
         Raises :class:`PlatformError` when no CPU has the events; nothing stays open then.
         """
         try:
+            self._attach_tracepoints()
             for number, fds in self._counters.items():
                 for fd in fds:
                     syscalls.perf_attach(fd, self._programs.fds[f"sample_{number}"])

@@ -80,6 +80,7 @@ class Session:
             share, max_delay = _WAKEUP_BUDGET, _MAX_WAKEUP_DELAY_S
         self._wakeups = TokenBucket(share, _WAKEUP_SAVED_SECONDS, max_delay, self._start)
         self._limit_reached = ""
+        self._stopped = 0.0
         self._own_cpu = time.process_time()
         self._own = None
         if terms.max_cpu:
@@ -125,6 +126,7 @@ class Session:
         if self._parts.probes:
             self._parts.probes.detach()
         self._parts.sampler.stop()
+        self._stopped = time.monotonic()
         self._parts.mmaps.take()
         self._drain()
         self._wait_for_tables(analysing)
@@ -334,7 +336,7 @@ class Session:
             "rates": [change.as_dict() for change in self._rates],
             "threads": parts.threads.line_count,
             "measurement": self._terms.output,
-            "duration_s": round(time.monotonic() - self._start, 3),
+            "duration_s": round((self._stopped or time.monotonic()) - self._start, 3),
             "overhead": {
                 "collector_cpu_s": round(own_cpu_seconds() - self._terms.cpu_start, 3),
                 "bpf_s": round(overhead.seconds, 4),

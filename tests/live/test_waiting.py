@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections import Counter
@@ -143,12 +144,18 @@ def test_processes_of_a_user_and_a_name(tmp_path: Path) -> None:
 
 def test_everything_on_the_node(tmp_path: Path, build: Callable[..., Path]) -> None:
     executable = build("deep.c")
-    recorder = Recorder(tmp_path / "m", "--all")
-    with subprocess.Popen([str(executable), "600"]) as process:
-        recorder.wait_for_program(executable)
-        recorder.wait_until(lambda measurement: records_in(measurement) > 100)
-        process.kill()
-    summary = recorder.stop()
+    cpus = os.cpu_count() or 1
+    with contextlib.ExitStack() as stack:
+        for _ in range(cpus):  # so that all CPUs are busy also before samples are taken
+            busy = stack.enter_context(subprocess.Popen(["sha1sum", "/dev/zero"]))
+            stack.callback(busy.kill)
+        recorder = Recorder(tmp_path / "m", "--all")
+        with subprocess.Popen([str(executable), "600"]) as process:
+            recorder.wait_for_program(executable)
+            recorder.wait_until(lambda measurement: records_in(measurement) > 100)
+            process.kill()
+        summary = recorder.stop()
+    assert summary["cpu"]["counted_s"] <= cpus * (summary["duration_s"] + 0.1)
     with open_measurement(tmp_path / "m") as measurement:
         exes = {process.exe for process in measurement.processes.values()}
         pids = {process.pid for process in measurement.processes.values()}
