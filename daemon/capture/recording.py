@@ -89,7 +89,7 @@ class Recording:
         self._begun: Callable[[], object] = list
         self._stop = threading.Event()
         self._session: Session | None = None
-        self._cpu_start = own_cpu_seconds()
+        self._cpu_start = loading.cpu_start if loading else own_cpu_seconds()
 
     @property
     def summary(self) -> dict[str, object]:

@@ -8,6 +8,7 @@ what walks them follows when sampling may have begun: until then paths are defer
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -37,6 +38,8 @@ class SamplerLoading:
     def __init__(self, options: Options, calls: CallSetup | None = None) -> None:
         self.calls = calls or CallSetup(options)
         heap.limit_arenas()
+        self.cpu_start = time.process_time()
+        """CPU seconds this process had used by then."""
         self._options = options
         self._interval = sys.getswitchinterval()
         self._thread = ThreadPoolExecutor(1, "loader")
