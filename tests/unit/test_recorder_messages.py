@@ -31,3 +31,14 @@ def test_jobs_that_took_most_stand_for_all() -> None:
     assert len(json.dumps(told)) < 20_000
     assert "99999" in told["jobs"] and told["jobs_left_out"] == 99_900
     assert "/tmp/99999" in told["unwind"]["modules"]["no unwind information"]
+
+
+def test_probes_are_told_by_their_calls() -> None:
+    functions = [
+        {"name": "f" * 2000, "library": f"/lib{number}.so", "hits": number} for number in range(500)
+    ]
+    told = bounded({"probes": {"functions": functions, "problems": ["x" * 2000] * 150}})["probes"]
+    assert [row["hits"] for row in told["functions"]] == list(range(499, 399, -1))
+    assert told["functions_left_out"] == 400
+    assert len(told["problems"]) == 100
+    assert max(map(len, [*told["problems"], told["functions"][0]["name"]])) < 510
