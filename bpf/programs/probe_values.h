@@ -44,6 +44,8 @@ struct probed_function {
 	u32 number;   /* of the recorded function, in struct call */
 	u32 second;   /* 1 + index of a second record of the same calls; 0: there is none */
 	u32 width;
+	u32 poll;     /* 1 + number of a value: calls that return with 0 there did nothing, they are
+	               * counted and not recorded; 0: all are */
 	struct value_program value[PROBE_VALUES];
 };
 
@@ -57,6 +59,7 @@ struct probe_count {
 	u64 lost;       /* no room for their state */
 	u64 unreadable; /* values that could not be read */
 	u64 foreign;    /* calls of threads that are no targets' */
+	u64 unsuccessful; /* polls that did nothing */
 	u32 skip;       /* calls yet to be passed over */
 	u32 pad;
 };
@@ -75,6 +78,12 @@ struct open_call {
 	u64 outer_sp;
 	u32 outer_function;
 	u32 pad;
+};
+
+/* The array that a poll has been entered with, until it is known whether the call did anything. */
+struct polled {
+	u64 entries;
+	u64 words[MOST_LISTED]; /* of so many bytes as the second record's entries have, packed */
 };
 
 /* Of a thread: its innermost call. */

@@ -159,6 +159,48 @@ static __always_inline void list_entries(struct open_call *open, struct probed_f
 	run_loop(MOST_LISTED, list_one, &listing, 0);
 }
 
+/* Keeps the array that a poll is entered with: what has ended is no longer in it at the return. */
+static __attribute__((noinline)) long keep_entries(struct walk *w, struct call_key *key, u64 address,
+						   u64 entries, u32 width)
+{
+	if (!w || !key)
+		return 0;
+	if (entries > MOST_LISTED)
+		entries = MOST_LISTED;
+	u32 size = entries * (width == 4 ? 4 : 8);
+	if (size > 8 * MOST_LISTED)
+		size = 8 * MOST_LISTED;
+	w->frame[0] = entries;
+	if (read_user(&w->frame[1], size, address))
+		w->frame[0] = 0;
+	map_update(MAP(POLLED), key, w->frame, 0);
+	return 0;
+}
+
+struct kept_listing {
+	struct call call;
+	struct counters *counted;
+	struct polled *polled;
+	u32 width;
+	u32 pad;
+};
+
+static __attribute__((noinline)) long list_kept(u32 number, struct kept_listing *listing)
+{
+	struct polled *polled = listing->polled;
+	u32 at = number & (MOST_LISTED - 1);
+
+	if (!polled || number >= MOST_LISTED || number >= polled->entries)
+		return 1;
+	if (listing->width == 4)
+		listing->call.value[0] = ((u32 *)polled->words)[at];
+	else
+		listing->call.value[0] = polled->words[at];
+	listing->call.value[1] = number;
+	send_call(&listing->call, listing->counted);
+	return 0;
+}
+
 /* Calls of a thread that are over without having returned: those whose stack is gone. */
 struct leaving {
 	struct open_calls *top;
@@ -194,6 +236,8 @@ static __attribute__((noinline)) long leave_one(u32 number, struct leaving *leav
 	top->sp = open->outer_sp;
 	top->function = open->outer_function;
 	top->depth--;
+	if (function->poll)
+		map_delete(MAP(POLLED), &key);
 	map_delete(MAP(OPEN_CALLS), &key);
 	return 0;
 }
@@ -321,7 +365,8 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	struct probed_function *second = second_record(function);
 	if (second)
 		values_at_entry(w, second, open.second, count);
-	count_up(&count->recorded);
+	if (!function->poll)
+		count_up(&count->recorded);
 	if (!(function->flags & PROBE_RETURNS)) {
 		call_path(&open.call, slot, 0, counted);
 		send_call(&open.call, counted);
@@ -333,7 +378,11 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 		count_up(&count->lost);
 		return IGNORE_RETURN;
 	}
-	path_of_call(&open.call, slot, around, tid, counted);
+	/* Most polls do nothing: their path is taken when one has. It begins with the function. */
+	if (function->poll)
+		open.call.duration = w->regs.ip;
+	else
+		path_of_call(&open.call, slot, around, tid, counted);
 	open.outer_sp = around->sp;
 	open.outer_function = around->function;
 	if (map_update(MAP(OPEN_CALLS), &key, &open, 0)) {
@@ -343,8 +392,12 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	around->sp = key.sp;
 	around->function = index;
 	around->depth++;
-	if (second && second->flags & PROBE_LIST)
-		list_entries(&open, second, counted);
+	if (second && second->flags & PROBE_LIST) {
+		if (function->poll)
+			keep_entries(w, &key, open.second[0], open.second[1], second->width);
+		else
+			list_entries(&open, second, counted);
+	}
 	return function->flags & PROBE_TRAMPOLINE ? 0 : IGNORE_RETURN;
 }
 
@@ -375,7 +428,40 @@ static __always_inline int probe_entry(u32 index)
 	return ignored;
 }
 
-static __always_inline void end_call(struct walk *w, u32 index, u32 tid, u64 sp, u64 end,
+/* A poll returns: records it, and what it was entered with, unless it did nothing. */
+static __attribute__((noinline)) long end_poll(struct open_call *open, u32 slot, struct call_key *key,
+					       struct probed_function *function, u64 end)
+{
+	struct counters *counted = counters();
+
+	if (!open || !key || !function || !counted)
+		return 0;
+	u32 index = key->function, flag = function->poll - 1;
+	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &index);
+	if (!count)
+		return 0;
+	if (flag >= PROBE_VALUES)
+		flag = 0;
+	if (!open->call.value[flag]) {
+		count_up(&count->unsuccessful);
+		return 0;
+	}
+	count_up(&count->recorded);
+	call_path(&open->call, slot, open->call.duration, counted);
+	open->call.duration = end - open->call.time;
+	send_call(&open->call, counted);
+	struct probed_function *second = second_record(function);
+	if (!second)
+		return 0;
+	struct kept_listing listing = {.call = open->call, .counted = counted, .width = second->width};
+	listing.polled = map_lookup(MAP(POLLED), key);
+	listing.call.function = second->number;
+	listing.call.duration = 0;
+	run_loop(MOST_LISTED, list_kept, &listing, 0);
+	return 0;
+}
+
+static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 tid, u64 sp, u64 end,
 				     struct counters *counted, struct probed_function *function,
 				     struct probe_count *count)
 {
@@ -395,6 +481,13 @@ static __always_inline void end_call(struct walk *w, u32 index, u32 tid, u64 sp,
 		top->depth--;
 	}
 	values_at_return(w, function, open->call.value, count);
+	if (function->poll) {
+		end_poll(open, slot, &key, function, end);
+		count_up(&count->returned);
+		map_delete(MAP(POLLED), &key);
+		map_delete(MAP(OPEN_CALLS), &key);
+		return;
+	}
 	open->call.duration = end - open->call.time;
 	send_call(&open->call, counted);
 	struct probed_function *second = second_record(function);
@@ -427,7 +520,7 @@ static __always_inline int probe_return(u32 index, int at_instruction)
 	struct walk *w = registers_in(slot);
 	if (w) {
 		u64 sp = at_instruction ? CALLER_SP(&w->regs) : RETURNED_SP(&w->regs);
-		end_call(w, index, tid, sp, end, counted, function, count);
+		end_call(w, slot, index, tid, sp, end, counted, function, count);
 	}
 	give_slot(slot);
 	return 0;

@@ -10,6 +10,8 @@ MOST_A_SECOND = 200_000
 """Calls recorded a second beyond which the recorder and the disk have too much of them."""
 _ROUNDS_BELOW = 5
 _WELL_BELOW = 0.4
+# What costs less than this share of what is allowed is not worth being let go of.
+_WORTH_LETTING_GO = 0.1
 # What a trap costs, seconds: an exception and back, which under a hypervisor leaves the virtual
 # machine several times. docs/probes.md has the measurements.
 _TRAP, _TRAP_VIRTUAL = 1.5e-6, 12e-6
@@ -19,12 +21,14 @@ _RECORD = 1.5e-6
 
 @dataclass(slots=True)
 class FunctionCost:
-    """One probed function: its calls so far, those recorded, one in how many is."""
+    """One probed function: its calls so far, those recorded, one in how many is; ``expendable``
+    when others are worth more."""
 
     index: int
     hits: int
     recorded: int
     one_in: int
+    expendable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,9 @@ class ProbeBudget:
     """Keeps the cost of probes below ``share`` of the targets' CPU time, and at least of one CPU;
     without a share records no more than :data:`MOST_A_SECOND` calls a second.
 
-    A step that is over it has the costliest functions recorded 1 in twice as many, and lets go of
-    one whose traps alone are over it: these come with every call.
+    A step that is over it lets go of expendable functions, the costliest first. Where that is not
+    enough it has the costliest of the others recorded 1 in twice as many, and lets go of one whose
+    traps alone are over it: these come with every call.
     """
 
     def __init__(self, share: float | None, trap: float | None = None) -> None:
@@ -96,13 +101,17 @@ class ProbeBudget:
         allowed: float,
     ) -> list[Change]:
         changes = []
-        for each in sorted(functions, key=lambda f: -(traps[f.index] + records[f.index])):
+        costs = {each.index: traps[each.index] + records[each.index] for each in functions}
+        for each in sorted(functions, key=lambda f: (not f.expendable, -costs[f.index])):
             if surplus <= 0:
                 break
             saved = records[each.index] / 2
-            if traps[each.index] > allowed:
+            spared = each.expendable and costs[each.index] > _WORTH_LETTING_GO * allowed
+            if spared or traps[each.index] > allowed:
                 changes.append(Change(each.index, 0))
-                saved = traps[each.index] + records[each.index]
+                saved = costs[each.index]
+            elif each.expendable:
+                continue
             elif each.one_in < _MOST_ONE_IN and records[each.index]:
                 changes.append(Change(each.index, 2 * each.one_in))
             surplus -= saved

@@ -107,6 +107,10 @@ class ProbeSpec:
     optional: bool = False
     """Whether a library without the function is no cause for a message."""
     second: SecondRecord | None = None
+    poll: str = ""
+    """The value that is 0 when a call has returned and did nothing: such calls are counted only."""
+    expendable: bool = False
+    """Whether it is let go of before others are, to keep the budget."""
 
     def applies_to(self, path: str) -> bool:
         """Whether the file at ``path`` is the library that is meant."""

@@ -73,6 +73,8 @@ class ProbedFunctions:
         )
         self.all.append(function)
         second = self._add_second(function, spec.second) if spec.second and flags else -1
+        names = [value.name for value in values]
+        poll = names.index(spec.poll) if spec.poll in names else -1
         self._maps.set_function(
             index,
             function.number,
@@ -80,6 +82,7 @@ class ProbedFunctions:
             one_in=spec.one_in,
             flags=flags,
             second=second,
+            poll=poll,
         )
         self._announce(
             CalledFunction(

@@ -83,7 +83,13 @@ class Probes:
         ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
         self._files.spare_others(now)
         costs = [
-            FunctionCost(each.index, int(count["hits"]), int(count["recorded"]), each.one_in)
+            FunctionCost(
+                each.index,
+                int(count["hits"]),
+                int(count["recorded"]),
+                each.one_in,
+                each.spec.expendable,
+            )
             for each in self._functions.all
             if not each.let_go
             for count in self._maps.counts(each.index)
@@ -124,5 +130,7 @@ class Probes:
         return {"functions": functions, "problems": problems}
 
 
-COUNTED = ("hits", "recorded", "returned", "left", "unpaired", "lost", "unreadable")
+COUNTED = (
+    "hits", "recorded", "returned", "left", "unpaired", "lost", "unreadable", "unsuccessful",
+)  # fmt: skip
 """What the summary has of each function: see ``struct probe_count`` of bpf/programs."""

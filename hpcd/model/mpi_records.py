@@ -115,7 +115,7 @@ class Record:
 _MESSAGE: Final = ("communicator", "peer", "tag", "count", "datatype", "request")
 _NEW: Final = ("communicator", "new_communicator")
 VALUES: Final[dict[Role, tuple[str, ...]]] = {
-    Role.OTHER: (),
+    Role.OTHER: ("flag",),
     Role.SEND: _MESSAGE,
     Role.RECEIVE: (
         "communicator", "peer", "tag", "status_source", "status_tag", "status_bytes",

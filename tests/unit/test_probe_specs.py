@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hpcd.daemon.probes.mpi_probes import mpi_probes
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_set import load_probes, set_names
 from hpcd.daemon.probes.probe_spec import library_matches, parse_probe
@@ -199,3 +200,22 @@ def test_the_budget_records_fewer_calls_and_lets_go_of_what_costs_too_much() -> 
         assert budget.step(float(second), float(second), [FunctionCost(2, 1500, 1500, 4)]) == []
     (change,) = budget.step(7.0, 7.0, [FunctionCost(2, 1500, 1500, 4)])
     assert (change.index, change.one_in) == (2, 2)
+
+
+def test_polls_are_let_go_of_before_messages_are_thinned() -> None:
+    budget = ProbeBudget(0.02, trap=10e-6)
+    budget.step(0.0, 0.0, [])
+    # Together they are over 20 ms, neither alone is: the tests go, all sends stay.
+    sends = FunctionCost(0, 1000, 1000, 1)
+    tests = FunctionCost(1, 900, 3, 1, expendable=True)
+    waits = FunctionCost(2, 10, 10, 1, expendable=True)
+    changes = budget.step(1.0, 1.0, [sends, tests, waits])
+    assert [(change.index, change.one_in) for change in changes] == [(1, 0)]
+
+
+def test_what_a_poll_leaves_when_it_found_nothing() -> None:
+    polls = {spec.function: spec.poll for spec in mpi_probes() if spec.poll}
+    assert polls == {
+        "MPI_Test": "flag", "MPI_Testall": "flag", "MPI_Testany": "flag", "MPI_Testsome": "ended",
+        "MPI_Iprobe": "flag",
+    }  # fmt: skip
