@@ -17,9 +17,9 @@ VALUE_STEPS = 4
 VALUE_PROGRAM_BYTES = 8 + 8 * VALUE_STEPS
 PROBED_HEAD = struct.Struct("<IIIIIII")
 PROBED_BYTES = PROBED_HEAD.size + CALL_VALUES * VALUE_PROGRAM_BYTES
-RETURNS_SEEN, TRAMPOLINE, LIST = 1, 2, 4
+RETURNS_SEEN, TRAMPOLINE, LIST, PACKED_LIST = 1, 2, 4, 8
 """Flags of a probed function: its returns are seen; the kernel is to trap them; it is a second
-record, one for each entry of an array."""
+record, one for each entry of an array, or one for several."""
 
 PROBE_COUNT = np.dtype(
     [
@@ -100,11 +100,19 @@ class ProbeMaps:
         """What is recorded of probed function ``index``: its ``number`` in calls, the programs of
         its values (:data:`VALUE_PROGRAM_BYTES` each), one call in how many, and
         :data:`RETURNS_SEEN`, :data:`TRAMPOLINE`. ``second`` is the index of a second record of the
-        same calls, -1 for none; ``width`` the bytes of an entry of a :data:`LIST`. Of a call that
+        same calls, -1 for none; ``width`` the bytes of an entry of a :data:`LIST`, or how many
+        entries a :data:`PACKED_LIST` has. Of a call that
         returns with 0 in value ``poll`` nothing is recorded; -1: all are."""
         head = PROBED_HEAD.pack(one_in, len(programs), flags, number, second + 1, width, poll + 1)
         packed = (head + b"".join(programs)).ljust(PROBED_BYTES, b"\0")
         self._probed.update(struct.pack("<I", index), packed)
+
+    def set_width(self, index: int, width: int) -> None:
+        """Change the ``width`` of function ``index``."""
+        key = struct.pack("<I", index)
+        value = self._probed.lookup(key)
+        if value is not None:
+            self._probed.update(key, value[:20] + struct.pack("<I", width) + value[24:])
 
     def set_one_in(self, index: int, one_in: int) -> None:
         """Record one call in ``one_in`` of function ``index`` from now on."""

@@ -235,9 +235,9 @@ class MarkedPhases:
         columns = np.stack([self._db.calls.value(number)[at] for number in numbers], axis=1)
         of_call = np.zeros(len(at), np.int64)
         for column in columns.T:
-            words, place = np.unique(column, return_inverse=True)
+            words, word = np.unique(column, return_inverse=True)
             _, first, of_call = np.unique(
-                of_call * len(words) + place, return_index=True, return_inverse=True
+                of_call * len(words) + word, return_index=True, return_inverse=True
             )
         rows = columns[first]
         if len(self.name) + len(rows) > _MOST:

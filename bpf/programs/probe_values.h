@@ -36,6 +36,11 @@ struct value_program {
  * are an entry and its position. */
 #define PROBE_LIST 4
 #define MOST_LISTED 64
+/* Of a second record: the array has `width` entries of 4 bytes, and a record COUNTS_EACH of them:
+ * value 0 is the position of the first, two are in each of the others. */
+#define PROBE_PACKED_LIST 8
+#define COUNTS_EACH (2 * (PROBE_VALUES - 1))
+#define MOST_PACKED 52 /* records, for 512 entries */
 
 struct probed_function {
 	u32 one_in;   /* calls recorded: one in so many */

@@ -146,7 +146,25 @@ static __attribute__((noinline)) long list_one(u32 number, struct listing *listi
 	return 0;
 }
 
-/* A record of each entry of an array that the function is entered with. */
+static __attribute__((noinline)) long list_packed(u32 number, struct listing *listing)
+{
+	u32 at = COUNTS_EACH * number, size = 4 * COUNTS_EACH;
+
+	if (at >= listing->entries)
+		return 1;
+	if (listing->entries - at < COUNTS_EACH)
+		size = 4 * (listing->entries - at);
+	if (size > 4 * COUNTS_EACH)
+		return 1;
+	listing->call.value[0] = at;
+	listing->call.value[PROBE_VALUES - 1] = 0;
+	if (read_user(&listing->call.value[1], size, listing->address + 4 * at))
+		return 1;
+	send_call(&listing->call, listing->counted);
+	return 0;
+}
+
+/* A record of each entry of an array that the function is entered with, or of several at once. */
 static __always_inline void list_entries(struct open_call *open, struct probed_function *second,
 					 struct counters *counted)
 {
@@ -156,7 +174,12 @@ static __always_inline void list_entries(struct open_call *open, struct probed_f
 	listing.address = open->second[0];
 	listing.entries = open->second[1];
 	listing.width = second->width;
-	run_loop(MOST_LISTED, list_one, &listing, 0);
+	if (second->flags & PROBE_PACKED_LIST) {
+		listing.entries = second->width;
+		run_loop(MOST_PACKED, list_packed, &listing, 0);
+	} else {
+		run_loop(MOST_LISTED, list_one, &listing, 0);
+	}
 }
 
 /* Keeps the array that a poll is entered with: what has ended is no longer in it at the return. */
@@ -392,7 +415,7 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	around->sp = key.sp;
 	around->function = index;
 	around->depth++;
-	if (second && second->flags & PROBE_LIST) {
+	if (second && second->flags & (PROBE_LIST | PROBE_PACKED_LIST)) {
 		if (function->poll)
 			keep_entries(w, &key, open.second[0], open.second[1], second->width);
 		else
@@ -491,7 +514,7 @@ static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 ti
 	open->call.duration = end - open->call.time;
 	send_call(&open->call, counted);
 	struct probed_function *second = second_record(function);
-	if (second && !(second->flags & PROBE_LIST)) {
+	if (second && !(second->flags & (PROBE_LIST | PROBE_PACKED_LIST))) {
 		values_at_return(w, second, open->second, count);
 		open->call.function = second->number;
 		__builtin_memcpy(open->call.value, open->second, sizeof open->second);

@@ -52,6 +52,10 @@ def _poll(function: Function) -> str:
 
 
 def _second(record: Record, flavour: Flavour) -> SecondRecord:
+    if record.role == Role.COUNTS:
+        begin, *counts = record.values
+        place = ProbeValue(begin.name, argument(begin.source.argument, ADDRESS), ADDRESS)
+        return SecondRecord(record.name, (place, *map(_value, counts)), packed=True)
     if record.role != Role.LISTED:
         return SecondRecord(record.name, tuple(map(_value, record.values)))
     request, position = record.values

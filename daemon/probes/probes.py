@@ -12,8 +12,11 @@ from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_files import ProbedFiles
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
+from hpcd.daemon.targets.jobs import place
+from hpcd.daemon.targets.processes import environment_of
 from hpcd.daemon.unwind.decoder_process import Decoder
-from hpcd.model.calls import CalledFunction
+from hpcd.model.calls import CalledFunction, Group
+from hpcd.model.mpi_records import MAX_COUNTS
 from hpcd.model.region import Region
 
 _MOST_PROBLEMS = 200
@@ -41,6 +44,7 @@ class Probes:
         ``each_apart`` nothing is attached for all processes at once."""
         self._budget = ProbeBudget(share)
         self._maps = maps
+        self._of_mpi = any(spec.group == Group.MPI for spec in specs)
         self._problems: dict[str, None] = {}
         self._decoder = Decoder()
         self._uprobes = Uprobes(programs)
@@ -68,6 +72,10 @@ class Probes:
 
     def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
         """As :meth:`ProbedFiles.on_mapped`."""
+        if self._of_mpi:
+            size = place(environment_of(pid)).size or 0
+            # Of larger communicators nothing is known, rather than a part.
+            self._functions.read_entries(size if size <= MAX_COUNTS else 0)
         self._files.on_mapped(pid, regions)
 
     def on_fork(self, parent: int, child: int) -> None:

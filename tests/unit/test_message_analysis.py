@@ -125,6 +125,33 @@ def test_collective_flow() -> None:
     assert volume.tolist() == [[0, 32, 32], [64, 0, 64], [32, 32, 0]]
 
 
+def test_a_count_for_each_rank() -> None:
+    def pair(low: int, high: int) -> int:
+        return low | high << 32
+
+    calls = [
+        *(collective(rank, "MPI_Alltoallv", 0, 10, count=MISSING) for rank in range(3)),
+        # Of three ranks four counts were read: the last one means nothing.
+        *((rank, "MPI_Alltoallv/counts", 0, 0,
+           {"from": 0, "counts0": pair(rank, 1), "counts2": pair(2, 99)}) for rank in (0, 2)),
+        *(collective(rank, "MPI_Gatherv", 20, 30, root=1, count=rank + 1) for rank in range(3)),
+    ]  # fmt: skip
+    found = made(calls, 3)
+    flow = found.collective_flow
+    _, volume = flow.dense(3)
+    # What rank 1 passed to whom is not known.
+    assert volume.tolist() == [[0, 16, 16], [0, 0, 0], [16, 32, 0]]
+    assert {(1, 0), (1, 2)} == {
+        (source, target)
+        for source, target, unknown in zip(
+            flow.source.tolist(), flow.target.tolist(), flow.unknown.tolist(), strict=True
+        )
+        if unknown
+    }
+    rows = {row.function: row.bytes for row in found.by_function()}
+    assert rows == {"MPI_Alltoallv": -1, "MPI_Gatherv": 8 * 6}
+
+
 def test_messages_overtake_by_tag_only() -> None:
     calls = [
         send(0, 0, 5, 1, tag=1, count=1),
