@@ -148,14 +148,14 @@ static __attribute__((noinline)) long list_one(u32 number, struct listing *listi
 
 static __attribute__((noinline)) long list_packed(u32 number, struct listing *listing)
 {
-	u32 at = COUNTS_EACH * number, size = 4 * COUNTS_EACH;
+	u32 at = COUNTS_EACH * number;
 
 	if (at >= listing->entries)
 		return 1;
-	if (listing->entries - at < COUNTS_EACH)
-		size = 4 * (listing->entries - at);
+	u32 size = 4 * (listing->entries - at);
+	KEEP(size);
 	if (size > 4 * COUNTS_EACH)
-		return 1;
+		size = 4 * COUNTS_EACH;
 	listing->call.value[0] = at;
 	listing->call.value[PROBE_VALUES - 1] = 0;
 	if (read_user(&listing->call.value[1], size, listing->address + 4 * at))
@@ -191,6 +191,7 @@ static __attribute__((noinline)) long keep_entries(struct walk *w, struct call_k
 	if (entries > MOST_LISTED)
 		entries = MOST_LISTED;
 	u32 size = entries * (width == 4 ? 4 : 8);
+	KEEP(size);
 	if (size > 8 * MOST_LISTED)
 		size = 8 * MOST_LISTED;
 	w->frame[0] = entries;
@@ -366,7 +367,7 @@ static __always_inline void path_of_call(struct call *call, u32 slot, struct ope
 		call->stack = outer->call.stack;
 		call->cache = outer->call.cache;
 	} else {
-		call_path(call, slot, 0, counted);
+		call_path(call, slot, 0);
 	}
 }
 
@@ -391,7 +392,7 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	if (!function->poll)
 		count_up(&count->recorded);
 	if (!(function->flags & PROBE_RETURNS)) {
-		call_path(&open.call, slot, 0, counted);
+		call_path(&open.call, slot, 0);
 		send_call(&open.call, counted);
 		return IGNORE_RETURN;
 	}
@@ -470,7 +471,7 @@ static __attribute__((noinline)) long end_poll(struct open_call *open, u32 slot,
 		return 0;
 	}
 	count_up(&count->recorded);
-	call_path(&open->call, slot, open->call.duration, counted);
+	call_path(&open->call, slot, open->call.duration);
 	open->call.duration = end - open->call.time;
 	send_call(&open->call, counted);
 	struct probed_function *second = second_record(function);

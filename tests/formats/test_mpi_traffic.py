@@ -15,9 +15,7 @@ from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.wait_states import Kind
 from tests.support.mpi_truth import LAUNCH, Truth, build, run, vector_truth
 
-TRAFFIC = (
-    "ring", "all_to_all", "halo", "subcommunicators", "wildcards", "persistent", "polling",
-)  # fmt: skip
+TRAFFIC = ("ring", "all_to_all", "halo", "subcommunicators", "wildcards", "persistent")
 PLANTED = {
     "late_sender": Kind.LATE_SENDER,
     "late_receiver": Kind.LATE_RECEIVER,

@@ -11,6 +11,7 @@ from hpcd.analysis.messages import traffic
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import delays
+from hpcd.analysis.messages.told_ranks import told_ranks
 from hpcd.analysis.messages.wait_states import Kind
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import FUNCTIONS
@@ -150,6 +151,22 @@ def test_a_count_for_each_rank() -> None:
     }
     rows = {row.function: row.bytes for row in found.by_function()}
     assert rows == {"MPI_Alltoallv": -1, "MPI_Gatherv": 8 * 6}
+
+
+def test_ranks_are_what_mpi_told_where_nothing_else_says_them() -> None:
+    def asked(line: int, begin: int, rank: int, size: int, communicator: int = WORLD) -> list[Call]:
+        values = {"communicator": communicator}
+        return [
+            (line, "MPI_Comm_size", begin, begin + 1, values | {"size": size}),
+            (line, "MPI_Comm_rank", begin, begin + 1, values | {"rank": rank}),
+        ]
+
+    calls = [*asked(0, 0, 1, 3), *asked(2, 0, 0, 3), *asked(3, 0, 2, 3), *asked(4, 0, 0, 1)]
+    calls += asked(0, 10, 0, 2, 7)  # later, in another communicator
+    process = np.array([4, 4, 2, 0, 1], np.uint32)  # lines 0 and 1 are threads of one process
+    assert told_ranks(made(calls, 5).calls, process).tolist() == [1, 1, 0, 2, -1]
+    twice = made([*asked(0, 0, 1, 3), *asked(2, 0, 1, 3)], 5).calls
+    assert told_ranks(twice, process).tolist() == [-1] * 5
 
 
 def test_messages_overtake_by_tag_only() -> None:
