@@ -78,14 +78,14 @@ __attribute__((noinline)) u32 take_call_path(u32 slot, u32 thread, u64 function)
 			w->depth = 1;
 			w->hash = hash_mix(0, frame);
 			w->caller = 1;
+			w->regs.ip = w->ip; /* that of the trampoline, with some kernels */
 		}
 		struct steps steps = {w};
 		w->ending = END_DEPTH_LIMIT;
 		run_loop(MAX_DEPTH + 1, step, &steps, 0);
 	}
 	if (ended_early(w)) {
-		/* A path that begins with a function's address cannot be walked again from a copy. */
-		u32 stack = function ? 0 : announce_copy(w, count);
+		u32 stack = announce_copy(w, count, function);
 		if (stack)
 			return stack == NO_STACK_NUMBER ? 0 : stack;
 		ask_for_mappings(w);
