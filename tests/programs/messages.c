@@ -231,7 +231,8 @@ static void vectors(void)
 	MPI_Comm_free(&half);
 }
 
-/* Messages that are asked for again and again; rank 0 prints how often that found nothing. */
+/* Messages that are asked for again and again; rank 0 prints how often that found nothing. Then
+   vectors(). */
 static void polling(void)
 {
 	int right = (rank + 1) % size, left = (rank + size - 1) % size, flag, index, ended, places[2];
@@ -275,6 +276,7 @@ static void polling(void)
 		printf("{\"unsuccessful\": %ld, \"successful\": %ld}\n", all[0], all[1]);
 		fflush(stdout);
 	}
+	vectors();
 }
 
 /* Seconds that ranks waited, by when each began: summed over rounds on rank 0 and printed. */
