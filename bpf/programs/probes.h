@@ -84,36 +84,30 @@ static __always_inline u64 register_at(struct walk *w, u32 source)
 	return word[source];
 }
 
-static __attribute__((noinline)) long values_at_entry(struct walk *w, struct probed_function *function,
-						      u64 *value, struct probe_count *count)
+/* Works out the values of function number `index` into words[] of the walk of a slot: what is known at
+ * the entry, or with `returned` the rest. What cannot be read is counted for function `counted`. Not
+ * static: verified once. */
+__attribute__((noinline)) int take_values(u32 slot, u32 index, u32 counted, u32 returned)
 {
-	if (!w || !function || !value || !count)
-		return 0;
-	NOUNROLL
-	for (u32 i = 0; i < PROBE_VALUES; i++) {
-		struct value_program *program = &function->value[i];
-		value[i] = 0;
-		if (i >= function->values || program->at_return)
-			continue;
-		value[i] = run_steps(program, 0, program->late, register_at(w, program->source), count);
-	}
-	return 0;
-}
+	u32 context = FIRST_CALL_CONTEXT + slot;
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct probed_function *function = map_lookup(MAP(PROBED), &index);
+	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &counted);
 
-static __attribute__((noinline)) long values_at_return(struct walk *w, struct probed_function *function,
-						       u64 *value, struct probe_count *count)
-{
-	if (!w || !function || !value || !count)
+	if (!w || !function || !count)
 		return 0;
 	NOUNROLL
 	for (u32 i = 0; i < PROBE_VALUES; i++) {
 		struct value_program *program = &function->value[i];
-		u64 begun = value[i];
-		if (i >= function->values)
-			continue;
-		if (program->at_return)
-			begun = register_at(w, program->source);
-		value[i] = run_steps(program, program->late, program->steps, begun, count);
+		u64 value = returned ? w->words[i] : 0;
+		if (i < function->values && (returned || !program->at_return)) {
+			u32 first = returned ? program->late : 0;
+			u32 end = returned ? program->steps : program->late;
+			if (!returned || program->at_return)
+				value = register_at(w, program->source);
+			value = run_steps(program, first, end, value, count);
+		}
+		w->words[i] = value;
 	}
 	return 0;
 }
@@ -385,10 +379,13 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	open.call.thread = thread->number;
 	open.call.function = function->number;
 	open.call.weight = function->one_in > 1 ? function->one_in : 1;
-	values_at_entry(w, function, open.call.value, count);
+	take_values(slot, index, index, 0);
+	__builtin_memcpy(open.call.value, w->words, sizeof open.call.value);
 	struct probed_function *second = second_record(function);
-	if (second)
-		values_at_entry(w, second, open.second, count);
+	if (second) {
+		take_values(slot, function->second - 1, index, 0);
+		__builtin_memcpy(open.second, w->words, sizeof open.second);
+	}
 	if (!function->poll)
 		count_up(&count->recorded);
 	if (!(function->flags & PROBE_RETURNS)) {
@@ -504,7 +501,9 @@ static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 ti
 		top->function = open->outer_function;
 		top->depth--;
 	}
-	values_at_return(w, function, open->call.value, count);
+	__builtin_memcpy(w->words, open->call.value, sizeof open->call.value);
+	take_values(slot, index, index, 1);
+	__builtin_memcpy(open->call.value, w->words, sizeof open->call.value);
 	if (function->poll) {
 		end_poll(open, slot, &key, function, end);
 		count_up(&count->returned);
@@ -516,9 +515,10 @@ static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 ti
 	send_call(&open->call, counted);
 	struct probed_function *second = second_record(function);
 	if (second && !(second->flags & (PROBE_LIST | PROBE_PACKED_LIST))) {
-		values_at_return(w, second, open->second, count);
+		__builtin_memcpy(w->words, open->second, sizeof open->second);
+		take_values(slot, function->second - 1, index, 1);
 		open->call.function = second->number;
-		__builtin_memcpy(open->call.value, open->second, sizeof open->second);
+		__builtin_memcpy(open->call.value, w->words, sizeof open->second);
 		send_call(&open->call, counted);
 	}
 	count_up(&count->returned);
