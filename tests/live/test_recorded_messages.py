@@ -89,6 +89,14 @@ def test_polls_and_counts_for_each_rank(
             path_of = [names[at] for at in db.cct.path(node).tolist()]
             assert path_of[-1].lstrip("P").startswith(("MPI_Test", "MPI_Iprobe"))
             assert "polling" in path_of
+        flow = found.collective_flow
+        pairs = zip(flow.source.tolist(), flow.target.tolist(), strict=True)
+        # How often polls found something is reduced: 16 bytes of each rank.
+        expected = {
+            (source, target): volume + 16 * (target == 0)
+            for (source, target), volume in vector_truth(3).items()
+        }
+        assert dict(zip(pairs, flow.bytes.tolist(), strict=True)) == expected
     if not let_go:
         assert len(calls) == said["successful"]
         assert sum(row["unsuccessful"] for row in polls) == said["unsuccessful"]
