@@ -15,11 +15,11 @@ MAX_PROBED = 4096
 """Probed functions of a recording."""
 VALUE_STEPS = 4
 VALUE_PROGRAM_BYTES = 8 + 8 * VALUE_STEPS
-PROBED_HEAD = struct.Struct("<IIIIII")
+PROBED_HEAD = struct.Struct("<IIIIIII")
 PROBED_BYTES = PROBED_HEAD.size + CALL_VALUES * VALUE_PROGRAM_BYTES
-RETURNS_SEEN, TRAMPOLINE, LIST = 1, 2, 4
+RETURNS_SEEN, TRAMPOLINE, LIST, PACKED_LIST = 1, 2, 4, 8
 """Flags of a probed function: its returns are seen; the kernel is to trap them; it is a second
-record, one for each entry of an array."""
+record, one for each entry of an array, or one for several."""
 
 PROBE_COUNT = np.dtype(
     [
@@ -31,6 +31,7 @@ PROBE_COUNT = np.dtype(
         ("lost", "<u8"),
         ("unreadable", "<u8"),
         ("foreign", "<u8"),
+        ("unsuccessful", "<u8"),
         ("skip", "<u4"),
         ("pad", "<u4"),
     ]
@@ -40,6 +41,8 @@ PROBE_COUNT = np.dtype(
 CALL_KEY_BYTES = 16
 OPEN_CALL_BYTES = CALL.itemsize + 8 * CALL_VALUES + 16
 OPEN_CALLS_BYTES = 16
+MOST_LISTED = 64
+POLLED_BYTES = 8 + 8 * MOST_LISTED
 # Recursion 10,000 deep in some threads; threads that are in probed functions.
 _MAX_OPEN_CALLS = 1 << 18
 _MAX_OPEN_THREADS = 1 << 16
@@ -67,6 +70,9 @@ class ProbeMaps:
             self._open_threads = create(
                 "open_threads", maps.HASH, OPEN_CALLS_BYTES, _MAX_OPEN_THREADS
             )
+            self._polled = create(
+                "polled", maps.HASH, POLLED_BYTES, _MAX_OPEN_THREADS, CALL_KEY_BYTES
+            )
             self._resources = resources.pop_all()
 
     def constants(self) -> dict[str, int]:
@@ -76,6 +82,7 @@ class ProbeMaps:
             "FD_PROBE_COUNTS": self._counts.fd,
             "FD_OPEN_CALLS": self._open_calls.fd,
             "FD_OPEN_THREADS": self._open_threads.fd,
+            "FD_POLLED": self._polled.fd,
         }
 
     def set_function(
@@ -88,14 +95,24 @@ class ProbeMaps:
         flags: int,
         second: int = -1,
         width: int = 0,
+        poll: int = -1,
     ) -> None:
         """What is recorded of probed function ``index``: its ``number`` in calls, the programs of
         its values (:data:`VALUE_PROGRAM_BYTES` each), one call in how many, and
         :data:`RETURNS_SEEN`, :data:`TRAMPOLINE`. ``second`` is the index of a second record of the
-        same calls, -1 for none; ``width`` the bytes of an entry of a :data:`LIST`."""
-        head = PROBED_HEAD.pack(one_in, len(programs), flags, number, second + 1, width)
+        same calls, -1 for none; ``width`` the bytes of an entry of a :data:`LIST`, or how many
+        entries a :data:`PACKED_LIST` has. Of a call that
+        returns with 0 in value ``poll`` nothing is recorded; -1: all are."""
+        head = PROBED_HEAD.pack(one_in, len(programs), flags, number, second + 1, width, poll + 1)
         packed = (head + b"".join(programs)).ljust(PROBED_BYTES, b"\0")
         self._probed.update(struct.pack("<I", index), packed)
+
+    def set_width(self, index: int, width: int) -> None:
+        """Change the ``width`` of function ``index``."""
+        key = struct.pack("<I", index)
+        value = self._probed.lookup(key)
+        if value is not None:
+            self._probed.update(key, value[:20] + struct.pack("<I", width) + value[24:])
 
     def set_one_in(self, index: int, one_in: int) -> None:
         """Record one call in ``one_in`` of function ``index`` from now on."""

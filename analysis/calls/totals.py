@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database.database import Database
 from hpcd.analysis.database.recorded_calls import CALL, ObjectRow
+from hpcd.analysis.profile.groups import PHASES
+from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction, ValueKind
@@ -86,12 +89,18 @@ def total_calls(
 ) -> CallTotals:
     """Totals of the calls of ``functions`` (None: all) that began in [t0, t1), ns since the origin.
 
-    ``by`` is one of :data:`GROUPINGS`. Raises :class:`UsageError` when it is not. O(n log n).
+    ``by`` is one of :data:`GROUPINGS`, or ``phase=solve`` and the like
+    (:mod:`hpcd.analysis.profile.marked_phases`): the phase a call begins in. Raises
+    :class:`UsageError` when it is not. O(n log n).
     """
-    try:
+    grouping: Callable[[Database, _Flows], _Grouping]
+    if by.startswith(PHASES):
+        grouping = partial(_by_phase, MarkedPhases(db, by.removeprefix(PHASES)))
+    elif by in GROUPINGS:
         grouping = GROUPINGS[by]
-    except KeyError:
-        raise UsageError(f"calls are not grouped by {by}; by {', '.join(GROUPINGS)}") from None
+    else:
+        known = ", ".join(GROUPINGS)
+        raise UsageError(f"calls are not grouped by {by}; by {known}, phase=FUNCTION")
     chosen = db.calls.functions if functions is None else functions
     calls = db.calls.select(t0=t0, t1=t1, functions=chosen)
     flows = _flows(calls, chosen, both=by in _OF_OBJECTS)
@@ -283,6 +292,17 @@ def _by_rank(db: Database, flows: _Flows) -> _Grouping:
     return group[flows.call["line"]], names, np.full(len(names), -1)
 
 
+def _by_phase(phases: MarkedPhases, db: Database, flows: _Flows) -> _Grouping:
+    line, time = flows.call["line"], flows.call["time"]
+    group = np.zeros(len(line), np.int64)
+    order = np.argsort(line, kind="stable")
+    cuts = np.searchsorted(line[order], np.stack([phases.lines, phases.lines + 1]))
+    for number, low, high in zip(phases.lines.tolist(), *cuts.tolist(), strict=True):
+        mine = order[low:high]
+        group[mine] = phases.segments(number).at(time[mine])
+    return group, phases.name, np.full(len(phases), -1)
+
+
 GROUPINGS: dict[str, Callable[[Database, _Flows], _Grouping]] = {
     "function": _by_function,
     "file": _by_file,
@@ -293,7 +313,7 @@ GROUPINGS: dict[str, Callable[[Database, _Flows], _Grouping]] = {
     "thread": _by_thread,
     "rank": _by_rank,
 }
-"""What calls can be grouped by."""
+"""What calls can be grouped by, besides phases."""
 _OF_OBJECTS = ("file", "filesystem", "mount", "peer")
 
 assert CALL.names is not None

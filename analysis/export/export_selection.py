@@ -81,6 +81,8 @@ class Selection:
     ) -> None:
         self.db = db
         self.only = only or Filter()
+        if self.only.phases:
+            raise UsageError("exports take no filter phase=; hpcd report does, exports time=")
         if depth is not None and depth < 1:
             raise UsageError("--depth must be at least 1")
         self.depth = depth

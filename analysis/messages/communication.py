@@ -21,6 +21,7 @@ from hpcd.analysis.messages.matching import (
 )
 from hpcd.analysis.messages.operations import Operations, operations
 from hpcd.analysis.messages.requests import Requests, pair
+from hpcd.analysis.messages.vector_counts import VectorCounts, vector_counts
 from hpcd.analysis.messages.wait_states import WaitStates, wait_states
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import COLLECTIVES, Role
@@ -105,7 +106,19 @@ class Communication:
     @cached_property
     def collective_flow(self) -> traffic.Matrix:
         """What collectives carry from rank to rank."""
-        return traffic.collective_flow(self.recorded, self.communicators, self.collectives)
+        return traffic.collective_flow(
+            self.recorded, self.communicators, self.collectives, self.counts
+        )
+
+    @cached_property
+    def counts(self) -> VectorCounts:
+        """What collectives with a count for each rank pass to each."""
+        return vector_counts(self.recorded, self.communicators)
+
+    def by_function(self) -> list[traffic.CollectiveRow]:
+        """Collective operations by function and communicator, most time first."""
+        payload = self.counts.totals(self.recorded)
+        return traffic.by_function(self.recorded, self.communicators, self.collectives, payload)
 
     @cached_property
     def one_sided(self) -> traffic.Matrix:

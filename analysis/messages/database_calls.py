@@ -10,6 +10,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Activity, Delays, delays
+from hpcd.analysis.messages.told_ranks import told_ranks
 from hpcd.analysis.parallel import waiting
 from hpcd.analysis.parallel.tree_matching import innermost
 from hpcd.array_types import I64, U32
@@ -39,7 +40,8 @@ def call_arrays(db: Database) -> CallArrays:
 
 
 def communication(db: Database, job: str | None = None) -> Communication:
-    """What the ranks of ``job`` said to each other; by default of the job with most calls.
+    """What the ranks of ``job`` said to each other; by default of the job with most calls. Where
+    no process has a rank, what MPI told them counts (:mod:`hpcd.analysis.messages.told_ranks`).
 
     Raises :class:`UsageError` where no calls of MPI were recorded, or none of such a job.
     """
@@ -47,7 +49,10 @@ def communication(db: Database, job: str | None = None) -> Communication:
     if not len(calls):
         raise UsageError(f"{db.path}: no calls of MPI were recorded (hpcd run --mpi)")
     jobs, names = db.lines.groups("job")
-    ranked = db.lines.rank >= 0
+    known = np.asarray(db.lines.rank).astype(np.int64)
+    if not (known[calls.line] >= 0).any():
+        known = told_ranks(calls, db.lines.process)
+    ranked = known >= 0
     if job is None:
         count = np.bincount(jobs[calls.line][ranked[calls.line]], minlength=len(names))
         number = int(count.argmax()) if len(count) else -1
@@ -56,9 +61,12 @@ def communication(db: Database, job: str | None = None) -> Communication:
     else:
         raise UsageError(f"{db.path}: no job {job}; there are {', '.join(names)}")
     mine = ranked & (jobs == number)
-    rank: I64 = np.where(mine, db.lines.rank, -1).astype(np.int64)
+    rank: I64 = np.where(mine, known, -1)
     if not mine[calls.line].any():
-        raise UsageError(f"{db.path}: the processes that called MPI have no ranks")
+        raise UsageError(
+            f"{db.path}: the processes that called MPI have no ranks, by their environment or by"
+            " what MPI_Comm_rank told them"
+        )
     hosts, _ = db.lines.groups("host")
     host_of_rank = np.zeros(int(rank.max()) + 1, np.int64)
     host_of_rank[rank[mine]] = hosts[mine]

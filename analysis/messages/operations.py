@@ -76,11 +76,16 @@ class Operations:
         return np.where(raw == MISSING, MISSING, decoded)
 
     @cached_property
+    def type_size(self) -> I64:
+        """``int64[n]``: the size of the datatype in bytes; MISSING where not known."""
+        if self.flavour.type_size is None:
+            return self._sizes_of_handles(self.named("datatype"))
+        return self.named("datatype_size")
+
+    @cached_property
     def payload(self) -> I64:
         """``int64[n]``: count times the size of the datatype in bytes; MISSING where not known."""
-        count, size = self.named("count"), self.named("datatype_size")
-        if self.flavour.type_size is None:
-            size = self._sizes_of_handles(self.named("datatype"))
+        count, size = self.named("count"), self.type_size
         known = (count != MISSING) & (size != MISSING)
         return np.where(known, np.where(known, count, 0) * np.where(known, size, 0), MISSING)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +13,13 @@ from hpcd.analysis.messages.communicators import Communicators
 from hpcd.analysis.messages.grouping import firsts_of, groups_of
 from hpcd.analysis.messages.matching import Collectives, Endpoints, Messages
 from hpcd.analysis.messages.operations import Operations
-from hpcd.array_types import F64, I64
+from hpcd.analysis.messages.vector_counts import VectorCounts
+from hpcd.array_types import F64, I64, Mask
 from hpcd.model.mpi_functions import Role
 from hpcd.model.mpi_records import MISSING
+
+# Collectives that say for each rank what it gets, or gives.
+_VECTORS = ("allgatherv", "alltoallv", "alltoallw", "gatherv", "scatterv")
 
 
 @dataclass(frozen=True)
@@ -71,12 +76,16 @@ def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
 
 
 def collective_flow(
-    operations: Operations, communicators: Communicators, collectives: Collectives
+    operations: Operations,
+    communicators: Communicators,
+    collectives: Collectives,
+    counts: VectorCounts,
 ) -> Matrix:
     """What collectives carry from rank to rank by their meaning, however the library sends it.
 
     Broadcast and scatter: from the root to all others. Reduce and gather: from all others to it.
-    Gather to all and all to all: from each to each other. Neighbourhood collectives: to Cartesian
+    Gather to all and all to all: from each to each other, where counts differ what each passes to
+    each; no message is counted for a count of 0. Neighbourhood collectives: to Cartesian
     neighbours. Reductions to all, prefix reductions and barriers are left out: which rank's data
     reaches which is not said by them. Memory O(sum of instances' pairs, distinct).
     """
@@ -95,6 +104,9 @@ def collective_flow(
         size.append(np.full(len(origin), bytes_each))
         weight.append(np.full(len(origin), float(times)))
     none = np.zeros(0, np.int64)
+    different = _vector_flow(operations, communicators, collectives, counts)
+    for parts, column in zip((source, target, size, weight), different, strict=True):
+        parts.append(column)
     return _matrix(
         np.concatenate([none, *source]), np.concatenate([none, *target]),
         np.concatenate([none, *size]), np.concatenate([np.zeros(0), *weight]),
@@ -117,6 +129,7 @@ def _signatures(
     root = operations.named("root")[first]
     members = np.maximum(communicators.number[first], 0)
     whole = np.isin(role, (Role.ALL_TO_ALL, Role.FROM_ROOT, Role.TO_ROOT, Role.NEIGHBOURS))
+    whole &= ~_named(operations, _VECTORS)[operations.function[first]]
     size = np.maximum(payload[first], payload[last])
     keys = np.stack([members, operations.function[first], root, size], 1)[whole]
     distinct, count = np.unique(keys, axis=0, return_counts=True)
@@ -129,21 +142,74 @@ def _signatures(
     ]
 
 
+def _named(operations: Operations, names: Sequence[str]) -> Mask:
+    """``bool[functions]``: those of ``names``, also in their nonblocking forms."""
+    plain = [_plain(function.name) for function in operations.calls.functions]
+    return np.array([name in names for name in plain], bool)
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("MPI_").removeprefix("I").lower()
+
+
+def _vector_flow(
+    operations: Operations,
+    communicators: Communicators,
+    collectives: Collectives,
+    counts: VectorCounts,
+) -> tuple[I64, I64, I64, F64]:
+    """Source, target, bytes and weight of what calls with a count for each rank carry."""
+    columns: list[tuple[I64, I64, I64, F64]] = []
+
+    def add(source: I64, target: I64, size: I64, weight: F64) -> None:
+        kept = (source != target) & (source >= 0) & (target >= 0) & (size != 0)
+        columns.append((source[kept], target[kept], size[kept], weight[kept]))
+
+    def calls(*names: str) -> I64:
+        called = _named(operations, names)[operations.function[collectives.operation]]
+        at: I64 = collectives.operation[called]
+        return at
+
+    payload = np.where(operations.payload == MISSING, -1, operations.payload)
+    rank, number, weight = operations.rank, communicators.number, operations.weight
+    for name in ("gatherv", "scatterv"):
+        at = calls(name)
+        root = communicators.job_rank(number[at], operations.named("root")[at])
+        ends = (rank[at], root) if name == "gatherv" else (root, rank[at])
+        add(*ends, payload[at], weight[at])
+    # Equal calls of a rank go to all others as one.
+    at = calls("allgatherv", "alltoallv", "alltoallw")
+    at = at[~np.isin(at, counts.call)]
+    group, groups = groups_of(number[at], rank[at], payload[at])
+    first = at[firsts_of(group, groups)]
+    sums = sum_by(group, weight[at], groups)
+    size = np.array([len(one.members) for one in communicators.all], np.int64)[number[first]]
+    each = np.repeat(np.arange(groups), size)
+    place = np.arange(len(each)) - (np.cumsum(size) - size)[each]
+    of = first[each]
+    add(rank[of], communicators.job_rank(number[of], place), payload[of], sums[each])
+    mine = np.isin(counts.call, calls("alltoallv"))
+    of, place = counts.call[mine], counts.place[mine]
+    add(rank[of], communicators.job_rank(number[of], place), counts.bytes[mine], weight[of])
+    source, target, volume, times = zip(*columns, strict=True)
+    return tuple(map(np.concatenate, (source, target, volume, times)))  # type: ignore[return-value]
+
+
 def _pairs(
     communicators: Communicators, number: int, name: str, root: int
 ) -> tuple[I64, I64] | None:
     """From which to which place of communicator ``number`` the function carries data."""
     size = len(communicators.members(number))
     places = np.arange(size)
-    plain = name.removeprefix("MPI_").removeprefix("I").lower()
+    plain = _plain(name)
     others = places[places != root]
     if plain.startswith(("bcast", "scatter", "reduce", "gather")) and not 0 <= root < size:
         return None
-    if plain in ("bcast", "scatter", "scatterv"):
+    if plain in ("bcast", "scatter"):
         return np.full(len(others), root), others
-    if plain in ("reduce", "gather", "gatherv"):
+    if plain in ("reduce", "gather"):
         return others, np.full(len(others), root)
-    if plain in ("allgather", "allgatherv", "alltoall", "alltoallv"):
+    if plain in ("allgather", "alltoall"):
         origin, destination = np.nonzero(~np.eye(size, dtype=bool))
         return origin, destination
     if plain.startswith("neighbor"):
@@ -212,9 +278,10 @@ class CollectiveRow:
 
 
 def by_function(
-    operations: Operations, communicators: Communicators, collectives: Collectives
+    operations: Operations, communicators: Communicators, collectives: Collectives, payload: I64
 ) -> list[CollectiveRow]:
-    """Collective operations by function and communicator, most time first."""
+    """Collective operations by function and communicator, most time first; ``payload``
+    ``int64[n]``: what each operation's caller passes, MISSING where it is not known."""
     at = collectives.operation
     if not len(at):
         return []
@@ -224,7 +291,7 @@ def by_function(
     count, weight = len(distinct), operations.weight[at]
     calls = np.bincount(group, weight, count)
     seconds = np.bincount(group, weight * (operations.end - operations.begin)[at] / 1e9, count)
-    payload = operations.payload[at]
+    payload = payload[at]
     volume = np.bincount(group, weight * np.where(payload == MISSING, 0, payload), count)
     unsure = np.bincount(group, payload == MISSING, count) > 0
     starts = np.unique(np.stack([group, collectives.instance], 1), axis=0)[:, 0]

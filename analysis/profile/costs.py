@@ -133,7 +133,7 @@ def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64,
     """
     total = np.zeros(len(db.cct))
     for line, low, high in zip(lines.tolist(), begin.tolist(), end.tolist(), strict=True):
-        records = _with_the_one_before(db, line, low, high)
+        records = records_reaching(db, line, low, high)
         first = max(int(np.searchsorted(records.time, low)) - 1, 0)
         node, event = records.node[first:], records.event[first:]
         start = records.time[first:]
@@ -151,7 +151,7 @@ def costs_in_window(db: Database, weights: EventWeights, lines: I64, begin: I64,
     return total
 
 
-def _with_the_one_before(db: Database, line: int, low: int, high: int) -> Records:
+def records_reaching(db: Database, line: int, low: int, high: int) -> Records:
     """Records of ``line`` from ``low`` to ``high``, with the last one before at least.
 
     Nothing else lies within a wait, so no earlier one can reach inside. Waits are written in pieces

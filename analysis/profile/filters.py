@@ -5,15 +5,19 @@ from __future__ import annotations
 import pwd
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
 from hpcd.analysis.profile.costs import costs_by_node, costs_in_window, event_weights
+from hpcd.analysis.profile.marked_phases import MarkedPhases
+from hpcd.analysis.profile.phase_costs import TimeOfLine, phase_costs
+from hpcd.analysis.profile.time_segments import Segments
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError, did_you_mean
 from hpcd.model.cct import CCT
@@ -21,9 +25,10 @@ from hpcd.model.cct import CCT
 # Whose names and numbers choose trace lines; the fields :meth:`Lines.texts` has them by.
 _NAMED = {"comm": "process", "thread": "thread", "job": "job", "host": "host"}
 _NUMBERED = ("rank", "pid", "tid")
-_KEYS = ("procedure", "module", *_NAMED, "user", *_NUMBERED, "time")
+_KEYS = ("procedure", "module", *_NAMED, "user", *_NUMBERED, "time", "phase")
 _EXPECTED = (
-    "procedure, module, comm, thread, user, job or host=NAME, rank, pid or tid=LIST, time=BEGIN-END"
+    "procedure, module, comm, thread, user, job or host=NAME, rank, pid or tid=LIST,"
+    " time=BEGIN-END, phase=FUNCTION"
 )
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _WINDOW = re.compile(r"(\d*\.?\d*)-(\d*\.?\d*)")
@@ -36,7 +41,8 @@ class Filter:
     ``procedures``: patterns; what has one on its call path, inlined ones included. ``modules``:
     patterns of paths or file names; code of these, not what it calls. ``named``: (field, patterns)
     of trace lines: comm, thread, job, host, user. ``numbered``: (field, ranges) of trace lines,
-    both ends included: rank, pid, tid. ``windows``: of time, ns since the origin.
+    both ends included: rank, pid, tid. ``windows``: of time, ns since the origin. ``phases``: what
+    marks them, as :func:`hpcd.analysis.profile.marked_phases.parse_phase_specs` takes it.
     """
 
     procedures: tuple[str, ...] = ()
@@ -44,6 +50,7 @@ class Filter:
     named: tuple[tuple[str, tuple[str, ...]], ...] = ()
     numbered: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
     windows: tuple[tuple[int, int], ...] = ()
+    phases: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self != Filter()
@@ -68,12 +75,15 @@ class Filter:
             tuple((key, tuple(values[key])) for key in (*_NAMED, "user") if values[key]),
             tuple((key, _ranges(key, values[key])) for key in _NUMBERED if values[key]),
             tuple(_window(text) for text in values["time"]),
+            tuple(values["phase"]),
         )
 
     def exclusive(self, db: Database) -> F64:
         """``float64[metrics, nodes]``: the exclusive costs that fit. Raises :class:`UsageError`."""
         count = len(db.metrics.names)
-        if not (self.named or self.numbered or self.windows):
+        if self.phases:
+            costs = self._in_phases(db, self.lines(db), by_line=False)
+        elif not (self.named or self.numbered or self.windows):
             costs = np.stack([db.metrics.exclusive(number) for number in range(count)])
         else:
             lines = np.flatnonzero(self.lines(db))
@@ -109,8 +119,11 @@ class Filter:
     def costs_of_lines(self, db: Database, chosen: Mask) -> F64:
         """``float64[metrics, lines]``: what fits of the cost of each line of ``chosen``, a mask.
 
-        O(cells); with windows of time O(records in them + chosen lines · nodes).
+        O(cells); with windows of time O(records in them + chosen lines · nodes), with phases
+        O(records of the lines that have any).
         """
+        if self.phases:
+            return self._in_phases(db, chosen, by_line=True)
         contexts = self.contexts(db) if self.procedures or self.modules else None
         inside = np.ones(len(db.cct), bool) if contexts is None else contexts
         names = db.metrics.names
@@ -121,6 +134,37 @@ class Filter:
         for line in np.flatnonzero(chosen).tolist():
             for number, name in enumerate(names):
                 costs[number, line] = float(self._costs(db, name, np.array([line]))[inside].sum())
+        return costs
+
+    def time_in(self, db: Database, time: TimeOfLine) -> TimeOfLine:
+        """What fits of ``time``, trace line by trace line. Raises :class:`UsageError`."""
+        if not (self.windows or self.phases):
+            return time
+        windows = Segments.of_windows(apart(self.windows)) if self.windows else None
+        phases = MarkedPhases(db, ",".join(self.phases)) if self.phases else None
+
+        def fitting(line: int) -> Segments:
+            segments = time(line)
+            if windows is not None:
+                segments = segments.within(windows)
+            return segments if phases is None else segments.within(phases.segments(line))
+
+        return fitting
+
+    def _in_phases(self, db: Database, chosen: Mask, *, by_line: bool) -> F64:
+        """``float64[metrics, lines]`` or ``[metrics, nodes]``: what fits of ``chosen`` lines."""
+        phases = MarkedPhases(db, ",".join(self.phases))
+        time = replace(self, phases=()).time_in(db, phases.segments)
+        lines = [line for line in phases.lines.tolist() if chosen[line]]
+        inside = self.contexts(db)
+        costs = np.zeros((len(db.metrics.names), len(db.lines) if by_line else len(db.cct)))
+        for line in phase_costs(db, lines, time, len(phases)):
+            kept = line.cost * inside[line.node]
+            for row, cost in zip(costs, kept, strict=True):
+                if by_line:
+                    row[line.line] = cost.sum()
+                else:
+                    row += sum_by(line.node, cost, len(row))
         return costs
 
     def _costs(self, db: Database, metric: str, lines: npt.NDArray[np.int64]) -> F64:

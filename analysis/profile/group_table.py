@@ -39,24 +39,33 @@ class GroupTable:
     def text_lines(self, width: int) -> Iterator[str]:
         """The heading and a line for each group, ``width`` wide."""
         names, units = self._db.metrics.names, self._db.metrics.units
-        of_lines = self._groups.by in LINE_GROUPS
+        calls, seconds = self._groups.calls, self._groups.seconds
+        of_lines = self._groups.by in LINE_GROUPS or calls is not None
         heading = "  share " + "".join(f"{names[number]:>14} " for number in self._columns)
-        yield heading + ("threads " if of_lines else "") + self._groups.by
-        room = max(width - len(heading) - (8 if of_lines else 0), _MIN_NAME)
+        heading += ("threads " if of_lines else "") + ("      calls " if calls is not None else "")
+        heading += "          time " if seconds is not None else ""
+        yield heading + self._groups.by
+        room = max(width - len(heading), _MIN_NAME)
         for group in self._order:
             cost = self._groups.cost[group]
             line = f"{100 * cost[self._columns[0]] / (self._total or 1):6.2f}% "
             line += "".join(f"{amount(cost[n], units[n]):>14} " for n in self._columns)
             if of_lines:
                 line += f"{self._groups.threads[group]:7,} "
+            if calls is not None:
+                line += f"{calls[group]:>11,} " if calls[group] else " " * 12
+            if seconds is not None:
+                line += f"{amount(seconds[group], 's'):>14} "
             yield line + shorten(self._groups.name[group], room)
         if self._omitted:
             plural = "s" if self._omitted > 1 else ""
             yield f"(not shown: {self._omitted:,} group{plural} below the cut-off)"
+        yield from (f"note: {note}" for note in self._groups.notes)
 
     def as_json(self) -> dict[str, Any]:
         """All of it as one object; costs are in their units, not rounded."""
         metrics = self._db.metrics
+        calls, seconds = self._groups.calls, self._groups.seconds
         return {
             "database": str(self._db.path),
             "by": self._groups.by,
@@ -67,10 +76,13 @@ class GroupTable:
                     "name": self._groups.name[group],
                     "threads": int(self._groups.threads[group]),
                     **self._groups.details[group],
+                    **({} if calls is None else {"calls": int(calls[group])}),
+                    **({} if seconds is None else {"seconds": float(seconds[group])}),
                     "cost": dict(
                         zip(metrics.names, self._groups.cost[group].tolist(), strict=True)
                     ),
                 }
                 for group in self._order
             ],
+            **({"notes": self._groups.notes} if calls is not None else {}),
         }

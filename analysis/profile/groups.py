@@ -1,14 +1,15 @@
 """Costs by who caused them: process, command name, user, rank, thread, job, host, module, file.
 
 Groups of trace lines (:data:`LINE_GROUPS`) add up what threads cost, groups of code
-(:data:`CODE_GROUPS`) what contexts cost themselves.
+(:data:`CODE_GROUPS`) what contexts cost themselves. Groups of phases (``phase=solve``,
+:mod:`hpcd.analysis.profile.marked_phases`) add up what threads cost while they were in them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -16,14 +17,19 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.database import Database
-from hpcd.analysis.profile.filters import Filter, user_name, users_of_lines
+from hpcd.analysis.profile.filters import Filter, apart, user_name, users_of_lines
+from hpcd.analysis.profile.marked_phases import MarkedPhases
+from hpcd.analysis.profile.phase_costs import phase_costs
+from hpcd.analysis.profile.time_segments import Segments
 from hpcd.array_types import F64, I64
 from hpcd.errors import UsageError
 
 LINE_GROUPS = ("process", "comm", "user", "rank", "thread", "job", "host")
 CODE_GROUPS = ("module", "file")
 GROUPINGS = LINE_GROUPS + CODE_GROUPS
-"""What costs can be grouped by."""
+"""What costs can be grouped by, besides phases."""
+PHASES = "phase="
+"""What a grouping by phases begins with."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,9 @@ class Groups:
 
     ``name`` of each group; ``cost`` ``float64[groups, metrics]`` in the order of the database's
     metrics; ``threads`` ``int64[groups]``, how many trace lines each has (0 for groups of code);
-    ``details`` what else identifies each, for JSON.
+    ``details`` what else identifies each, for JSON. Of phases there are also ``calls``
+    ``int64[groups]``, how many calls mark them, and ``seconds`` ``float64[groups]``, how long
+    threads were in them; ``notes`` say what is not known.
     """
 
     by: str
@@ -40,15 +48,23 @@ class Groups:
     cost: F64
     threads: I64
     details: list[dict[str, Any]]
+    calls: I64 | None = None
+    seconds: F64 | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
-    """Costs of ``db`` by one of :data:`GROUPINGS`, of what fits ``only``.
+    """Costs of ``db`` by one of :data:`GROUPINGS` or by phases, of what fits ``only``.
 
     Raises :class:`UsageError` when nothing can fit. O(cells); with windows of time O(records in
-    them + groups · nodes).
+    them + groups · nodes), by phases O(records of the lines that have any).
     """
     only = only or Filter()
+    if by.startswith(PHASES):
+        return _of_phases(db, by, only)
+    if by not in GROUPINGS:
+        known = ", ".join(GROUPINGS)
+        raise UsageError(f"no grouping {by!r}; there are {known}, phase=FUNCTION")
     if by in CODE_GROUPS:
         return _of_code(db, by, only)
     group, names, details = _line_groups(db, by)
@@ -64,6 +80,39 @@ def group_costs(db: Database, by: str, only: Filter | None = None) -> Groups:
     return Groups(
         by, [names[n] for n in used], cost[used], threads[used], [details[n] for n in used]
     )
+
+
+def _of_phases(db: Database, by: str, only: Filter) -> Groups:
+    phases = MarkedPhases(db, by.removeprefix(PHASES))
+    chosen, fits = only.lines(db), only.contexts(db)
+    lines = [line for line in phases.lines.tolist() if chosen[line]]
+    count = len(phases)
+    cost = np.zeros((count, len(db.metrics.names)))
+    seconds, threads = np.zeros(count), np.zeros(count, np.int64)
+    for line in phase_costs(db, lines, only.time_in(db, phases.segments), count):
+        inside = fits[line.node]
+        cost += np.stack(
+            [sum_by(line.group[inside], row[inside], count) for row in line.cost], axis=1
+        )
+        seconds += line.seconds
+        threads += line.seconds > 0
+    # Sums are the whole's: what is in no phase is what is left of it.
+    cost[0] = np.maximum(only.costs_of_lines(db, chosen).sum(axis=1) - cost.sum(axis=0), 0)
+    seconds[0] = max(_watched(db, only, np.flatnonzero(chosen)) - float(seconds.sum()), 0)
+    threads[0] = int(np.count_nonzero(chosen))
+    windows = Segments.of_windows(apart(only.windows)) if only.windows else None
+    calls = phases.count(chosen, windows)
+    return Groups(by, phases.name, cost, threads, phases.details, calls, seconds, phases.notes)
+
+
+def _watched(db: Database, only: Filter, lines: I64) -> float:
+    """How long ``lines`` existed within what fits ``only``, seconds."""
+
+    def whole(line: int) -> Segments:
+        return Segments.of_windows([(int(db.lines.start[line]), int(db.lines.end[line]))])
+
+    time = only.time_in(db, whole)
+    return sum(int(time(line).lengths(2)[1]) for line in lines.tolist()) / 1e9
 
 
 def _of_code(db: Database, by: str, only: Filter) -> Groups:

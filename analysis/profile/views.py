@@ -23,6 +23,8 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.profile.entities import Entities, entities, scoped_tree
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula
+from hpcd.analysis.profile.marked_phases import MarkedPhases
+from hpcd.analysis.profile.split_contexts import split_contexts
 from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import UsageError
 from hpcd.model.cct import CCT
@@ -93,14 +95,19 @@ def make_view(
     addresses: bool = False,
     only: Filter | None = None,
     derived: Sequence[Formula] = (),
+    split: MarkedPhases | None = None,
 ) -> View:
     """The view named ``kind``, one of :data:`SCOPE_VIEWS`, of what ``only`` lets through.
 
     Inlined calls and loops are nodes, unless ``addresses`` are. ``share`` (of the total of
     ``metric``, one of the database's) and ``depth`` spare views the work of what will not be shown;
-    only the bottom-up view has use for them. Raises :class:`UsageError`.
+    only the bottom-up view has use for them. ``split`` splits contexts of :data:`VIEWS` by phases.
+    Raises :class:`UsageError`.
     """
-    exclusive = (only or Filter()).exclusive(db)
+    only = only or Filter()
+    if split is not None:
+        return with_derived(_split_view(db, kind, split, only, metric, share, depth), derived)
+    exclusive = only.exclusive(db)
     if kind == "top-down" and addresses:
         view = View(
             kind, db.cct.parent, db.procedure_of_node, exclusive, _inclusive(db.cct, exclusive),
@@ -116,6 +123,29 @@ def make_view(
         elif kind in ("lines", "loops"):
             view = _side_by_side(db, basis, view, kind)
     return with_derived(view, derived)
+
+
+def _split_view(
+    db: Database,
+    kind: str,
+    split: MarkedPhases,
+    only: Filter,
+    metric: int,
+    share: float,
+    depth: int | None,
+) -> View:
+    if kind not in VIEWS:
+        raise UsageError(f"contexts are split by phases in the views {', '.join(VIEWS)} only")
+    basis = contexts(db, kind)
+    tree, known, own = split_contexts(db, basis.tree, basis.entities, basis.place, split, only)
+    view = View(
+        kind, tree.parent, tree.frame.astype(np.uint32), own, _inclusive(tree, own), entities=known
+    )
+    if kind == "top-down":
+        return view
+    levels = 1 if kind == "flat" else depth
+    view = by_caller(view, kind, metric=metric, share=share, depth=levels)
+    return replace(view, entities=known)
 
 
 @dataclass(frozen=True)

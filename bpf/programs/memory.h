@@ -140,7 +140,7 @@ int on_page(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	}
 	if (entered_alike(slot, thread->fault_in_kernel)) {
-		call_path(&call, slot, 0, count);
+		call_path(&call, slot, 0);
 		send_call(&call, count);
 	}
 	give_slot(slot);

@@ -36,6 +36,11 @@ struct value_program {
  * are an entry and its position. */
 #define PROBE_LIST 4
 #define MOST_LISTED 64
+/* Of a second record: the array has `width` entries of 4 bytes, and a record COUNTS_EACH of them:
+ * value 0 is the position of the first, two are in each of the others. */
+#define PROBE_PACKED_LIST 8
+#define COUNTS_EACH (2 * (PROBE_VALUES - 1))
+#define MOST_PACKED 52 /* records, for 512 entries */
 
 struct probed_function {
 	u32 one_in;   /* calls recorded: one in so many */
@@ -44,6 +49,8 @@ struct probed_function {
 	u32 number;   /* of the recorded function, in struct call */
 	u32 second;   /* 1 + index of a second record of the same calls; 0: there is none */
 	u32 width;
+	u32 poll;     /* 1 + number of a value: calls that return with 0 there did nothing, they are
+	               * counted and not recorded; 0: all are */
 	struct value_program value[PROBE_VALUES];
 };
 
@@ -57,6 +64,7 @@ struct probe_count {
 	u64 lost;       /* no room for their state */
 	u64 unreadable; /* values that could not be read */
 	u64 foreign;    /* calls of threads that are no targets' */
+	u64 unsuccessful; /* polls that did nothing */
 	u32 skip;       /* calls yet to be passed over */
 	u32 pad;
 };
@@ -75,6 +83,12 @@ struct open_call {
 	u64 outer_sp;
 	u32 outer_function;
 	u32 pad;
+};
+
+/* The array that a poll has been entered with, until it is known whether the call did anything. */
+struct polled {
+	u64 entries;
+	u64 words[MOST_LISTED]; /* of so many bytes as the second record's entries have, packed */
 };
 
 /* Of a thread: its innermost call. */

@@ -84,36 +84,30 @@ static __always_inline u64 register_at(struct walk *w, u32 source)
 	return word[source];
 }
 
-static __attribute__((noinline)) long values_at_entry(struct walk *w, struct probed_function *function,
-						      u64 *value, struct probe_count *count)
+/* Works out the values of function number `index` into words[] of the walk of a slot: what is known at
+ * the entry, or with `returned` the rest. What cannot be read is counted for function `counted`. Not
+ * static: verified once. */
+__attribute__((noinline)) int take_values(u32 slot, u32 index, u32 counted, u32 returned)
 {
-	if (!w || !function || !value || !count)
-		return 0;
-	NOUNROLL
-	for (u32 i = 0; i < PROBE_VALUES; i++) {
-		struct value_program *program = &function->value[i];
-		value[i] = 0;
-		if (i >= function->values || program->at_return)
-			continue;
-		value[i] = run_steps(program, 0, program->late, register_at(w, program->source), count);
-	}
-	return 0;
-}
+	u32 context = FIRST_CALL_CONTEXT + slot;
+	struct walk *w = map_lookup(MAP(SCRATCH), &context);
+	struct probed_function *function = map_lookup(MAP(PROBED), &index);
+	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &counted);
 
-static __attribute__((noinline)) long values_at_return(struct walk *w, struct probed_function *function,
-						       u64 *value, struct probe_count *count)
-{
-	if (!w || !function || !value || !count)
+	if (!w || !function || !count)
 		return 0;
 	NOUNROLL
 	for (u32 i = 0; i < PROBE_VALUES; i++) {
 		struct value_program *program = &function->value[i];
-		u64 begun = value[i];
-		if (i >= function->values)
-			continue;
-		if (program->at_return)
-			begun = register_at(w, program->source);
-		value[i] = run_steps(program, program->late, program->steps, begun, count);
+		u64 value = returned ? w->words[i] : 0;
+		if (i < function->values && (returned || !program->at_return)) {
+			u32 first = returned ? program->late : 0;
+			u32 end = returned ? program->steps : program->late;
+			if (!returned || program->at_return)
+				value = register_at(w, program->source);
+			value = run_steps(program, first, end, value, count);
+		}
+		w->words[i] = value;
 	}
 	return 0;
 }
@@ -146,7 +140,25 @@ static __attribute__((noinline)) long list_one(u32 number, struct listing *listi
 	return 0;
 }
 
-/* A record of each entry of an array that the function is entered with. */
+static __attribute__((noinline)) long list_packed(u32 number, struct listing *listing)
+{
+	u32 at = COUNTS_EACH * number;
+
+	if (at >= listing->entries)
+		return 1;
+	u32 size = 4 * (listing->entries - at);
+	KEEP(size);
+	if (size > 4 * COUNTS_EACH)
+		size = 4 * COUNTS_EACH;
+	listing->call.value[0] = at;
+	listing->call.value[PROBE_VALUES - 1] = 0;
+	if (read_user(&listing->call.value[1], size, listing->address + 4 * at))
+		return 1;
+	send_call(&listing->call, listing->counted);
+	return 0;
+}
+
+/* A record of each entry of an array that the function is entered with, or of several at once. */
 static __always_inline void list_entries(struct open_call *open, struct probed_function *second,
 					 struct counters *counted)
 {
@@ -156,7 +168,55 @@ static __always_inline void list_entries(struct open_call *open, struct probed_f
 	listing.address = open->second[0];
 	listing.entries = open->second[1];
 	listing.width = second->width;
-	run_loop(MOST_LISTED, list_one, &listing, 0);
+	if (second->flags & PROBE_PACKED_LIST) {
+		listing.entries = second->width;
+		run_loop(MOST_PACKED, list_packed, &listing, 0);
+	} else {
+		run_loop(MOST_LISTED, list_one, &listing, 0);
+	}
+}
+
+/* Keeps the array that a poll is entered with: what has ended is no longer in it at the return. */
+static __attribute__((noinline)) long keep_entries(struct walk *w, struct call_key *key, u64 address,
+						   u64 entries, u32 width)
+{
+	if (!w || !key)
+		return 0;
+	if (entries > MOST_LISTED)
+		entries = MOST_LISTED;
+	u32 size = entries * (width == 4 ? 4 : 8);
+	KEEP(size);
+	if (size > 8 * MOST_LISTED)
+		size = 8 * MOST_LISTED;
+	w->frame[0] = entries;
+	if (read_user(&w->frame[1], size, address))
+		w->frame[0] = 0;
+	map_update(MAP(POLLED), key, w->frame, 0);
+	return 0;
+}
+
+struct kept_listing {
+	struct call call;
+	struct counters *counted;
+	struct polled *polled;
+	u32 width;
+	u32 pad;
+};
+
+static __attribute__((noinline)) long list_kept(u32 number, struct kept_listing *listing)
+{
+	struct polled *polled = listing->polled;
+	u32 at = number & (MOST_LISTED - 1);
+
+	if (!polled || number >= MOST_LISTED || number >= polled->entries)
+		return 1;
+	if (listing->width == 4)
+		listing->call.value[0] = ((u32 *)polled->words)[at];
+	else
+		listing->call.value[0] = polled->words[at];
+	listing->call.value[1] = number;
+	send_call(&listing->call, listing->counted);
+	return 0;
 }
 
 /* Calls of a thread that are over without having returned: those whose stack is gone. */
@@ -194,6 +254,8 @@ static __attribute__((noinline)) long leave_one(u32 number, struct leaving *leav
 	top->sp = open->outer_sp;
 	top->function = open->outer_function;
 	top->depth--;
+	if (function->poll)
+		map_delete(MAP(POLLED), &key);
 	map_delete(MAP(OPEN_CALLS), &key);
 	return 0;
 }
@@ -299,7 +361,7 @@ static __always_inline void path_of_call(struct call *call, u32 slot, struct ope
 		call->stack = outer->call.stack;
 		call->cache = outer->call.cache;
 	} else {
-		call_path(call, slot, 0, counted);
+		call_path(call, slot, 0);
 	}
 }
 
@@ -317,13 +379,17 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	open.call.thread = thread->number;
 	open.call.function = function->number;
 	open.call.weight = function->one_in > 1 ? function->one_in : 1;
-	values_at_entry(w, function, open.call.value, count);
+	take_values(slot, index, index, 0);
+	__builtin_memcpy(open.call.value, w->words, sizeof open.call.value);
 	struct probed_function *second = second_record(function);
-	if (second)
-		values_at_entry(w, second, open.second, count);
-	count_up(&count->recorded);
+	if (second) {
+		take_values(slot, function->second - 1, index, 0);
+		__builtin_memcpy(open.second, w->words, sizeof open.second);
+	}
+	if (!function->poll)
+		count_up(&count->recorded);
 	if (!(function->flags & PROBE_RETURNS)) {
-		call_path(&open.call, slot, 0, counted);
+		call_path(&open.call, slot, 0);
 		send_call(&open.call, counted);
 		return IGNORE_RETURN;
 	}
@@ -333,7 +399,11 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 		count_up(&count->lost);
 		return IGNORE_RETURN;
 	}
-	path_of_call(&open.call, slot, around, tid, counted);
+	/* Most polls do nothing: their path is taken when one has. It begins with the function. */
+	if (function->poll)
+		open.call.duration = w->regs.ip;
+	else
+		path_of_call(&open.call, slot, around, tid, counted);
 	open.outer_sp = around->sp;
 	open.outer_function = around->function;
 	if (map_update(MAP(OPEN_CALLS), &key, &open, 0)) {
@@ -343,8 +413,12 @@ static __always_inline int begin_call(u32 slot, u32 index, struct thread *thread
 	around->sp = key.sp;
 	around->function = index;
 	around->depth++;
-	if (second && second->flags & PROBE_LIST)
-		list_entries(&open, second, counted);
+	if (second && second->flags & (PROBE_LIST | PROBE_PACKED_LIST)) {
+		if (function->poll)
+			keep_entries(w, &key, open.second[0], open.second[1], second->width);
+		else
+			list_entries(&open, second, counted);
+	}
 	return function->flags & PROBE_TRAMPOLINE ? 0 : IGNORE_RETURN;
 }
 
@@ -375,7 +449,40 @@ static __always_inline int probe_entry(u32 index)
 	return ignored;
 }
 
-static __always_inline void end_call(struct walk *w, u32 index, u32 tid, u64 sp, u64 end,
+/* A poll returns: records it, and what it was entered with, unless it did nothing. */
+static __attribute__((noinline)) long end_poll(struct open_call *open, u32 slot, struct call_key *key,
+					       struct probed_function *function, u64 end)
+{
+	struct counters *counted = counters();
+
+	if (!open || !key || !function || !counted)
+		return 0;
+	u32 index = key->function, flag = function->poll - 1;
+	struct probe_count *count = map_lookup(MAP(PROBE_COUNTS), &index);
+	if (!count)
+		return 0;
+	if (flag >= PROBE_VALUES)
+		flag = 0;
+	if (!open->call.value[flag]) {
+		count_up(&count->unsuccessful);
+		return 0;
+	}
+	count_up(&count->recorded);
+	call_path(&open->call, slot, open->call.duration);
+	open->call.duration = end - open->call.time;
+	send_call(&open->call, counted);
+	struct probed_function *second = second_record(function);
+	if (!second)
+		return 0;
+	struct kept_listing listing = {.call = open->call, .counted = counted, .width = second->width};
+	listing.polled = map_lookup(MAP(POLLED), key);
+	listing.call.function = second->number;
+	listing.call.duration = 0;
+	run_loop(MOST_LISTED, list_kept, &listing, 0);
+	return 0;
+}
+
+static __always_inline void end_call(struct walk *w, u32 slot, u32 index, u32 tid, u64 sp, u64 end,
 				     struct counters *counted, struct probed_function *function,
 				     struct probe_count *count)
 {
@@ -394,14 +501,24 @@ static __always_inline void end_call(struct walk *w, u32 index, u32 tid, u64 sp,
 		top->function = open->outer_function;
 		top->depth--;
 	}
-	values_at_return(w, function, open->call.value, count);
+	__builtin_memcpy(w->words, open->call.value, sizeof open->call.value);
+	take_values(slot, index, index, 1);
+	__builtin_memcpy(open->call.value, w->words, sizeof open->call.value);
+	if (function->poll) {
+		end_poll(open, slot, &key, function, end);
+		count_up(&count->returned);
+		map_delete(MAP(POLLED), &key);
+		map_delete(MAP(OPEN_CALLS), &key);
+		return;
+	}
 	open->call.duration = end - open->call.time;
 	send_call(&open->call, counted);
 	struct probed_function *second = second_record(function);
-	if (second && !(second->flags & PROBE_LIST)) {
-		values_at_return(w, second, open->second, count);
+	if (second && !(second->flags & (PROBE_LIST | PROBE_PACKED_LIST))) {
+		__builtin_memcpy(w->words, open->second, sizeof open->second);
+		take_values(slot, function->second - 1, index, 1);
 		open->call.function = second->number;
-		__builtin_memcpy(open->call.value, open->second, sizeof open->second);
+		__builtin_memcpy(open->call.value, w->words, sizeof open->second);
 		send_call(&open->call, counted);
 	}
 	count_up(&count->returned);
@@ -427,7 +544,7 @@ static __always_inline int probe_return(u32 index, int at_instruction)
 	struct walk *w = registers_in(slot);
 	if (w) {
 		u64 sp = at_instruction ? CALLER_SP(&w->regs) : RETURNED_SP(&w->regs);
-		end_call(w, index, tid, sp, end, counted, function, count);
+		end_call(w, slot, index, tid, sp, end, counted, function, count);
 	}
 	give_slot(slot);
 	return 0;

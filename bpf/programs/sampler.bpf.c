@@ -343,8 +343,28 @@ static __always_inline u64 stack_size(u64 start)
 	return size;
 }
 
-/* Sends a copy of the stack of a walk that ended early; returns its number, 0: it cannot be. */
-static __always_inline u32 copy_stack(struct walk *w)
+/* Makes a copy of the stack, taken when the function at this address has returned, one of the moment it
+ * was entered: the registers are its caller's, ip the return address. */
+static __always_inline void copy_as_entered(struct stack_copy *copy, u64 function)
+{
+	u64 address = copy->regs.ip;
+
+	copy->regs.ip = function;
+#ifdef HPCD_AARCH64
+	copy->regs.x[30] = address;
+	copy->regs.syscall_number = -1;
+#else
+	copy->regs.sp -= 8;
+	copy->regs.orig_ax = ~0ULL;
+	u64 at = copy->regs.sp - copy->start;
+	if (at < copy->size && !(at & 7))
+		*(u64 *)(copy->bytes + (at & (COPY_BYTES - 8))) = address;
+#endif
+}
+
+/* Sends a copy of the stack of a walk that ended early; returns its number, 0: it cannot be. With
+ * `function` as of the moment that was entered, which has returned. */
+static __always_inline u32 copy_stack(struct walk *w, u64 function)
 {
 	u32 index = w->cache, size = 0;
 	struct copier *copier = map_lookup(MAP(COPIERS), &index);
@@ -392,6 +412,8 @@ static __always_inline u32 copy_stack(struct walk *w)
 	copy->cache = w->cache;
 	copy->regs = w->regs;
 	restore_copied(copier);
+	if (function)
+		copy_as_entered(copy, function);
 	if (ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + (u64)size, NO_WAKEUP))
 		return 0;
 	return copy->stack;
@@ -400,14 +422,14 @@ static __always_inline u32 copy_stack(struct walk *w)
 /* Announces a walk that met what user space is not ready for: its stack is sent along, and user space
  * finishes the walk when it is. What has been found so far is sent too, in case it never is. Returns
  * the path's number; 0: nothing was sent. */
-static __always_inline u32 announce_copy(struct walk *w, struct counters *count)
+static __always_inline u32 announce_copy(struct walk *w, struct counters *count, u64 function)
 {
 	struct process *process = map_lookup(MAP(PROCESSES), &w->tgid);
 	u32 stack = 0;
 	if (w->ending != END_NO_MAPPING || !process || process->credit) {
 		if (process && w->ending == END_NO_MAPPING)
 			process->credit--;
-		stack = copy_stack(w);
+		stack = copy_stack(w, function);
 	}
 	if (!stack) {
 		count->not_copied++;
@@ -439,7 +461,7 @@ static __always_inline int defer(u32 context)
 
 	if (!w || !count)
 		return 0;
-	u32 stack = announce_copy(w, count);
+	u32 stack = announce_copy(w, count, 0);
 	if (!stack) {
 		finish(w);
 		return 0;

@@ -170,7 +170,7 @@ int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
 	if (w && !read_kernel(&w->regs, sizeof w->regs, ctx->args[0]) &&
 	    fill_call(&call, thread, &w->regs, ctx->args[1])) {
-		call_path(&call, slot, 0, count);
+		call_path(&call, slot, 0);
 		send_call(&call, count);
 	}
 	give_slot(slot);

@@ -10,6 +10,15 @@ from hpcd.daemon.probes.value_types import ADDRESS, ValueType
 from hpcd.model.mpi_functions import FUNCTIONS, Function, Role
 from hpcd.model.mpi_records import FLAVOURS, Flavour, Record, Source, Value, records
 
+# Without these it is still known what was sent and received: they are let go of first. Programs
+# that ask again and again for ranks and sizes have been told by then.
+_EXPENDABLE = (
+    Role.COMPLETE, Role.COMPLETE_MANY, Role.COMPLETE_SOME, Role.OTHER, Role.OWN_RANK,
+    Role.OWN_SIZE, Role.DATATYPE_SIZE,
+)  # fmt: skip
+# What a test leaves when nothing had ended, or no message was there.
+_NOTHING = {"flag": "flag", "outcount": "ended"}
+
 
 def mpi_probes() -> list[ProbeSpec]:
     """Probes of every declared entry point, in each implementation's libraries."""
@@ -34,10 +43,23 @@ def _probe(function: Function, flavour: Flavour, library: str) -> ProbeSpec:
         returns="trampoline",
         optional=True,
         second=second,
+        poll=_poll(function),
+        expendable=first.role in _EXPENDABLE,
     )
 
 
+def _poll(function: Function) -> str:
+    """The value of calls that may find nothing, as ``MPI_Test``, which is 0 when they do."""
+    if function.name == "MPI_Waitsome":
+        return ""
+    return next((_NOTHING[name] for name in function.parameters if name in _NOTHING), "")
+
+
 def _second(record: Record, flavour: Flavour) -> SecondRecord:
+    if record.role == Role.COUNTS:
+        begin, *counts = record.values
+        place = ProbeValue(begin.name, argument(begin.source.argument, ADDRESS), ADDRESS)
+        return SecondRecord(record.name, (place, *map(_value, counts)), packed=True)
     if record.role != Role.LISTED:
         return SecondRecord(record.name, tuple(map(_value, record.values)))
     request, position = record.values

@@ -10,6 +10,11 @@ MOST_A_SECOND = 200_000
 """Calls recorded a second beyond which the recorder and the disk have too much of them."""
 _ROUNDS_BELOW = 5
 _WELL_BELOW = 0.4
+# What costs less than this share of what is allowed is not worth being let go of.
+_WORTH_LETTING_GO = 0.1
+# So many seconds' share may be saved up for a time of many calls, and is lent at the beginning. A
+# program that exchanges all its messages within some seconds keeps below the share in the long run.
+_MOST_SAVED_S, _LENT_S = 10.0, 3.0
 # What a trap costs, seconds: an exception and back, which under a hypervisor leaves the virtual
 # machine several times. docs/probes.md has the measurements.
 _TRAP, _TRAP_VIRTUAL = 1.5e-6, 12e-6
@@ -19,12 +24,14 @@ _RECORD = 1.5e-6
 
 @dataclass(slots=True)
 class FunctionCost:
-    """One probed function: its calls so far, those recorded, one in how many is."""
+    """One probed function: its calls so far, those recorded, one in how many is; ``expendable``
+    when others are worth more."""
 
     index: int
     hits: int
     recorded: int
     one_in: int
+    expendable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +46,10 @@ class ProbeBudget:
     """Keeps the cost of probes below ``share`` of the targets' CPU time, and at least of one CPU;
     without a share records no more than :data:`MOST_A_SECOND` calls a second.
 
-    A step that is over it has the costliest functions recorded 1 in twice as many, and lets go of
-    one whose traps alone are over it: these come with every call.
+    A step that is over it lets go of expendable functions, the costliest first. Where that is not
+    enough, and nothing is left of what was saved up before, it has the costliest of the others
+    recorded 1 in twice as many, and lets go of one whose traps alone are over it: these come with
+    every call.
     """
 
     def __init__(self, share: float | None, trap: float | None = None) -> None:
@@ -50,6 +59,7 @@ class ProbeBudget:
         self._when: float | None = None
         self._targets = 0.0
         self._rounds_below = 0
+        self._saved = _LENT_S * (share or 0.0)
 
     def step(self, now: float, targets: float, functions: list[FunctionCost]) -> list[Change]:
         """What to change at ``now`` (seconds), when targets have used ``targets`` CPU seconds."""
@@ -67,6 +77,8 @@ class ProbeBudget:
             traps[each.index] = (each.hits - hits) * self._trap
             records[each.index] = (each.recorded - recorded) * (_RECORD + self._trap / 2)
         spent = sum(traps.values()) + sum(records.values())
+        most_saved = _MOST_SAVED_S * allowed / (now - when)
+        self._saved = max(min(self._saved + allowed - spent, most_saved), -allowed)
         if spent > allowed:
             self._rounds_below = 0
             return self._less(functions, traps, records, spent - allowed, allowed)
@@ -87,8 +99,8 @@ class ProbeBudget:
         most = max(functions, key=lambda f: more[f.index])
         return [Change(most.index, min(2 * most.one_in, _MOST_ONE_IN))]
 
-    @staticmethod
     def _less(
+        self,
         functions: list[FunctionCost],
         traps: dict[int, float],
         records: dict[int, float],
@@ -96,13 +108,17 @@ class ProbeBudget:
         allowed: float,
     ) -> list[Change]:
         changes = []
-        for each in sorted(functions, key=lambda f: -(traps[f.index] + records[f.index])):
-            if surplus <= 0:
+        costs = {each.index: traps[each.index] + records[each.index] for each in functions}
+        for each in sorted(functions, key=lambda f: (not f.expendable, -costs[f.index])):
+            if surplus <= 0 or (self._saved >= 0 and not each.expendable):
                 break
             saved = records[each.index] / 2
-            if traps[each.index] > allowed:
+            spared = each.expendable and costs[each.index] > _WORTH_LETTING_GO * allowed
+            if spared or traps[each.index] > allowed:
                 changes.append(Change(each.index, 0))
-                saved = traps[each.index] + records[each.index]
+                saved = costs[each.index]
+            elif each.expendable:
+                continue
             elif each.one_in < _MOST_ONE_IN and records[each.index]:
                 changes.append(Change(each.index, 2 * each.one_in))
             surplus -= saved

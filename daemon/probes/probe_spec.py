@@ -78,12 +78,15 @@ class SecondRecord:
 
     With ``width`` it is one record for each entry of an array that the function is entered with:
     the first of ``values`` is where that begins, the second how many entries it has, of ``width``
-    bytes each; recorded are an entry and its position, under these two names.
+    bytes each; recorded are an entry and its position, under these two names. With ``packed`` a
+    record has several entries: the first value is where the array begins, recorded are the position
+    of the first of them, and two in each of the other values.
     """
 
     name: str
     values: tuple[ProbeValue, ...]
     width: int = 0
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,10 @@ class ProbeSpec:
     optional: bool = False
     """Whether a library without the function is no cause for a message."""
     second: SecondRecord | None = None
+    poll: str = ""
+    """The value that is 0 when a call has returned and did nothing: such calls are counted only."""
+    expendable: bool = False
+    """Whether it is let go of before others are, to keep the budget."""
 
     def applies_to(self, path: str) -> bool:
         """Whether the file at ``path`` is the library that is meant."""

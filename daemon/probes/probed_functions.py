@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hpcd.bpf.probe_maps import LIST, MAX_PROBED, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
+from hpcd.bpf.probe_maps import LIST, MAX_PROBED, PACKED_LIST, RETURNS_SEEN, TRAMPOLINE, ProbeMaps
 from hpcd.bpf.uprobes import RETURN_POINT, Place
 from hpcd.daemon.probes.found_points import FoundPoint
 from hpcd.daemon.probes.probe_spec import ProbeSpec, ProbeValue, SecondRecord
@@ -56,6 +56,15 @@ class ProbedFunctions:
         self._most = min(limit or MAX_PROBED, MAX_PROBED)
         self._left_out = False
         self.all: list[ProbedFunction] = []
+        self._packed: list[int] = []
+        self._entries = 0
+
+    def read_entries(self, entries: int) -> None:
+        """Read so many entries, if not already more, of arrays that have one for each rank."""
+        if entries > self._entries:
+            self._entries = entries
+            for index in self._packed:
+                self._maps.set_width(index, entries)
 
     def add(self, spec: ProbeSpec, point: FoundPoint, library: str, *, thrown: bool) -> list[Place]:
         """Number the function at ``point`` of ``library``; returns where it is to be probed.
@@ -81,6 +90,8 @@ class ProbedFunctions:
         )
         self.all.append(function)
         second = self._add_second(function, spec.second) if spec.second and flags else -1
+        names = [value.name for value in values]
+        poll = names.index(spec.poll) if spec.poll in names else -1
         self._maps.set_function(
             index,
             function.number,
@@ -88,6 +99,7 @@ class ProbedFunctions:
             one_in=spec.one_in,
             flags=flags,
             second=second,
+            poll=poll,
         )
         self._announce(
             CalledFunction(
@@ -107,9 +119,13 @@ class ProbedFunctions:
         number = self._first + index
         spec, library = function.spec, function.library
         self.all.append(ProbedFunction(index, number, second.name, library, spec, spec.one_in, 0))
-        programs = [value.program.pack() for value in second.values]
-        flags = LIST if second.width else 0
-        self._maps.set_function(index, number, programs, one_in=1, flags=flags, width=second.width)
+        # Of an array there is a program for where it is, and how long: the rest is its entries.
+        programs = [value.program.pack() for value in second.values[: 1 if second.packed else 6]]
+        flags = PACKED_LIST if second.packed else LIST if second.width else 0
+        width = self._entries if second.packed else second.width
+        self._maps.set_function(index, number, programs, one_in=1, flags=flags, width=width)
+        if second.packed:
+            self._packed.append(index)
         values = tuple(map(_declared, second.values))
         self._announce(CalledFunction(number, second.name, library, spec.group, values))
         return index

@@ -13,8 +13,11 @@ from hpcd.daemon.probes.probe_rights import ProbeRights
 from hpcd.daemon.probes.probe_spec import ProbeSpec
 from hpcd.daemon.probes.probed_files import ProbedFiles
 from hpcd.daemon.probes.probed_functions import ProbedFunctions
+from hpcd.daemon.targets.jobs import place
+from hpcd.daemon.targets.processes import environment_of
 from hpcd.daemon.unwind.decoder_process import Decoder
-from hpcd.model.calls import CalledFunction
+from hpcd.model.calls import CalledFunction, Group
+from hpcd.model.mpi_records import MAX_COUNTS
 from hpcd.model.region import Region
 
 _MOST_PROBLEMS = 200
@@ -42,6 +45,7 @@ class Probes:
         are those of the user the recording is for; None: root's."""
         self._budget = ProbeBudget(share)
         self._maps = maps
+        self._of_mpi = any(spec.group == Group.MPI for spec in specs)
         self._problems: dict[str, None] = {}
         self._decoder = Decoder(probing=True)
         self._uprobes = Uprobes(programs)
@@ -71,6 +75,10 @@ class Probes:
 
     def on_mapped(self, pid: int, regions: Iterable[Region]) -> None:
         """As :meth:`ProbedFiles.on_mapped`."""
+        if self._of_mpi:
+            size = place(environment_of(pid)).size or 0
+            # Of larger communicators nothing is known, rather than a part.
+            self._functions.read_entries(size if size <= MAX_COUNTS else 0)
         self._files.on_mapped(pid, regions)
 
     def on_fork(self, parent: int, child: int) -> None:
@@ -87,7 +95,13 @@ class Probes:
         self._files.spare_others(now)
         self._files.attach_postponed()
         costs = [
-            FunctionCost(each.index, int(count["hits"]), int(count["recorded"]), each.one_in)
+            FunctionCost(
+                each.index,
+                int(count["hits"]),
+                int(count["recorded"]),
+                each.one_in,
+                each.spec.expendable,
+            )
             for each in self._functions.all
             if not each.let_go
             for count in self._maps.counts(each.index)
@@ -128,5 +142,7 @@ class Probes:
         return {"functions": functions, "problems": problems}
 
 
-COUNTED = ("hits", "recorded", "returned", "left", "unpaired", "lost", "unreadable")
+COUNTED = (
+    "hits", "recorded", "returned", "left", "unpaired", "lost", "unreadable", "unsuccessful",
+)  # fmt: skip
 """What the summary has of each function: see ``struct probe_count`` of bpf/programs."""

@@ -39,6 +39,8 @@ class Role(IntEnum):
     LISTED = 16
     """One of the several requests, with its position among them."""
     START_MANY = 17
+    COUNTS = 18
+    """Some of the counts of a collective operation that has one for each rank."""
     BARRIER = 10
     ALL_TO_ALL = 11
     """Every rank needs what all have: wait at N x N."""
@@ -101,7 +103,8 @@ C_TYPES: Final = {
     "flag": "int *", "index": "int *", "outcount": "int *", "indices": "int *",
     "op": "MPI_Op", "info": "MPI_Info", "win": "MPI_Win", "newwin": "MPI_Win *",
     "scounts": "const int *", "sdispls": "const int *", "rcounts": "const int *",
-    "rdispls": "const int *", "color": "int", "key": "int", "split_type": "int",
+    "rdispls": "const int *", "stypes": "const MPI_Datatype *", "rtypes": "const MPI_Datatype *",
+    "color": "int", "key": "int", "split_type": "int",
     "ndims": "int", "dims": "const int *", "periods": "const int *", "reorder": "int",
     "remain_dims": "const int *", "rank": "int *", "size": "int *",
     "bytes": "MPI_Aint", "unit": "int", "disp": "MPI_Aint", "assertion": "int",
@@ -116,8 +119,7 @@ _BOTH = "sbuf, scount, stype, rbuf, rcount, rtype"
 _REDUCTION = "sbuf, rbuf, count, type, op"
 _TARGET = "origin_count, origin_type, target, disp, target_count, target_type"
 
-# Each has a nonblocking form with an I and a request at the end. Where counts are arrays, the
-# declaration has no count: its bytes are not known.
+# Each has a nonblocking form with an I and a request at the end.
 _COLLECTIVES: Final = (
     (Role.BARRIER, "Barrier", "comm"),
     (Role.ALL_TO_ALL, "Allreduce", f"{_REDUCTION}, comm"),
@@ -126,6 +128,8 @@ _COLLECTIVES: Final = (
     (Role.ALL_TO_ALL, "Alltoall", f"{_BOTH}, comm"),
     (Role.ALL_TO_ALL, "Alltoallv",
      "sbuf, scounts, sdispls, stype, rbuf, rcounts, rdispls, rtype, comm"),
+    (Role.ALL_TO_ALL, "Alltoallw",
+     "sbuf, scounts, sdispls, stypes, rbuf, rcounts, rdispls, rtypes, comm"),
     (Role.ALL_TO_ALL, "Reduce_scatter", "sbuf, rbuf, rcounts, type, op, comm"),
     (Role.ALL_TO_ALL, "Reduce_scatter_block", "sbuf, rbuf, rcount, rtype, op, comm"),
     (Role.FROM_ROOT, "Bcast", "rbuf, count, type, root, comm"),
@@ -139,6 +143,8 @@ _COLLECTIVES: Final = (
     (Role.NEIGHBOURS, "Neighbor_alltoall", f"{_BOTH}, comm"),
     (Role.NEIGHBOURS, "Neighbor_allgather", f"{_BOTH}, comm"),
 )  # fmt: skip
+# An array alone says what a rank passes. (Types are one too in Alltoallw: it is not known there.)
+_COUNTED: Final = ("Alltoallv", "Reduce_scatter")
 _OTHERS: Final[tuple[tuple[tuple[Role, ...], tuple[str, ...]], ...]] = (
     ((Role.SEND,), (
         *(f"{mode}send{_SEND})" for mode in ("", "S", "B", "R")),
@@ -208,9 +214,10 @@ def _function(text: str, roles: tuple[Role, ...]) -> Function:
 def _declared() -> dict[str, Function]:
     functions = [_function(text, roles) for roles, texts in _OTHERS for text in texts]
     for role, name, parameters in _COLLECTIVES:
-        functions.append(_function(f"{name}({parameters})", (role,)))
+        roles = (role, Role.COUNTS) if name in _COUNTED else (role,)
+        functions.append(_function(f"{name}({parameters})", roles))
         nonblocking = f"I{name[0].lower()}{name[1:]}"
-        functions.append(_function(f"{nonblocking}({parameters}, request)", (role,)))
+        functions.append(_function(f"{nonblocking}({parameters}, request)", roles))
     return {function.name: function for function in functions}
 
 

@@ -23,6 +23,10 @@ MAX_REQUESTS: Final = 64
 """Of one ``MPI_Waitall`` and its like, so many requests are recorded one by one."""
 MAX_POSITIONS: Final = 6
 """Of one ``MPI_Waitsome``, so many positions of ended requests are recorded."""
+COUNTS_EACH: Final = 10
+"""Counts of a collective operation in one record of :attr:`Role.COUNTS`."""
+MAX_COUNTS: Final = 512
+"""Ranks of a communicator, up to which their counts are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,9 @@ class Record:
     letters for any role but the first.
 
     A record of :attr:`Role.LISTED` is one for each of the first :data:`MAX_REQUESTS` requests: the
-    source of its first value is where the array is, that of the second how many it has.
+    source of its first value is where the array is, that of the second how many it has. Of
+    :attr:`Role.COUNTS` there is one for every :data:`COUNTS_EACH` ranks: the first value is the
+    rank that they begin with, its source where the array is.
     """
 
     name: str
@@ -115,7 +121,7 @@ class Record:
 _MESSAGE: Final = ("communicator", "peer", "tag", "count", "datatype", "request")
 _NEW: Final = ("communicator", "new_communicator")
 VALUES: Final[dict[Role, tuple[str, ...]]] = {
-    Role.OTHER: (),
+    Role.OTHER: ("flag",),
     Role.SEND: _MESSAGE,
     Role.RECEIVE: (
         "communicator", "peer", "tag", "status_source", "status_tag", "status_bytes",
@@ -131,6 +137,7 @@ VALUES: Final[dict[Role, tuple[str, ...]]] = {
     Role.COMPLETE_SOME: ("requests", "ended", "positions0", "positions2", "positions4"),
     Role.START_MANY: ("requests",),
     Role.LISTED: ("request", "position"),
+    Role.COUNTS: ("from", "counts0", "counts2", "counts4", "counts6", "counts8"),
     Role.BARRIER: ("communicator", "request"),
     Role.ALL_TO_ALL: ("communicator", "count", "datatype", "request"),
     Role.FROM_ROOT: ("communicator", "root", "count", "datatype", "request"),
@@ -170,6 +177,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "count": ("count", "scount", "rcount", "origin_count"),
     "datatype": ("type", "stype", "rtype", "origin_type"),
     "status_source": ("status",), "status_tag": ("status",), "status_bytes": ("status",),
+    "from": ("scounts", "rcounts"), "counts": ("scounts", "rcounts"),
     "dims": ("dims",), "periods": ("periods",), "remain": ("remain_dims",),
 }  # fmt: skip
 _RECEIVED: Final = {"peer": ("source",), "tag": ("tag", "rtag")}
@@ -217,7 +225,7 @@ def roles_by_record() -> dict[str, Role]:
 
 
 def _value(function: Function, flavour: Flavour, role: Role, name: str) -> Value | None:
-    array = name.rstrip("024")
+    array = name.rstrip("02468")
     choices = _PARAMETERS.get(name) or _PARAMETERS[array]
     if role == Role.RECEIVE:
         choices = _RECEIVED.get(name, choices)

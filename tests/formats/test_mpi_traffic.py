@@ -13,7 +13,7 @@ import pytest
 
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.wait_states import Kind
-from tests.support.mpi_truth import LAUNCH, Truth, build, run
+from tests.support.mpi_truth import LAUNCH, Truth, build, run, vector_truth
 
 TRAFFIC = ("ring", "all_to_all", "halo", "subcommunicators", "wildcards", "persistent")
 PLANTED = {
@@ -55,6 +55,17 @@ def test_traffic_is_the_truth(
     made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
     assert made == truth.communicators
     assert found.unknown_communicators == 0
+
+
+def test_a_count_for_each_rank(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
+    found = communication(run(built, tmp_path, flavour, "vectors", 5))
+    flow = found.collective_flow
+    pairs = zip(flow.source.tolist(), flow.target.tolist(), strict=True)
+    assert dict(zip(pairs, flow.bytes.tolist(), strict=True)) == vector_truth(5)
+    assert not flow.unknown.any()
+    passed = {(row.function, row.communicator): row.bytes for row in found.by_function()}
+    assert passed["MPI_Alltoallv", 0] == 20 * 4 * sum(range(1, 26))
+    assert passed["MPI_Reduce_scatter", 0] == 5 * 4 * 15
 
 
 def test_one_sided_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:

@@ -17,7 +17,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication, delays_of
 from hpcd.analysis.messages.wait_states import Kind
-from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, read
+from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, read, vector_truth
 
 pytestmark = [
     pytest.mark.root,
@@ -37,16 +37,16 @@ def built(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 
 def recorded(
-    built: tuple[Path, Path], folder: Path, flavour: str, name: str, ranks: int
+    built: tuple[Path, Path], folder: Path, flavour: str, name: str, ranks: int, *options: str
 ) -> tuple[Truth, Path]:
     library, program = built
     truth = folder / "truth"
     truth.mkdir()
     launch = [*LAUNCH[flavour], "-n", str(ranks)]
     command = ["env", f"LD_PRELOAD={library}", f"TRUTH={truth}", "LINGER=1", str(program), name]
-    options = ["run", "--mpi", "-o", str(folder / "m")]
+    verb = ["run", "--mpi", "-o", str(folder / "m"), *options]
     done = subprocess.run(
-        [*HPCD, *options, "--", *launch, *command], check=True, capture_output=True, timeout=200
+        [*HPCD, *verb, "--", *launch, *command], check=True, capture_output=True, timeout=200
     )
     merge([folder / "m"], folder / "db", workers=1)
     return read(truth, flavour, ranks, done.stdout.decode()), folder / "db"
@@ -68,6 +68,38 @@ def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str, name: s
         assert found.collectives.complete.all()
         made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
         assert made == truth.communicators
+
+
+def test_polls_and_counts_for_each_rank(
+    built: tuple[Path, Path], tmp_path: Path, flavour: str
+) -> None:
+    options = ["--overhead", "20%", "--json-file", str(tmp_path / "s")]
+    truth, path = recorded(built, tmp_path, flavour, "polling", 3, *options)
+    (said,) = truth.said
+    functions = json.loads((tmp_path / "s").read_text())["probes"]["functions"]
+    polls = [row for row in functions if row["name"].startswith(("MPI_Test", "MPI_Iprobe"))]
+    let_go = any(row["let_go"] for row in polls)
+    with hpcd.analysis.open(path) as db:
+        found = communication(db)
+        matrix_is_true(found, truth)
+        chosen = [db.calls.find(row["name"]) for row in polls if "/" not in row["name"]]
+        calls = db.calls.select(functions=chosen)
+        names = [db.procedure_names[at] for at in db.procedure_of_node.tolist()]
+        for node in np.unique(calls["node"]).tolist():
+            path_of = [names[at] for at in db.cct.path(node).tolist()]
+            assert path_of[-1].lstrip("P").startswith(("MPI_Test", "MPI_Iprobe"))
+            assert "polling" in path_of
+        flow = found.collective_flow
+        pairs = zip(flow.source.tolist(), flow.target.tolist(), strict=True)
+        # How often polls found something is reduced: 16 bytes of each rank.
+        expected = {
+            (source, target): volume + 16 * (target == 0)
+            for (source, target), volume in vector_truth(3).items()
+        }
+        assert dict(zip(pairs, flow.bytes.tolist(), strict=True)) == expected
+    if not let_go:
+        assert len(calls) == said["successful"]
+        assert sum(row["unsuccessful"] for row in polls) == said["unsuccessful"]
 
 
 def test_waits_and_what_caused_them(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:

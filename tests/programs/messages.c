@@ -1,6 +1,7 @@
 /* Programs of known traffic and known waits. `messages NAME`: one of the functions at the end.
    Those that plant waits print, on rank 0, how many seconds ranks waited by their own clocks. */
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,6 +203,82 @@ static void one_sided(void)
 	MPI_Win_free(&window);
 }
 
+/* Collectives with a count for each rank, in the world and in halves of it. */
+static void vectors(void)
+{
+	int scounts[128], rcounts[128], displs[128] = {0}, own, count;
+	MPI_Comm half;
+	for (int peer = 0; peer < size; peer++) {
+		scounts[peer] = 1 + rank * size + peer;
+		rcounts[peer] = 1 + peer * size + rank;
+	}
+	for (int round = 0; round < ROUNDS; round++)
+		MPI_Alltoallv(out, scounts, displs, MPI_INT, in, rcounts, displs, MPI_INT, MPI_COMM_WORLD);
+	for (int peer = 0; peer < size; peer++)
+		rcounts[peer] = peer + 1;
+	MPI_Allgatherv(out, rank + 1, MPI_DOUBLE, in, rcounts, displs, MPI_DOUBLE, MPI_COMM_WORLD);
+	MPI_Gatherv(out, rank + 1, MPI_SHORT, in, rcounts, displs, MPI_SHORT, size - 1, MPI_COMM_WORLD);
+	MPI_Scatterv(out, rcounts, displs, MPI_CHAR, in, rank + 1, MPI_CHAR, 0, MPI_COMM_WORLD);
+	MPI_Reduce_scatter(out, in, rcounts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+	MPI_Comm_rank(half, &own);
+	MPI_Comm_size(half, &count);
+	for (int peer = 0; peer < count; peer++) {
+		scounts[peer] = peer; /* nothing for the first */
+		rcounts[peer] = own;
+	}
+	MPI_Alltoallv(out, scounts, displs, MPI_CHAR, in, rcounts, displs, MPI_CHAR, half);
+	MPI_Comm_free(&half);
+}
+
+/* Messages that are asked for again and again; rank 0 prints how often that found nothing. Then
+   vectors(). */
+static void polling(void)
+{
+	int right = (rank + 1) % size, left = (rank + size - 1) % size, flag, index, ended, places[2];
+	long calls[2] = {0}, all[2];
+	MPI_Request requests[2];
+	for (int round = 0; round < ROUNDS; round++) {
+		MPI_Irecv(in, 64, MPI_BYTE, left, round, MPI_COMM_WORLD, &requests[0]);
+		if (rank == round % size)
+			delay();
+		MPI_Isend(out, 8 + round, MPI_BYTE, right, round, MPI_COMM_WORLD, &requests[1]);
+		for (int left_over = 2; left_over > 0;) {
+			if (round % 4 == 0) {
+				MPI_Test(&requests[left_over - 1], &flag, MPI_STATUS_IGNORE);
+				left_over -= flag != 0;
+			} else if (round % 4 == 1) {
+				MPI_Testall(2, requests, &flag, MPI_STATUSES_IGNORE);
+				left_over -= flag ? 2 : 0;
+			} else if (round % 4 == 2) {
+				MPI_Testany(2, requests, &index, &flag, MPI_STATUS_IGNORE);
+				left_over -= flag != 0;
+			} else {
+				MPI_Testsome(2, requests, &ended, places, MPI_STATUSES_IGNORE);
+				flag = ended;
+				left_over -= ended;
+			}
+			calls[flag != 0]++;
+			if (!flag)
+				sched_yield();
+		}
+		MPI_Send(out, round, MPI_BYTE, right, 99, MPI_COMM_WORLD);
+		do {
+			MPI_Iprobe(left, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+			calls[flag != 0]++;
+			if (!flag)
+				sched_yield();
+		} while (!flag);
+		MPI_Recv(in, 64, MPI_BYTE, left, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+	MPI_Reduce(calls, all, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+	if (rank == 0) {
+		printf("{\"unsuccessful\": %ld, \"successful\": %ld}\n", all[0], all[1]);
+		fflush(stdout);
+	}
+	vectors();
+}
+
 /* Seconds that ranks waited, by when each began: summed over rounds on rank 0 and printed. */
 static void say(const double *began, int waiter, int delayer)
 {
@@ -291,7 +368,7 @@ int main(int count, char **arguments)
 	} programs[] = {
 		{"ring", ring}, {"all_to_all", all_to_all}, {"halo", halo},
 		{"subcommunicators", subcommunicators}, {"wildcards", wildcards},
-		{"persistent", persistent}, {"one_sided", one_sided}, {"late_sender", late_sender},
+		{"persistent", persistent}, {"vectors", vectors}, {"polling", polling}, {"one_sided", one_sided}, {"late_sender", late_sender},
 		{"late_receiver", late_receiver}, {"late_broadcast", late_broadcast},
 		{"wait_at_nxn", wait_at_nxn}, {"early_reduce", early_reduce},
 	};

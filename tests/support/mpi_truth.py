@@ -18,7 +18,15 @@ import numpy as np
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import C_TYPES, FUNCTIONS, Function, Role
-from hpcd.model.mpi_records import FLAVOURS, MAX_REQUESTS, Flavour, Record, Source, records
+from hpcd.model.mpi_records import (
+    COUNTS_EACH,
+    FLAVOURS,
+    MAX_REQUESTS,
+    Flavour,
+    Record,
+    Source,
+    records,
+)
 
 PROGRAM = Path(__file__).parents[1] / "programs/messages.c"
 LAUNCH: Mapping[str, list[str]] = {
@@ -174,9 +182,13 @@ def _wrapper(function: Function, made: tuple[Record, ...], number: int, flavour:
     )
     passed = ", ".join(f"a{at}" for at in range(len(function.parameters)))
     lines = [f"\nint {function.name}({signature or 'void'})\n{{"]
-    single = [(number + at, record) for at, record in enumerate(made) if record.role != Role.LISTED]
+    arrays = (Role.LISTED, Role.COUNTS)
+    single = [(number + at, record) for at, record in enumerate(made) if record.role not in arrays]
     several = [
         (number + at, record) for at, record in enumerate(made) if record.role == Role.LISTED
+    ]
+    counted = [
+        (number + at, record) for at, record in enumerate(made) if record.role == Role.COUNTS
     ]
     for at, record in single:
         lines.append(f"int64_t v{at}[6] = {{{', '.join(['MISSING'] * 6)}}};")
@@ -202,6 +214,14 @@ def _wrapper(function: Function, made: tuple[Record, ...], number: int, flavour:
         lines.append(
             f"for (int i = 0; i < a{count} && i < {MAX_REQUESTS}; i++) {{ int64_t v[6] ="
             f" {{saved[i], i}}; record({at}, begin, begin, v); }}"
+        )
+    for at, record in counted:
+        array = f"a{record.values[0].source.argument}"
+        lines.append(
+            f"int n; PMPI_Comm_size(a{function.parameters.index('comm')}, &n);"
+            f" for (int i = 0; i < n; i += {COUNTS_EACH}) {{ int64_t v[6] = {{i}};"
+            f" memcpy(v + 1, {array} + i, 4 * (n - i < {COUNTS_EACH} ? n - i : {COUNTS_EACH}));"
+            f" record({at}, begin, begin, v); }}"
         )
     if Role.SEND_INIT in function.roles:
         names = {parameter: f"a{at}" for at, parameter in enumerate(function.parameters)}
@@ -307,3 +327,20 @@ def read(folder: Path, flavour: str, ranks: int, printed: str) -> Truth:
         members,
         [json.loads(row) for row in printed.splitlines() if row.startswith("{")],
     )
+
+
+def vector_truth(ranks: int) -> dict[tuple[int, int], float]:
+    """Bytes from rank to rank in ``vectors`` of the program."""
+    bytes_of: dict[tuple[int, int], float] = {}
+
+    def add(source: int, target: int, volume: int) -> None:
+        if source != target and volume:
+            bytes_of[source, target] = bytes_of.get((source, target), 0) + volume
+
+    for source, target in np.ndindex(ranks, ranks):
+        add(source, target, 20 * 4 * (1 + source * ranks + target))
+        add(source, target, 8 * (source + 1))
+        add(source, target, 2 * (source + 1) * (target == ranks - 1))
+        add(source, target, (target + 1) * (source == 0))
+        add(source, target, target // 2 * (source % 2 == target % 2))
+    return bytes_of

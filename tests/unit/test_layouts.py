@@ -102,6 +102,7 @@ NUMBERS = {
     "sizeof(struct call_key)": probe_maps.CALL_KEY_BYTES,
     "sizeof(struct open_call)": probe_maps.OPEN_CALL_BYTES,
     "sizeof(struct open_calls)": probe_maps.OPEN_CALLS_BYTES,
+    "sizeof(struct polled)": probe_maps.POLLED_BYTES,
     "PROBE_STEPS": value_program.MAX_STEPS,
     "PROBE_VALUES": value_program.MAX_VALUES,
     "NO_SOURCE": value_program.NO_REGISTER,

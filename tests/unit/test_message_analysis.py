@@ -11,6 +11,7 @@ from hpcd.analysis.messages import traffic
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import delays
+from hpcd.analysis.messages.told_ranks import told_ranks
 from hpcd.analysis.messages.wait_states import Kind
 from hpcd.array_types import I64
 from hpcd.model.mpi_functions import FUNCTIONS
@@ -123,6 +124,49 @@ def test_collective_flow() -> None:
     flow = made(calls, 3).collective_flow
     _, volume = flow.dense(3)
     assert volume.tolist() == [[0, 32, 32], [64, 0, 64], [32, 32, 0]]
+
+
+def test_a_count_for_each_rank() -> None:
+    def pair(low: int, high: int) -> int:
+        return low | high << 32
+
+    calls = [
+        *(collective(rank, "MPI_Alltoallv", 0, 10, count=MISSING) for rank in range(3)),
+        # Of three ranks four counts were read: the last one means nothing.
+        *((rank, "MPI_Alltoallv/counts", 0, 0,
+           {"from": 0, "counts0": pair(rank, 1), "counts2": pair(2, 99)}) for rank in (0, 2)),
+        *(collective(rank, "MPI_Gatherv", 20, 30, root=1, count=rank + 1) for rank in range(3)),
+    ]  # fmt: skip
+    found = made(calls, 3)
+    flow = found.collective_flow
+    _, volume = flow.dense(3)
+    # What rank 1 passed to whom is not known.
+    assert volume.tolist() == [[0, 16, 16], [0, 0, 0], [16, 32, 0]]
+    assert {(1, 0), (1, 2)} == {
+        (source, target)
+        for source, target, unknown in zip(
+            flow.source.tolist(), flow.target.tolist(), flow.unknown.tolist(), strict=True
+        )
+        if unknown
+    }
+    rows = {row.function: row.bytes for row in found.by_function()}
+    assert rows == {"MPI_Alltoallv": -1, "MPI_Gatherv": 8 * 6}
+
+
+def test_ranks_are_what_mpi_told_where_nothing_else_says_them() -> None:
+    def asked(line: int, begin: int, rank: int, size: int, communicator: int = WORLD) -> list[Call]:
+        values = {"communicator": communicator}
+        return [
+            (line, "MPI_Comm_size", begin, begin + 1, values | {"size": size}),
+            (line, "MPI_Comm_rank", begin, begin + 1, values | {"rank": rank}),
+        ]
+
+    calls = [*asked(0, 0, 1, 3), *asked(2, 0, 0, 3), *asked(3, 0, 2, 3), *asked(4, 0, 0, 1)]
+    calls += asked(0, 10, 0, 2, 7)  # later, in another communicator
+    process = np.array([4, 4, 2, 0, 1], np.uint32)  # lines 0 and 1 are threads of one process
+    assert told_ranks(made(calls, 5).calls, process).tolist() == [1, 1, 0, 2, -1]
+    twice = made([*asked(0, 0, 1, 3), *asked(2, 0, 1, 3)], 5).calls
+    assert told_ranks(twice, process).tolist() == [-1] * 5
 
 
 def test_messages_overtake_by_tag_only() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpcd.daemon.probes import set_names
+from hpcd.daemon.probes.mpi_probes import mpi_probes
 from hpcd.daemon.probes.probe_budget import FunctionCost, ProbeBudget
 from hpcd.daemon.probes.probe_set import load_probes
 from hpcd.daemon.probes.probe_spec import library_matches, parse_probe
@@ -190,13 +191,49 @@ def test_operands_of_static_tracepoints() -> None:
 def test_the_budget_records_fewer_calls_and_lets_go_of_what_costs_too_much() -> None:
     budget = ProbeBudget(0.02, trap=10e-6)
     assert budget.step(0.0, 0.0, []) == []
-    cheap = FunctionCost(1, 100, 100, 1)
-    # 0.02 of one second are 20 ms: 3000 traps are 30.
-    assert [(c.index, c.one_in) for c in budget.step(1.0, 1.0, [FunctionCost(0, 3000, 3000, 1),
-                                                               cheap])] == [(0, 0)]  # fmt: skip
+    # 0.02 of one second are 20 ms, and 60 are lent: 3000 traps are 30, and as records 20 more.
+    changes = [
+        budget.step(
+            float(second), float(second), [FunctionCost(0, 3000 * second, 3000 * second, 1)]
+        )
+        for second in (1, 2, 3)
+    ]
+    assert changes[:2] == [[], []]
+    assert [(change.index, change.one_in) for change in changes[2]] == [(0, 0)]
+    # From then on nothing is saved up: what is over the share is thinned at once.
     busy = FunctionCost(2, 1500, 1500, 1)
-    assert [(c.index, c.one_in) for c in budget.step(2.0, 2.0, [cheap, busy])] == [(2, 2)]
-    for second in range(3, 7):
+    assert [(c.index, c.one_in) for c in budget.step(4.0, 4.0, [busy])] == [(2, 2)]
+    for second in range(5, 9):
         assert budget.step(float(second), float(second), [FunctionCost(2, 1500, 1500, 4)]) == []
-    (change,) = budget.step(7.0, 7.0, [FunctionCost(2, 1500, 1500, 4)])
+    (change,) = budget.step(9.0, 9.0, [FunctionCost(2, 1500, 1500, 4)])
     assert (change.index, change.one_in) == (2, 2)
+
+
+def test_what_was_saved_up_pays_for_a_time_of_many_messages() -> None:
+    budget = ProbeBudget(0.02, trap=10e-6)
+    quiet = [budget.step(float(second), float(second), []) for second in range(20)]
+    # Ten seconds' 20 ms are saved up: seconds of 49.5 take 29.5 of them each.
+    burst = [
+        budget.step(20.0 + second, 20.0 + second, [FunctionCost(0, 3000 * n, 3000 * n, 1)])
+        for second, n in enumerate(range(1, 8))
+    ]
+    assert not any(quiet) and not any(burst[:6]) and burst[6]
+
+
+def test_polls_are_let_go_of_before_messages_are_thinned() -> None:
+    budget = ProbeBudget(0.02, trap=10e-6)
+    budget.step(0.0, 0.0, [])
+    # Together they are over 20 ms, neither alone is: the tests go, all sends stay.
+    sends = FunctionCost(0, 1000, 1000, 1)
+    tests = FunctionCost(1, 900, 3, 1, expendable=True)
+    waits = FunctionCost(2, 10, 10, 1, expendable=True)
+    changes = budget.step(1.0, 1.0, [sends, tests, waits])
+    assert [(change.index, change.one_in) for change in changes] == [(1, 0)]
+
+
+def test_what_a_poll_leaves_when_it_found_nothing() -> None:
+    polls = {spec.function: spec.poll for spec in mpi_probes() if spec.poll}
+    assert polls == {
+        "MPI_Test": "flag", "MPI_Testall": "flag", "MPI_Testany": "flag", "MPI_Testsome": "ended",
+        "MPI_Iprobe": "flag",
+    }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from hpcd.analysis.database import Database
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Delays
-from hpcd.analysis.messages.traffic import Matrix, by_function, message_sizes
+from hpcd.analysis.messages.traffic import Matrix, message_sizes
 from hpcd.analysis.messages.wait_states import Kind, by_path, totals
 
 
@@ -63,7 +63,7 @@ def as_json(db: Database, found: Communication, delays: Delays) -> dict[str, Any
                 "seconds": row.seconds,
                 "bytes": row.bytes if row.bytes >= 0 else None,
             }
-            for row in by_function(found.recorded, found.communicators, found.collectives)
+            for row in found.by_function()
         ],
         "waiting": {kind.label: found.waits.seconds(kind) for kind in Kind},
         "waiting_by_rank": sums.by_waiter.tolist(),

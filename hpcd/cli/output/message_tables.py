@@ -9,7 +9,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Delays
-from hpcd.analysis.messages.traffic import Matrix, by_function, message_sizes
+from hpcd.analysis.messages.traffic import Matrix, message_sizes
 from hpcd.analysis.messages.wait_states import Kind, by_path
 from hpcd.analysis.profile.report import run_name
 from hpcd.array_types import I64
@@ -178,7 +178,7 @@ def _communicator_rows(found: Communication, limit: int) -> list[Row]:
 
 
 def _collective_rows(found: Communication, limit: int) -> list[Row]:
-    listed = by_function(found.recorded, found.communicators, found.collectives)
+    listed = found.by_function()
     head = f"{'operations':>10} {'calls':>10} {'time':>10} {'bytes':>10} {'of':>4}  "
     rows = [Row(head, "", "collective operations; of which communicator")]
     for row in listed[:limit]:

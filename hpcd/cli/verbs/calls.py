@@ -40,8 +40,9 @@ class CallsCommand(Command):
             "--by",
             action="append",
             default=[],
-            choices=list(GROUPINGS),
-            help="what to group calls by; may be repeated (default: function and file)",
+            metavar="GROUP",
+            help=f"what to group calls by: {', '.join(GROUPINGS)}, or phase=FUNCTION;"
+            " may be repeated (default: function and file)",
         )
         parser.add_argument(
             "--function",

@@ -20,6 +20,7 @@ from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.formula import Formula, is_formula, parse_formula
 from hpcd.analysis.profile.group_table import GroupTable
 from hpcd.analysis.profile.groups import GROUPINGS, group_costs
+from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.analysis.profile.report import (
     Facts,
     Outline,
@@ -86,12 +87,19 @@ class Report(Command):
             default=[],
             metavar="FILTER",
             help="only procedure=NAME (call paths that contain it), module=NAME (code of that load"
-            " module), comm, thread, user, job or host=NAME, rank, pid or tid=0,2-5, or"
-            " time=BEGIN-END (s); may be repeated; * and ? match in names",
+            " module), comm, thread, user, job or host=NAME, rank, pid or tid=0,2-5,"
+            " time=BEGIN-END (s), or phase=FUNCTION (within recorded calls of it); may be repeated;"
+            " * and ? match in names",
         )
         parser.add_argument(
-            "--by", choices=GROUPINGS, metavar="GROUP",
-            help=f"a table of who spent it instead of a tree: {', '.join(GROUPINGS)}",
+            "--by", metavar="GROUP",
+            help=f"a table of who spent it instead of a tree: {', '.join(GROUPINGS)}, or"
+            " phase=FUNCTION: in which phases, told apart by 'phase=FUNCTION(VALUE)'",
+        )  # fmt: skip
+        parser.add_argument(
+            "--split", metavar="PHASE",
+            help="split calling contexts by phases: 'solve(n)' by the value n of recorded calls of"
+            " solve",
         )  # fmt: skip
         parser.add_argument(
             "--hot-path",
@@ -141,6 +149,8 @@ class Report(Command):
             raise UsageError(
                 "--by makes a table: no --hot-path, --addresses, --depth, --csv or --html"
             )
+        if args.split and (args.by or args.addresses or args.html):
+            raise UsageError("--split splits contexts: no --by, --addresses or --html")
         with open_database(args.database or latest_result()) as db:
             if args.by:
                 return _print_groups(db, args)
@@ -150,6 +160,7 @@ class Report(Command):
             # Shares are of what adds up; a ratio does not.
             cut_by = metrics[0] if formula is None or formula.additive else default_metric(db)
             share = 0.0 if args.hot_path else args.percent / 100
+            split = MarkedPhases(db, args.split) if args.split else None
             view = make_view(
                 db,
                 _KINDS.get(args.view, args.view),
@@ -159,6 +170,7 @@ class Report(Command):
                 addresses=args.addresses,
                 only=Filter.parse(args.filter),
                 derived=derived,
+                split=split,
             )
             only = hot_path(view, metrics[0]) if args.hot_path else None
             outline = Outline(
@@ -170,7 +182,7 @@ class Report(Command):
                 )
                 return 0
             facts = gather_facts(db)
-            facts.notes = advice(db, facts, cut_by)
+            facts.notes = advice(db, facts, cut_by) + (split.notes if split else [])
             if not args.filter:
                 facts.findings = [finding.text for finding in findings(db)]
             if args.html:

@@ -1,0 +1,371 @@
+"""Phases that recorded calls mark: the time within calls of a function, or between two calls.
+
+Each call has its thread, begin and duration, so a phase is worked out from the database, whatever
+it was recorded for. Phases of one thread may lie in one another and may overlap: each moment
+belongs to the innermost, the one that began last.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.profile.time_segments import Segments, ranges
+from hpcd.array_types import I64, U32, U64, Mask
+from hpcd.errors import UsageError, did_you_mean
+from hpcd.model.calls import CalledFunction, CallValue, ValueKind
+
+NO_PHASE = "[in no phase]"
+"""The name of the time that lies in no phase."""
+SYNTAX = (
+    "FUNCTION, 'FUNCTION(VALUE)', 'FUNCTION(VALUE=PATTERN)', BEGIN..END, or BEGIN..; of all the"
+    " process's threads with @process"
+)
+
+_MOST = 10_000
+_SPEC = re.compile(r"([^(),=@]+?)(?:\(([^()]*)\))?(?:(\.\.)([^(),=@]*))?(@process)?")
+_BETWEEN = re.compile(r",(?![^()]*\))")
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSpec:
+    """What marks phases: calls of functions that the pattern ``begin`` fits, told apart by
+    ``values`` (name, pattern of the value as text; empty: any).
+
+    ``end`` None: a phase is a call. Else it lasts from a call of ``begin`` to that of ``end``, as
+    brackets pair; empty: until the thread's next of ``begin``. ``shared``: threads that mark none
+    are in the phases of the first thread of their process that does.
+    """
+
+    begin: str
+    values: tuple[tuple[str, str], ...] = ()
+    end: str | None = None
+    shared: bool = False
+
+
+def parse_phase_specs(text: str) -> list[PhaseSpec]:
+    """``solve``, ``solve(n)``, ``app:begin(step)..app:end``, ``solve@process``, several between
+    commas. Raises :class:`UsageError`."""
+    specs = []
+    for part in map(str.strip, _BETWEEN.split(text)):
+        match = _SPEC.fullmatch(part)
+        if match is None:
+            raise UsageError(f"phase {part!r}: expected {SYNTAX}")
+        begin, values, dots, end, shared = match.groups()
+        begin, named = begin.strip(), []
+        for value in values.split(",") if values is not None else ():
+            name, _, pattern = map(str.strip, value.partition("="))
+            if not name:
+                raise UsageError(f"phase {part!r}: expected {SYNTAX}")
+            named.append((name, pattern))
+        end = (end.strip() if end.strip() != begin else "") if dots else None
+        specs.append(PhaseSpec(begin, tuple(named), end, shared=bool(shared)))
+    return specs
+
+
+class MarkedPhases:
+    """The phases of a database that calls mark.
+
+    ``name`` of each group of phases, that of number 0 is :data:`NO_PHASE`; ``details`` what tells
+    them apart, for JSON: the function and the values; ``family`` of each: a number for its
+    function, 0 for none; ``lines`` ``int64[n]``: the trace lines that have any, ascending;
+    ``notes`` what is not known. O(calls + m log m) to make, m calls that mark phases.
+    """
+
+    def __init__(self, db: Database, text: str) -> None:
+        """Raises :class:`UsageError` where no call marks a phase of ``text``."""
+        self.text = text
+        self.name = [NO_PHASE]
+        self.details: list[dict[str, Any]] = [{}]
+        self.notes: list[str] = []
+        self.family = [0]
+        self._label = [""]
+        self._db = db
+        claimed: Mask = np.zeros(len(db.calls), bool)
+        found = [_PhaseCalls.none()]
+        for spec in parse_phase_specs(text):
+            of_spec = list(self._of_spec(spec, claimed))
+            if not any(len(marks.line) for marks in of_spec):
+                wanted = ", ".join(f"{name}={text}" for name, text in spec.values if text)
+                fitting = f" has {wanted}" if wanted else " was recorded"
+                raise UsageError(f"{db.path}: no call of {spec.begin}{fitting}")
+            found += of_spec
+            if spec.shared:
+                found.append(_PhaseCalls.joined(of_spec).shared(db.lines.process))
+        marks = _PhaseCalls.joined(found)
+        order = np.argsort(marks.line, kind="stable")
+        self._marks = _PhaseCalls(*(column[order] for column in marks.columns))
+        self.lines: I64 = np.unique(marks.line)
+        self._first = np.searchsorted(self._marks.line, np.append(self.lines, len(db.lines)))
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def segments(self, line: int) -> Segments:
+        """The phases of trace line ``line`` by group, none within another. O(n log n)."""
+        at = int(np.searchsorted(self.lines, line))
+        if at == len(self.lines) or int(self.lines[at]) != line:
+            return Segments(*(np.zeros(0, np.int64) for _ in range(3)))
+        mine = slice(int(self._first[at]), int(self._first[at + 1]))
+        return Segments.innermost(
+            self._marks.begin[mine], self._marks.end[mine], self._marks.group[mine]
+        )
+
+    def count(self, lines: Mask, windows: Segments | None = None) -> I64:
+        """``int64[groups]``: how many calls on ``lines``, ``bool[lines]``, mark phases that lie in
+        ``windows`` (None: always), if only in part. A call counts as those it stands for."""
+        marks = self._marks
+        inside = lines[marks.line]
+        if windows is not None:
+            after = np.searchsorted(windows.begin, marks.end, "left")
+            inside &= after > np.searchsorted(windows.end, marks.begin, "right")
+        counts = np.bincount(marks.group[inside], marks.weight[inside], len(self))
+        return counts.astype(np.int64)
+
+    def label(self, group: int, procedure: str) -> str:
+        """What a context of ``procedure`` is called within phases of ``group``."""
+        function, values = self.details[group]["phase"], self._label[group]
+        if function in (procedure, procedure.partition("(")[0]):
+            return f"{procedure} [{values}]" if values else procedure
+        return f"{procedure} [{self.name[group]}]"
+
+    def procedures(self, family: int) -> Mask:
+        """``bool[procedures]``: those in which the calls were made that mark phases of ``family``:
+        the function itself, or where a static tracepoint stands."""
+        family_of = np.array(self.family)
+        node = self._marks.node[family_of[self._marks.group] == family]
+        procedures = np.zeros(len(self._db.procedures), bool)
+        procedures[self._db.procedure_of_node[node[node > 0]]] = True
+        return procedures
+
+    def _of_spec(self, spec: PhaseSpec, claimed: Mask) -> Iterator[_PhaseCalls]:
+        """The calls of ``spec`` by function. None marks two phases: ``claimed`` is filled in."""
+        calls = self._db.calls
+        functions = _functions(self._db, spec.begin)
+        ends = _functions(self._db, spec.end) if spec.end else []
+        chosen = np.isin(calls.function, [function.id for function in functions])
+        at = np.flatnonzero(chosen & ~claimed)
+        line, begin = calls.line[at].astype(np.int64), np.asarray(calls.time[at])
+        if spec.end is None:
+            end = begin + calls.duration[at]
+            if len(at) and not bool((end > begin).any()):
+                raise UsageError(
+                    f"calls of {spec.begin} have no duration: '{spec.begin}..NAME' names what"
+                    f" ends the phase, '{spec.begin}..' lets the next begin it"
+                )
+            endless = int(np.count_nonzero(end <= begin))
+            if endless:
+                self.notes.append(
+                    f"{endless:,} calls of {spec.begin} have no duration, as they were left"
+                    " without a return: they are no phases"
+                )
+        elif ends:
+            end = self._ends(line, begin, np.isin(calls.function, [each.id for each in ends]))
+        else:
+            last = np.append(line[1:] != line[:-1], True) if len(line) else np.zeros(0, bool)
+            end = np.where(last, self._last(line), np.append(begin[1:], 0)[: len(begin)])
+        thinned = at[calls.weight[at] > 1]
+        if len(thinned):
+            self.notes.append(
+                f"of {spec.begin} {int(calls.weight[thinned].sum()) - len(thinned):,} calls were"
+                f" not recorded to keep the budget: their time is {NO_PHASE}"
+            )
+        function_of = calls.function[at]
+        for function in functions:
+            mine = np.flatnonzero(function_of == function.id)
+            group, fits = self._groups(spec, function, at[mine])
+            mine = mine[fits]
+            claimed[at[mine]] = True
+            yield _PhaseCalls(
+                line[mine], begin[mine], end[mine], group[fits],
+                calls.weight[at[mine]].astype(np.int64), calls.node[at[mine]].astype(np.int64),
+            )  # fmt: skip
+
+    def _last(self, line: I64) -> I64:
+        """When phases that nothing ends do: behind the last record of their lines."""
+        last: I64 = self._db.lines.end[line] + 1
+        return last
+
+    def _ends(self, line: I64, begin: I64, is_end: Mask) -> I64:
+        """When each phase that began at ``begin`` is ended by one of the calls ``is_end``, as
+        brackets pair; by the end of its line where none ends it."""
+        calls = self._db.calls
+        at = np.flatnonzero(is_end)
+        lines = np.concatenate([line, calls.line[at].astype(np.int64)])
+        times = np.concatenate([begin, calls.time[at] + calls.duration[at]])
+        opens = np.arange(len(lines)) < len(line)
+        order = np.lexsort((~opens, times, lines))
+        step = np.where(opens[order], 1, -1)
+        first = np.flatnonzero(np.append(True, np.diff(lines[order]) != 0)) if len(order) else order
+        depth = _nesting(step, first)
+        level = np.where(step > 0, depth, depth + 1)
+        level[(step < 0) & (depth == np.append(0, depth[:-1]))] = -1  # ends nothing
+        level[first[step[first] < 0]] = -1
+        by_level = np.lexsort((level, lines[order]))  # in each level by time
+        follows = np.append(by_level[1:], 0)
+        closed = (
+            (step[by_level] > 0)
+            & (step[follows] < 0)
+            & (level[by_level] == level[follows])
+            & (lines[order][by_level] == lines[order][follows])
+            & (np.arange(len(by_level)) + 1 < len(by_level))
+        )
+        end = self._last(line)
+        end[order[by_level[closed]]] = times[order[follows[closed]]]
+        unended = int((step > 0).sum() - closed.sum())
+        if unended:
+            self.notes.append("phases that nothing ended last until the end of their threads")
+        return end
+
+    def _groups(self, spec: PhaseSpec, function: CalledFunction, at: I64) -> tuple[I64, Mask]:
+        """The group of each of the calls ``at`` of ``function``, and which of them fit."""
+        fits = np.ones(len(at), bool)
+        numbers = [_number(function, name) for name, _ in spec.values]
+        if not len(at):
+            return np.zeros(0, np.int64), fits
+        if not numbers:
+            return self._new_groups(function, [""], [{}])[np.zeros(len(at), np.int64)], fits
+        columns = np.stack([self._db.calls.value(number)[at] for number in numbers], axis=1)
+        of_call = np.zeros(len(at), np.int64)
+        for column in columns.T:
+            words, word = np.unique(column, return_inverse=True)
+            _, first, of_call = np.unique(
+                of_call * len(words) + word, return_index=True, return_inverse=True
+            )
+        rows = columns[first]
+        if len(self.name) + len(rows) > _MOST:
+            raise UsageError(
+                f"{function.name} was called with {len(rows):,} different values; phases are told"
+                f" apart by {_MOST:,} at most"
+            )
+        texts, details, good = [], [], np.ones(len(rows), bool)
+        for place, row in enumerate(rows):
+            known = {}
+            for (name, pattern), number, value in zip(spec.values, numbers, row, strict=True):
+                known[name] = _worded(self._db, function.values[number], value)
+                good[place] &= not pattern or fnmatchcase(str(known[name]), pattern)
+            texts.append(" ".join(f"{name}={word}" for name, word in known.items()))
+            details.append(known)
+        kept = np.flatnonzero(good)
+        group = np.zeros(len(rows), np.int64)
+        group[kept] = self._new_groups(
+            function, [texts[n] for n in kept], [details[n] for n in kept]
+        )
+        return group[of_call], good[of_call]
+
+    def _new_groups(
+        self, function: CalledFunction, texts: Sequence[str], details: Sequence[dict[str, Any]]
+    ) -> I64:
+        first = len(self.name)
+        self._label += texts
+        self.family += [self.family[-1] + 1] * len(texts)
+        self.name += [f"{function.name} {text}".strip() for text in texts]
+        self.details += [{"phase": function.name, "values": words} for words in details]
+        return np.arange(first, len(self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _PhaseCalls:
+    """Calls that mark phases: ``line``, ``begin``, ``end``, ``group``, ``weight``, ``node`` (of the
+    CCT), ``int64[n]`` each."""
+
+    line: I64
+    begin: I64
+    end: I64
+    group: I64
+    weight: I64
+    node: I64
+
+    @staticmethod
+    def none() -> _PhaseCalls:
+        return _PhaseCalls(*(np.zeros(0, np.int64) for _ in range(6)))
+
+    @staticmethod
+    def joined(several: Sequence[_PhaseCalls]) -> _PhaseCalls:
+        """All of ``several``."""
+        return _PhaseCalls(
+            *map(np.concatenate, zip(*(each.columns for each in several), strict=True))
+        )
+
+    def shared(self, process: U32) -> _PhaseCalls:
+        """Copies for the threads without marks, of those of the first thread of their process that
+        has any; ``process`` ``uint32[lines]``. They count as no calls."""
+        marking = np.unique(self.line)
+        owners, place = np.unique(process[marking], return_index=True)
+        first = marking[place]
+        others = np.setdiff1d(np.flatnonzero(np.isin(process, owners)), marking)
+        owner = first[np.searchsorted(owners, process[others])]
+        order = np.argsort(self.line, kind="stable")
+        bounds = np.searchsorted(self.line[order], np.stack([owner, owner + 1]))
+        which, at = ranges(bounds[0], bounds[1])
+        mine = order[at]
+        return _PhaseCalls(
+            others[which], self.begin[mine], self.end[mine], self.group[mine],
+            np.zeros(len(mine), np.int64), self.node[mine],
+        )  # fmt: skip
+
+    @property
+    def columns(self) -> tuple[I64, ...]:
+        return self.line, self.begin, self.end, self.group, self.weight, self.node
+
+
+def _nesting(step: I64, first: I64) -> I64:
+    """How many are open after each ``step`` of +1 or -1, never below 0; from each of ``first`` on
+    anew."""
+    total = np.cumsum(step)
+    if not len(total):
+        return total
+    which = np.zeros(len(step), np.int64)
+    which[first[1:]] = 1
+    which = np.cumsum(which)
+    total -= (total[first] - step[first])[which]
+    # The lowest so far of each line; those of later lines lie below whatever came before.
+    span = 2 * len(step) + 2
+    lowest = np.minimum.accumulate(np.minimum(total, 0) - which * span) + which * span
+    nesting: I64 = total - lowest
+    return nesting
+
+
+def _functions(db: Database, pattern: str) -> list[CalledFunction]:
+    recorded = db.calls.functions
+    chosen = [function for function in recorded if function.name == pattern]
+    chosen = chosen or [each for each in recorded if fnmatchcase(each.name, pattern)]
+    if not chosen:
+        if not recorded:
+            raise UsageError(f"{db.path}: no calls were recorded; --probe of hpcd attach, run and"
+                             " profile names functions that mark phases")  # fmt: skip
+        near = did_you_mean(pattern.strip("*"), (function.name for function in recorded))
+        raise UsageError(f"{db.path}: no calls of {pattern} were recorded{near}")
+    return chosen
+
+
+def _number(function: CalledFunction, name: str) -> int:
+    number = function.value(name)
+    if number is None:
+        names = ", ".join(value.name for value in function.values)
+        raise UsageError(
+            f"calls of {function.name} have no value {name}; recorded are {names or 'none'}"
+        )
+    return number
+
+
+def _worded(db: Database, value: CallValue, bits: U64) -> int | str | float:
+    """A value of a call as what it is."""
+    number = int(bits)
+    if value.kind in (ValueKind.SIGNED, ValueKind.ERROR):
+        return number - (1 << 64) if number >> 63 else number
+    if value.kind in (ValueKind.ADDRESS, ValueKind.HANDLE):
+        return hex(number)
+    if value.kind == ValueKind.FLOAT:
+        return float(struct.unpack("<d", struct.pack("<Q", number))[0])
+    if value.kind == ValueKind.OBJECT:
+        known = db.calls.objects.get(number)
+        return known.name if known else "[unknown]"
+    return number
