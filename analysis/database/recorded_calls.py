@@ -152,35 +152,51 @@ class RecordedCalls:
         t0: int | None = None,
         t1: int | None = None,
         functions: Sequence[CalledFunction] | None = None,
+        most: int | None = None,
     ) -> npt.NDArray[np.void]:
         """Calls (:data:`CALL`) of ``lines`` that began in [t0, t1), of ``functions``; None: all.
 
-        In order of line and time. O(lines · log n) and what is selected.
+        In order of line and time. Of more than ``most`` every k-th, with k times its weight.
+        O(lines · log n) and what is selected.
         """
+        if lines is None and t0 is None and t1 is None:
+            at, line_of = np.arange(self._calls), self.line
+        else:
+            line, begin, end = self.spans(lines, t0, t1)
+            at = np.repeat(end - np.cumsum(end - begin), end - begin) + np.arange(
+                int((end - begin).sum())
+            )
+            line_of = np.repeat(line.astype(np.uint32), end - begin)
+        if functions is not None:
+            wanted = np.isin(self.function[at], [function.id for function in functions])
+            at, line_of = at[wanted], line_of[wanted]
+        every = 1 if most is None else max(1, -(-len(at) // most))
+        at, line_of = at[::every], line_of[::every]
+        calls = np.zeros(len(at), CALL)
+        calls["line"] = line_of
+        for name in ("time", "duration", "node", "function", "weight"):
+            calls[name] = getattr(self, name)[at]
+        calls["weight"] *= every
+        if len(at):
+            for number in range(MAX_VALUES):
+                calls["value"][:, number] = self._narrow(f"value-{number}")[at]
+        return calls
+
+    def spans(
+        self, lines: Iterable[int] | None = None, t0: int | None = None, t1: int | None = None
+    ) -> tuple[I64, I64, I64]:
+        """Where the calls of ``lines`` that began in [t0, t1) are: of each line that has any its
+        number, the first of them and the one after the last, ``int64[k]``. O(lines · log n)."""
         chosen = range(len(self.first) - 1) if lines is None else lines
         spans = []
         for line in chosen:
             begin, end = int(self.first[line]), int(self.first[line + 1])
+            if begin == end:
+                continue
             time = self.time[begin:end]
             low = 0 if t0 is None else int(np.searchsorted(time, t0))
             high = len(time) if t1 is None else int(np.searchsorted(time, t1))
             if low < high:
                 spans.append((line, begin + low, begin + high))
-        if lines is None and t0 is None and t1 is None:
-            at, line_of = np.arange(self._calls), self.line
-        else:
-            at = np.concatenate([np.zeros(0, np.int64), *(np.arange(a, b) for _, a, b in spans)])
-            line_of = np.repeat(
-                np.array([line for line, _, _ in spans], np.uint32),
-                np.array([b - a for _, a, b in spans], np.int64),
-            )
-        if functions is not None:
-            wanted = np.isin(self.function[at], [function.id for function in functions])
-            at, line_of = at[wanted], line_of[wanted]
-        calls = np.zeros(len(at), CALL)
-        calls["line"] = line_of
-        for name in ("time", "duration", "node", "function", "weight"):
-            calls[name] = getattr(self, name)[at]
-        for number in range(MAX_VALUES):
-            calls["value"][:, number] = self.value(number)[at]
-        return calls
+        line, begin, end = np.array(spans, np.int64).reshape(-1, 3).T
+        return line, begin, end
