@@ -198,5 +198,5 @@ class RecordedCalls:
             high = len(time) if t1 is None else int(np.searchsorted(time, t1))
             if low < high:
                 spans.append((line, begin + low, begin + high))
-        line, begin, end = np.array(spans, np.int64).reshape(-1, 3).T
-        return line, begin, end
+        columns = np.array(spans, np.int64).reshape(-1, 3).T
+        return columns[0], columns[1], columns[2]

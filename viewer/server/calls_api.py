@@ -38,6 +38,8 @@ _MOST_ENTRIES = 2000
 # Of a database with more calls, messages are matched only once so few are in view.
 _MATCHED_AT_ONCE = 500_000
 _ZOOMED_IN = 20_000
+# Of one that grows all of them are matched anew in each of its states.
+_MATCHED_WHILE_GROWING = 50_000
 # Calls that began before what is in view: so many of each line are looked at.
 _BEFORE = 8
 _LONGEST_TEXT = 160
@@ -46,8 +48,9 @@ _LONGEST_TEXT = 160
 class CallViews:
     """The calls of one database. Lines are ``int64[n]``, times ns since the origin."""
 
-    def __init__(self, db: Database, traffic: LazyTraffic) -> None:
+    def __init__(self, db: Database, traffic: LazyTraffic, *, growing: bool = False) -> None:
         self._db = db
+        self._growing = growing
         self._traffic = traffic
         self._lock = Lock()
         self._totals: Callable[..., dict[str, Any]] = lru_cache(_KEPT)(self._make_totals)
@@ -179,7 +182,10 @@ class CallViews:
         """Messages, unless to match them would take long, or there are none."""
         if not self._db.calls.of_group(Group.MPI):
             return None
-        cheap = len(self._db.calls) <= _MATCHED_AT_ONCE or count <= _ZOOMED_IN
+        recorded = len(self._db.calls)
+        cheap = recorded <= _MATCHED_AT_ONCE or count <= _ZOOMED_IN
+        if self._growing:
+            cheap = recorded <= _MATCHED_WHILE_GROWING
         if not (cheap or self._traffic.ready):
             return None
         try:

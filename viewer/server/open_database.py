@@ -30,7 +30,7 @@ class OpenDatabase:
         self.trees = Trees(db)
         self.sources = Sources(db, self.trees)
         self.traffic = LazyTraffic(db)
-        self.calls = CallViews(db, self.traffic)
+        self.calls = CallViews(db, self.traffic, growing=revision > 0)
 
     def rows(self, parameters: QueryParameters) -> I64:
         """``int64[n]``: the lines ``l0`` to ``l1`` of a choice. Raises :class:`UsageError`."""

@@ -83,9 +83,14 @@ function show(pane = PANES[0][0]) {
   at("main").className = empty ? "nothing" : pane;
   if (empty) at("main").replaceChildren(textElement("p", NOTHING, "empty"));
   else mounted = mount(at("main"), { store, api, context });
-  const { mpi, ...others } = context.summary.recorded;
+  showTabs(pane);
+}
+
+/** @param {string | undefined} pane the one that is shown */
+function showTabs(pane = PANES[0][0]) {
+  const { recorded } = context.summary;
   /** @type {Record<string, boolean>} panes that not every recording has something for */
-  const empties = { messages: !mpi, recorded: !mpi && !Object.keys(others).length };
+  const empties = { messages: !recorded.mpi, recorded: !Object.keys(recorded).length };
   PANES.forEach(([name], i) => {
     const tab = at("panes").children[i];
     tab.setAttribute("aria-selected", String(name === pane));
@@ -122,7 +127,7 @@ async function renew(now) {
   choice.show();
   findingsLine.renew(findings);
   live.begin(summary.live);
-  if (beginning) show(store.state.pane);
+  if (beginning) show(store.state.pane); else showTabs(store.state.pane);
 }
 
 /** @param {string} db */
@@ -171,7 +176,7 @@ function everything(summary) {
   store.future = [];
   return {
     t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "",
-    time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined,
+    time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined, ranks: undefined,
   };
 }
 

@@ -168,7 +168,10 @@ export function ranksInside({ answer: { rows, columns, step }, ranks: [s0, s1, d
  */
 export function describeCell({ answer: { rows, columns, step, counts, amounts }, ranks: [s0, s1, d0, d1], kind }, { x, y }) {
   const [row, column] = [Math.floor(y * rows), Math.floor(x * columns)];
-  const of = (/** @type {number} */ begin, /** @type {number} */ end) => (step === 1 ? `rank ${begin}` : `ranks ${begin}-${Math.min(end, begin + step) - 1}`);
+  const of = (/** @type {number} */ begin, /** @type {number} */ end) => {
+    const last = Math.min(end, begin + step) - 1;
+    return last === begin ? `rank ${begin}` : `ranks ${begin}-${last}`;
+  };
   const cell = row * columns + column;
   const count = Math.round(counts[cell]).toLocaleString("en");
   const [from, to] = [of(s0 + row * step, s1), of(d0 + column * step, d1)];

@@ -76,6 +76,7 @@ class MessagesPane {
     this.waits = null;
     this.disposed = false;
     this.requests = 0;
+    this.matrixRequests = 0;
     this.matrix = new MatrixView(part(element, "matrix", HTMLElement), (ranks) => store.set({ ranks: ranks?.join(".") }));
     this.inTrace.addEventListener("click", () => this.goToTrace());
     this.allRanks.addEventListener("click", () => store.set({ ranks: undefined }));
@@ -135,13 +136,13 @@ class MessagesPane {
     const wanted = (store.state.ranks ?? "").split(".").map(Number);
     const fits = wanted.length === 4 && wanted[0] < wanted[1] && wanted[1] <= answer.ranks && wanted[2] < wanted[3] && wanted[3] <= answer.ranks;
     const ranks = fits ? wanted : [0, answer.ranks, 0, answer.ranks];
-    const request = this.requests;
+    const request = ++this.matrixRequests;
     let cells;
     try { cells = await api.matrix(store.db, store.state, kind, ranks, MOST_CELLS); } catch (error) {
       if (!this.disposed && !isAbort(error)) context.fail(error);
       return;
     }
-    if (this.disposed || request !== this.requests) return;
+    if (this.disposed || request !== this.matrixRequests) return;
     this.allRanks.hidden = !fits;
     part(this.element, "matrix-note", HTMLElement).textContent = KINDS[kind][3] + (cells.step > 1 ? `; a cell is ${cells.step} × ${cells.step} ranks, drag to enlarge` : "");
     this.matrix.show({ answer: cells, ranks, kind, counted });

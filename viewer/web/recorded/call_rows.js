@@ -23,7 +23,7 @@ import { formatBytes, formatPercent, formatTime } from "../core/format.js";
 const MEMORY = [["at_peak", "at peak"], ["at_end", "at the end"], ["touched", "touched"], ["mapped", "mapped"], ["released", "given back"]];
 const whole = (/** @type {number} */ value) => value.toLocaleString("en");
 const speed = (/** @type {number} */ value) => `${formatBytes(value)}/s`;
-const time = (/** @type {number} */ seconds) => formatTime(seconds * 1e9);
+const time = (/** @type {number} */ seconds) => (seconds ? formatTime(seconds * 1e9) : "0 s");
 
 /** @type {(title: string, key: string, text: (value: number) => string, total?: number) => import("../widgets/table.js").Column<CallRow>} */
 const column = (title, key, text, total = 0) => ({
