@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
-from hpcd.array_types import I64, U16, U32, U64, Array
+from hpcd.array_types import I64, U16, U32, U64, Array, Mask
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CallValue, ValueKind
 
@@ -159,21 +159,21 @@ class RecordedCalls:
         In order of line and time. Of more than ``most`` every k-th, with k times its weight.
         O(lines · log n) and what is selected.
         """
-        if lines is None and t0 is None and t1 is None:
-            at, line_of = np.arange(self._calls), self.line
+        whole = lines is None and t0 is None and t1 is None
+        if whole and functions is not None:
+            at = np.flatnonzero(self.are(functions)[self.function])
+        elif whole:
+            at = np.arange(self._calls)
         else:
-            line, begin, end = self.spans(lines, t0, t1)
-            at = np.repeat(end - np.cumsum(end - begin), end - begin) + np.arange(
-                int((end - begin).sum())
-            )
-            line_of = np.repeat(line.astype(np.uint32), end - begin)
-        if functions is not None:
-            wanted = np.isin(self.function[at], [function.id for function in functions])
-            at, line_of = at[wanted], line_of[wanted]
+            _, begin, end = self.spans(lines, t0, t1)
+            count = end - begin
+            at = np.repeat(end - np.cumsum(count), count) + np.arange(int(count.sum()))
+            if functions is not None:
+                at = at[self.are(functions)[self.function[at]]]
         every = 1 if most is None else max(1, -(-len(at) // most))
-        at, line_of = at[::every], line_of[::every]
+        at = at[::every]
         calls = np.zeros(len(at), CALL)
-        calls["line"] = line_of
+        calls["line"] = np.searchsorted(self.first, at, side="right") - 1
         for name in ("time", "duration", "node", "function", "weight"):
             calls[name] = getattr(self, name)[at]
         calls["weight"] *= every
@@ -181,6 +181,12 @@ class RecordedCalls:
             for number in range(MAX_VALUES):
                 calls["value"][:, number] = self._narrow(f"value-{number}")[at]
         return calls
+
+    def are(self, functions: Sequence[CalledFunction]) -> Mask:
+        """``bool[functions]``: which of all are among ``functions``."""
+        wanted = np.zeros(max(len(self.functions), 1), bool)
+        wanted[[function.id for function in functions]] = True
+        return wanted
 
     def spans(
         self, lines: Iterable[int] | None = None, t0: int | None = None, t1: int | None = None

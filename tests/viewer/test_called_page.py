@@ -33,7 +33,7 @@ def test_a_wait_state_leads_to_its_message(called_page: Page) -> None:
     page.get_by_role("button", name="Show in trace").click()
     # 18 ms of waiting and what is around it: the messages of one round.
     expect(page.locator(".marks-note")).to_have_attribute(
-        "data-marks", "4 messages; 1 collective; 15 recorded calls"
+        "data-marks", "4 messages; 1 collective; 17 recorded calls"
     )
     expect(page.locator("#path li").last).to_contain_text("MPI_Recv")
     shot(page, "message-lines")

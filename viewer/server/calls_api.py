@@ -132,10 +132,9 @@ class CallViews:
         count = int((end - begin).sum())
         if count <= _MOST_CALLS:
             return count
-        wanted = np.zeros(len(calls.functions), np.int64)
-        wanted[[function.id for function in functions]] = 1
+        wanted = calls.are(functions)
         return sum(
-            int(wanted[calls.function[low:high]].sum())
+            int(np.count_nonzero(wanted[calls.function[low:high]]))
             for low, high in zip(begin.tolist(), end.tolist(), strict=True)
         )
 

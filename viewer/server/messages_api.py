@@ -233,7 +233,7 @@ class Traffic:
             {
                 "number": one,
                 "name": found.communicators.all[one].name,
-                "parent": max(found.communicators.all[one].parent, -1),
+                "parent": found.communicators.all[one].parent,
                 "ranks": len(found.communicators.members(one)),
                 "members": found.communicators.members(one)[:_MEMBERS].tolist(),
                 "dims": list(found.communicators.all[one].dims),
@@ -307,12 +307,13 @@ class Traffic:
             severity = self.found.waits.severity[waits] / 1e9
             waited = float(severity.sum())
             late = self.found.recorded.rank[self.found.waits.delayer[waits]]
+            total = max(in_mpi, waited)
             caused = np.bincount(late, severity, self.found.size)
             worst = int(caused.argmax())
             mine = next((one for one in groups if one["rank"] == worst), groups[0])
             return (
-                f"Ranks in view waited {_time(waited)} of their {_time(in_mpi)} in MPI for others"
-                f" ({_share(waited / in_mpi)}), {_share(caused[worst] / waited)} of it for rank"
+                f"Ranks in view waited {_time(waited)} of their {_time(total)} in MPI for others"
+                f" ({_share(waited / total)}), {_share(caused[worst] / waited)} of it for rank"
                 f" {worst}: {mine['kind']} in {self._place(mine['node'])}."
             )
         if len(pairs.source):
