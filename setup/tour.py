@@ -130,6 +130,8 @@ def comparing(page: Page) -> None:
 
 def messages(page: Page) -> None:
     """Who waited for whom, and the messages of one such wait."""
+    page.fill("#filter", "process:lmp")
+    expect(page.locator("#count")).to_contain_text(" of ")
     page.get_by_role("tab", name="Messages").click()
     page.wait_for_selector("main[data-matrix]")
     page.locator("#waits .row").first.locator(".twist").click()

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { formatBytes } from "../../viewer/web/core/format.js";
 import { describeCell, ranksInside } from "../../viewer/web/messages/matrix_view.js";
-import { communicatorRows, sizeRows, waitRows } from "../../viewer/web/messages/message_rows.js";
+import { communicatorRows, shortName, sizeRows, waitRows } from "../../viewer/web/messages/message_rows.js";
 import { memoryRows, totalRows } from "../../viewer/web/recorded/call_rows.js";
 import { describeMarks } from "../../viewer/web/trace/call_marks.js";
 
@@ -39,6 +39,11 @@ test("wait states have their longest waits below them", () => {
   assert.deepEqual(row.children().map(({ name, other }) => [name, other]), [["rank 2 at 1.000000 s", "rank 3 at 1.500000 s"]]);
 });
 
+test("names of C++ are shortened to class and function", () => {
+  const names = ["main", "LAMMPS_NS::CommBrick::reverse_comm()", "ns::Pair::compute(int, std::string)", "std::vector<a::b>::at", "[lib::x+0x10]"];
+  assert.deepEqual(names.map(shortName), ["main", "CommBrick::reverse_comm", "Pair::compute", "std::vector<a::b>::at", "[lib::x+0x10]"]);
+});
+
 test("sizes and communicators", () => {
   const sizes = sizeRows({ sizes: { least: [0, 4], most: [0, 7], messages: [1, 3], bytes: [0, 15] }, messages: 4, bytes: 15 });
   assert.deepEqual(sizes.rows.map(({ name }) => name), ["0 B", "4 to 7 B"]);
@@ -55,7 +60,7 @@ test("calls and memory", () => {
   const totals = totalRows({ ...figures, by: "file", of: 1, calls_of: 2, exact: true, name: ["/a"], node: [-1] });
   assert.deepEqual(totals.columns.map(({ text }) => text(totals.rows[0])), ["40 B  100.0 %", "2.000 s  100.0 %", "10 B", "30 B", "2", "", "20 B/s"]);
   const paths = { node: [4], at_peak: [7], at_end: [1], touched: [9], mapped: [0], released: [0] };
-  const process = { name: "app", pid: 9, rank: 1, line: 3, touched: 9, peak: 7, peak_ns: 5e8, at_end: 1, of: 1, paths };
+  const process = { name: "app", pid: 9, rank: 1, line: 3, touched: 9, peak: 7, peak_ns: 5e8, at_end: 1, mapped: 5, released: 0, of: 1, paths };
   const { rows } = memoryRows({ of: 1, processes: [process] }, () => "grow ‹ main");
   assert.deepEqual([rows[0].name, rows[0].spot], ["rank 1, app (9): peak 7 B at 0.500 s", { line: 3, time: 5e8 }]);
   assert.equal(rows[0].children()[0].name, "grow ‹ main");

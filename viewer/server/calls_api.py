@@ -34,7 +34,7 @@ _KEPT = 8  # answers
 # Marks in a picture: more are a blur.
 _MOST_MARKS = 1000
 _MOST_MESSAGES = 400
-_MOST_ENTRIES = 2000
+_MOST_OPERATIONS, _MOST_ENTRIES = 60, 5000
 # Of a database with more calls, messages are matched only once so few are in view.
 _MATCHED_AT_ONCE = 500_000
 _ZOOMED_IN = 20_000
@@ -155,6 +155,7 @@ class CallViews:
             "rank": None if lines.rank[line] < 0 else int(lines.rank[line]),
             "line": line, "touched": memory.touched, "peak": memory.peak,
             "peak_ns": memory.peak_ns, "at_end": memory.at_end,
+            "mapped": int(paths.mapped.sum()), "released": int(paths.released.sum()),
             "of": len(paths),
             "paths": {
                 name: getattr(paths, name)[:_MOST_PATHS].tolist()
@@ -267,7 +268,7 @@ def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[
     at = np.sort(traffic.entries_on(lines, t0, t1))
     collectives = traffic.found.collectives
     count = len(np.unique(collectives.instance[at]))
-    if len(at) > _MOST_ENTRIES:
+    if count > _MOST_OPERATIONS or len(at) > _MOST_ENTRIES:
         return {"collectives": count, "collective": None}
     operations = traffic.found.recorded
     names = [function.name for function in operations.calls.functions]

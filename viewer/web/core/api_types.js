@@ -171,6 +171,8 @@
  * @property {number} peak
  * @property {number} peak_ns
  * @property {number} at_end
+ * @property {number} mapped
+ * @property {number} released
  * @property {number} of how many call paths there are
  * @property {Record<MemorySum, number[]> & { node: number[] }} paths
  *

@@ -16,7 +16,7 @@ import { placeTip, textElement } from "../widgets/elements.js";
  * @typedef {{ answer: MatrixAnswer, ranks: number[], kind: string, counted: boolean }} Shown
  */
 
-export const MOST_CELLS = 400; // a side: more are smaller than a pixel can show
+const [LEAST_CELLS, MOST_CELLS] = [50, 500]; // a side that are asked for
 const LEAST_DRAG = 0.02; // of the matrix
 const FAINTEST = 0.12; // of the colour: one message among millions is seen
 const EDGE = 34; // px for the numbers of ranks
@@ -51,8 +51,14 @@ export class MatrixView {
     const ratio = devicePixelRatio || 1;
     const { width, height } = this.canvas;
     const { rows, columns } = this.shown?.answer ?? { rows: 1, columns: 1 };
-    const size = Math.max(1, Math.min((width - EDGE * ratio) / columns, (height - EDGE * ratio) / rows));
+    const size = Math.max(0, Math.min((width - EDGE * ratio) / columns, (height - EDGE * ratio) / rows));
     return { left: EDGE * ratio, top: EDGE * ratio / 2, width: size * columns, height: size * rows, ratio };
+  }
+
+  // How many cells there is room for either way: more are smaller than a pixel can show.
+  get room() {
+    const { width, height } = this.canvas;
+    return Math.min(MOST_CELLS, Math.max(LEAST_CELLS, Math.floor(Math.min(width, height) - EDGE * (devicePixelRatio || 1))));
   }
 
   draw() {
@@ -186,12 +192,13 @@ export function describeCell({ answer: { rows, columns, step, counts, amounts },
  */
 function cellsImage({ rows, columns }, values) {
   const some = values.filter((value) => value > 0);
-  const [least, most] = [some.reduce((one, two) => Math.min(one, two), Infinity), some.reduce((one, two) => Math.max(one, two), 0)];
+  const most = some.reduce((one, two) => Math.max(one, two), 0);
+  // Of at least three powers of ten: where all is alike, it looks alike.
+  const least = some.reduce((one, two) => Math.min(one, two), most / 1000);
   const [ground, full] = [colourParts(cssVariable("--ground")), colourParts(cssVariable("--accent"))];
   const image = new ImageData(columns, rows);
   values.forEach((value, i) => {
-    const place = most > least ? Math.log(value / least) / Math.log(most / least) : 1;
-    const share = value > 0 ? FAINTEST + (1 - FAINTEST) * place : 0;
+    const share = value > 0 ? FAINTEST + (1 - FAINTEST) * (Math.log(value / least) / Math.log(most / least)) : 0;
     for (let k = 0; k < 3; k++) image.data[4 * i + k] = ground[k] + share * (full[k] - ground[k]);
     image.data[4 * i + 3] = 255;
   });

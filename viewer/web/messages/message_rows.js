@@ -31,12 +31,34 @@ import { formatBytes, formatTime } from "../core/format.js";
 const NOBODY = () => [];
 
 /**
- * A call path, innermost procedure first.
+ * A call path, innermost procedure first, names as short as they can be told apart by.
  * @param {import("../core/cct.js").CallingContextTree} tree
  * @param {number} node
  */
-export function pathText(tree, node, between = " ‹ ") {
-  return tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]).reverse().join(between) : "unknown";
+export function pathText(tree, node) { return pathNames(tree, node).map(shortName).join(" ‹ "); }
+
+/**
+ * A call path with whole names, a line each.
+ * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {number} node
+ */
+export function wholePath(tree, node) { return pathNames(tree, node).join("\n"); }
+
+/**
+ * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {number} node
+ */
+function pathNames(tree, node) {
+  return tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]).reverse() : ["unknown"];
+}
+
+/**
+ * Of a C++ name class and function, without namespaces and parameters; others as they are.
+ * @param {string} name
+ */
+export function shortName(name) {
+  if (!name.includes("::") || /[<\[]/.test(name)) return name;
+  return name.replace(/\(.*$/, "").split("::").slice(-2).join("::");
 }
 
 /**
@@ -56,7 +78,7 @@ export function waitRows({ waits }, path) {
 
 /** @type {(title: string, key: "messages" | "bytes" | "seconds", text: (value: number) => string, most: number) => Column} */
 const column = (title, key, text, most) => ({
-  title, value: (row) => row[key], text: (row) => (row[key] > 0 ? text(row[key]) : ""), share: (row) => Math.max(0, row[key]) / (most || 1),
+  title, value: (row) => row[key], text: (row) => (row[key] > 0 ? text(row[key]) : ""), share: (row) => Math.max(0, row[key]) / (most || 1), width: 106,
 });
 const whole = (/** @type {number} */ value) => Math.round(value).toLocaleString("en");
 
@@ -72,7 +94,7 @@ export function sizeRows({ sizes, messages, bytes }) {
   });
   return { rows, columns: [
     column("messages", "messages", whole, messages), column("bytes", "bytes", formatBytes, bytes),
-    { title: "size", value: (row) => row.order, text: (row) => formatBytes(row.bytes / (row.messages || 1)), share: () => 0 },
+    { title: "mean size", value: (row) => row.order, text: (row) => formatBytes(row.bytes / (row.messages || 1)), share: () => 0, width: 90 },
   ] };
 }
 
@@ -96,7 +118,7 @@ export function communicatorRows({ communicators }) {
   });
   const most = (/** @type {"messages" | "bytes" | "seconds"} */ key) => rows.reduce((sum, row) => sum + row[key], 0);
   return { rows, columns: [
-    column("in collectives", "seconds", (seconds) => formatTime(seconds * 1e9), most("seconds")),
-    column("messages, calls", "messages", whole, most("messages")), column("bytes", "bytes", formatBytes, most("bytes")),
+    column("time", "seconds", (seconds) => formatTime(seconds * 1e9), most("seconds")),
+    column("messages", "messages", whole, most("messages")), column("bytes", "bytes", formatBytes, most("bytes")),
   ] };
 }

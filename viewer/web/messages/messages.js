@@ -7,8 +7,8 @@ import { WINDOW } from "../core/store.js";
 import { part, textElement } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
-import { MOST_CELLS, MatrixView } from "./matrix_view.js";
-import { communicatorRows, pathText, sizeRows, waitRows } from "./message_rows.js";
+import { MatrixView } from "./matrix_view.js";
+import { communicatorRows, pathText, sizeRows, waitRows, wholePath } from "./message_rows.js";
 
 /**
  * @typedef {import("../core/api_types.js").MessagesAnswer} MessagesAnswer
@@ -21,13 +21,13 @@ import { communicatorRows, pathText, sizeRows, waitRows } from "./message_rows.j
 const NO_MESSAGES = "No calls of MPI were recorded. Record with: hpcd run --mpi -o measurement -- mpirun -n 4 ./program (also hpcd attach and profile), then hpcd merge.";
 /** @type {Record<string, [string, string, string, string]>} of each kind of matrix: title, what is counted, what is summed, of what it is */
 const KINDS = {
-  messages: ["Messages", "Messages", "Bytes", "messages sent in the time in view, by or to a rank in view"],
-  waiting: ["Waiting", "Waits", "Time", "waits in view: rows were late, columns waited"],
-  "one-sided": ["One-sided", "Transfers", "Bytes", "puts and gets of the whole recording"],
-  collectives: ["Collectives", "Operations", "Bytes", "what collectives carry by their meaning, of the whole recording"],
+  messages: ["Messages", "Number", "Bytes", "sent in the time in view"],
+  waiting: ["Waiting", "Number", "Time", "rows were late"],
+  "one-sided": ["One-sided", "Number", "Bytes", "of the whole recording"],
+  collectives: ["Collectives", "Number", "Bytes", "by their meaning, of the whole recording"],
 };
 const COUNTED = "count";
-const WIDER = 6; // times a wait: what is shown of the trace around it
+const WIDER = 3; // times a wait: what is shown of the trace around it
 
 const HTML = `
     <section class="messages" aria-label="Messages"><div class="bar">
@@ -35,8 +35,8 @@ const HTML = `
       <output id="what" aria-live="polite"></output></div>
       <ul id="stands-out" class="stands-out" aria-label="What stands out"></ul>
       <div class="message-tiles">
-        <div class="tile"><h2>From rank (rows) to rank (columns) <small id="matrix-note"></small></h2>
-          <div class="bar"><span id="kinds"></span><span id="amounts"></span><button id="all-ranks" title="All ranks (double click)">All ranks</button></div>
+        <div class="tile"><h2 title="Drag to enlarge a part, double click for all ranks">From rank (rows) to rank (columns)</h2>
+          <div class="bar"><span id="kinds"></span><span id="amounts"></span><button id="all-ranks" title="All ranks (double click)">All ranks</button><small id="matrix-note"></small></div>
           <div class="fill" id="matrix"></div></div>
         <div class="tile"><h2>Wait states, most severe first <small id="waits-note"></small></h2><div class="grow" id="waits"></div></div>
         <div class="tile"><h2>Sizes of messages</h2><div class="grow" id="sizes"></div></div>
@@ -133,18 +133,17 @@ class MessagesPane {
     this.offerMatrices(answer.kinds, kind, counted);
     if (!kind) { this.matrix.show(null); this.element.dataset.matrix = "none"; return; }
     const { api, store, context } = this.page;
-    const wanted = (store.state.ranks ?? "").split(".").map(Number);
-    const fits = wanted.length === 4 && wanted[0] < wanted[1] && wanted[1] <= answer.ranks && wanted[2] < wanted[3] && wanted[3] <= answer.ranks;
-    const ranks = fits ? wanted : [0, answer.ranks, 0, answer.ranks];
+    const chosenRanks = ranksIn(store.state.ranks ?? "", answer.ranks);
+    const ranks = chosenRanks ?? [0, answer.ranks, 0, answer.ranks];
     const request = ++this.matrixRequests;
     let cells;
-    try { cells = await api.matrix(store.db, store.state, kind, ranks, MOST_CELLS); } catch (error) {
+    try { cells = await api.matrix(store.db, store.state, kind, ranks, this.matrix.room); } catch (error) {
       if (!this.disposed && !isAbort(error)) context.fail(error);
       return;
     }
     if (this.disposed || request !== this.matrixRequests) return;
-    this.allRanks.hidden = !fits;
-    part(this.element, "matrix-note", HTMLElement).textContent = KINDS[kind][3] + (cells.step > 1 ? `; a cell is ${cells.step} × ${cells.step} ranks, drag to enlarge` : "");
+    this.allRanks.hidden = chosenRanks === null;
+    part(this.element, "matrix-note", HTMLElement).textContent = describeMatrix(kind, counted, cells);
     this.matrix.show({ answer: cells, ranks, kind, counted });
     this.element.dataset.matrix = `${kind} ${ranks.join(".")} ${cells.rows}x${cells.columns}`;
   }
@@ -170,7 +169,7 @@ class MessagesPane {
   /** @param {MessagesAnswer} answer */
   show(answer) {
     const { context } = this.page;
-    this.what.textContent = `${answer.ranks} ranks, ${answer.implementation}; in view ${Math.round(answer.messages).toLocaleString("en")} messages, ${formatBytes(answer.bytes)}`
+    this.what.textContent = `${answer.ranks.toLocaleString("en")} ranks, ${answer.implementation}; in view ${Math.round(answer.messages).toLocaleString("en")} messages, ${formatBytes(answer.bytes)}`
       + (answer.unknown ? `, the size of ${Math.round(answer.unknown).toLocaleString("en")} is not known` : "");
     this.what.title = this.what.textContent;
     part(this.element, "stands-out", HTMLElement).replaceChildren(...[answer.headline, ...answer.notes].map((text) => textElement("li", text)));
@@ -202,9 +201,9 @@ class MessagesPane {
     }
     const words = (/** @type {WaitRow} */ row) => row.other;
     this.waits = new TreeTable(box, "Wait states", [
-      { title: "waiting", value: (row) => row.seconds, text: ({ seconds }) => `${formatTime(seconds * 1e9)}  ${formatPercent(seconds / (answer.waiting || 1))}`, share: ({ seconds }) => seconds / (answer.waiting || 1) },
-      { title: "waits", value: (row) => row.count, text: ({ count }) => (count ? count.toLocaleString("en") : ""), share: () => 0 },
-      { title: "for rank", value: (row) => -row.rank, text: words, share: () => 0, mark: () => "words" },
+      { title: "waiting", value: (row) => row.seconds, text: ({ seconds }) => `${formatTime(seconds * 1e9)}  ${formatPercent(seconds / (answer.waiting || 1))}`, share: ({ seconds }) => seconds / (answer.waiting || 1), width: 124 },
+      { title: "waits", value: (row) => row.count, text: ({ count }) => (count ? count.toLocaleString("en") : ""), share: () => 0, width: 64 },
+      { title: "for rank", value: (row) => -row.rank, text: words, share: () => 0, mark: () => "words", width: 240 },
     ], (row) => this.nameOfWait(row), { choose: (row) => this.chooseWait(row), heading: "wait state, at a call path", nameWidth: 280 });
     this.waits.show(waitRows(answer, (node) => pathText(context.tree, node)));
     this.tables.push(this.waits);
@@ -213,20 +212,20 @@ class MessagesPane {
   /** @param {WaitRow} row */
   nameOfWait({ name, node }) {
     const { context } = this.page;
-    const text = Object.assign(textElement("span", name), { title: node === null ? name : pathText(context.tree, node, "\n") });
+    const text = Object.assign(textElement("span", name), { title: node === null ? name : wholePath(context.tree, node) });
     const hits = context.searchHits();
     if (hits && node !== null) text.className = context.tree.path(node).some((frame) => hits[context.tree.procedure[frame]]) ? "found" : "faded";
     return text;
   }
 
   /**
-   * The crosshair goes where the wait began: of several the longest.
+   * The crosshair goes into the middle of the wait: of several the longest.
    * @param {WaitRow} row
    */
   chooseWait({ worst, node }) {
     const { store, context } = this.page;
     this.inTrace.disabled = false;
-    store.set({ line: worst.line, time: worst.begin, ...(node === null ? {} : { about: context.tree.names[context.tree.procedure[node]] }) });
+    store.set({ ...crosshair(worst), ...(node === null ? {} : { about: context.tree.names[context.tree.procedure[node]] }) });
   }
 
   // The trace view around the chosen wait.
@@ -236,7 +235,7 @@ class MessagesPane {
     const { store, context } = this.page;
     const around = WIDER * Math.max(worst.end - worst.begin, 1);
     const middle = (worst.begin + worst.end) / 2;
-    store.set({ line: worst.line, time: worst.begin, pane: "trace" });
+    store.set({ ...crosshair(worst), pane: "trace" });
     if (store.state.t1 - store.state.t0 > around) context.zoomTo({ t0: middle - around / 2, t1: middle + around / 2 });
   }
 
@@ -262,4 +261,32 @@ class MessagesPane {
     return [["depth", "wait state", "call path", "for rank", "its call path", "waits", "seconds"],
       ...this.answer.waits.map(({ kind, node, rank, late_node, count, seconds }) => [1, kind, pathText(tree, node), rank, pathText(tree, late_node), count, seconds])];
   }
+}
+
+/**
+ * Within a wait, not at its begin: there the last sample is still of what was before.
+ * @param {import("../core/api_types.js").WaitingCall} wait
+ */
+function crosshair({ line, begin, seconds }) { return { line, time: Math.round(begin + seconds * 5e8) }; }
+
+/**
+ * Ranks of a part of the matrix, from a link; null where they are none of this recording's.
+ * @param {string} text
+ * @param {number} size
+ */
+function ranksIn(text, size) {
+  const ranks = text.split(".").map(Number);
+  const [s0, s1, d0, d1] = ranks;
+  return ranks.length === 4 && s0 < s1 && s1 <= size && d0 < d1 && d1 <= size ? ranks : null;
+}
+
+/**
+ * @param {string} kind
+ * @param {boolean} counted
+ * @param {import("../core/api_types.js").MatrixAnswer} cells
+ */
+function describeMatrix(kind, counted, { counts, amounts, step }) {
+  const most = (counted ? counts : amounts).reduce((one, two) => Math.max(one, two), 0);
+  const text = counted ? Math.round(most).toLocaleString("en") : kind === "waiting" ? formatTime(most * 1e9) : formatBytes(most);
+  return `${KINDS[kind][3]}; up to ${text}${step > 1 ? ` a cell of ${step} × ${step} ranks` : ""}`;
 }

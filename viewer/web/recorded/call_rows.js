@@ -63,21 +63,20 @@ export function describeCalls(name, { calls, shortest, longest, bandwidth, least
 /**
  * Processes, below each its call paths, those that held most at the peak first.
  * @param {MemoryAnswer} answer
- * @param {(node: number) => string} path
+ * @param {(node: number, whole: boolean) => string} path with whole names, a line each
  * @returns {Content}
  */
 export function memoryRows({ processes }, path) {
   const rows = processes.map((one) => {
     const { paths } = one;
     const below = paths.node.map((node, i) => ({
-      name: path(node), title: path(node), node, spot: null, figures: Object.fromEntries(MEMORY.map(([key]) => [key, paths[key][i]])), children: () => [],
+      name: path(node, false), title: path(node, true), node, spot: null, figures: Object.fromEntries(MEMORY.map(([key]) => [key, paths[key][i]])), children: () => [],
     }));
-    const sum = (/** @type {MemorySum} */ key) => paths[key].reduce((total, value) => total + value, 0);
     const name = `${one.rank === null ? "" : `rank ${one.rank}, `}${one.name} (${one.pid}): peak ${formatBytes(one.peak)} at ${(one.peak_ns / 1e9).toFixed(3)} s`;
     return {
       name, title: name + (below.length < one.of ? `\nthe first ${below.length} of ${whole(one.of)} call paths` : ""), node: -1,
       spot: { line: one.line, time: one.peak_ns }, children: () => below,
-      figures: { at_peak: one.peak, at_end: one.at_end, touched: one.touched, mapped: sum("mapped"), released: sum("released") },
+      figures: { at_peak: one.peak, at_end: one.at_end, touched: one.touched, mapped: one.mapped, released: one.released },
     };
   });
   const peak = rows.reduce((total, { figures }) => Math.max(total, figures.at_peak), 0);

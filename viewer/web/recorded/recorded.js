@@ -5,7 +5,7 @@
 import { isAbort } from "../core/failure.js";
 import { nameMatcher } from "../core/format.js";
 import { WINDOW } from "../core/store.js";
-import { pathText } from "../messages/message_rows.js";
+import { pathText, wholePath } from "../messages/message_rows.js";
 import { part, textElement } from "../widgets/elements.js";
 import { chosen, segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
@@ -122,15 +122,15 @@ class RecordedPane {
       const answer = await api.memory(store.db, store.state);
       const shown = answer.processes.length;
       return {
-        content: memoryRows(answer, (node) => pathText(context.tree, node)),
-        said: `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} processes of the lines in view; peak and end are those of the time in view`,
+        content: memoryRows(answer, (node, whole) => (whole ? wholePath(context.tree, node) : pathText(context.tree, node))),
+        said: `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time in view`,
       };
     }
     const { wanted } = this;
     const calls = wanted.startsWith(FUNCTION) ? { function: wanted.slice(FUNCTION.length) } : { of: wanted };
     const answer = await api.callTotals(store.db, store.state, this.by, calls);
     const cut = answer.name.length < answer.of ? `the first ${answer.name.length} of ${answer.of.toLocaleString("en")} rows; ` : "";
-    return { content: totalRows(answer), said: `${cut}${answer.calls_of.toLocaleString("en")} calls begun in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
+    return { content: totalRows(answer), said: `${cut}${answer.calls_of.toLocaleString("en")} calls in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
   }
 
   async load() {

@@ -24,6 +24,8 @@ const COLOURS = { io: "--io", memory: "--memory", probe: "--probe", mpi: "--mpi"
 const NEAR = 5; // px between the mouse and what it is at
 const BAR = 5; // px: height of a call
 const OFF = "0";
+const LEAST_RHOMB = 3; // px from its middle
+const MANY = 50; // messages: they are drawn finer
 
 export class CallMarks {
   /**
@@ -98,7 +100,9 @@ export class CallMarks {
       pen.fillRect(left, row.bottom - height - ratio, Math.max(ratio, right - left), height);
     }
     drawCollectives(pen, places, answer.collective ?? [], ratio);
-    for (const message of answer.message ?? []) drawMessage(pen, places, message, ratio);
+    const messages = answer.message ?? [];
+    const fine = messages.length > MANY ? 0.6 : 1;
+    for (const message of messages) drawMessage(pen, places, message, ratio * fine);
   }
 
   /**
@@ -116,7 +120,8 @@ export class CallMarks {
     };
     const messages = (answer.message ?? []).filter((message) => distance(spot, places, message) <= near)
       .map(({ bytes, tag, sent, received }) => `message of ${bytes < 0 ? "unknown size" : formatBytes(bytes)}, tag ${tag}, under way ${formatTime(received - sent)}`);
-    const entries = (answer.collective ?? []).filter(on).map(({ function: name, begin, end }) => `${name}, ${formatTime(end - begin)}`);
+    // Where calls are drawn, collective operations are among them.
+    const entries = (answer.call ? [] : answer.collective ?? []).filter(on).map(({ function: name, begin, end }) => `${name}, ${formatTime(end - begin)}`);
     const calls = (answer.call ?? []).filter(on).map(({ text, begin, end }) => `${text}, ${formatTime(end - begin)}`);
     return [...messages, ...entries, ...calls].slice(0, 6);
   }
@@ -144,7 +149,7 @@ function drawMessage(pen, places, { from, to, sent, received }, ratio) {
   if (!sender || !receiver) return;
   const [x0, y0, x1, y1] = [places.x(sent), sender.middle, places.x(received), receiver.middle];
   // Behind it the ground's colour: it is seen on any procedure's.
-  for (const [width, colour] of /** @type {[number, string][]} */ ([[4, "--ground"], [1.5, "--text"]])) {
+  for (const [width, colour] of /** @type {[number, string][]} */ ([[3.5, "--ground"], [1.5, "--text"]])) {
     pen.lineWidth = width * ratio;
     pen.strokeStyle = cssVariable(colour);
     pen.beginPath();
@@ -172,13 +177,12 @@ function drawMessage(pen, places, { from, to, sent, received }, ratio) {
  * @param {number} ratio
  */
 function drawCollectives(pen, places, entries, ratio) {
-  /** @type {{ operation: number, x: number, y: number }[]} */
+  /** @type {{ operation: number, x: number, y: number, size: number }[]} */
   const points = [];
   for (const { operation, line, begin } of entries) {
     const row = places.row(line);
-    if (row) points.push({ operation, x: places.x(begin), y: row.middle });
+    if (row) points.push({ operation, x: places.x(begin), y: row.middle, size: Math.min(5 * ratio, (row.bottom - row.top) / 2) });
   }
-  const size = 5 * ratio;
   for (const [width, colour] of /** @type {[number, string][]} */ ([[4, "--ground"], [1.5, "--collective"]])) {
     pen.lineWidth = width * ratio;
     pen.strokeStyle = cssVariable(colour);
@@ -191,7 +195,8 @@ function drawCollectives(pen, places, entries, ratio) {
   pen.fillStyle = cssVariable("--collective");
   pen.strokeStyle = cssVariable("--ground");
   pen.lineWidth = ratio;
-  for (const { x, y } of points) {
+  for (const { x, y, size } of points) {
+    if (size < LEAST_RHOMB * ratio) continue; // in low rows the line is enough
     pen.beginPath();
     for (const [dx, dy] of [[0, -size], [size, 0], [0, size], [-size, 0]]) pen.lineTo(x + dx, y + dy);
     pen.closePath();

@@ -17,6 +17,7 @@ const NAME_WIDEST = 1000; // on a wide screen the figures stay beside the names
  * @property {(row: Row) => string} text
  * @property {(row: Row) => number} share of the cell that a bar fills
  * @property {(row: Row) => string} [mark] a CSS class
+ * @property {number} [width] px
  */
 
 /**
@@ -77,8 +78,9 @@ export class TreeTable {
   dispose() { this.observer.disconnect(); }
 
   header() {
-    this.box.style.setProperty("--columns", `minmax(0, ${NAME_WIDEST}px) repeat(${this.columns.length}, ${COLUMN_WIDTH}px)`);
-    this.box.style.setProperty("--wide", `${this.nameWidth + COLUMN_WIDTH * this.columns.length}px`);
+    const widths = this.columns.map(({ width = COLUMN_WIDTH }) => width);
+    this.box.style.setProperty("--columns", `minmax(0, ${NAME_WIDEST}px) ${widths.map((width) => `${width}px`).join(" ")}`);
+    this.box.style.setProperty("--wide", `${widths.reduce((sum, width) => sum + width, this.nameWidth)}px`);
     const name = textElement("span", this.heading);
     name.setAttribute("role", "columnheader");
     this.head.replaceChildren(name, ...this.columns.map(({ title }, i) => {
