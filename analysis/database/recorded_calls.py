@@ -66,17 +66,22 @@ class RecordedCalls:
             self.duration: I64 = np.zeros(0, np.int64)
             self.node: U32 = np.zeros(0, np.uint32)
             self.function: U16 = np.zeros(0, np.uint16)
-            self.weight: U32 = np.zeros(0, np.uint32)
             return
         self.first = open_bounds(folder / "first.npy", lines, calls)
         self.time = open_column(folder / "time.npy", np.int64, calls)
         self.duration = open_column(folder / "duration.npy", np.int64, calls)
         self.node = open_column(folder / "node.npy", np.uint32, calls)
         self.function = open_column(folder / "function.npy", np.uint16, calls)
-        self.weight = self._narrow("weight").astype(np.uint32)
 
     def __len__(self) -> int:
         return self._calls
+
+    @cached_property
+    def weight(self) -> U32:
+        """``uint32[n]``: how many calls each stands for."""
+        if not self._calls:
+            return np.zeros(0, np.uint32)
+        return self._narrow("weight").astype(np.uint32)
 
     def value(self, number: int) -> U64:
         """``uint64[n]``: value ``number`` of every call."""
@@ -174,10 +179,11 @@ class RecordedCalls:
         at = at[::every]
         calls = np.zeros(len(at), CALL)
         calls["line"] = np.searchsorted(self.first, at, side="right") - 1
-        for name in ("time", "duration", "node", "function", "weight"):
+        for name in ("time", "duration", "node", "function"):
             calls[name] = getattr(self, name)[at]
-        calls["weight"] *= every
         if len(at):
+            calls["weight"] = self._narrow("weight")[at]
+            calls["weight"] *= every
             for number in range(MAX_VALUES):
                 calls["value"][:, number] = self._narrow(f"value-{number}")[at]
         return calls
