@@ -1,8 +1,9 @@
 """The pictures of docs/tour.md, taken of a database in the browser.
 
-Run ``.venv/bin/python setup/tour.py DATABASE TWO FOUR`` after ``make setup-test``; DATABASE is of
-HPC Challenge on two ranks, with ``tests/data/hpccinf.txt`` as its input file; TWO
-and FOUR are databases of ``tests/programs/serial_loop.c weak`` on so many ranks.
+Run ``.venv/bin/python setup/tour.py DATABASE TWO FOUR MESSAGES`` after ``make setup-test``;
+DATABASE is of HPC Challenge on two ranks, with ``tests/data/hpccinf.txt`` as its input file; TWO
+and FOUR are databases of ``tests/programs/serial_loop.c weak`` on so many ranks, MESSAGES of LAMMPS
+on four, recorded with ``--mpi``.
 """
 
 from __future__ import annotations
@@ -127,6 +128,22 @@ def comparing(page: Page) -> None:
     keep(page, "16-compare-flame-dark")
 
 
+def messages(page: Page) -> None:
+    """Who waited for whom, and the messages of one such wait."""
+    page.fill("#filter", "process:lmp")
+    expect(page.locator("#count")).to_contain_text(" of ")
+    page.get_by_role("tab", name="Messages").click()
+    page.wait_for_selector("main[data-matrix]")
+    page.locator("#waits .row").first.locator(".twist").click()
+    page.locator("#waits .row").nth(1).click()
+    keep(page, "20-messages")
+    page.get_by_role("button", name="Show in trace").click()
+    expect(page.locator(".marks-note")).to_have_attribute("data-marks", re.compile("message"))
+    page.wait_for_selector("main[data-exact]")
+    page.mouse.move(0, 0)
+    keep(page, "21-message-lines")
+
+
 def main(databases: list[str], parts: Sequence[Callable[[Page], None]]) -> None:
     """Take ``parts`` of the pictures, of what is in view when ``databases`` are opened."""
     OUT.mkdir(parents=True, exist_ok=True)
@@ -153,7 +170,8 @@ def main(databases: list[str], parts: Sequence[Callable[[Page], None]]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
-        sys.exit("usage: python setup/tour.py DATABASE TWO FOUR")
+    if len(sys.argv) != 5:
+        sys.exit("usage: python setup/tour.py DATABASE TWO FOUR MESSAGES")
     main(sys.argv[1:2], (trace, waiting, rest))
-    main(sys.argv[2:], (comparing,))
+    main(sys.argv[2:4], (comparing,))
+    main(sys.argv[4:], (messages,))

@@ -6,7 +6,7 @@ pages back. A page counts from its first touch until it is unmapped, discarded o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,9 +45,11 @@ class PathMemory:
 
 @dataclass(frozen=True, slots=True)
 class ProcessMemory:
-    """The memory of one process: its name and pid, bytes it ``touched``, the ``peak`` of what it
-    held and when (``peak_ns`` since the origin), what it held at the end, and all by call path."""
+    """The memory of one process: its row in the table (``process``), name and pid, bytes it
+    ``touched``, the ``peak`` of what it held and when (``peak_ns`` since the origin), what it held
+    at the end, and all by call path."""
 
+    process: int
     name: str
     pid: int
     touched: int
@@ -57,18 +59,28 @@ class ProcessMemory:
     paths: PathMemory
 
 
-def measure_memory(db: Database) -> list[ProcessMemory]:
-    """The memory of every process, that with the highest peak first.
+def measure_memory(
+    db: Database,
+    processes: Iterable[int] | None = None,
+    t0: int | None = None,
+    t1: int | None = None,
+) -> list[ProcessMemory]:
+    """The memory of ``processes`` (rows of the table; None: all), that with the highest peak first.
 
-    Raises :class:`UsageError` where it was not recorded. O(n log n), and for each call that gives
-    pages back the pages there.
+    Of [t0, t1), ns since the origin: the peak is the highest in it, the end is ``t1``, and touched,
+    mapped and released is what was so within; what was touched before counts as held. Raises
+    :class:`UsageError` where memory was not recorded. O(n log n) in the processes' calls until
+    ``t1``, and for each call that gives pages back the pages there.
     """
     functions = db.calls.of_group(Group.MEMORY)
     if not functions:
         raise UsageError(f"{db.path}: memory was not recorded; hpcd attach, run and profile do"
                          " with --memory")  # fmt: skip
     numbers = {value.name: number for number, value in enumerate(functions[0].values)}
-    calls = db.calls.select(functions=functions)
+    lines = None
+    if processes is not None:
+        lines = np.flatnonzero(np.isin(db.lines.process, list(processes))).tolist()
+    calls = db.calls.select(lines, None, t1, functions)
     process = db.lines.process[calls["line"]] if len(calls) else np.zeros(0, np.uint32)
     result = []
     for number in np.unique(process).tolist():
@@ -76,7 +88,9 @@ def measure_memory(db: Database) -> list[ProcessMemory]:
         mine = mine[np.argsort(calls["time"][mine], kind="stable")]
         line = db.lines[int(calls["line"][mine[0]])]
         events = _Events.of(calls[mine], functions, numbers)
-        result.append(_measured(line.process, line.pid, events, *path_groups(db, events.node)))
+        paths = path_groups(db, events.node)
+        begin = -_NEVER if t0 is None else t0
+        result.append(_measured(number, line.process, line.pid, events, *paths, begin))
     return sorted(result, key=lambda one: -one.peak)
 
 
@@ -145,17 +159,20 @@ def _deaths(events: _Events, touches: I64) -> I64:
 
 
 def _measured(
-    name: str, pid: int, events: _Events, group: I64, names: Sequence[str], node: I64
-) -> ProcessMemory:
+    process: int, name: str, pid: int, events: _Events, group: I64, names: Sequence[str],
+    node: I64, t0: int,
+) -> ProcessMemory:  # fmt: skip
     touches = np.flatnonzero(events.touched > 0)
     born, size = events.time[touches], events.touched[touches]
     died = _deaths(events, touches)
     moments = np.concatenate([born, died[died < _NEVER]])
     change = np.concatenate([size, -size[died < _NEVER]])
     by_time = np.argsort(moments, kind="stable")
-    held = np.cumsum(change[by_time])
+    # What is held after each moment, from the last one before t0 on.
+    since = max(int(np.searchsorted(moments[by_time], t0)) - 1, 0)
+    held = np.cumsum(change[by_time])[since:]
     peak_at = int(held.argmax()) if len(held) else -1
-    peak_ns = int(moments[by_time[peak_at]]) if len(held) else 0
+    peak_ns = int(moments[by_time[since + peak_at]]) if len(held) else 0
     # What lives at the peak: born by then and not yet gone.
     living = (born <= peak_ns) & (died > peak_ns)
     count = len(names)
@@ -165,19 +182,22 @@ def _measured(
         np.add.at(total, group[which], values)
         return total
 
-    everything = np.arange(len(events.node))
+    within = np.flatnonzero(events.time >= t0)
     at_peak = by_path(size[living], touches[living])
     at_end = by_path(size[died == _NEVER], touches[died == _NEVER])
-    touched = by_path(size, touches)
+    fresh = born >= t0
+    touched = by_path(size[fresh], touches[fresh])
     best = np.lexsort((-touched, -at_peak))
     paths = PathMemory(
         [names[at] for at in best.tolist()],
         node[best],
-        by_path(events.mapped, everything)[best],
-        by_path(events.released, everything)[best],
+        by_path(events.mapped[within], within)[best],
+        by_path(events.released[within], within)[best],
         touched[best],
         at_peak[best],
         at_end[best],
     )
     peak = int(held[peak_at]) if len(held) else 0
-    return ProcessMemory(name, pid, int(size.sum()), peak, peak_ns, int(at_end.sum()), paths)
+    return ProcessMemory(
+        process, name, pid, int(size[fresh].sum()), peak, max(peak_ns, t0), int(at_end.sum()), paths
+    )

@@ -86,12 +86,15 @@ def total_calls(
     functions: Sequence[CalledFunction] | None = None,
     t0: int | None = None,
     t1: int | None = None,
+    lines: Sequence[int] | None = None,
+    most: int | None = None,
 ) -> CallTotals:
-    """Totals of the calls of ``functions`` (None: all) that began in [t0, t1), ns since the origin.
+    """Totals of the calls of ``functions`` on ``lines`` (None: all) that began in [t0, t1), ns
+    since the origin; of more than ``most`` calls estimates from every k-th.
 
     ``by`` is one of :data:`GROUPINGS`, or ``phase=solve`` and the like
     (:mod:`hpcd.analysis.profile.marked_phases`): the phase a call begins in. Raises
-    :class:`UsageError` when it is not. O(n log n).
+    :class:`UsageError` when it is not. O(n log n) in the calls that are read.
     """
     grouping: Callable[[Database, _Flows], _Grouping]
     if by.startswith(PHASES):
@@ -102,7 +105,7 @@ def total_calls(
         known = ", ".join(GROUPINGS)
         raise UsageError(f"calls are not grouped by {by}; by {known}, phase=FUNCTION")
     chosen = db.calls.functions if functions is None else functions
-    calls = db.calls.select(t0=t0, t1=t1, functions=chosen)
+    calls = db.calls.select(lines, t0, t1, chosen, most)
     flows = _flows(calls, chosen, both=by in _OF_OBJECTS)
     group, names, node = grouping(db, flows)
     shown = group >= 0

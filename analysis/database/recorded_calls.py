@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
-from hpcd.array_types import I64, U16, U32, U64, Array
+from hpcd.array_types import I64, U16, U32, U64, Array, Mask
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CallValue, ValueKind
 
@@ -66,17 +66,22 @@ class RecordedCalls:
             self.duration: I64 = np.zeros(0, np.int64)
             self.node: U32 = np.zeros(0, np.uint32)
             self.function: U16 = np.zeros(0, np.uint16)
-            self.weight: U32 = np.zeros(0, np.uint32)
             return
         self.first = open_bounds(folder / "first.npy", lines, calls)
         self.time = open_column(folder / "time.npy", np.int64, calls)
         self.duration = open_column(folder / "duration.npy", np.int64, calls)
         self.node = open_column(folder / "node.npy", np.uint32, calls)
         self.function = open_column(folder / "function.npy", np.uint16, calls)
-        self.weight = self._narrow("weight").astype(np.uint32)
 
     def __len__(self) -> int:
         return self._calls
+
+    @cached_property
+    def weight(self) -> U32:
+        """``uint32[n]``: how many calls each stands for."""
+        if not self._calls:
+            return np.zeros(0, np.uint32)
+        return self._narrow("weight").astype(np.uint32)
 
     def value(self, number: int) -> U64:
         """``uint64[n]``: value ``number`` of every call."""
@@ -152,35 +157,58 @@ class RecordedCalls:
         t0: int | None = None,
         t1: int | None = None,
         functions: Sequence[CalledFunction] | None = None,
+        most: int | None = None,
     ) -> npt.NDArray[np.void]:
         """Calls (:data:`CALL`) of ``lines`` that began in [t0, t1), of ``functions``; None: all.
 
-        In order of line and time. O(lines · log n) and what is selected.
+        In order of line and time. Of more than ``most`` every k-th, with k times its weight.
+        O(lines · log n) and what is selected.
         """
+        whole = lines is None and t0 is None and t1 is None
+        if whole and functions is not None:
+            at = np.flatnonzero(self.are(functions)[self.function])
+        elif whole:
+            at = np.arange(self._calls)
+        else:
+            _, begin, end = self.spans(lines, t0, t1)
+            count = end - begin
+            at = np.repeat(end - np.cumsum(count), count) + np.arange(int(count.sum()))
+            if functions is not None:
+                at = at[self.are(functions)[self.function[at]]]
+        every = 1 if most is None else max(1, -(-len(at) // most))
+        at = at[::every]
+        calls = np.zeros(len(at), CALL)
+        calls["line"] = np.searchsorted(self.first, at, side="right") - 1
+        for name in ("time", "duration", "node", "function"):
+            calls[name] = getattr(self, name)[at]
+        if len(at):
+            calls["weight"] = self._narrow("weight")[at]
+            calls["weight"] *= every
+            for number in range(MAX_VALUES):
+                calls["value"][:, number] = self._narrow(f"value-{number}")[at]
+        return calls
+
+    def are(self, functions: Sequence[CalledFunction]) -> Mask:
+        """``bool[functions]``: which of all are among ``functions``."""
+        wanted = np.zeros(max(len(self.functions), 1), bool)
+        wanted[[function.id for function in functions]] = True
+        return wanted
+
+    def spans(
+        self, lines: Iterable[int] | None = None, t0: int | None = None, t1: int | None = None
+    ) -> tuple[I64, I64, I64]:
+        """Where the calls of ``lines`` that began in [t0, t1) are: of each line that has any its
+        number, the first of them and the one after the last, ``int64[k]``. O(lines · log n)."""
         chosen = range(len(self.first) - 1) if lines is None else lines
         spans = []
         for line in chosen:
             begin, end = int(self.first[line]), int(self.first[line + 1])
+            if begin == end:
+                continue
             time = self.time[begin:end]
             low = 0 if t0 is None else int(np.searchsorted(time, t0))
             high = len(time) if t1 is None else int(np.searchsorted(time, t1))
             if low < high:
                 spans.append((line, begin + low, begin + high))
-        if lines is None and t0 is None and t1 is None:
-            at, line_of = np.arange(self._calls), self.line
-        else:
-            at = np.concatenate([np.zeros(0, np.int64), *(np.arange(a, b) for _, a, b in spans)])
-            line_of = np.repeat(
-                np.array([line for line, _, _ in spans], np.uint32),
-                np.array([b - a for _, a, b in spans], np.int64),
-            )
-        if functions is not None:
-            wanted = np.isin(self.function[at], [function.id for function in functions])
-            at, line_of = at[wanted], line_of[wanted]
-        calls = np.zeros(len(at), CALL)
-        calls["line"] = line_of
-        for name in ("time", "duration", "node", "function", "weight"):
-            calls[name] = getattr(self, name)[at]
-        for number in range(MAX_VALUES):
-            calls["value"][:, number] = self.value(number)[at]
-        return calls
+        columns = np.array(spans, np.int64).reshape(-1, 3).T
+        return columns[0], columns[1], columns[2]

@@ -45,12 +45,19 @@ class Matrix:
 
 
 def point_to_point(sends: Endpoints, messages: Messages) -> Matrix:
-    """What was sent, received or not; a size that only the receive says is taken from there."""
+    """What was sent, received or not."""
+    size = sent_sizes(sends, messages)
+    known = (sends.peer >= 0) & (sends.number >= 0)
+    return matrix_of(sends.rank[known], sends.peer[known], size[known], sends.weight[known])
+
+
+def sent_sizes(sends: Endpoints, messages: Messages) -> I64:
+    """``int64[n]``: bytes of every send, -1 where not known; what only the receive says is taken
+    from there."""
     size = sends.size.copy()
     unsure = size[messages.send] < 0
     size[messages.send[unsure]] = messages.size[unsure]
-    known = (sends.peer >= 0) & (sends.number >= 0)
-    return _matrix(sends.rank[known], sends.peer[known], size[known], sends.weight[known])
+    return size
 
 
 def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
@@ -69,7 +76,7 @@ def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
     known = peer >= 0
     get = operations.role[at] == Role.GET
     own = operations.rank[at]
-    return _matrix(
+    return matrix_of(
         np.where(get, peer, own)[known], np.where(get, own, peer)[known], size[known],
         operations.weight[at][known],
     )  # fmt: skip
@@ -107,7 +114,7 @@ def collective_flow(
     different = _vector_flow(operations, communicators, collectives, counts)
     for parts, column in zip((source, target, size, weight), different, strict=True):
         parts.append(column)
-    return _matrix(
+    return matrix_of(
         np.concatenate([none, *source]), np.concatenate([none, *target]),
         np.concatenate([none, *size]), np.concatenate([np.zeros(0), *weight]),
     )  # fmt: skip
@@ -249,11 +256,13 @@ class Sizes:
 
 def message_sizes(sends: Endpoints, messages: Messages) -> Sizes:
     """Point-to-point messages of known size by powers of two. O(m)."""
-    size = sends.size.copy()
-    unsure = size[messages.send] < 0
-    size[messages.send[unsure]] = messages.size[unsure]
+    return sizes_of(sent_sizes(sends, messages), sends.weight)
+
+
+def sizes_of(size: I64, weight: F64) -> Sizes:
+    """Messages of ``size`` bytes, where known, by powers of two; each counts ``weight`` times."""
     known = size >= 0
-    size, weight = size[known], sends.weight[known]
+    size, weight = size[known], weight[known]
     # Position of the highest bit: 0 for no byte, 1 for one, 2 for two and three ...
     level = np.where(size > 0, np.frexp(size.astype(np.float64))[1], 0)
     present = np.unique(level)
@@ -307,7 +316,8 @@ def by_function(
     return sorted(rows, key=lambda row: -row.seconds)
 
 
-def _matrix(source: I64, target: I64, size: I64, weight: F64) -> Matrix:
+def matrix_of(source: I64, target: I64, size: I64, weight: F64) -> Matrix:
+    """The traffic of single messages, each ``weight`` times; -1: a size that is not known."""
     group, count = groups_of(source, target)
     first = firsts_of(group, count)
     known = size >= 0

@@ -179,6 +179,12 @@ def test_totals_are_those_of_the_calls(tmp_path: Path) -> None:
         assert peers.calls[0] == (calls.value[:, 0] == 6).sum()
         paths = total_calls(db, "path")
         assert {"io < work < main", "[unknown]"} <= set(paths.name)
+        # Of lines, and estimated from every thirtieth call.
+        some = total_calls(db, "function", lines=[1])
+        assert some.calls.sum() == (calls.line == 1).sum()
+        estimate = total_calls(db, "function", most=100)
+        assert estimate.calls.sum() == 3000
+        assert estimate.read.sum() == pytest.approx(totals.read.sum(), rel=0.3)
         with pytest.raises(UsageError, match="not grouped by colour"):
             total_calls(db, "colour")
 

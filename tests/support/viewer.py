@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import zstandard
 
 from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.writer import MeasurementWriter
@@ -170,3 +174,20 @@ def served(*arguments: Path | str) -> Iterator[tuple[str, subprocess.Popen[str]]
     finally:
         process.terminate()
         process.wait()
+
+
+def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
+    """Status and body of what the viewer at ``url`` answers."""
+    base, _, token = url.partition("#token=")
+    request = urllib.request.Request(base + path, headers={"x-hpcd-token": token, **headers})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            body = answer.read()
+            coding = answer.headers.get("content-encoding")
+            if coding == "deflate":
+                body = zlib.decompress(body)
+            elif coding == "zstd":
+                body = zstandard.ZstdDecompressor().decompressobj().decompress(body)
+            return answer.status, body
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()

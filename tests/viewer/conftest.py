@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.support.called import ranks_that_call
 from tests.support.compiled import compiled
 from tests.support.page import watched
 from tests.support.viewer import eight_ranks, ranks_with_helpers, served, two_runs
@@ -46,6 +47,19 @@ def url(database: Path, runs: list[Path], program: Path) -> Iterator[str]:
 def helped_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a viewer of two ranks with three helper threads each."""
     with served(ranks_with_helpers(tmp_path_factory.mktemp("helped"), helpers=3)) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="session")
+def called(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four ranks that recorded calls of MPI, files, memory and a probed function."""
+    return ranks_that_call(tmp_path_factory.mktemp("called"))
+
+
+@pytest.fixture(scope="session")
+def called_url(called: Path) -> Iterator[str]:
+    """The URL of a viewer of these."""
+    with served(called) as (url, _):
         yield url
 
 

@@ -7,9 +7,7 @@ import json
 import random
 import shlex
 import socket
-import urllib.error
 import urllib.request
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,29 +15,12 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-import zstandard
 from numpy.typing import NDArray
 
 from hpcd.analysis import open as open_database
 from hpcd.analysis.parallel.comparison import compare, whole_runs
 from tests.support.recorded import hpcd
-from tests.support.viewer import served
-
-
-def ask(url: str, path: str, **headers: str) -> tuple[int, bytes]:
-    base, _, token = url.partition("#token=")
-    request = urllib.request.Request(base + path, headers={"x-hpcd-token": token, **headers})
-    try:
-        with urllib.request.urlopen(request) as answer:
-            body = answer.read()
-            coding = answer.headers.get("content-encoding")
-            if coding == "deflate":
-                body = zlib.decompress(body)
-            elif coding == "zstd":
-                body = zstandard.ZstdDecompressor().decompressobj().decompress(body)
-            return answer.status, body
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+from tests.support.viewer import ask, served
 
 
 def picture(body: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:

@@ -46,6 +46,8 @@ WEB = Path(__file__).parent.parent / "web"
 _MOST_PIXELS = 16_000_000
 _MOST_LINES = 10_000
 _LONGEST_TEXT = 4000
+# Cells of a communication matrix each way, and what says which ranks it has.
+_MOST_CELLS, _SPANS = 512, 4
 _LEVEL = 1  # a grid compresses tenfold, at memory speed
 
 
@@ -91,6 +93,11 @@ def create_app(
             Route("/api/v1/db/{name}/over", views.over),
             Route("/api/v1/db/{name}/heat", views.heat),
             Route("/api/v1/db/{name}/stacks", views.stacks),
+            Route("/api/v1/db/{name}/messages", views.messages),
+            Route("/api/v1/db/{name}/messages/matrix", views.matrix),
+            Route("/api/v1/db/{name}/calls", views.calls),
+            Route("/api/v1/db/{name}/memory", views.memory),
+            Route("/api/v1/db/{name}/call-marks", views.call_marks),
             Mount("/", StaticFiles(directory=WEB)),
         ],
         middleware=[Middleware(AccessGuard, token=token, host=host)],
@@ -164,6 +171,7 @@ class _Views:
             **_summary(database.db),
             "rows": len(database.selection.order(Choice(fold=True))),
             "live": live and {**live, "revision": database.revision},
+            "recorded": database.calls.groups(),
             "present": self._can_read(request.path_params["name"]),
         })  # fmt: skip
 
@@ -266,6 +274,57 @@ class _Views:
             return stacks_now(db, self._present, kernel=kernel)
 
         return await _json(make)
+
+    async def messages(self, request: Request) -> Response:
+        """What the ranks in view sent and waited for in the time in view."""
+        database, parameters = self._database_and_parameters(request)
+        return await _json(
+            lambda: database.traffic.get().summary(
+                database.all_lines(parameters), *parameters.interval()
+            )
+        )
+
+    async def matrix(self, request: Request) -> Response:
+        """u32 rows, u32 columns, u32 ranks of a cell each way, u32 0, then f64[2, rows, columns]:
+        messages and bytes, or waits and seconds."""
+        database, parameters = self._database_and_parameters(request)
+
+        def make() -> list[npt.NDArray[Any]]:
+            ranks = parameters.numbers("ranks")
+            if len(ranks) != _SPANS:
+                raise UsageError("ranks must be four numbers")
+            s0, s1, d0, d1 = ranks
+            step, cells = database.traffic.get().matrix(
+                parameters.text("kind"), database.all_lines(parameters), *parameters.interval(),
+                (s0, s1, d0, d1), parameters.whole("cells", 1, _MOST_CELLS),
+            )  # fmt: skip
+            return [np.array([*cells.shape[1:], step, 0], np.uint32), cells.ravel()]
+
+        return await _binary(request, make)
+
+    async def calls(self, request: Request) -> Response:
+        """Totals of recorded calls in view by what they have in common."""
+        database, parameters = self._database_and_parameters(request)
+        return await _json(
+            lambda: database.calls.totals(
+                database.all_lines(parameters), *parameters.interval(), parameters.text("by"),
+                parameters.text("of"), parameters.text("function"),
+            )
+        )  # fmt: skip
+
+    async def memory(self, request: Request) -> Response:
+        """Growth and peak of the memory of the processes in view."""
+        database, parameters = self._database_and_parameters(request)
+        return await _json(
+            lambda: database.calls.memory(database.all_lines(parameters), *parameters.interval())
+        )
+
+    async def call_marks(self, request: Request) -> Response:
+        """Calls, messages and collective operations over the rows in view, or how many they are."""
+        database, parameters = self._database_and_parameters(request)
+        return await _json(
+            lambda: database.calls.marks(database.rows(parameters), *parameters.interval())
+        )
 
     def _can_read(self, name: str) -> bool:
         """Whether the stacks of a recording's processes can be read now."""

@@ -7,7 +7,9 @@ import numpy as np
 from hpcd.analysis import Database
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
+from hpcd.viewer.server.calls_api import CallViews
 from hpcd.viewer.server.contexts import Trees
+from hpcd.viewer.server.messages_api import LazyTraffic
 from hpcd.viewer.server.profile_api import Profile, profile
 from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Selection
@@ -27,6 +29,8 @@ class OpenDatabase:
         self.selection = Selection(db)
         self.trees = Trees(db)
         self.sources = Sources(db, self.trees)
+        self.traffic = LazyTraffic(db)
+        self.calls = CallViews(db, self.traffic, growing=revision > 0)
 
     def rows(self, parameters: QueryParameters) -> I64:
         """``int64[n]``: the lines ``l0`` to ``l1`` of a choice. Raises :class:`UsageError`."""

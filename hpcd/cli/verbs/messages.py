@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from hpcd.analysis.database import open as open_database
+from hpcd.analysis.messages.caveats import caveats
 from hpcd.analysis.messages.database_calls import communication, delays_of
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
@@ -57,7 +58,7 @@ class MessagesCommand(Command):
             raise UsageError("--rows must not be negative")
         with open_database(args.database) as db:
             found = communication(db, args.job)
-            for note in message_tables.notes(db, found):
+            for note in caveats(db, found):
                 print(f"note: {harmless(note)}", file=sys.stderr)
             delays = delays_of(db, found)
             if args.picture:

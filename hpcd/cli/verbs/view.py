@@ -34,7 +34,8 @@ from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.server.app import create_app
 from hpcd.viewer.server.selection import Choice, Selection
 
-PANES = ("trace", "flame", "calls", "lines", "compare", "source", "stacks")
+PANES = ("trace", "flame", "calls", "lines", "compare", "source", "stacks",
+         "messages", "recorded")  # fmt: skip
 # The port in the URL that is printed for a socket: what one forwards to it.
 _FORWARDED = 8000
 _RUNNING = ("attached", "recording")

@@ -277,6 +277,51 @@ export class Api {
   stacks(db, at, kernel) { return this.json(`${this.base(db)}/stacks?${new URLSearchParams({ ...(at === null ? { now: "1" } : { at: String(at) }), ...(kernel ? { kernel: "1" } : {}) })}`, at === null ? null : undefined); }
 
   /**
+   * @param {string} db
+   * @param {Window} window
+   * @returns {Promise<import("./api_types.js").MessagesAnswer>}
+   */
+  messages(db, window) { return this.json(`${this.base(db)}/messages?${windowQuery(window, {})}`); }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {string} kind
+   * @param {number[]} ranks from, to: of senders, of receivers
+   * @param {number} cells a side, at most
+   * @returns {Promise<import("./api_types.js").MatrixAnswer>}
+   */
+  async matrix(db, window, kind, ranks, cells) {
+    const buffer = await this.buffer(`${this.base(db)}/messages/matrix?${windowQuery(window, { kind, ranks: ranks.join(","), cells })}`);
+    const [rows, columns, step] = new Uint32Array(buffer, 0, 3);
+    const size = rows * columns;
+    return { rows, columns, step, counts: new Float64Array(buffer, 16, size), amounts: new Float64Array(buffer, 16 + 8 * size, size) };
+  }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @param {string} by
+   * @param {{ of?: string, function?: string }} calls of a group, of a function
+   * @returns {Promise<import("./api_types.js").CallTotalsAnswer>}
+   */
+  callTotals(db, window, by, calls) { return this.json(`${this.base(db)}/calls?${windowQuery(window, { by, ...calls })}`); }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @returns {Promise<import("./api_types.js").MemoryAnswer>}
+   */
+  memory(db, window) { return this.json(`${this.base(db)}/memory?${windowQuery(window, {})}`); }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
+   * @returns {Promise<import("./api_types.js").CallMarksAnswer>}
+   */
+  callMarks(db, window) { return this.json(`${this.base(db)}/call-marks?${windowQuery(window, {})}`); }
+
+  /**
    * Several runs, or parts of one, as one tree.
    * @param {URLSearchParams | string} query as compare.js makes it
    * @returns {Promise<import("./api_types.js").ComparisonAnswer>}

@@ -25,6 +25,7 @@
  * @property {ArrayLike<number>} colours of procedures: red, green << 8, blue << 16
  * @property {LiveState | null} live of a recording that is followed
  * @property {boolean} present whether the stacks of its processes can be read now
+ * @property {Record<string, string[]>} recorded names of the recorded functions by group: io, memory, mpi, probe
  *
  * @typedef {{ parent: Uint32Array, procedure: Uint32Array }} TreeColumns parents precede their children; node 0 is the root
  *
@@ -110,6 +111,84 @@
  * @property {string[]} since in words
  * @property {(number | null)[]} longest seconds
  * @property {(number | null)[]} line the trace line of a thread
+ *
+ * @typedef {{ rank: number, line: number, begin: number, end: number, seconds: number, late: number }} WaitingCall late: when the other rank came
+ *
+ * @typedef {object} WaitGroup waits of one kind at one call path for one rank at one of its own
+ * @property {string} kind
+ * @property {number} node of the calling context tree, that waited
+ * @property {number} rank that was late
+ * @property {number} late_node where that was
+ * @property {number} count
+ * @property {number} seconds
+ * @property {WaitingCall[]} worst the longest first
+ *
+ * @typedef {{ function: string, operations: number, calls: number, seconds: number, bytes: number | null }} CollectiveTotals
+ *
+ * @typedef {object} CommunicatorTotals
+ * @property {number} number
+ * @property {string} name
+ * @property {number} parent -1: none
+ * @property {number} ranks
+ * @property {number[]} members the first of them
+ * @property {number[]} dims
+ * @property {number} messages
+ * @property {number} bytes
+ * @property {number} seconds in collective operations
+ * @property {CollectiveTotals[]} collectives
+ *
+ * @typedef {object} MessagesAnswer
+ * @property {string} headline
+ * @property {string[]} notes
+ * @property {number} ranks one more than the highest
+ * @property {string} implementation
+ * @property {string[]} kinds of matrices
+ * @property {number} messages
+ * @property {number} bytes
+ * @property {number} unknown messages of unknown size
+ * @property {number} in_mpi seconds
+ * @property {number} waiting seconds
+ * @property {{ least: number[], most: number[], messages: number[], bytes: number[] }} sizes
+ * @property {CommunicatorTotals[]} communicators
+ * @property {number} communicators_of
+ * @property {WaitGroup[]} waits most waiting first
+ * @property {number} waits_of
+ *
+ * @typedef {{ rows: number, columns: number, step: number, counts: Float64Array, amounts: Float64Array }} MatrixAnswer step: ranks of a cell each way
+ *
+ * @typedef {"calls" | "errors" | "read" | "written" | "seconds"} CallSum
+ * @typedef {"bandwidth" | "least" | "mean" | "most" | "stddev" | "shortest" | "longest"} CallSpeed
+ * @typedef {Record<CallSum, number[]> & Record<CallSpeed, (number | null)[]> & { by: string, of: number, calls_of: number, exact: boolean, name: string[], node: number[] }} CallTotalsAnswer by group of calls
+ *
+ * @typedef {"at_peak" | "at_end" | "touched" | "mapped" | "released"} MemorySum
+ *
+ * @typedef {object} ProcessMemory
+ * @property {string} name
+ * @property {number} pid
+ * @property {number | null} rank
+ * @property {number} line
+ * @property {number} touched
+ * @property {number} peak
+ * @property {number} peak_ns
+ * @property {number} at_end
+ * @property {number} mapped
+ * @property {number} released
+ * @property {number} of how many call paths there are
+ * @property {Record<MemorySum, number[]> & { node: number[] }} paths
+ *
+ * @typedef {{ of: number, processes: ProcessMemory[] }} MemoryAnswer
+ *
+ * @typedef {{ line: number, begin: number, end: number, group: string, text: string }} CallMark
+ * @typedef {{ from: number, to: number, sent: number, received: number, bytes: number, tag: number }} MessageMark
+ * @typedef {{ operation: number, line: number, begin: number, end: number, function: string }} CollectiveMark
+ *
+ * @typedef {object} CallMarksAnswer lists are null where there are too many, counts where nothing is known
+ * @property {number} calls
+ * @property {CallMark[] | null} call
+ * @property {number | null} messages
+ * @property {MessageMark[] | null} message
+ * @property {number | null} collectives
+ * @property {CollectiveMark[] | null} collective
  *
  * @typedef {object} Side what is compared
  * @property {string} label

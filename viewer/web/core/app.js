@@ -15,7 +15,9 @@ import { isAbort, messageOf } from "./failure.js";
 import { followRecording, stateInRevision } from "./live.js";
 import { OpenDatabase } from "./open_database.js";
 import { mountFindings } from "./findings.js";
+import { mountMessages } from "../messages/messages.js";
 import { mountCostOverLines } from "../profile/cost_over_lines.js";
+import { mountRecorded } from "../recorded/recorded.js";
 import { mountSource } from "../profile/source.js";
 import { mountStacks } from "../stacks/stacks.js";
 import { Store } from "./store.js";
@@ -28,7 +30,7 @@ import { part, textElement } from "../widgets/elements.js";
  */
 
 /** @type {[string, string, (element: HTMLElement, page: PageParts) => Pane][]} */
-const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource], ["stacks", "Stacks", mountStacks]];
+const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource], ["stacks", "Stacks", mountStacks], ["messages", "Messages", mountMessages], ["recorded", "Calls", mountRecorded]];
 const NOTHING = "No thread was recorded. Processes that matched may have ended before hpcd attached, or begun after it ended; hpcd status tells of a recording that runs.";
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
 const searchInput = part(document, "search", HTMLInputElement);
@@ -81,7 +83,19 @@ function show(pane = PANES[0][0]) {
   at("main").className = empty ? "nothing" : pane;
   if (empty) at("main").replaceChildren(textElement("p", NOTHING, "empty"));
   else mounted = mount(at("main"), { store, api, context });
-  PANES.forEach(([name], i) => at("panes").children[i].setAttribute("aria-selected", String(name === pane)));
+  showTabs(pane);
+}
+
+/** @param {string | undefined} pane the one that is shown */
+function showTabs(pane = PANES[0][0]) {
+  const { recorded } = context.summary;
+  /** @type {Record<string, boolean>} panes that not every recording has something for */
+  const empties = { messages: !recorded.mpi, recorded: !Object.keys(recorded).length };
+  PANES.forEach(([name], i) => {
+    const tab = at("panes").children[i];
+    tab.setAttribute("aria-selected", String(name === pane));
+    tab.toggleAttribute("hidden", Boolean(empties[name]) && name !== pane);
+  });
 }
 
 /** @param {OpenDatabase} database */
@@ -113,7 +127,7 @@ async function renew(now) {
   choice.show();
   findingsLine.renew(findings);
   live.begin(summary.live);
-  if (beginning) show(store.state.pane);
+  if (beginning) show(store.state.pane); else showTabs(store.state.pane);
 }
 
 /** @param {string} db */
@@ -162,7 +176,7 @@ function everything(summary) {
   store.future = [];
   return {
     t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "",
-    time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined,
+    time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined, ranks: undefined,
   };
 }
 
@@ -204,6 +218,7 @@ const KEYS = {
   u: () => store.undo(), r: () => store.redo(),
   Home: () => context.zoomTo({ t0: 0, t1: context.reach(), l0: 0, l1: context.count() }),
   End: () => context.toEnd(),
+  m: () => store.set({ marks: store.state.marks ? undefined : "0" }),
   t: () => store.set({ theme: theme() ? "light" : "dark" }),
   h: () => { if (mounted?.hotPath) mounted.hotPath(); else store.set({ pane: "calls" }); },
   c: colourRulesDialog(part(document, "colours-dialog", HTMLDialogElement), { store, change: recolour }),

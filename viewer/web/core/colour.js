@@ -20,3 +20,12 @@ export function pixelOfColour(css) {
   const value = parseInt(css.slice(1), 16);
   return (0xff000000 | ((value & 255) << 16) | (value & 0xff00) | (value >> 16)) >>> 0;
 }
+
+/**
+ * Red, green and blue of a CSS colour such as #abc or #aabbcc.
+ * @param {string} css
+ */
+export function colourParts(css) {
+  const value = parseInt(css.slice(1).replace(/^(.)(.)(.)$/, "$1$1$2$2$3$3"), 16);
+  return [value >> 16, (value >> 8) & 255, value & 255];
+}

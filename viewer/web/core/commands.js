@@ -8,12 +8,12 @@ import { select, textElement } from "../widgets/elements.js";
 export const COMMANDS = [
   ["1", "Trace"], ["2", "Flame graph"], ["3", "Profile tables"], ["4", "Cost over lines"],
   ["5", "Compare runs or parts of one"], ["6", "Source and instructions"],
-  ["7", "Stacks: where all threads stand"],
+  ["7", "Stacks: where all threads stand"], ["8", "Messages and wait states of MPI"], ["9", "Recorded calls: files, bandwidth, memory"],
   ["w", "Zoom in in time"], ["s", "Zoom out in time"], ["W", "Zoom in in lines"], ["S", "Zoom out in lines"],
   ["a", "Earlier"], ["d", "Later"], ["ArrowUp", "Lines above"], ["ArrowDown", "Lines below"],
   ["Home", "Show everything"], ["End", "To the end of time; follows what is being recorded"], ["u", "Undo"], ["r", "Redo"],
   ["[", "Depth: one frame out"], ["]", "Depth: one frame in"],
-  ["/", "Find a procedure"], ["f", "Filter lines"], ["h", "Hot path"],
+  ["/", "Find a procedure"], ["f", "Filter lines"], ["h", "Hot path"], ["m", "Messages and calls over the trace lines: show or hide"],
   ["e", "Export"], ["c", "Colours of procedures"], ["t", "Dark or light"], ["k", "Command palette (also Ctrl K)"], ["?", "Help"],
 ];
 

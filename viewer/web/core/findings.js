@@ -15,6 +15,8 @@ const SHOWS = {
   calls: "Costs by calling context; a click on a heading sorts by it.",
   lines: "What the chosen context costs on each trace line.",
   stacks: "Where every thread stands at one moment, as one tree; a click on a moment of the trace view chooses another.",
+  messages: "Who sent how much to whom, and who waited for whom; a click on a wait state puts the crosshair there.",
+  recorded: "What recorded calls did: bytes, time and bandwidth by what they have in common, and the growth of memory.",
   source: "The code of the procedure chosen last, with what each line or instruction costs.",
   compare: "The same program, or parts of one run, side by side: what costs more, less, is new or gone.",
 };
@@ -25,6 +27,8 @@ const TELLS = {
   calls: ["hot", "communication", "processes", "blocked"],
   lines: ["imbalance", "hot"],
   stacks: [],
+  messages: [],
+  recorded: [],
   source: ["hot"],
   compare: [],
 };

@@ -29,6 +29,19 @@ export function formatQuantity(value, unit) {
   return Math.round(value).toLocaleString("en") + (unit ? " " + unit : "");
 }
 
+/** @type {[number, string][]} */
+const BYTES = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]];
+
+/**
+ * An amount of bytes in three digits.
+ * @param {number} bytes
+ */
+export function formatBytes(bytes) {
+  const [factor, unit] = BYTES.find(([least]) => Math.abs(bytes) >= 0.9995 * least) ?? [1, "B"];
+  const value = bytes / factor;
+  return `${unit === "B" ? Math.round(value) : value.toFixed(Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value) * 1.0005))))} ${unit}`;
+}
+
 /**
  * A test whether a name contains a text. A text in small letters fits any case.
  * @param {string} text

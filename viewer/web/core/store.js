@@ -45,6 +45,11 @@
  * @property {string} [beside] "1" for traces side by side
  * @property {string} [moment] of stacks: now or recorded
  * @property {string} [kernel] "1" for the kernel's frames of stacks
+ * @property {string} [marks] "0": no messages and calls over the trace lines
+ * @property {string} [matrix] whose cells are shown: a kind of the server's, and amount or count
+ * @property {string} [ranks] of the matrix, four numbers between dots
+ * @property {string} [by] what recorded calls are grouped by, or memory
+ * @property {string} [called] the calls that are totalled: of a group, or function:NAME
  *
  * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group" | "all" | "unfolded">} Window
  */
@@ -52,7 +57,7 @@
 /** @type {(keyof State)[]} */
 const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "all", "unfolded", "depth", "time", "line",
   "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
-  "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel"];
+  "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "called"];
 /** @type {Set<keyof State>} */
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
 // What is looked at: lines and time; other members say how. A recording being written has revisions (live.js).

@@ -1,6 +1,7 @@
 // @ts-check
 // Charts of a cost over lines: histogram, sorted curve, and lines x procedures.
 
+import { colourParts } from "../core/colour.js";
 import { context2d, drawScaled } from "../core/paint.js";
 import { cssVariable } from "../widgets/canvas.js";
 
@@ -91,7 +92,7 @@ export function drawHeatMap(canvas, heat, hits) {
   pen.clearRect(0, 0, canvas.width, canvas.height);
   if (!heat.h || !heat.w) return;
   const most = heat.values.reduce((one, two) => Math.max(one, two), 0) || 1;
-  const [ground, full] = [colourParts("--ground"), colourParts("--accent")];
+  const [ground, full] = [colourParts(cssVariable("--ground")), colourParts(cssVariable("--accent"))];
   const image = new ImageData(heat.w, heat.h);
   for (let i = 0; i < heat.values.length; i++) {
     const share = Math.sqrt(heat.values[i] / most); // small differences of small costs show
@@ -104,13 +105,4 @@ export function drawHeatMap(canvas, heat, hits) {
   heat.procedures.forEach((procedure, i) => {
     if (hits?.[procedure]) pen.strokeRect((i * canvas.width) / heat.w + 1, 1, canvas.width / heat.w - 2, canvas.height - 2);
   });
-}
-
-/**
- * Red, green and blue of a colour of the style sheet.
- * @param {string} variable
- */
-function colourParts(variable) {
-  const value = parseInt(cssVariable(variable).slice(1).replace(/^(.)(.)(.)$/, "$1$1$2$2$3$3"), 16);
-  return [value >> 16, (value >> 8) & 255, value & 255];
 }

@@ -7,7 +7,7 @@ import { pixelOfColour } from "../core/colour.js";
 import { isAbort } from "../core/failure.js";
 import { formatTime } from "../core/format.js";
 import { context2d, drawScaled, hatchPattern, nodeColours, paintNodes } from "../core/paint.js";
-import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
+import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.js";
 import { placeTip, select } from "../widgets/elements.js";
 import { drawLineLabels, loadLineLabels } from "./line_labels.js";
 import { drawTimeAxis } from "./time_axis.js";
@@ -35,6 +35,7 @@ import { addTraceMouse, spotOf } from "./trace_mouse.js";
  * @property {() => Source | null} source null as long as there is nothing to show
  * @property {() => { x: number | null, y: number | null }} cross where the crosshair is; y null where its line is not seen
  * @property {PictureEvents & import("./trace_mouse.js").TraceActs} on
+ * @property {() => Pick<import("./call_marks.js").CallMarks, "draw" | "describe"> | null} [marks] what is drawn over the lines
  */
 
 export class LinesOverTime {
@@ -42,7 +43,7 @@ export class LinesOverTime {
    * @param {HTMLElement} element
    * @param {PictureOptions} options
    */
-  constructor(element, { api, name, label, source, cross, on }) {
+  constructor(element, { api, name, label, source, cross, on, marks = () => null }) {
     element.innerHTML = `<div class="fill" id="${name}-canvas"></div><div class="labels" id="${name}-labels"></div><div class="axis" id="${name}-axis"></div>
     <div class="tip" hidden></div><div class="rubber" hidden></div>`;
     this.element = element;
@@ -50,6 +51,7 @@ export class LinesOverTime {
     this.source = source;
     this.cross = cross;
     this.on = on;
+    this.marks = marks;
     this.fill = select(element, ".fill", HTMLElement);
     this.names = select(element, ".labels", HTMLElement);
     this.axis = select(element, ".axis", HTMLElement);
@@ -126,6 +128,7 @@ export class LinesOverTime {
     else drawScaled(pen, this.image, 0, 0, canvas.width, canvas.height);
     if (window.group) this.drawGroups(pen, grid);
     this.drawLosses(pen, grid, source);
+    this.marks()?.draw(pen, this.places(grid, window));
     this.drawCrosshair(pen);
     drawTimeAxis(this.axis, window);
   }
@@ -172,6 +175,27 @@ export class LinesOverTime {
     this.element.dataset.hatched = String(hatched);
   }
 
+  /**
+   * Where lines and moments are.
+   * @param {Grid} grid
+   * @param {Window} window
+   * @returns {import("./call_marks.js").Places}
+   */
+  places(grid, { t0, t1 }) {
+    const { width, height } = this.canvas;
+    const { edges } = this.layout;
+    const rows = new Map(Array.from(grid.lines, (line, row) => /** @type {[number, number]} */ ([line, row])));
+    return {
+      x: (time) => ((time - t0) / (t1 - t0)) * width,
+      row: (line) => {
+        const row = rows.get(line);
+        if (row === undefined) return null;
+        const [top, bottom] = [edges[row] * height, edges[row + 1] * height];
+        return { top, bottom, middle: (top + bottom) / 2 };
+      },
+    };
+  }
+
   /** @param {CanvasRenderingContext2D} pen */
   drawCrosshair(pen) {
     const { x, y } = this.cross();
@@ -191,7 +215,10 @@ export class LinesOverTime {
     const source = this.source();
     if (!grid || !source) return;
     this.tip.hidden = false;
-    this.tip.textContent = this.describe(spotOf(this.canvas, this.layout, event), grid, source);
+    const { x, y } = relativePosition(this.canvas, event);
+    const at = { x: x * this.canvas.width, y: y * this.canvas.height };
+    const marked = this.marks()?.describe(at, this.places(grid, source.window)) ?? [];
+    this.tip.textContent = [...marked, this.describe(spotOf(this.canvas, this.layout, event), grid, source)].join("\n");
     placeTip(this.tip, this.element, event);
   }
 

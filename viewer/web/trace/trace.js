@@ -2,6 +2,7 @@
 // The trace pane: trace view, depth view, summary, mini map and call path, with one crosshair.
 
 import { afterNextFrame } from "../widgets/canvas.js";
+import { CallMarks } from "./call_marks.js";
 import { depthView } from "./depth_view.js";
 import { LinesOverTime } from "./lines_over_time.js";
 import { miniMap } from "./mini_map.js";
@@ -51,8 +52,9 @@ export function mountTrace(element, { store, api, context }) {
   const trace = new LinesOverTime(at("lines"), {
     api, name: "trace", label: "Trace lines over time, coloured by procedure", cross: () => crosshair(store, trace.grid),
     source: () => context.database && { db: store.db, window: store.state, database: context.database },
-    on: { drawn, labelled, failed: context.fail, fold: context.toggleFold, ...context.mouse },
+    on: { drawn, labelled, failed: context.fail, fold: context.toggleFold, ...context.mouse }, marks: () => marks,
   });
+  const marks = new CallMarks({ store, api, context }, at("lines"), () => trace.draw());
   const mini = miniMap(at("mini-canvas"), shared);
   const summary = summaryView(at("summary-canvas"), shared);
   const depth = depthView(at("depth-canvas"), shared, showPath);
@@ -65,6 +67,7 @@ export function mountTrace(element, { store, api, context }) {
     drawParts();
     shares.loadExact();
     depth.load();
+    marks.load();
   }
 
   async function labelled() {
@@ -103,13 +106,12 @@ export function mountTrace(element, { store, api, context }) {
     store.subscribe(["db", "revision", ...CHOICE], mini.load),
     store.subscribe(["depth", "search", "theme"], draw),
     store.subscribe(["time", "line"], () => { draw(); depth.load(); }),
-    () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose,
+    () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose, () => marks.dispose(),
   ];
   mini.load();
   trace.load();
   return {
-    canvases: () => [trace.canvas, summary.canvas, depth.canvas],
-    csv: () => trace.csv(),
+    canvases: () => [trace.canvas, summary.canvas, depth.canvas], csv: () => trace.csv(),
     dispose() { disposed = true; ends.forEach((end) => end()); },
   };
 }

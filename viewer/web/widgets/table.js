@@ -6,7 +6,7 @@ import { select, textElement } from "./elements.js";
 
 const HEIGHT = 22;
 const COLUMN_WIDTH = 134;
-const NAME_WIDTH = 400; // at least
+const NAME_WIDTH = 400; // at least, unless another is chosen
 const NAME_WIDEST = 1000; // on a wide screen the figures stay beside the names
 
 /**
@@ -17,6 +17,7 @@ const NAME_WIDEST = 1000; // on a wide screen the figures stay beside the names
  * @property {(row: Row) => string} text
  * @property {(row: Row) => number} share of the cell that a bar fills
  * @property {(row: Row) => string} [mark] a CSS class
+ * @property {number} [width] px
  */
 
 /**
@@ -42,8 +43,12 @@ export class TreeTable {
    * @param {(row: Row) => void} [options.choose] called with a row that is selected
    * @param {(row: Row) => boolean} [options.keep] whether a row is shown
    * @param {number} [options.sort] the column
+   * @param {string} [options.heading] of the names
+   * @param {number} [options.nameWidth] px, at least
    */
-  constructor(element, label, columns, draw, { choose = () => {}, keep = () => true, sort = 0 }) {
+  constructor(element, label, columns, draw, { choose = () => {}, keep = () => true, sort = 0, heading = "Name", nameWidth = NAME_WIDTH }) {
+    this.heading = heading;
+    this.nameWidth = nameWidth;
     this.columns = columns;
     this.draw = draw;
     this.choose = choose;
@@ -73,9 +78,10 @@ export class TreeTable {
   dispose() { this.observer.disconnect(); }
 
   header() {
-    this.box.style.setProperty("--columns", `minmax(0, ${NAME_WIDEST}px) repeat(${this.columns.length}, ${COLUMN_WIDTH}px)`);
-    this.box.style.setProperty("--wide", `${NAME_WIDTH + COLUMN_WIDTH * this.columns.length}px`);
-    const name = textElement("span", "Name");
+    const widths = this.columns.map(({ width = COLUMN_WIDTH }) => width);
+    this.box.style.setProperty("--columns", `minmax(0, ${NAME_WIDEST}px) ${widths.map((width) => `${width}px`).join(" ")}`);
+    this.box.style.setProperty("--wide", `${widths.reduce((sum, width) => sum + width, this.nameWidth)}px`);
+    const name = textElement("span", this.heading);
     name.setAttribute("role", "columnheader");
     this.head.replaceChildren(name, ...this.columns.map(({ title }, i) => {
       const sorted = i === this.sort;

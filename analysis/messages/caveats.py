@@ -1,0 +1,44 @@
+"""What to know of a recording before its messages and wait states are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hpcd.analysis.database import Database
+from hpcd.analysis.messages.communication import Communication
+
+
+def caveats(db: Database, found: Communication) -> Iterator[str]:
+    """Sentences on what was not recorded, not matched or only guessed."""
+    let_go = sorted(_let_go(db))
+    if let_go:
+        yield f"from some time on not recorded, to keep the budget: {', '.join(let_go)}"
+    if found.is_sampled:
+        yield "calls were passed over to keep the budget: sums are estimates, nothing is matched"
+        return
+    unmatched = len(found.sends) - len(found.messages)
+    if unmatched:
+        yield f"{unmatched:,} of {len(found.sends):,} messages have no receive in the recording"
+    if found.messages.guessed.any():
+        count = int(found.messages.guessed.sum())
+        yield f"{count:,} receives from any source ignore their status: matched by time"
+    if found.unknown_communicators:
+        yield (
+            f"{found.unknown_communicators:,} operations are on communicators of which nothing is"
+            " known: they were made before the recording began"
+        )
+    incomplete = int((~found.collectives.complete).sum())
+    if incomplete:
+        yield f"{incomplete:,} of {len(found.collectives):,} collectives lack some of their ranks"
+
+
+def _let_go(db: Database) -> set[str]:
+    """Functions of MPI whose probes were removed during a recording."""
+    names = set()
+    for measurement in db.measurements:
+        probes = measurement.summary.get("probes")
+        functions = probes.get("functions") if isinstance(probes, dict) else None
+        for function in functions if isinstance(functions, list) else []:
+            if isinstance(function, dict) and function.get("let_go"):
+                names.add(str(function.get("name")))
+    return names

@@ -1,0 +1,182 @@
+"""What the viewer's server says of recorded calls: messages, waits, files, memory, marks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcd.analysis import open as open_database
+from hpcd.viewer.server.calls_api import CallViews
+from hpcd.viewer.server.messages_api import LazyTraffic, Traffic
+from tests.support import viewer
+from tests.support.called import MS, PAGE, ROUND, ranks_that_call
+
+WHOLE = "t0=0&t1=1000000000&l0=0&l1=4"
+
+
+def ask(url: str, path: str, status: int = 200) -> Any:
+    code, body = viewer.ask(url, f"api/v1/db/called.db{path}")
+    assert code == status, body
+    return json.loads(body)
+
+
+def matrix(url: str, query: str) -> tuple[list[int], np.ndarray[Any, Any]]:
+    code, body = viewer.ask(url, f"api/v1/db/called.db/messages/matrix?{query}")
+    assert code == 200, body
+    rows, columns, step, _ = np.frombuffer(body, np.uint32, 4).tolist()
+    cells = np.frombuffer(body, np.float64, offset=16).reshape(2, rows, columns)
+    return [rows, columns, step], cells
+
+
+def test_what_was_recorded(called_url: str) -> None:
+    recorded = ask(called_url, "")["recorded"]
+    assert recorded["io"] == ["read", "write"] or recorded["io"] == ["write", "read"]
+    assert "MPI_Send" in recorded["mpi"] and recorded["probe"] == ["work"]
+    assert "page_touch" in recorded["memory"]
+
+
+def test_messages_of_the_whole(called_url: str) -> None:
+    answer = ask(called_url, f"/messages?{WHOLE}")
+    assert (answer["messages"], answer["bytes"], answer["ranks"]) == (40, 400_000, 4)
+    assert answer["waiting"] == pytest.approx(0.48)
+    assert answer["in_mpi"] == pytest.approx(0.5334)
+    assert answer["headline"] == (
+        "Ranks in view waited 480 ms of their 533 ms in MPI for others (90 %), 100 % of it for"
+        " rank 3: wait at NxN in MPI_Allreduce, called by exchange."
+    )
+    assert answer["notes"] == []
+    sizes = answer["sizes"]
+    assert sizes["least"] == [2048, 4096, 8192] and sizes["messages"] == [10, 10, 20]
+    (world,) = answer["communicators"]
+    assert (world["name"], world["ranks"]) == ("MPI_COMM_WORLD", 4)
+    assert (world["messages"], world["bytes"]) == (40, 400_000)
+    (reduced,) = world["collectives"]
+    assert (reduced["function"], reduced["operations"], reduced["calls"]) == (
+        "MPI_Allreduce", 10, 40,
+    )  # fmt: skip
+    assert reduced["seconds"] == pytest.approx(10 * 0.034)
+    first, second = answer["waits"]
+    assert (first["kind"], first["rank"], first["count"]) == ("wait at NxN", 3, 30)
+    assert first["seconds"] == pytest.approx(0.3)
+    assert (second["kind"], second["rank"], second["count"]) == ("late sender", 3, 10)
+    assert second["seconds"] == pytest.approx(0.18)
+    worst = second["worst"][0]
+    assert (worst["line"], worst["rank"]) == (0, 0)
+    assert (worst["begin"] % ROUND, worst["late"] % ROUND) == (52 * MS, 70 * MS)
+    assert worst["seconds"] == pytest.approx(0.018)
+    assert len(second["worst"]) == 5 and answer["waits_of"] == 2
+
+
+def test_messages_of_a_part(called_url: str) -> None:
+    """Two rounds, and the messages to and from rank 1; its waits alone."""
+    answer = ask(called_url, "/messages?t0=100000000&t1=300000000&l0=0&l1=1&filter=rank%201$")
+    assert (answer["messages"], answer["bytes"]) == (4, 2 * (4000 + 8000))
+    assert answer["waiting"] == pytest.approx(0.02)
+    assert [group["kind"] for group in answer["waits"]] == ["wait at NxN"]
+    quiet = ask(called_url, "/messages?t0=0&t1=40000000&l0=0&l1=4")
+    assert quiet["headline"] == "No calls of MPI are in view." and quiet["waits"] == []
+
+
+def test_matrices(called_url: str) -> None:
+    shape, cells = matrix(called_url, f"{WHOLE}&kind=messages&ranks=0,4,0,4&cells=512")
+    assert shape == [4, 4, 1]
+    assert cells[0].tolist() == (10 * np.roll(np.eye(4), 1, axis=1)).tolist()
+    assert cells[1, 3].tolist() == [160_000, 0, 0, 0]
+    # Pairs of ranks share a cell; one pair of senders alone.
+    shape, cells = matrix(called_url, f"{WHOLE}&kind=messages&ranks=0,4,0,4&cells=2")
+    assert shape == [2, 2, 2] and cells[0].tolist() == [[10, 10], [10, 10]]
+    shape, cells = matrix(called_url, f"{WHOLE}&kind=messages&ranks=2,4,0,1&cells=9")
+    assert shape == [2, 1, 1] and cells[0].tolist() == [[0], [10]]
+    _, cells = matrix(called_url, f"{WHOLE}&kind=waiting&ranks=0,4,0,4&cells=4")
+    assert cells[0, 3].tolist() == [20, 10, 10, 0] and cells[0, :3].sum() == 0
+    assert cells[1, 3] == pytest.approx([0.28, 0.1, 0.1, 0])
+
+
+def test_totals_of_calls(called_url: str) -> None:
+    files = ask(called_url, f"/calls?{WHOLE}&by=file&of=io")
+    assert files["name"] == ["/data/out", "a:1 -> b:2"] and files["exact"]
+    assert (files["written"], files["read"], files["calls"]) == (
+        [10 * PAGE, 0], [0, 1000], [10, 10],
+    )  # fmt: skip
+    assert files["bandwidth"] == pytest.approx([PAGE / 0.001, 100 / 0.0001])
+    peers = ask(called_url, f"/calls?{WHOLE}&by=peer&of=io")
+    assert peers["name"] == ["b:2"]
+    part = ask(called_url, "/calls?t0=100000000&t1=300000000&l0=0&l1=1&by=function&of=io")
+    assert (part["name"], part["calls"], part["calls_of"]) == (["write"], [2], 2)
+    paths = ask(called_url, f"/calls?{WHOLE}&by=path&function=work")
+    assert paths["name"] == ["solve < main"] and paths["seconds"] == [pytest.approx(0.05)]
+    assert paths["bandwidth"] == [None]
+
+
+def test_memory_in_view(called_url: str) -> None:
+    answer = ask(called_url, f"/memory?{WHOLE}")
+    (process,) = answer["processes"]
+    assert (process["line"], process["rank"], process["touched"]) == (1, 1, 10 * PAGE)
+    assert (process["peak"], process["peak_ns"], process["at_end"]) == (
+        8 * PAGE, 7 * ROUND + 10 * MS, 4 * PAGE,
+    )  # fmt: skip
+    assert process["paths"]["at_peak"] == [8 * PAGE] and process["paths"]["released"] == [6 * PAGE]
+    # What was touched before is held: of the second and third round.
+    (process,) = ask(called_url, "/memory?t0=100000000&t1=300000000&l0=0&l1=4")["processes"]
+    assert (process["touched"], process["peak"], process["at_end"]) == (
+        2 * PAGE, 3 * PAGE, 3 * PAGE,
+    )  # fmt: skip
+    (process,) = ask(called_url, "/memory?t0=800000000&t1=805000000&l0=0&l1=4")["processes"]
+    assert (process["touched"], process["peak"], process["peak_ns"]) == (0, 2 * PAGE, 8 * ROUND)
+    assert ask(called_url, "/memory?t0=0&t1=1000000000&l0=0&l1=1")["processes"] == []
+
+
+def test_marks_of_what_is_in_view(called_url: str) -> None:
+    """A window that begins when rank 0 waits already."""
+    answer = ask(called_url, "/call-marks?t0=60000000&t1=95000000&l0=0&l1=4")
+    assert answer["messages"] == 2
+    assert answer["message"] == [
+        {"from": 2, "to": 3, "sent": 50 * MS, "received": 72_100_000, "bytes": 12_000, "tag": 7},
+        {"from": 3, "to": 0, "sent": 70 * MS, "received": 71 * MS, "bytes": 16_000, "tag": 7},
+    ]
+    assert answer["collectives"] == 1
+    assert [(one["line"], one["begin"] // MS) for one in answer["collective"]] == [
+        (0, 75), (1, 75), (2, 75), (3, 85),
+    ]  # fmt: skip
+    texts = {(call["line"], call["text"]) for call in answer["call"]}
+    assert (0, "write(/data/out, written 4,096)") in texts
+    assert (0, "MPI_Recv(peer 3, tag 7, status_source 3, status_tag 7)") in texts
+    assert not any(text.startswith("work") for _, text in texts)
+    part = ask(called_url, "/call-marks?t0=60000000&t1=95000000&l0=0&l1=1")
+    assert part["messages"] == 0 and {call["line"] for call in part["call"]} == {0}
+
+
+def test_too_many_marks_are_only_counted(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_MOST_MARKS", "_MOST_MESSAGES", "_MOST_ENTRIES"):
+        monkeypatch.setattr(f"hpcd.viewer.server.calls_api.{name}", 10)
+    with open_database(called) as db:
+        answer = CallViews(db, LazyTraffic(db)).marks(np.arange(4), 0, 10 * ROUND)
+    assert (answer["messages"], answer["collectives"], answer["calls"]) == (40, 10, 161)
+    assert answer["message"] is answer["collective"] is answer["call"] is None
+
+
+def test_what_cannot_be_is_said(called_url: str) -> None:
+    for path, words in (
+        (f"/calls?{WHOLE}&by=colour", "grouped by function"),
+        (f"/calls?{WHOLE}&by=file&of=nothing", "no such calls"),
+        (f"/messages/matrix?{WHOLE}&kind=messages&ranks=0,5,0,4&cells=9", "from 0 to 4"),
+        (f"/messages/matrix?{WHOLE}&kind=messages&ranks=0,4&cells=9", "four numbers"),
+        (f"/messages/matrix?{WHOLE}&kind=x&ranks=0,4,0,4&cells=9", "matrices are"),
+        ("/messages?t0=5&t1=1&l0=0&l1=4", "interval"),
+    ):
+        assert words in ask(called_url, path, 400)["error"]
+
+
+def test_a_thousand_ranks(tmp_path: Path) -> None:
+    """The matrix has no more cells than can be seen, and a part of it every rank."""
+    with open_database(ranks_that_call(tmp_path, ranks=1000, rounds=1)) as db:
+        traffic, lines = Traffic(db), np.arange(1000)
+        step, cells = traffic.matrix("messages", lines, 0, ROUND, (0, 1000, 0, 1000), 400)
+        assert step == 3 and cells.shape == (2, 334, 334) and cells[0].sum() == 1000
+        step, cells = traffic.matrix("messages", lines, 0, ROUND, (90, 99, 90, 99), 400)
+        assert step == 1 and cells[0].tolist() == np.eye(9, k=1).tolist()
+        assert traffic.summary(lines, 0, ROUND)["waits"][0]["count"] == 999

@@ -1,0 +1,94 @@
+"""Messages and recorded calls on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.page import at, rows, shot, unnamed, watched
+
+
+@pytest.fixture
+def called_page(browser: Browser, called_url: str) -> Iterator[Page]:
+    """The page of the ranks that recorded calls."""
+    with watched(browser, called_url) as page:
+        page.wait_for_selector("main[data-drawn]")
+        yield page
+
+
+def test_a_wait_state_leads_to_its_message(called_page: Page) -> None:
+    page = called_page
+    page.keyboard.press("8")
+    expect(page.locator("#stands-out li").first).to_contain_text("100 % of it for rank 3")
+    expect(page.locator("#waits .row").first).to_contain_text("wait at NxN: MPI_Allreduce")
+    assert unnamed(page) == []
+    late = page.locator("#waits .row", has_text="late sender")
+    late.locator(".twist").click()
+    shot(page, "messages")
+    page.locator("#waits .row", has_text="rank 0 at 0.052000 s").click()
+    at(page, "line=0")
+    at(page, "time=61000000")
+    page.get_by_role("button", name="Show in trace").click()
+    # 18 ms of waiting and what is around it: the messages of one round.
+    expect(page.locator(".marks-note")).to_have_attribute(
+        "data-marks", "4 messages; 1 collective; 12 recorded calls"
+    )
+    expect(page.locator("#path li").last).to_contain_text("MPI_Recv")
+    shot(page, "message-lines")
+    page.keyboard.press("m")
+    at(page, "marks=0")
+    expect(page.locator(".marks-note")).to_have_text("calls are hidden")
+    page.locator(".marks-note").click()
+    expect(page.locator(".marks-note")).to_have_text("4 messages")
+
+
+def test_the_matrix_is_enlarged_by_dragging(called_page: Page) -> None:
+    page = called_page
+    page.get_by_role("tab", name="Messages").click()
+    page.wait_for_selector("main[data-matrix='messages 0.4.0.4 4x4']")
+    box = page.locator("#matrix canvas").bounding_box()
+    assert box
+    side = min(box["width"] - 34, box["height"] - 34)
+    place = [
+        (box["x"] + 34 + side * x, box["y"] + 17 + side * y) for x, y in ((0.3, 0.6), (0.9, 0.9))
+    ]
+    page.mouse.move(*place[0])
+    expect(page.locator("#matrix .tip")).to_have_text("from rank 2 to rank 1\n0 messages, 0 B")
+    page.mouse.down()
+    page.mouse.move(*place[1], steps=3)
+    page.mouse.up()
+    at(page, "ranks=2.4.1.4")
+    page.wait_for_selector("main[data-matrix='messages 2.4.1.4 2x3']")
+    page.get_by_role("button", name="All ranks").click()
+    page.get_by_role("button", name="Waiting").click()
+    page.wait_for_selector("main[data-matrix='waiting 0.4.0.4 4x4']")
+    page.keyboard.press("t")
+    shot(page, "messages-dark")
+
+
+def test_calls_by_file_and_memory(called_page: Page) -> None:
+    page = called_page
+    page.keyboard.press("9")
+    expect(page.locator(".table .row")).to_have_count(2)
+    assert rows(page) == ["/data/out", "a:1 -> b:2"]
+    expect(page.locator(".table .row").first.locator(".cell").first).to_have_text("41.0 kB  97.6 %")
+    page.get_by_role("button", name="Call path").click()
+    page.select_option("#called", "function:work")
+    page.wait_for_selector("main[data-recorded='path 1']")
+    assert rows(page) == ["solve < main"]
+    at(page, "called=function")
+    page.get_by_role("button", name="Memory").click()
+    page.wait_for_selector("main[data-recorded='memory 1']")
+    page.locator(".table .row").first.click()
+    at(page, "time=710000000")
+    shot(page, "calls-memory")
+
+
+def test_panes_without_data_say_what_to_record(page: Page) -> None:
+    expect(page.get_by_role("tab", name="Messages")).to_be_hidden()
+    page.keyboard.press("8")
+    expect(page.locator("main")).to_contain_text("hpcd run --mpi")
+    page.keyboard.press("9")
+    expect(page.locator("main")).to_contain_text("--io")

@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { formatBytes } from "../../viewer/web/core/format.js";
+import { describeCell, ranksInside } from "../../viewer/web/messages/matrix_view.js";
+import { communicatorRows, shortName, sizeRows, waitRows } from "../../viewer/web/messages/message_rows.js";
+import { memoryRows, totalRows } from "../../viewer/web/recorded/call_rows.js";
+import { describeMarks } from "../../viewer/web/trace/call_marks.js";
+
+test("bytes have three digits", () => {
+  assert.deepEqual([0, 999, 1000, 1234567, 999600, 12.4e9].map(formatBytes), ["0 B", "999 B", "1.00 kB", "1.23 MB", "1.00 MB", "12.4 GB"]);
+});
+
+// 10 ranks from 100 on as senders, 5 from 0 on as receivers, three to a cell.
+const answer = { rows: 4, columns: 2, step: 3, counts: Float64Array.from({ length: 8 }, (_, i) => i), amounts: Float64Array.from({ length: 8 }, (_, i) => 1000 * i) };
+const shown = { answer, ranks: [100, 110, 0, 5], kind: "messages", counted: false };
+
+test("a rectangle of the matrix has the ranks of all cells it touches", () => {
+  assert.deepEqual(ranksInside(shown, { x: 0.1, y: 0.1 }, { x: 0.9, y: 0.3 }), [100, 106, 0, 5]);
+  assert.deepEqual(ranksInside(shown, { x: 0.9, y: 0.99 }, { x: 0.6, y: 0.8 }), [109, 110, 3, 5]);
+});
+
+test("a cell is described with its ranks", () => {
+  assert.equal(describeCell(shown, { x: 0.6, y: 0.99 }), "from rank 109 to ranks 3-4\n7 messages, 7.00 kB");
+  const waits = { ...shown, kind: "waiting", answer: { ...answer, step: 1, amounts: answer.amounts.map((one) => one / 1e6) } };
+  assert.equal(describeCell(waits, { x: 0, y: 0.3 }), "rank 0 waited for rank 101\n2 times, 2.000 ms");
+});
+
+test("what is not drawn is counted", () => {
+  const marks = { calls: 1, call: [], messages: 1200, message: null, collectives: 0, collective: [] };
+  assert.deepEqual(describeMarks(marks), ["1,200 messages: zoom in", "1 recorded call"]);
+  assert.deepEqual(describeMarks({ ...marks, messages: null, calls: 0 }), []);
+});
+
+test("wait states have their longest waits below them", () => {
+  const call = { rank: 2, line: 5, begin: 1e9, end: 2e9, seconds: 0.5, late: 15e8 };
+  const [row] = waitRows({ waits: [{ kind: "late sender", node: 7, rank: 3, late_node: 8, count: 9, seconds: 2, worst: [call] }] }, (node) => `path ${node}`);
+  assert.deepEqual([row.name, row.other, row.worst], ["late sender: path 7", "3: path 8", call]);
+  assert.deepEqual(row.children().map(({ name, other }) => [name, other]), [["rank 2 at 1.000000 s", "rank 3 at 1.500000 s"]]);
+});
+
+test("names of C++ are shortened to class and function", () => {
+  const names = ["main", "LAMMPS_NS::CommBrick::reverse_comm()", "ns::Pair::compute(int, std::string)", "std::vector<a::b>::at", "[lib::x+0x10]"];
+  assert.deepEqual(names.map(shortName), ["main", "CommBrick::reverse_comm", "Pair::compute", "std::vector<a::b>::at", "[lib::x+0x10]"]);
+});
+
+test("sizes and communicators", () => {
+  const sizes = sizeRows({ sizes: { least: [0, 4], most: [0, 7], messages: [1, 3], bytes: [0, 15] }, messages: 4, bytes: 15 });
+  assert.deepEqual(sizes.rows.map(({ name }) => name), ["0 B", "4 to 7 B"]);
+  assert.equal(sizes.columns[0].share(sizes.rows[1]), 0.75);
+  const one = { number: 2, name: "split", parent: 0, ranks: 9, members: [0, 3], dims: [3, 3], messages: 5, bytes: 0, seconds: 1e-3 };
+  const { rows } = communicatorRows({ communicators: [{ ...one, collectives: [{ function: "MPI_Bcast", operations: 1, calls: 9, seconds: 1e-3, bytes: null }] }] });
+  assert.equal(rows[0].name, "split, 3 × 3: 0, 3, …");
+  assert.equal(rows[0].title, "number 2, made of number 0, 9 ranks: 0, 3, …");
+  assert.deepEqual(rows[0].children().map(({ name }) => name), ["MPI_Bcast, 1 operation"]);
+});
+
+test("calls and memory", () => {
+  const figures = { calls: [2], errors: [0], read: [10], written: [30], seconds: [2], bandwidth: [20], least: [null], mean: [null], most: [null], stddev: [null], shortest: [0], longest: [1] };
+  const totals = totalRows({ ...figures, by: "file", of: 1, calls_of: 2, exact: true, name: ["/a"], node: [-1] });
+  assert.deepEqual(totals.columns.map(({ text }) => text(totals.rows[0])), ["40 B  100.0 %", "2.000 s  100.0 %", "10 B", "30 B", "2", "", "20 B/s"]);
+  const paths = { node: [4], at_peak: [7], at_end: [1], touched: [9], mapped: [0], released: [0] };
+  const process = { name: "app", pid: 9, rank: 1, line: 3, touched: 9, peak: 7, peak_ns: 5e8, at_end: 1, mapped: 5, released: 0, of: 1, paths };
+  const { rows } = memoryRows({ of: 1, processes: [process] }, () => "grow ‹ main");
+  assert.deepEqual([rows[0].name, rows[0].spot], ["rank 1, app (9): peak 7 B at 0.500 s", { line: 3, time: 5e8 }]);
+  assert.equal(rows[0].children()[0].name, "grow ‹ main");
+});

@@ -1,0 +1,287 @@
+"""Recorded calls of the lines and time in view: totals, memory, and marks for the trace view.
+
+Calls are stored by line and time, so what is in view is found by binary search on each line; a view
+of very many calls is estimated from an even choice of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis import Database
+from hpcd.analysis.calls.memory import ProcessMemory, measure_memory
+from hpcd.analysis.calls.totals import GROUPINGS, total_calls
+from hpcd.array_types import I64
+from hpcd.errors import UsageError
+from hpcd.model.calls import CalledFunction, Group, ValueKind
+from hpcd.model.mpi_records import MISSING
+from hpcd.viewer.server.messages_api import LazyTraffic, Traffic
+
+# Calls added up for one table: about two seconds.
+_MOST_CALLS = 2_000_000
+_MOST_ROWS = 1000
+_MOST_PROCESSES = 50
+_MOST_PATHS = 200
+_KEPT = 8  # answers
+
+# Marks in a picture: more are a blur.
+_MOST_MARKS = 1000
+_MOST_MESSAGES = 400
+_MOST_OPERATIONS, _MOST_ENTRIES = 60, 5000
+# Of a database with more calls, messages are matched only once so few are in view.
+_MATCHED_AT_ONCE = 500_000
+_ZOOMED_IN = 20_000
+# Of one that grows all of them are matched anew in each of its states.
+_MATCHED_WHILE_GROWING = 50_000
+# Calls that began before what is in view: so many of each line are looked at.
+_BEFORE = 8
+_LONGEST_TEXT = 160
+
+
+class CallViews:
+    """The calls of one database. Lines are ``int64[n]``, times ns since the origin."""
+
+    def __init__(self, db: Database, traffic: LazyTraffic, *, growing: bool = False) -> None:
+        self._db = db
+        self._growing = growing
+        self._traffic = traffic
+        self._lock = Lock()
+        self._totals: Callable[..., dict[str, Any]] = lru_cache(_KEPT)(self._make_totals)
+        self._memory: Callable[..., dict[str, Any]] = lru_cache(_KEPT)(self._make_memory)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Names of the recorded functions by what they were recorded for."""
+        groups: dict[str, list[str]] = {}
+        for function in self._db.calls.functions:
+            groups.setdefault(str(function.group), []).append(function.name)
+        return groups
+
+    def totals(
+        self, lines: I64, t0: int, t1: int, by: str, group: str, function: str
+    ) -> dict[str, Any]:
+        """Totals of the calls of ``function``, or of those of ``group`` (empty: all), by ``by``.
+
+        Raises :class:`UsageError`.
+        """
+        with self._lock:
+            return self._totals(*self._window(lines, t0, t1), by, group, function)
+
+    def memory(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+        """The memory of the processes of ``lines``. Raises :class:`UsageError`."""
+        process = np.unique(self._db.lines.process[lines])
+        key = process.tobytes(), *self._window(lines, t0, t1)[1:]
+        with self._lock:
+            return self._memory(*key)
+
+    def _window(self, lines: I64, t0: int, t1: int) -> tuple[bytes | None, int | None, int | None]:
+        """The window as a key; None for all lines, and for all time either way."""
+        return (
+            None if len(lines) == len(self._db.lines) else np.sort(lines).tobytes(),
+            None if t0 <= 0 else t0,
+            None if t1 >= self._db.duration_ns else t1,
+        )
+
+    def _functions(self, group: str, name: str) -> list[CalledFunction]:
+        functions = [
+            function
+            for function in self._db.calls.functions
+            if (not group or function.group == group) and (not name or function.name == name)
+        ]
+        if not functions:
+            raise UsageError("no such calls were recorded")
+        return functions
+
+    def _make_totals(
+        self, key: bytes | None, t0: int | None, t1: int | None, by: str, group: str, name: str
+    ) -> dict[str, Any]:
+        if by not in GROUPINGS:
+            raise UsageError(f"calls are grouped by {', '.join(GROUPINGS)}")
+        db, functions = self._db, self._functions(group, name)
+        lines = None if key is None else np.frombuffer(key, np.int64).tolist()
+        totals = total_calls(db, by, functions, t0, t1, lines, _MOST_CALLS)
+        first = totals.first(_MOST_ROWS)
+        columns = ("calls", "errors", "read", "written", "seconds", "bandwidth", "least", "mean",
+                   "most", "stddev", "shortest", "longest", "node")  # fmt: skip
+        return {
+            "by": by,
+            "of": len(totals),
+            "calls_of": int(totals.calls.sum()),
+            "exact": self._count(functions, lines, t0, t1) <= _MOST_CALLS,
+            "name": first.name,
+            **{
+                name: [None if isinstance(one, float) and not math.isfinite(one) else one
+                       for one in getattr(first, name).tolist()]
+                for name in columns
+            },
+        }  # fmt: skip
+
+    def _count(
+        self, functions: list[CalledFunction], lines: list[int] | None, t0: int | None,
+        t1: int | None,
+    ) -> int:  # fmt: skip
+        """How many calls of ``functions`` there are, exactly where that matters."""
+        calls = self._db.calls
+        _, begin, end = calls.spans(lines, t0, t1)
+        count = int((end - begin).sum())
+        if count <= _MOST_CALLS:
+            return count
+        wanted = calls.are(functions)
+        return sum(
+            int(np.count_nonzero(wanted[calls.function[low:high]]))
+            for low, high in zip(begin.tolist(), end.tolist(), strict=True)
+        )
+
+    def _make_memory(self, key: bytes, t0: int | None, t1: int | None) -> dict[str, Any]:
+        process = np.frombuffer(key, self._db.lines.process.dtype)
+        measured = measure_memory(self._db, process.tolist(), t0, t1)
+        return {
+            "of": len(measured),
+            "processes": [self._process(one) for one in measured[:_MOST_PROCESSES]],
+        }
+
+    def _process(self, memory: ProcessMemory) -> dict[str, Any]:
+        lines = self._db.lines
+        line = int(np.flatnonzero(lines.process == memory.process)[0])
+        paths = memory.paths
+        return {
+            "name": lines.rows([line])[0].process, "pid": memory.pid,
+            "rank": None if lines.rank[line] < 0 else int(lines.rank[line]),
+            "line": line, "touched": memory.touched, "peak": memory.peak,
+            "peak_ns": memory.peak_ns, "at_end": memory.at_end,
+            "mapped": int(paths.mapped.sum()), "released": int(paths.released.sum()),
+            "of": len(paths),
+            "paths": {
+                name: getattr(paths, name)[:_MOST_PATHS].tolist()
+                for name in ("node", "at_peak", "at_end", "touched", "mapped", "released")
+            },
+        }  # fmt: skip
+
+    def marks(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+        """Calls, messages and collective operations to be drawn over the trace lines ``lines``;
+        where there are too many, only how many there are."""
+        calls = self._db.calls
+        _, begin, end = calls.spans(np.sort(lines).tolist(), t0, t1)
+        count = int((end - begin).sum())
+        few = count <= _MOST_MARKS
+        traffic = self._known_traffic(count)
+        return {
+            "calls": count,
+            "call": self._call_marks(lines, t0, t1) if few else None,
+            **_message_marks(traffic, lines, t0, t1),
+            **_entry_marks(traffic, lines, t0, t1),
+        }
+
+    def _known_traffic(self, count: int) -> Traffic | None:
+        """Messages, unless to match them would take long, or there are none."""
+        if not self._db.calls.of_group(Group.MPI):
+            return None
+        recorded = len(self._db.calls)
+        cheap = recorded <= _MATCHED_AT_ONCE or count <= _ZOOMED_IN
+        if self._growing:
+            cheap = recorded <= _MATCHED_WHILE_GROWING
+        if not (cheap or self._traffic.ready):
+            return None
+        try:
+            return self._traffic.get()
+        except UsageError:  # no ranks
+            return None
+
+    def _call_marks(self, lines: I64, t0: int, t1: int) -> list[dict[str, Any]]:
+        calls = self._db.calls
+        chosen = [calls.select(np.sort(lines).tolist(), t0, t1)]
+        # Those that began before and are not over, too.
+        for line in lines[:_MOST_MARKS].tolist():
+            first = int(calls.first[line])
+            low = first + int(np.searchsorted(calls.time[first : int(calls.first[line + 1])], t0))
+            earlier = slice(max(first, low - _BEFORE), low)
+            if bool((calls.time[earlier] + calls.duration[earlier] >= t0).any()):
+                before = calls.select([line], int(calls.time[earlier.start]), t0)
+                chosen.append(before[before["time"] + before["duration"] >= t0])
+        return list(self._described(np.concatenate(chosen)))
+
+    def _described(self, chosen: npt.NDArray[np.void]) -> Iterator[dict[str, Any]]:
+        functions = self._db.calls.functions
+        for call in chosen:
+            function = functions[int(call["function"])]
+            if "/" in function.name:  # a further record of the same call
+                continue
+            begin = int(call["time"])
+            yield {
+                "line": int(call["line"]),
+                "begin": begin,
+                "end": begin + int(call["duration"]),
+                "group": str(function.group),
+                "text": self._text(function, call["value"], int(call["weight"])),
+            }
+
+    def _text(self, function: CalledFunction, values: npt.NDArray[np.uint64], weight: int) -> str:
+        """A call in words: its function and what it was called with."""
+        parts = []
+        for value, raw in zip(function.values, values.tolist(), strict=False):
+            if raw == MISSING & (1 << 64) - 1 or value.kind in (ValueKind.HANDLE,):
+                continue
+            if value.kind is ValueKind.OBJECT:
+                row = self._db.calls.objects.get(raw)
+                if row:
+                    parts.append(row.name)
+            elif value.kind is ValueKind.SIGNED:
+                parts.append(f"{value.name} {np.uint64(raw).astype(np.int64):,}")
+            elif value.kind is ValueKind.FLOAT:
+                parts.append(f"{value.name} {np.uint64(raw).view(np.float64):g}")
+            elif value.kind is ValueKind.ADDRESS:
+                parts.append(f"{value.name} {raw:#x}")
+            elif raw or value.kind is ValueKind.NUMBER:
+                parts.append(f"{value.name} {raw:,}")
+        text = f"{function.name}({', '.join(parts)})"
+        if len(text) > _LONGEST_TEXT:
+            text = text[:_LONGEST_TEXT] + "…"
+        return text + (f", stands for {weight:,} calls" if weight > 1 else "")
+
+
+def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+    if traffic is None:
+        return {"messages": None, "message": None}
+    at = traffic.messages_between(lines, t0, t1)
+    if len(at) > _MOST_MESSAGES:
+        return {"messages": len(at), "message": None}
+    columns = (*traffic.message_lines, *traffic.message_times, traffic.message_size,
+               traffic.message_tag)  # fmt: skip
+    names = ("from", "to", "sent", "received", "bytes", "tag")
+    rows = zip(*(column[at].tolist() for column in columns), strict=True)
+    return {
+        "messages": len(at),
+        "message": [dict(zip(names, row, strict=True)) for row in rows],
+    }
+
+
+def _entry_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+    """Calls of collective operations, those of one operation one after another."""
+    if traffic is None:
+        return {"collectives": None, "collective": None}
+    at = np.sort(traffic.entries_on(lines, t0, t1))
+    collectives = traffic.found.collectives
+    count = len(np.unique(collectives.instance[at]))
+    if count > _MOST_OPERATIONS or len(at) > _MOST_ENTRIES:
+        return {"collectives": count, "collective": None}
+    operations = traffic.found.recorded
+    names = [function.name for function in operations.calls.functions]
+    rows = zip(
+        collectives.instance[at].tolist(), traffic.entry_line[at].tolist(),
+        traffic.entry_times[0][at].tolist(), traffic.entry_times[1][at].tolist(),
+        operations.function[collectives.operation[at]].tolist(), strict=True,
+    )  # fmt: skip
+    return {
+        "collectives": count,
+        "collective": [
+            {"operation": operation, "line": line, "begin": begin, "end": end,
+             "function": names[function]}
+            for operation, line, begin, end, function in rows
+        ],
+    }  # fmt: skip

@@ -1,0 +1,368 @@
+"""Messages, collective operations and wait states of the lines and time in view.
+
+Which send and receive are one message follows from all calls of a job. So the first request that
+needs it works that out, O(n log n) in the calls of MPI; each request after that reads what lies in
+its window of time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis import Database
+from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.messages import traffic
+from hpcd.analysis.messages.caveats import caveats
+from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.database_calls import communication
+from hpcd.analysis.messages.grouping import firsts_of, groups_of
+from hpcd.analysis.messages.time_index import TimeIndex
+from hpcd.analysis.messages.wait_states import Kind
+from hpcd.array_types import F64, I64, Mask
+from hpcd.errors import UsageError
+
+POINT_TO_POINT, WAITING, ONE_SIDED, COLLECTIVES = "messages", "waiting", "one-sided", "collectives"
+"""Matrices: the first two are of the time in view, the others of the whole recording."""
+
+_MOST_GROUPS = 200
+_WORST = 5
+_MOST_COMMUNICATORS = 200
+_MEMBERS = 8
+# What collectives carry between all pairs of more ranks is more than memory is for.
+_MOST_FLOW_RANKS = 64
+
+
+class Traffic:
+    """The communication of the job with most calls, at the times of the trace.
+
+    Times are those recorded: a trace line's samples are at them. Severities of wait states are by
+    clocks that are aligned.
+    """
+
+    def __init__(self, db: Database) -> None:
+        """Raises :class:`UsageError` where no calls of MPI were recorded."""
+        self._db = db
+        found = communication(db)
+        self.found: Communication = found
+        operations, sends, messages = found.recorded, found.sends, found.messages
+        self._rank_of_line: I64 = np.full(len(db.lines), -1, np.int64)
+        self._rank_of_line[operations.line] = operations.rank
+        known = np.flatnonzero((sends.peer >= 0) & (sends.number >= 0))
+        self._sender, self._receiver = sends.rank[known], sends.peer[known]
+        self._number, self._weight = sends.number[known], sends.weight[known]
+        self._size = traffic.sent_sizes(sends, messages)[known]
+        begin = operations.begin[sends.operation[known]]
+        self._sends = TimeIndex(begin, begin)
+        # From the begin of the send to the end of what ended the receive.
+        sent = sends.operation[messages.send]
+        posted = messages.receives.operation[messages.receive]
+        ended = messages.receives.ended[messages.receive]
+        received = np.where(ended >= 0, ended, posted)
+        self.message_lines = operations.line[sent], operations.line[received]
+        self.message_times = operations.begin[sent], operations.end[received]
+        self.message_size, self.message_tag = messages.size, sends.tag[messages.send]
+        self._messages = TimeIndex(self.message_times[0], np.maximum(*self.message_times))
+        collectives = found.collectives
+        entered = collectives.operation
+        left = np.where(collectives.ended >= 0, collectives.ended, entered)
+        self.entry_line = operations.line[entered]
+        self.entry_times = operations.begin[entered], operations.end[left]
+        self._entries = TimeIndex(self.entry_times[0], np.maximum(*self.entry_times))
+        waits = found.waits
+        self._waits = TimeIndex(operations.begin[waits.operation], operations.end[waits.operation])
+        self._whole = np.unique(operations.call)
+        self._calls = TimeIndex(operations.begin[self._whole], operations.end[self._whole])
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What to know before believing the figures."""
+        return list(caveats(self._db, self.found))
+
+    def _lines_seen(self, lines: I64) -> Mask:
+        seen = np.zeros(len(self._rank_of_line), bool)
+        seen[lines] = True
+        return seen
+
+    def _ranks_seen(self, lines: I64) -> Mask:
+        seen = np.zeros(self.found.size, bool)
+        rank = self._rank_of_line[lines]
+        seen[rank[rank >= 0]] = True
+        return seen
+
+    def messages_between(self, lines: I64, t0: int, t1: int) -> I64:
+        """Matched messages under way in [t0, t1) from one of ``lines`` to another."""
+        seen = self._lines_seen(lines)
+        at = self._messages.overlapping(t0, t1)
+        source, target = self.message_lines
+        return at[seen[source[at]] & seen[target[at]]]
+
+    def entries_on(self, lines: I64, t0: int, t1: int) -> I64:
+        """Calls of collective operations on ``lines`` of which a part is in [t0, t1)."""
+        at = self._entries.overlapping(t0, t1)
+        return at[self._lines_seen(lines)[self.entry_line[at]]]
+
+    def _sends_of(self, lines: I64, t0: int, t1: int) -> I64:
+        """Sends begun in [t0, t1) by or to one of the ranks of ``lines``."""
+        seen = self._ranks_seen(lines)
+        at = self._sends.begun(t0, t1)
+        return at[seen[self._sender[at]] | seen[self._receiver[at]]]
+
+    def _waits_of(self, lines: I64, t0: int, t1: int) -> I64:
+        """Waits of ``lines`` that began in [t0, t1)."""
+        at = self._waits.begun(t0, t1)
+        line = self.found.recorded.line[self.found.waits.operation[at]]
+        return at[self._lines_seen(lines)[line]]
+
+    def matrix(
+        self, kind: str, lines: I64, t0: int, t1: int, ranks: tuple[int, int, int, int], most: int
+    ) -> tuple[int, F64]:
+        """Traffic between ranks ``s0`` to ``s1`` and ``d0`` to ``d1`` as at most ``most`` cells a
+        side: how many ranks a cell has each way, and ``float64[2, rows, columns]``: messages and
+        bytes; of ``waiting`` waits and seconds, from the rank that was late to the one that waited.
+
+        Raises :class:`UsageError`.
+        """
+        source, target, count, amount = self._pairs(kind, lines, t0, t1)
+        s0, s1, d0, d1 = ranks
+        if not (0 <= s0 < s1 <= self.found.size and 0 <= d0 < d1 <= self.found.size):
+            raise UsageError(f"ranks of a matrix are from 0 to {self.found.size}")
+        step = max(1, -(-max(s1 - s0, d1 - d0) // most))
+        rows, columns = -(-(s1 - s0) // step), -(-(d1 - d0) // step)
+        inside = (source >= s0) & (source < s1) & (target >= d0) & (target < d1)
+        cell = (source[inside] - s0) // step * columns + (target[inside] - d0) // step
+        sums = [np.bincount(cell, each[inside], rows * columns) for each in (count, amount)]
+        return step, np.stack(sums).reshape(2, rows, columns).astype(np.float64)
+
+    def _pairs(self, kind: str, lines: I64, t0: int, t1: int) -> tuple[I64, I64, F64, F64]:
+        if kind == WAITING:
+            at = self._waits_of(lines, t0, t1)
+            waits, rank = self.found.waits, self.found.recorded.rank
+            return (
+                rank[waits.delayer[at]], rank[waits.operation[at]], np.ones(len(at)),
+                waits.severity[at] / 1e9,
+            )  # fmt: skip
+        if kind == POINT_TO_POINT:
+            at = self._sends_of(lines, t0, t1)
+            volume = self._weight[at] * np.maximum(self._size[at], 0)
+            return self._sender[at], self._receiver[at], self._weight[at], volume
+        if kind not in self.kinds:
+            raise UsageError(f"matrices are {', '.join(self.kinds)}")
+        whole = self.found.one_sided if kind == ONE_SIDED else self.found.collective_flow
+        return whole.source, whole.target, whole.messages, whole.bytes
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """The matrices there are."""
+        kinds = [POINT_TO_POINT] if len(self._size) else []
+        if len(self.found.waits):
+            kinds.append(WAITING)
+        if len(self.found.one_sided.source):
+            kinds.append(ONE_SIDED)
+        few = self.found.size <= _MOST_FLOW_RANKS
+        if few and len(self.found.collectives) and len(self.found.collective_flow.source):
+            kinds.append(COLLECTIVES)
+        return kinds
+
+    def summary(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
+        """What the ranks of ``lines`` sent and waited for in [t0, t1)."""
+        at = self._sends_of(lines, t0, t1)
+        size, weight = self._size[at], self._weight[at]
+        pairs = traffic.matrix_of(self._sender[at], self._receiver[at], size, weight)
+        sizes = traffic.sizes_of(size, weight)
+        waits = self._waits_of(lines, t0, t1)
+        calls = self._whole[self._calls.begun(t0, t1)]
+        operations = self.found.recorded
+        calls = calls[self._lines_seen(lines)[operations.line[calls]]]
+        in_mpi = float((operations.end - operations.begin)[calls].sum()) / 1e9
+        communicators, count = self._communicators(at, lines, t0, t1)
+        groups, of = self._wait_groups(waits)
+        return {
+            "headline": self._headline(pairs, waits, in_mpi, groups),
+            "notes": self.notes,
+            "ranks": self.found.size,
+            "implementation": operations.flavour.name,
+            "kinds": self.kinds,
+            "messages": float(pairs.messages.sum()),
+            "bytes": float(pairs.bytes.sum()),
+            "unknown": float(pairs.unknown.sum()),
+            "in_mpi": in_mpi,
+            "waiting": float(self.found.waits.severity[waits].sum()) / 1e9,
+            "sizes": {
+                name: getattr(sizes, name).tolist()
+                for name in ("least", "most", "messages", "bytes")
+            },
+            "communicators": communicators,
+            "communicators_of": count,
+            "waits": groups,
+            "waits_of": of,
+        }  # fmt: skip
+
+    def _communicators(
+        self, sends: I64, lines: I64, t0: int, t1: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Communicators that were used, those with most time in collective operations first, then
+        most bytes; and how many there are."""
+        found = self.found
+        every = len(found.communicators.all)
+        number, weight = self._number[sends], self._weight[sends]
+        messages = np.bincount(number, weight, every)
+        volume = np.bincount(number, weight * np.maximum(self._size[sends], 0), every)
+        entries = self._entries.begun(t0, t1)
+        entries = entries[self._lines_seen(lines)[self.entry_line[entries]]]
+        collectives = found.collectives
+        shown = replace(
+            collectives,
+            operation=collectives.operation[entries],
+            instance=collectives.instance[entries],
+        )
+        functions: dict[int, list[traffic.CollectiveRow]] = {}
+        for row in traffic.by_function(found.recorded, found.communicators, shown):
+            functions.setdefault(row.communicator, []).append(row)
+        seconds = np.zeros(every)
+        for one, rows in functions.items():
+            seconds[one] = sum(row.seconds for row in rows)
+        order = np.lexsort((-messages, -volume, -seconds))
+        order = order[(messages + seconds)[order] > 0]
+        return [
+            {
+                "number": one,
+                "name": found.communicators.all[one].name,
+                "parent": found.communicators.all[one].parent,
+                "ranks": len(found.communicators.members(one)),
+                "members": found.communicators.members(one)[:_MEMBERS].tolist(),
+                "dims": list(found.communicators.all[one].dims),
+                "messages": float(messages[one]),
+                "bytes": float(volume[one]),
+                "seconds": float(seconds[one]),
+                "collectives": [
+                    {
+                        "function": row.function,
+                        "operations": row.instances,
+                        "calls": row.calls,
+                        "seconds": row.seconds,
+                        "bytes": row.bytes if row.bytes >= 0 else None,
+                    }
+                    for row in functions.get(one, [])
+                ],
+            }
+            for one in order[:_MOST_COMMUNICATORS].tolist()
+        ], len(order)
+
+    def _wait_groups(self, waits: I64) -> tuple[list[dict[str, Any]], int]:
+        """Waits of one kind at one call path for one rank at one of its own, most waiting first,
+        each with its longest; and how many such groups there are."""
+        found, operations = self.found, self.found.recorded
+        kind, severity = found.waits.kind[waits], found.waits.severity[waits]
+        waiter, delayer = found.waits.operation[waits], found.waits.delayer[waits]
+        keys = kind, operations.node[waiter], operations.rank[delayer], operations.node[delayer]
+        group, count = groups_of(*keys)
+        seconds = sum_by(group, severity / 1e9, count)
+        number = np.bincount(group, minlength=count)
+        first = firsts_of(group, count)
+        longest = np.lexsort((-severity, group))
+        begins = np.searchsorted(group[longest], np.arange(count))
+
+        def worst(one: int) -> Iterator[dict[str, Any]]:
+            begin = int(begins[one])
+            for at in longest[begin : begin + min(_WORST, int(number[one]))].tolist():
+                call, other = int(waiter[at]), int(delayer[at])
+                yield {
+                    "rank": int(operations.rank[call]),
+                    "line": int(operations.line[call]),
+                    "begin": int(operations.begin[call]),
+                    "end": int(operations.end[call]),
+                    "seconds": float(severity[at]) / 1e9,
+                    "late": int(operations.begin[other]),
+                }
+
+        return [
+            {
+                "kind": Kind(int(kind[first[one]])).label,
+                "node": int(operations.node[waiter[first[one]]]),
+                "rank": int(operations.rank[delayer[first[one]]]),
+                "late_node": int(operations.node[delayer[first[one]]]),
+                "count": int(number[one]),
+                "seconds": float(seconds[one]),
+                "worst": list(worst(one)),
+            }
+            for one in np.argsort(-seconds, kind="stable")[:_MOST_GROUPS].tolist()
+        ], count
+
+    def _headline(
+        self, pairs: traffic.Matrix, waits: I64, in_mpi: float, groups: list[dict[str, Any]]
+    ) -> str:
+        """What stands out, in a sentence."""
+        if self.found.is_sampled:
+            return (
+                "Some calls were passed over to keep the budget: sums are estimates, and wait"
+                " states are not known."
+            )
+        if len(waits):
+            severity = self.found.waits.severity[waits] / 1e9
+            waited = float(severity.sum())
+            late = self.found.recorded.rank[self.found.waits.delayer[waits]]
+            total = max(in_mpi, waited)
+            caused = np.bincount(late, severity, self.found.size)
+            worst = int(caused.argmax())
+            mine = next((one for one in groups if one["rank"] == worst), groups[0])
+            return (
+                f"Ranks in view waited {_time(waited)} of their {_time(total)} in MPI for others"
+                f" ({_share(waited / total)}), {_share(caused[worst] / waited)} of it for rank"
+                f" {worst}: {mine['kind']} in {self._place(mine['node'])}."
+            )
+        if len(pairs.source):
+            best = int(pairs.bytes.argmax())
+            share = _share(pairs.bytes[best] / max(pairs.bytes.sum(), 1))
+            return (
+                f"No rank in view waited for another; most was sent from rank {pairs.source[best]}"
+                f" to rank {pairs.target[best]}, {share} of all bytes."
+            )
+        if in_mpi:
+            return f"No messages and no wait states are in view, {_time(in_mpi)} in MPI."
+        return "No calls of MPI are in view."
+
+    def _place(self, node: int) -> str:
+        names = [
+            self._db.procedure_names[self._db.procedure_of_node[at]]
+            for at in self._db.cct.path(node).tolist()
+            if at
+        ]
+        return ", called by ".join(names[::-1][:2]) or "an unknown call path"
+
+
+class LazyTraffic:
+    """The :class:`Traffic` of a database, worked out when it is first needed."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._lock = Lock()
+        self._traffic: Traffic | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is worked out."""
+        return self._traffic is not None
+
+    def get(self) -> Traffic:
+        """It. Raises :class:`UsageError` where no calls of MPI were recorded."""
+        with self._lock:  # a second request waits instead of doing the same
+            if self._traffic is None:
+                self._traffic = Traffic(self._db)
+            return self._traffic
+
+
+def _time(seconds: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"

@@ -1,0 +1,124 @@
+// @ts-check
+// Rows of the tables of messages: wait states, message sizes, communicators.
+
+import { formatBytes, formatTime } from "../core/format.js";
+
+/**
+ * @typedef {import("../core/api_types.js").MessagesAnswer} MessagesAnswer
+ *
+ * @typedef {object} WaitRow waits at one call path, or below it one of them
+ * @property {string} name
+ * @property {number | null} node null: of one wait
+ * @property {number} seconds
+ * @property {number} count
+ * @property {number} rank that was late
+ * @property {string} other who was late, and where
+ * @property {import("../core/api_types.js").WaitingCall} worst
+ * @property {() => WaitRow[]} children
+ *
+ * @typedef {object} MessageRow
+ * @property {string} name
+ * @property {string} title
+ * @property {number} order of rows that are not sorted by their figures
+ * @property {number} messages or calls
+ * @property {number} bytes
+ * @property {number} seconds
+ * @property {() => MessageRow[]} children
+ *
+ * @typedef {import("../widgets/table.js").Column<MessageRow>} Column
+ */
+
+const NOBODY = () => [];
+
+/**
+ * A call path, innermost procedure first, names as short as they can be told apart by.
+ * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {number} node
+ */
+export function pathText(tree, node) { return pathNames(tree, node).map(shortName).join(" ‹ "); }
+
+/**
+ * A call path with whole names, a line each.
+ * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {number} node
+ */
+export function wholePath(tree, node) { return pathNames(tree, node).join("\n"); }
+
+/**
+ * @param {import("../core/cct.js").CallingContextTree} tree
+ * @param {number} node
+ */
+function pathNames(tree, node) {
+  return tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]).reverse() : ["unknown"];
+}
+
+/**
+ * Of a C++ name class and function, without namespaces and parameters; others as they are.
+ * @param {string} name
+ */
+export function shortName(name) {
+  if (!name.includes("::") || /[<\[]/.test(name)) return name;
+  return name.replace(/\(.*$/, "").split("::").slice(-2).join("::");
+}
+
+/**
+ * @param {MessagesAnswer} answer
+ * @param {(node: number) => string} path
+ * @returns {WaitRow[]}
+ */
+export function waitRows({ waits }, path) {
+  return waits.map(({ kind, node, rank, late_node, count, seconds, worst }) => {
+    const below = worst.map((call) => ({
+      name: `rank ${call.rank} at ${(call.begin / 1e9).toFixed(6)} s`, node: null, seconds: call.seconds, count: 0, rank,
+      other: `rank ${rank} at ${(call.late / 1e9).toFixed(6)} s`, worst: call, children: () => [],
+    }));
+    return { name: `${kind}: ${path(node)}`, node, seconds, count, rank, other: `${rank}: ${path(late_node)}`, worst: worst[0], children: () => below };
+  });
+}
+
+/** @type {(title: string, key: "messages" | "bytes" | "seconds", text: (value: number) => string, most: number) => Column} */
+const column = (title, key, text, most) => ({
+  title, value: (row) => row[key], text: (row) => (row[key] > 0 ? text(row[key]) : ""), share: (row) => Math.max(0, row[key]) / (most || 1), width: 106,
+});
+const whole = (/** @type {number} */ value) => Math.round(value).toLocaleString("en");
+
+/**
+ * @param {MessagesAnswer} answer
+ * @returns {{ rows: MessageRow[], columns: Column[] }}
+ */
+export function sizeRows({ sizes, messages, bytes }) {
+  const rows = sizes.least.map((least, i) => {
+    const most = sizes.most[i];
+    const name = least === most ? `${whole(least)} B` : `${whole(least)} to ${whole(most)} B`;
+    return { name, title: name, order: i, messages: sizes.messages[i], bytes: sizes.bytes[i], seconds: 0, children: NOBODY };
+  });
+  return { rows, columns: [
+    column("messages", "messages", whole, messages), column("bytes", "bytes", formatBytes, bytes),
+    { title: "mean size", value: (row) => row.order, text: (row) => formatBytes(row.bytes / (row.messages || 1)), share: () => 0, width: 90 },
+  ] };
+}
+
+/**
+ * Communicators, below each its collective operations by function.
+ * @param {MessagesAnswer} answer
+ * @returns {{ rows: MessageRow[], columns: Column[] }}
+ */
+export function communicatorRows({ communicators }) {
+  const rows = communicators.map((one) => {
+    const members = one.members.join(", ") + (one.members.length < one.ranks ? ", …" : "");
+    const shape = one.dims.length ? `, ${one.dims.join(" × ")}` : "";
+    const below = one.collectives.map((row) => ({
+      name: `${row.function}, ${whole(row.operations)} operation${row.operations === 1 ? "" : "s"}`, title: row.function, order: 0,
+      messages: row.calls, bytes: row.bytes ?? 0, seconds: row.seconds, children: NOBODY,
+    }));
+    return {
+      name: `${one.name}${shape}: ${members}`, order: one.number, messages: one.messages, bytes: one.bytes, seconds: one.seconds,
+      title: `number ${one.number}${one.parent < 0 ? "" : `, made of number ${one.parent}`}, ${one.ranks} ranks: ${members}`, children: () => below,
+    };
+  });
+  const most = (/** @type {"messages" | "bytes" | "seconds"} */ key) => rows.reduce((sum, row) => sum + row[key], 0);
+  return { rows, columns: [
+    column("time", "seconds", (seconds) => formatTime(seconds * 1e9), most("seconds")),
+    column("messages", "messages", whole, most("messages")), column("bytes", "bytes", formatBytes, most("bytes")),
+  ] };
+}

@@ -1,0 +1,84 @@
+// @ts-check
+// Rows and columns of recorded calls: totals of groups of them, and the memory of processes by call path.
+
+import { formatBytes, formatPercent, formatTime } from "../core/format.js";
+
+/**
+ * @typedef {import("../core/api_types.js").CallTotalsAnswer} CallTotalsAnswer
+ * @typedef {import("../core/api_types.js").MemoryAnswer} MemoryAnswer
+ * @typedef {import("../core/api_types.js").MemorySum} MemorySum
+ *
+ * @typedef {object} CallRow
+ * @property {string} name
+ * @property {string} title
+ * @property {number} node of the calling context tree, -1: none
+ * @property {{ line: number, time: number } | null} spot where the crosshair goes
+ * @property {Record<string, number>} figures
+ * @property {() => CallRow[]} children
+ *
+ * @typedef {{ rows: CallRow[], columns: import("../widgets/table.js").Column<CallRow>[] }} Content
+ */
+
+/** @type {[MemorySum, string][]} */
+const MEMORY = [["at_peak", "at peak"], ["at_end", "at the end"], ["touched", "touched"], ["mapped", "mapped"], ["released", "given back"]];
+const whole = (/** @type {number} */ value) => value.toLocaleString("en");
+const speed = (/** @type {number} */ value) => `${formatBytes(value)}/s`;
+const time = (/** @type {number} */ seconds) => (seconds ? formatTime(seconds * 1e9) : "0 s");
+
+/** @type {(title: string, key: string, text: (value: number) => string, total?: number) => import("../widgets/table.js").Column<CallRow>} */
+const column = (title, key, text, total = 0) => ({
+  title, value: ({ figures }) => figures[key],
+  text: ({ figures }) => (figures[key] ? text(figures[key]) + (total ? `  ${formatPercent(figures[key] / total)}` : "") : ""),
+  share: ({ figures }) => (total ? figures[key] / total : 0),
+});
+
+/**
+ * @param {CallTotalsAnswer} answer
+ * @returns {Content}
+ */
+export function totalRows(answer) {
+  const keys = /** @type {const} */ (["calls", "errors", "read", "written", "seconds", "bandwidth", "least", "mean", "most", "stddev", "shortest", "longest"]);
+  const rows = answer.name.map((name, i) => {
+    const figures = Object.fromEntries(keys.map((key) => [key, answer[key][i] ?? 0]));
+    return { name, title: describeCalls(name, figures), node: answer.node[i], spot: null, figures: { ...figures, bytes: figures.read + figures.written }, children: () => [] };
+  });
+  const sum = (/** @type {"read" | "written" | "seconds"} */ key) => answer[key].reduce((total, value) => total + value, 0);
+  return { rows, columns: [
+    column("bytes", "bytes", formatBytes, sum("read") + sum("written")), column("time", "seconds", time, sum("seconds")),
+    column("read", "read", formatBytes), column("written", "written", formatBytes),
+    column("calls", "calls", whole), column("failed", "errors", whole), column("bandwidth", "bandwidth", speed),
+  ] };
+}
+
+/**
+ * All figures of a group of calls, a line each.
+ * @param {string} name
+ * @param {Record<string, number>} figures
+ */
+export function describeCalls(name, { calls, shortest, longest, bandwidth, least, mean, most, stddev }) {
+  return [name, `${whole(calls)} calls, of ${time(shortest)} to ${time(longest)}`,
+    ...(bandwidth ? [`bandwidth ${speed(bandwidth)}; of one call ${speed(least)} to ${speed(most)}, mean ${speed(mean)}, standard deviation ${speed(stddev)}`] : [])].join("\n");
+}
+
+/**
+ * Processes, below each its call paths, those that held most at the peak first.
+ * @param {MemoryAnswer} answer
+ * @param {(node: number, whole: boolean) => string} path with whole names, a line each
+ * @returns {Content}
+ */
+export function memoryRows({ processes }, path) {
+  const rows = processes.map((one) => {
+    const { paths } = one;
+    const below = paths.node.map((node, i) => ({
+      name: path(node, false), title: path(node, true), node, spot: null, figures: Object.fromEntries(MEMORY.map(([key]) => [key, paths[key][i]])), children: () => [],
+    }));
+    const name = `${one.rank === null ? "" : `rank ${one.rank}, `}${one.name} (${one.pid}): peak ${formatBytes(one.peak)} at ${(one.peak_ns / 1e9).toFixed(3)} s`;
+    return {
+      name, title: name + (below.length < one.of ? `\nthe first ${below.length} of ${whole(one.of)} call paths` : ""), node: -1,
+      spot: { line: one.line, time: one.peak_ns }, children: () => below,
+      figures: { at_peak: one.peak, at_end: one.at_end, touched: one.touched, mapped: one.mapped, released: one.released },
+    };
+  });
+  const peak = rows.reduce((total, { figures }) => Math.max(total, figures.at_peak), 0);
+  return { rows, columns: MEMORY.map(([key, title]) => ({ ...column(title, key, formatBytes), share: ({ figures }) => figures[key] / (peak || 1) })) };
+}

@@ -1,0 +1,198 @@
+// @ts-check
+// What recorded calls did, of the lines and time in view: bytes, calls, time and bandwidth by file, function
+// and what else they have in common; and which call paths made memory grow.
+
+import { isAbort } from "../core/failure.js";
+import { nameMatcher } from "../core/format.js";
+import { WINDOW } from "../core/store.js";
+import { pathText, wholePath } from "../messages/message_rows.js";
+import { part, textElement } from "../widgets/elements.js";
+import { chosen, segmentedControl } from "../widgets/segmented_control.js";
+import { TreeTable } from "../widgets/table.js";
+import { memoryRows, totalRows } from "./call_rows.js";
+
+/**
+ * @typedef {import("../core/pane_types.js").Cell} Cell
+ * @typedef {import("../core/pane_types.js").PageParts} PageParts
+ * @typedef {import("./call_rows.js").CallRow} CallRow
+ * @typedef {import("./call_rows.js").Content} Content
+ */
+
+const NO_CALLS = "No calls were recorded. Record with: hpcd run --io -o measurement -- ./program; --memory for the growth of memory, --probe 'LIB:FUNC' for any function (also hpcd attach and profile), then hpcd merge.";
+const MEMORY = "memory";
+/** @type {[string, string, string][]} what the server groups by */
+const GROUPINGS = [
+  ["file", "File", "By file or connection"], ["function", "Function", "By recorded function"], ["filesystem", "File system", "By kind of file system"],
+  ["mount", "Mount", "By mount"], ["peer", "Peer", "By the other end of a connection"], ["path", "Call path", "By call path, innermost first"],
+  ["thread", "Thread", "By thread"], ["rank", "Rank", "By rank"],
+];
+const WITHOUT_FILES = ["function", "path", "thread", "rank"];
+/** @type {Record<string, string>} */
+const GROUPS = { io: "input and output", mpi: "MPI", memory: "memory", probe: "probes" };
+const FUNCTION = "function:";
+
+const HTML = `
+    <section class="calls recorded" aria-label="Calls"><div class="bar">
+      <span id="by"></span>
+      <label id="called-label">Calls of <select id="called"></select></label>
+      <label>Only <input id="only" type="search" placeholder="names with" autocomplete="off"></label>
+      <output id="what" aria-live="polite"></output></div>
+      <div id="table" class="grow"></div></section>`;
+
+/**
+ * @param {HTMLElement} element
+ * @param {PageParts} page
+ * @returns {import("../core/pane_types.js").Pane}
+ */
+export function mountRecorded(element, page) {
+  if (Object.keys(page.context.summary.recorded).length) return new RecordedPane(element, page);
+  element.replaceChildren(textElement("p", NO_CALLS, "empty"));
+  return { dispose() {}, csv: () => [["no calls"]] };
+}
+
+class RecordedPane {
+  /**
+   * @param {HTMLElement} element
+   * @param {PageParts} page
+   */
+  constructor(element, page) {
+    const { store } = page;
+    element.innerHTML = HTML;
+    this.element = element;
+    this.page = page;
+    this.tree = true; // for exports
+    this.what = part(element, "what", HTMLOutputElement);
+    this.only = part(element, "only", HTMLInputElement);
+    this.called = part(element, "called", HTMLSelectElement);
+    this.box = part(element, "table", HTMLElement);
+    /** @type {TreeTable<CallRow> | null} */
+    this.table = null;
+    this.disposed = false;
+    this.requests = 0;
+    this.offerCalls();
+    this.called.addEventListener("change", () => store.set({ called: this.called.value }));
+    this.only.addEventListener("input", () => this.table?.lay());
+    this.ends = [
+      segmentedControl(part(element, "by", HTMLElement), store, "by", "Calls by", this.groupings),
+      store.subscribe([...WINDOW, "by", "called"], () => this.load()),
+      store.subscribe(["search", "theme"], () => this.table?.paint()),
+    ];
+    this.load();
+  }
+
+  dispose() {
+    this.disposed = true;
+    this.table?.dispose();
+    this.ends.forEach((end) => end());
+  }
+
+  get recorded() { return this.page.context.summary.recorded; }
+
+  // What there is to choose; files first where there are any.
+  get groupings() {
+    const { io, memory } = this.recorded;
+    const groupings = io ? GROUPINGS : GROUPINGS.filter(([by]) => WITHOUT_FILES.includes(by));
+    /** @type {[string, string, string]} */
+    const growth = [MEMORY, "Memory", "What made memory grow, and what held it at its peak"];
+    const totals = Object.keys(this.recorded).some((group) => group !== MEMORY);
+    return [...(totals ? groupings : []), ...(memory ? [growth] : [])];
+  }
+
+  get by() { return chosen(this.groupings, this.page.store.state.by); }
+
+  offerCalls() {
+    const groups = Object.entries(this.recorded).filter(([group]) => group !== MEMORY);
+    this.called.replaceChildren(...groups.flatMap(([group, functions]) => [
+      new Option(GROUPS[group] ?? group, group),
+      ...functions.filter((name) => !name.includes("/")).map((name) => new Option(`\u2003${name}`, FUNCTION + name)),
+    ]));
+  }
+
+  // The calls that are totalled: those that were chosen, else of the first group there is.
+  get wanted() {
+    const values = Array.from(this.called.options, (option) => option.value);
+    const { called = "" } = this.page.store.state;
+    return values.includes(called) ? called : values.find((value) => value === "io") ?? values[0];
+  }
+
+  /** @returns {Promise<{ content: Content, said: string }>} */
+  async request() {
+    const { api, store, context } = this.page;
+    if (this.by === MEMORY) {
+      const answer = await api.memory(store.db, store.state);
+      const shown = answer.processes.length;
+      return {
+        content: memoryRows(answer, (node, whole) => (whole ? wholePath(context.tree, node) : pathText(context.tree, node))),
+        said: `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time in view`,
+      };
+    }
+    const { wanted } = this;
+    const calls = wanted.startsWith(FUNCTION) ? { function: wanted.slice(FUNCTION.length) } : { of: wanted };
+    const answer = await api.callTotals(store.db, store.state, this.by, calls);
+    const cut = answer.name.length < answer.of ? `the first ${answer.name.length} of ${answer.of.toLocaleString("en")} rows; ` : "";
+    return { content: totalRows(answer), said: `${cut}${answer.calls_of.toLocaleString("en")} calls in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
+  }
+
+  async load() {
+    const request = ++this.requests;
+    const { by } = this;
+    this.called.value = this.wanted;
+    part(this.element, "called-label", HTMLElement).hidden = by === MEMORY;
+    this.what.textContent = "loading …";
+    let result;
+    try { result = await this.request(); } catch (error) {
+      if (this.disposed || request !== this.requests) return;
+      this.what.textContent = "";
+      if (isAbort(error)) this.load(); else this.page.context.fail(error);
+      return;
+    }
+    if (this.disposed || request !== this.requests) return;
+    this.show(by, result.content, result.said);
+  }
+
+  /**
+   * @param {string} by
+   * @param {Content} content
+   * @param {string} said
+   */
+  show(by, { rows, columns }, said) {
+    this.table?.dispose();
+    this.table = new TreeTable(this.box, "Recorded calls", columns, (row) => this.nameOf(row), {
+      choose: (row) => this.choose(row), keep: (row) => !this.only.value || nameMatcher(this.only.value)(row.name) || row.children().some(({ name }) => nameMatcher(this.only.value)(name)),
+      heading: by === MEMORY ? "process, call path" : GROUPINGS.find(([key]) => key === by)?.[1].toLowerCase(), nameWidth: 300,
+    });
+    if (rows.length) this.table.show(rows);
+    else this.box.replaceChildren(textElement("p", "No such calls were begun in view: press Home to show everything.", "empty"));
+    if (by === MEMORY && rows.length) this.table.toggle(rows[0], true);
+    this.what.textContent = rows.length ? said : "";
+    this.what.title = said;
+    this.element.dataset.recorded = `${by} ${rows.length}`;
+  }
+
+  /** @param {CallRow} row */
+  nameOf({ name, title, node }) {
+    const { context } = this.page;
+    const text = Object.assign(textElement("span", name), { title });
+    const hits = context.searchHits();
+    if (hits && node >= 0) text.className = context.tree.path(node).some((frame) => hits[context.tree.procedure[frame]]) ? "found" : "faded";
+    return text;
+  }
+
+  /**
+   * Other panes are about the procedure a row is of; the crosshair goes to the peak of a process.
+   * @param {CallRow} row
+   */
+  choose({ node, spot }) {
+    const { store, context } = this.page;
+    if (spot) store.set(spot);
+    if (node >= 0) store.set({ about: context.tree.names[context.tree.procedure[node]] });
+  }
+
+  /** @returns {Cell[][]} */
+  csv() {
+    if (!this.table) return [["no calls"]];
+    const [first] = this.table.shown;
+    const keys = Object.keys(first?.row.figures ?? {});
+    return [["depth", "name", ...keys], ...this.table.shown.map(({ row, level }) => [level, row.name, ...keys.map((key) => row.figures[key] ?? "")])];
+  }
+}

@@ -1,0 +1,221 @@
+// @ts-check
+// Over the trace lines, when few enough are in view: messages as lines from send to receive, collective
+// operations where each rank entered them, recorded calls as bars at the foot of their row.
+
+import { isAbort } from "../core/failure.js";
+import { formatBytes, formatTime } from "../core/format.js";
+import { cssVariable } from "../widgets/canvas.js";
+import { textElement } from "../widgets/elements.js";
+
+/**
+ * @typedef {import("../core/api_types.js").CallMarksAnswer} CallMarksAnswer
+ * @typedef {import("../core/api_types.js").MessageMark} MessageMark
+ * @typedef {import("../core/api_types.js").CollectiveMark} CollectiveMark
+ * @typedef {import("../core/context.js").Position} Position
+ *
+ * Where lines and moments are in a picture, in canvas pixels; null of lines without a row.
+ * @typedef {object} Places
+ * @property {(time: number) => number} x
+ * @property {(line: number) => { top: number, bottom: number, middle: number } | null} row
+ */
+
+/** @type {Record<string, string>} variables of the style sheet */
+const COLOURS = { io: "--io", memory: "--memory", probe: "--probe", mpi: "--mpi" };
+const NEAR = 5; // px between the mouse and what it is at
+const BAR = 5; // px: height of a call
+const OFF = "0";
+const LEAST_RHOMB = 3; // px from its middle
+const MANY = 50; // messages: they are drawn finer
+
+export class CallMarks {
+  /**
+   * @param {import("../core/pane_types.js").PageParts} page
+   * @param {HTMLElement} box for the note on how many there are
+   * @param {() => void} redraw the picture
+   */
+  constructor({ store, api, context }, box, redraw) {
+    this.store = store;
+    this.api = api;
+    this.context = context;
+    this.redraw = redraw;
+    /** @type {{ key: string, answer: CallMarksAnswer } | null} */
+    this.loaded = null;
+    this.note = textElement("button", "", "marks-note");
+    this.note.hidden = true;
+    this.note.addEventListener("click", () => store.set({ marks: this.hidden ? undefined : OFF }));
+    box.append(this.note);
+    this.end = store.subscribe(["marks"], () => { this.load(); this.redraw(); });
+  }
+
+  dispose() { this.end(); }
+
+  get hidden() { return this.store.state.marks === OFF; }
+
+  // What is loaded, if it is of what is in view.
+  get answer() { return !this.hidden && this.loaded?.key === this.store.key() ? this.loaded.answer : null; }
+
+  // Asked for after the picture, which does not wait for it.
+  async load() {
+    const { store, context } = this;
+    this.note.hidden = !Object.keys(context.summary.recorded).length;
+    if (this.note.hidden) return;
+    const key = store.key();
+    if (this.hidden || this.loaded?.key === key) { this.show(); return; }
+    let answer;
+    try { answer = await this.api.callMarks(store.db, store.state); } catch (error) {
+      if (!isAbort(error)) context.fail(error);
+      return;
+    }
+    if (key !== store.key()) return;
+    this.loaded = { key, answer };
+    this.show();
+    this.redraw();
+  }
+
+  show() {
+    const { answer } = this;
+    const words = answer ? describeMarks(answer) : [];
+    this.note.textContent = this.hidden ? "calls are hidden" : words[0] ?? "no calls in view";
+    this.note.title = [...words, `Click: ${this.hidden ? "show" : "hide"} them (M)`].join("\n");
+    this.note.setAttribute("aria-pressed", String(!this.hidden));
+    this.note.dataset.marks = this.hidden ? "hidden" : words.join("; ");
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {Places} places
+   */
+  draw(pen, places) {
+    const { answer } = this;
+    if (!answer) return;
+    const ratio = devicePixelRatio || 1;
+    for (const { line, begin, end, group } of answer.call ?? []) {
+      const row = places.row(line);
+      if (!row) continue;
+      const height = Math.min(BAR * ratio, (row.bottom - row.top) / 2);
+      const [left, right] = [places.x(begin), places.x(end)];
+      pen.fillStyle = cssVariable("--ground");
+      pen.fillRect(left - ratio, row.bottom - height - 2 * ratio, Math.max(ratio, right - left) + 2 * ratio, height + 2 * ratio);
+      pen.fillStyle = cssVariable(COLOURS[group] ?? "--soft");
+      pen.fillRect(left, row.bottom - height - ratio, Math.max(ratio, right - left), height);
+    }
+    drawCollectives(pen, places, answer.collective ?? [], ratio);
+    const messages = answer.message ?? [];
+    const fine = messages.length > MANY ? 0.6 : 1;
+    for (const message of messages) drawMessage(pen, places, message, ratio * fine);
+  }
+
+  /**
+   * What is under the mouse, a line each.
+   * @param {Position} spot in canvas pixels
+   * @param {Places} places
+   */
+  describe(spot, places) {
+    const { answer } = this;
+    if (!answer) return [];
+    const near = NEAR * (devicePixelRatio || 1);
+    const on = (/** @type {{ line: number, begin: number, end: number }} */ { line, begin, end }) => {
+      const row = places.row(line);
+      return row !== null && spot.y >= row.top && spot.y < row.bottom && spot.x >= places.x(begin) - near && spot.x <= places.x(end) + near;
+    };
+    const messages = (answer.message ?? []).filter((message) => distance(spot, places, message) <= near)
+      .map(({ bytes, tag, sent, received }) => `message of ${bytes < 0 ? "unknown size" : formatBytes(bytes)}, tag ${tag}, under way ${formatTime(received - sent)}`);
+    // Where calls are drawn, collective operations are among them.
+    const entries = (answer.call ? [] : answer.collective ?? []).filter(on).map(({ function: name, begin, end }) => `${name}, ${formatTime(end - begin)}`);
+    const calls = (answer.call ?? []).filter(on).map(({ text, begin, end }) => `${text}, ${formatTime(end - begin)}`);
+    return [...messages, ...entries, ...calls].slice(0, 6);
+  }
+}
+
+/**
+ * How many there are, and which of them are not drawn.
+ * @param {CallMarksAnswer} answer
+ */
+export function describeMarks({ calls, call, messages, message, collectives, collective }) {
+  /** @type {[number | null, string, unknown][]} */
+  const kinds = [[messages, "message", message], [collectives, "collective", collective], [calls, "recorded call", call]];
+  return kinds.flatMap(([count, name, drawn]) => (
+    count ? [`${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ": zoom in"}`] : []));
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Places} places
+ * @param {MessageMark} message
+ * @param {number} ratio
+ */
+function drawMessage(pen, places, { from, to, sent, received }, ratio) {
+  const [sender, receiver] = [places.row(from), places.row(to)];
+  if (!sender || !receiver) return;
+  const [x0, y0, x1, y1] = [places.x(sent), sender.middle, places.x(received), receiver.middle];
+  // Behind it the ground's colour: it is seen on any procedure's.
+  for (const [width, colour] of /** @type {[number, string][]} */ ([[3.5, "--ground"], [1.5, "--text"]])) {
+    pen.lineWidth = width * ratio;
+    pen.strokeStyle = cssVariable(colour);
+    pen.beginPath();
+    pen.moveTo(x0, y0);
+    pen.lineTo(x1, y1);
+    pen.stroke();
+  }
+  const angle = Math.atan2(y1 - y0, x1 - x0);
+  pen.fillStyle = cssVariable("--text");
+  pen.strokeStyle = cssVariable("--ground");
+  pen.lineWidth = ratio;
+  pen.beginPath();
+  pen.moveTo(x1, y1);
+  for (const turn of [-0.4, 0.4]) pen.lineTo(x1 - 9 * ratio * Math.cos(angle + turn), y1 - 9 * ratio * Math.sin(angle + turn));
+  pen.closePath();
+  pen.fill();
+  pen.stroke();
+}
+
+/**
+ * A rhomb where each rank enters, and a line through those of one operation.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Places} places
+ * @param {CollectiveMark[]} entries those of one operation follow one another
+ * @param {number} ratio
+ */
+function drawCollectives(pen, places, entries, ratio) {
+  /** @type {{ operation: number, x: number, y: number, size: number }[]} */
+  const points = [];
+  for (const { operation, line, begin } of entries) {
+    const row = places.row(line);
+    if (row) points.push({ operation, x: places.x(begin), y: row.middle, size: Math.min(5 * ratio, (row.bottom - row.top) / 2) });
+  }
+  for (const [width, colour] of /** @type {[number, string][]} */ ([[4, "--ground"], [1.5, "--collective"]])) {
+    pen.lineWidth = width * ratio;
+    pen.strokeStyle = cssVariable(colour);
+    pen.beginPath();
+    points.sort((one, two) => one.operation - two.operation || one.y - two.y).forEach(({ operation, x, y }, i) => {
+      if (points[i - 1]?.operation === operation) pen.lineTo(x, y); else pen.moveTo(x, y);
+    });
+    pen.stroke();
+  }
+  pen.fillStyle = cssVariable("--collective");
+  pen.strokeStyle = cssVariable("--ground");
+  pen.lineWidth = ratio;
+  for (const { x, y, size } of points) {
+    if (size < LEAST_RHOMB * ratio) continue; // in low rows the line is enough
+    pen.beginPath();
+    for (const [dx, dy] of [[0, -size], [size, 0], [0, size], [-size, 0]]) pen.lineTo(x + dx, y + dy);
+    pen.closePath();
+    pen.fill();
+    pen.stroke();
+  }
+}
+
+/**
+ * From a spot to a message's line, px; without end where it is not drawn.
+ * @param {Position} spot
+ * @param {Places} places
+ * @param {MessageMark} message
+ */
+function distance(spot, places, { from, to, sent, received }) {
+  const [sender, receiver] = [places.row(from), places.row(to)];
+  if (!sender || !receiver) return Infinity;
+  const [x, y] = [places.x(sent), sender.middle];
+  const [dx, dy] = [places.x(received) - x, receiver.middle - y];
+  const along = Math.min(1, Math.max(0, ((spot.x - x) * dx + (spot.y - y) * dy) / (dx * dx + dy * dy || 1)));
+  return Math.hypot(spot.x - x - along * dx, spot.y - y - along * dy);
+}
