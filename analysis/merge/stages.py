@@ -378,7 +378,7 @@ class _Merge:
         with ColumnWriter(folder / "node.npy") as column:
             for number, at in enumerate(starts[:-1].tolist()):
                 with np.load(self._cells(number), allow_pickle=False) as arrays:
-                    column.write(at, arrays["map"])
+                    column.write(at, arrays["trace"])
         save_column(folder / "event.npy", np.concatenate(event_maps).astype(np.uint16))
         bounds = np.concatenate(([0], np.cumsum([len(table) for table in event_maps])))
         save_column(folder / "event_start.npy", bounds.astype(np.int64))

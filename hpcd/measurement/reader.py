@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 from collections.abc import Callable, Iterator
@@ -167,19 +168,29 @@ class Measurement:
         for number, header, nodes in self._records[first:]:
             self.bytes_read += header.stored
             try:
-                data = chunk.read_payload(self._files[number], header)
-                records = codec.decode_records(data)
-                if len(records) and int(records.node.max()) >= nodes:
-                    raise FormatError(
-                        f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}"
-                    )
-                if len(records) and int(records.line.max()) not in self.threads:
-                    line = int(records.line.max())
-                    raise FormatError(f"RECORDS chunk refers to line {line}, which has no thread")
+                records = self._decode(number, header, nodes)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
                 continue
             yield records
+
+    def some_chunks(self, first: int, count: int) -> Iterator[RecordChunk]:
+        """Up to ``count`` of the chunks from ``first`` on, evenly spread, to see what the rest is
+        like. Damaged ones are left out."""
+        rest = len(self._records) - first
+        for place in sorted({first + rest * number // count for number in range(count)}):
+            if place < len(self._records):
+                with contextlib.suppress(FormatError):
+                    yield self._decode(*self._records[place])
+
+    def _decode(self, number: int, header: ChunkHeader, nodes: int) -> RecordChunk:
+        records = codec.decode_records(chunk.read_payload(self._files[number], header))
+        if len(records) and int(records.node.max()) >= nodes:
+            raise FormatError(f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}")
+        if len(records) and int(records.line.max()) not in self.threads:
+            line = int(records.line.max())
+            raise FormatError(f"RECORDS chunk refers to line {line}, which has no thread")
+        return records
 
     @property
     def has_calls(self) -> bool:
