@@ -3,8 +3,9 @@
 What a block has of times and nodes are byte planes, a byte of each record together: first of the
 times since the record before (in ticks, less the block's least step), then of the nodes; as many
 planes of each as its greatest number needs. Blocks of the same widths are decoded in one go, however
-many. A node is 0 where it is that of the record before it, else one more than it is: the end of an
-interval is always of its beginning's node, and others often are.
+many. A node is 0 where it is that of the record before it, which then has a number, else one more
+than it is: the end of an interval is always of its beginning's node. (That no two in a row are 0 costs
+few bytes, and nodes are read in one step.)
 
 For records that are not all of event 0 and value 1, each has a *code*: its event times four, and
 what its value is.
@@ -221,10 +222,12 @@ def _place_planes(cuts: I64, time: I64, node: U32) -> tuple[U8, I64, U32, U16, U
     step[cuts[:-1]] = least
     step -= np.repeat(least, np.diff(cuts))
     chained = node + np.uint32(1)
-    again = np.flatnonzero(node[1:] == node[:-1]) + 1
-    first = chained[cuts[:-1]]
-    chained[again] = 0
-    chained[cuts[:-1]] = first
+    fresh = np.ones(len(node), bool)
+    np.not_equal(node[1:], node[:-1], out=fresh[1:])
+    fresh[cuts[:-1]] = True
+    begin = np.flatnonzero(fresh)
+    within = np.arange(len(node)) - np.repeat(begin, np.diff(begin, append=len(node)))
+    chained[within & 1 == 1] = 0
     times, nodes = _width(step, cuts), _width(chained, cuts)
     return *_blocks(cuts, [(step, times), (chained, nodes)]), least, times, nodes
 
@@ -313,12 +316,10 @@ def decode_places(
 
 def _unchained(code: U32) -> U32:
     """Nodes ``[n, 1024]`` of their codes: 0 is the node before, others one more than it is."""
-    if not bool(code[:, 0].all()):
-        raise FormatError("a block begins with the node of a record that is not in it")
-    flat = code.ravel()
-    own = np.flatnonzero(flat)
-    nodes: U32 = np.repeat(flat[own] - np.uint32(1), np.diff(own, append=len(flat)))
-    return nodes.reshape(code.shape)
+    np.copyto(code[:, 1:], code[:, :-1], where=code[:, 1:] == 0)
+    # What is still 0 comes to a node that there is not.
+    code -= np.uint32(1)
+    return code
 
 
 def decode_weights(

@@ -125,7 +125,7 @@ def place_planes(cuts: Any, time: Any, node: Any) -> Any:
         step[0] = smallest
         code[0] = nodes[0] + np.uint32(1)
         for at in range(1, len(code)):
-            again = nodes[at] == nodes[at - 1]
+            again = nodes[at] == nodes[at - 1] and code[at - 1] != 0
             code[at] = np.uint32(0) if again else nodes[at] + np.uint32(1)
         greatest, top = np.uint32(0), np.uint32(0)
         for at in range(len(step)):
