@@ -186,14 +186,15 @@ def _read(
         for number, parts in enumerate(_batches(measurement.record_chunks(), batch), start=1):
             if output is None:
                 order = _node_order(measurement, parts)
-                output = _Output(source, len(measurement.cct), order, part, overview, kernels)
+                output = _Output(source, len(measurement.cct), order, part, overview, kernels,
+                                 measurement.records_expected)  # fmt: skip
             output.put(_join(parts), intervals)
             if number % _SHOW_BATCHES == 0:
                 with contextlib.suppress(OSError):
                     _shown(part_path).write_text(str(measurement.bytes_read))
         if output is None:
             order = np.zeros(0, np.uint32)
-            output = _Output(source, len(measurement.cct), order, part, overview, kernels)
+            output = _Output(source, len(measurement.cct), order, part, overview, kernels, 0)
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
         if len(source) and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < _MONOTONIC_LIMIT:
@@ -264,7 +265,7 @@ class _Output:
 
     def __init__(
         self, source: I64, nodes: int, order: U32, part: PartWriter, overview: OverviewBuilder,
-        kernels: Any,
+        kernels: Any, expected: int,
     ) -> None:  # fmt: skip
         self._source = source
         whole = whole_order(order, nodes)
@@ -277,7 +278,7 @@ class _Output:
         self.first = np.zeros(len(source), np.int64)
         self.last = np.zeros(len(source), np.int64)
         self._unsorted: set[int] = set()
-        self.sums = CellSum(len(source), nodes, kernels=kernels)
+        self.sums = CellSum(len(source), nodes, kernels=kernels, expected=expected)
 
     def put(self, batch: RecordChunk, intervals: Intervals) -> None:
         """Write records sorted by line, then time."""

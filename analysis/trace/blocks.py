@@ -306,7 +306,9 @@ def decode_places(
     step += least[:, None]
     step[:, 0] = 0
     for number in np.flatnonzero(count < BLOCK_RECORDS).tolist():
-        step[number, count[number] :] = 0
+        filled = int(count[number])
+        step[number, filled:] = 0
+        node[number, filled:] = node[number, filled - 1]
     # Sums of half the size where no block can be longer than they hold.
     highest = int(step.max(initial=0)) if len(stored) else 0
     ticks: type[np.uint32] | type[np.uint64]

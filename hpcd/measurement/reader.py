@@ -24,6 +24,8 @@ from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 _MAX_DAMAGE_LINES = 100
+# Of a record in a chunk's columns, before they are compressed.
+_RECORD_BYTES = 6
 # Stretches in which samples were dropped; more are joined, two and two.
 _MAX_LOSSES = 1000
 _Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
@@ -159,6 +161,11 @@ class Measurement:
     def chunks(self) -> int:
         """Chunks of records so far."""
         return len(self._records)
+
+    @property
+    def records_expected(self) -> int:
+        """About how many records there are: a chunk has a few bytes of each."""
+        return sum(header.raw for _, header, _ in self._records) // _RECORD_BYTES
 
     def record_chunks(self, first: int = 0) -> Iterator[RecordChunk]:
         """All records from chunk ``first`` on, a chunk at a time, each decoded when asked for.
