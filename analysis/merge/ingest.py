@@ -246,8 +246,8 @@ def _read(
 def _node_order(measurement: Measurement, batch: list[RecordChunk]) -> U32:
     """The nodes that a part numbers first, those of the most records before others.
 
-    Their numbers then have low bytes that are alike and high ones that are 0: a tenth of what a
-    part's blocks take. ``batch`` are the first chunks; of the others some are looked at.
+    Their numbers then have low bytes that are alike and high ones that are 0, which saves a tenth of
+    what a part's blocks take, and their sums lie close together. ``batch`` are the first chunks; of the others some are looked at.
     """
     counts = np.zeros(len(measurement.cct), np.int64)
     looked, enough = 0, sum(map(len, batch)) + _MORE_RECORDS
@@ -269,6 +269,7 @@ class _Output:
     ) -> None:  # fmt: skip
         self._source = source
         whole = whole_order(order, nodes)
+        # The part's number of each node.
         self._number = np.empty(nodes, np.uint32)
         self._number[whole] = np.arange(nodes, dtype=np.uint32)
         self._kernels = kernels
@@ -286,6 +287,7 @@ class _Output:
         announced = self._source[np.minimum(rows, len(self._source) - 1)] == batch.line
         if not announced.all():
             raise _UnknownLinesError(set(batch.line[~announced].tolist()))
+        batch = replace(batch, node=self._number[batch.node])
         for low, high in _slices(batch.start):
             part = _lines(batch, low, high)
             self._count(rows[low:high], part)
@@ -294,13 +296,13 @@ class _Output:
                     part.start, part.time_ns, part.node, part.event, part.value,
                     intervals.length_ns,
                 )  # fmt: skip
-                self._write(rows[low:high], start, time, self._number[node],
+                self._write(rows[low:high], start, time, node,
                             None if plain else event, None if plain else value)  # fmt: skip
                 continue
             part = intervals.expand(part)
             time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
             plain = _all(part.event, 0) and _all(part.value, 1)
-            self._write(rows[low:high], part.start, time, self._number[part.node],
+            self._write(rows[low:high], part.start, time, part.node,
                         None if plain else part.event, None if plain else part.value)  # fmt: skip
 
     def sort_unsorted(self) -> None:

@@ -76,6 +76,7 @@ def translate_cells(task: CellTask) -> tuple[I64, int]:
     """
     sums = load_sums(task.part)
     node_map = locate(load_canonical(task.canonical), translate(sums.tree, task.module_map))
+    trace_map = node_map[sums.order]
     cells = sums.cells
     rows = int(cells.line.max(initial=0)) + 1
     if int(cells.node.max(initial=0)) >= len(node_map) or len(task.event_map) <= int(
@@ -84,7 +85,7 @@ def translate_cells(task: CellTask) -> tuple[I64, int]:
         raise FormatError(f"{task.part}: damaged (sums of nodes or events that do not exist)")
     mapped = add_cells(
         [
-            Cells(cells.line, node_map[cells.node], task.event_map[cells.event],
+            Cells(cells.line, trace_map[cells.node], task.event_map[cells.event],
                   cells.records, cells.value),
             EMPTY_CELLS,
         ]
@@ -94,7 +95,7 @@ def translate_cells(task: CellTask) -> tuple[I64, int]:
     starts = np.flatnonzero(new)
     line, node = mapped.line[starts], mapped.node[starts]
     columns: dict[str, Any] = {
-        "map": node_map, "trace": node_map[sums.order], "line": line, "node": node,
+        "map": node_map, "trace": trace_map, "line": line, "node": node,
     }  # fmt: skip
     most = 0
     for number, (name, unit) in enumerate(metric_table(task.events)):

@@ -96,7 +96,10 @@ class Sampler:
             offset = int(levels.offset[level, row.local])
             count = int(levels.count[level, row.local])
             try:
-                shown = row.part.words(row.local)[entries[offset : offset + count][at]]
+                shown = entries[offset : offset + count][at]
+                words = row.part.words(row.local)
+                if len(words):
+                    shown = words[shown]
             except IndexError:
                 raise FormatError(
                     f"{row.part.path}: damaged (overview of line {row.local})"

@@ -298,7 +298,7 @@ class Part:
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def words(self, row: int) -> U32:
-        """The nodes that overview entries of a line stand for."""
+        """The nodes that overview entries of a line stand for; none where they are the nodes."""
         return self.dictionary[int(self.lines.word[row]) : int(self.lines.word[row + 1])]
 
     def places(self, chosen: slice) -> tuple[npt.NDArray[np.unsignedinteger], U32]:

@@ -96,8 +96,8 @@ def pack_contents(
     calls: Sequence[bytes] = (),
 ) -> dict[str, Array | bytes]:
     """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
-    the part's records number from 0 on (all others follow); ``cells`` are by row, not by line; ``calls`` are payloads of
-    CALLS chunks."""
+    records and ``cells`` number from 0 on (all others follow); ``cells`` are by row, not by line;
+    ``calls`` are payloads of CALLS chunks."""
     identity = {
         "path": contents.path.name,
         "size": contents.size,
@@ -189,8 +189,8 @@ def read_contents(part: Part) -> PartContents:
 
 @dataclass(frozen=True, slots=True)
 class PartSums:
-    """A part's ``tree``; ``order`` ``uint32[nodes]``: its node of each number that records have; and
-    its sums, ``line`` being the row in it.
+    """A part's ``tree``; ``order`` ``uint32[nodes]``: its node of each number that records and sums
+    have; and its sums, ``line`` being the row in it.
     """
 
     tree: CCT

@@ -34,6 +34,9 @@ from hpcd.analysis.trace.part import (
 from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.measurement.planes import ranked
 
+# One of so many entries of an overview tells whether a line has many nodes.
+_SOME = 4
+
 
 class PartWriter:
     """Writes a part: blocks as they come, the rest at the end."""
@@ -133,7 +136,7 @@ class PartWriter:
         dictionaries: list[U32] = [np.zeros(0, np.uint32)] * lines
         sizes = []
         todo = list(range(lines))
-        # An overview names nodes by their place in the line's dictionary.
+        # An overview names nodes by their place in the line's dictionary, if there is one.
         for width, kind in ENTRIES.items():
             coarser: dict[int, list[Array]] = {}
             later = []
@@ -142,8 +145,9 @@ class PartWriter:
                 step[line], origin[line], nodes = overview.line(line)
                 if not len(nodes):
                     continue
-                distinct, values = ranked(nodes)
-                if width != WIDE and len(distinct) > 1 << (8 * kind.itemsize):
+                distinct, values = _dictionary(nodes)
+                top = len(distinct) or int(values.max()) + 1
+                if width != WIDE and top > 1 << (8 * kind.itemsize):
                     later.append(line)
                     continue
                 values = values.astype(kind)
@@ -184,6 +188,21 @@ class PartWriter:
             self._file.write(data)
         except OSError as error:
             raise storage_error(self._path, error) from None
+
+
+def _dictionary(nodes: U32) -> tuple[U32, U32]:
+    """The distinct ``nodes``, and the place of each of ``nodes`` among them; or none, and ``nodes``.
+
+    Numbers of nodes that occur most are small: they do without a dictionary, unless it makes entries
+    a byte of two.
+    """
+    top, few = int(nodes.max(initial=0)) + 1, 1 << 8
+    if few < top <= 1 << 16:
+        seen = np.zeros(top, bool)
+        seen[nodes[::_SOME]] = True
+        if int(np.count_nonzero(seen)) <= few:
+            return ranked(nodes)
+    return (np.zeros(0, np.uint32), nodes) if top <= 1 << 16 else ranked(nodes)
 
 
 def _decode(
