@@ -15,7 +15,7 @@ _PENDING_LIMIT = 4 << 20
 # Entries of the tables records are counted in, 4 bytes each (12 where values are not 1): 64 lines
 # of 200,000 contexts.
 _TABLE_LIMIT = 16 << 20
-# Entries of a table for one record, at most: with more, looking through it takes longer than sorting.
+# Entries of a table for one record, at most: looking through more takes longer than sorting.
 _WORTH_ENTRIES = 8
 # Events counted in one pass; recordings have a dozen.
 _MOST_SLOTS = 32
@@ -58,7 +58,8 @@ class CellSum:
     ) -> None:  # fmt: skip
         """For ``lines`` lines and ``nodes`` nodes; tables have ``limit`` entries at most.
 
-        ``expected`` is about how many records there will be. ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
+        ``expected`` is about how many records there will be. ``kernels`` are
+        :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
         """
         self._lines, self._nodes = lines, nodes
         self._slots = None

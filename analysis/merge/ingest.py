@@ -52,8 +52,8 @@ _SHOW_BATCHES = 8
 # Records of a line to gather before they are cut into blocks, if memory allows: few are short then.
 _GATHER = blocks.BLOCK_RECORDS * 4
 
-# Chunks behind the first batch that are looked at before nodes are numbered, until they have so many
-# records.
+# Chunks behind the first batch that are looked at before nodes are numbered, until they have so
+# many records.
 _MORE_CHUNKS = 16
 _MORE_RECORDS = 1 << 16
 
@@ -246,8 +246,9 @@ def _read(
 def _node_order(measurement: Measurement, batch: list[RecordChunk]) -> U32:
     """The nodes that a part numbers first, those of the most records before others.
 
-    Their numbers then have low bytes that are alike and high ones that are 0, which saves a tenth of
-    what a part's blocks take, and their sums lie close together. ``batch`` are the first chunks; of the others some are looked at.
+    Their numbers then have low bytes that are alike and high ones that are 0, which saves a tenth
+    of what a part's blocks take, and their sums lie close together. ``batch`` are the first chunks;
+    of the others some are looked at.
     """
     counts = np.zeros(len(measurement.cct), np.int64)
     looked, enough = 0, sum(map(len, batch)) + _MORE_RECORDS

@@ -78,6 +78,8 @@ DEFAULT_MEMORY = 1 << 30
 # alike trees, as ranks of one program have, the total work is less the more are united at once.
 _FAN_IN = 4
 _SHOW_SECONDS = 0.25
+# Of inputs that are no measurements, where none is one.
+_SHOW_ERRORS = 8
 
 
 @dataclass(slots=True)
@@ -264,7 +266,8 @@ class _Merge:
                 raise errors[0]
             raise FormatError(
                 f"none of {len(self._paths)} inputs is a measurement: "
-                + "; ".join(str(error) for error in errors)
+                + "; ".join(str(error) for error in errors[:_SHOW_ERRORS])
+                + (f"; and {len(errors) - _SHOW_ERRORS} more" * (len(errors) > _SHOW_ERRORS))
             )
         for contents in measurements:
             self._result.damaged += [(str(contents.path), what) for what in contents.damage]

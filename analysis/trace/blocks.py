@@ -2,10 +2,10 @@
 
 What a block has of times and nodes are byte planes, a byte of each record together: first of the
 times since the record before (in ticks, less the block's least step), then of the nodes; as many
-planes of each as its greatest number needs. Blocks of the same widths are decoded in one go, however
-many. A node is 0 where it is that of the record before it, which then has a number, else one more
-than it is: the end of an interval is always of its beginning's node. (That no two in a row are 0 costs
-few bytes, and nodes are read in one step.)
+planes of each as its greatest number needs. Blocks of the same widths are decoded in one go,
+however many. A node is 0 where it is that of the record before it, which then has a number, else
+one more than it is: the end of an interval is always of its beginning's node. (That no two in a row
+are 0 costs few bytes, and nodes are read in one step.)
 
 For records that are not all of event 0 and value 1, each has a *code*: its event times four, and
 what its value is.
@@ -17,13 +17,13 @@ what its value is.
 3    something else: the values of these stand behind the codes, in planes
 ==== ===============================================================================
 
-Blocks that follow one another are compressed together, as one zstd frame: two or so of
-places (more, and deep zooms, which need one block of each line, would decompress much for nothing),
-and four times as many codes, which no picture needs. Short lines share frames.
+Blocks that follow one another are compressed together, as one zstd frame: some 2,000 records' times
+and nodes (of more a deep zoom, which needs one block of each line, would decompress much for
+nothing), and eight times as many codes, which no picture needs. Short lines share frames.
 
 Until version 3 of parts every block had frames of its own, nodes stood for themselves and values
-behind the codes took 8 bytes. Until version 2 the second frame had two planes of the event and eight
-of the value.
+behind the codes took 8 bytes. Until version 2 the second frame had two planes of the event and
+eight of the value.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ _THREADS = min(len(os.sched_getaffinity(0)), 4)
 # Of the width of a block: nodes are 0 where they repeat; where the planes of other values stand.
 _CHAINED = np.uint16(1 << 14)
 _OTHER_SHIFT = np.uint16(10)
-# What level 1 does, with matches from 5 bytes on and a small hash table: levels above 1 save 1 % and
-# cost a fifth more. Codes repeat in longer stretches: there two tables find a tenth more, for nothing.
+# What level 1 does, with matches from 5 bytes on and a small hash table: levels above 1 save 1 %
+# and cost a fifth more. Codes repeat in longer stretches: there two tables find a tenth more, for
+# nothing.
 _FAST, _TWO_TABLES = 1, 2
 _PLACE_PARAMETERS = zstandard.ZstdCompressionParameters(
     window_log=17, chain_log=6, hash_log=11, search_log=1, min_match=5, target_length=0,
@@ -167,8 +168,8 @@ def encode(
 ) -> Encoded:
     """Blocks of the records between ``cuts``; ``event`` and ``value`` both or neither.
 
-    Nodes are below 2^32 - 1. A block's first time is not in it: the part's table has it. ``kernels``
-    are :mod:`hpcd.analysis.trace.kernels`; without them the same is done by numpy.
+    Nodes are below 2^32 - 1. A block's first time is not in it: the part's table has it.
+    ``kernels`` are :mod:`hpcd.analysis.trace.kernels`; without them the same is done by numpy.
     """
     make = _place_planes if kernels is None else kernels.place_planes
     data, begin, least, times, nodes = make(cuts, time, node)
@@ -362,9 +363,7 @@ def decode_weights(
     return event, value
 
 
-def _codes(
-    data: U8, begin: I64, end: I64, count: I64, planes: int, width: U16
-) -> tuple[U32, U64]:
+def _codes(data: U8, begin: I64, end: I64, count: I64, planes: int, width: U16) -> tuple[U32, U64]:
     """Codes ``uint32[n, 1024]`` of blocks with as many ``planes`` that begin at ``begin`` in
     ``data``, in frames that end at ``end``; and the values that stand behind them, in order."""
     # Until version 3 of parts 8 bytes each, one value after another.
@@ -417,9 +416,7 @@ def _planes(values: npt.NDArray[np.unsignedinteger], width: int) -> list[memoryv
     return planes
 
 
-def _cut_out(
-    contents: list[Any], sizes: I64, frame: I64, at: I64, count: I64, width: int
-) -> U8:
+def _cut_out(contents: list[Any], sizes: I64, frame: I64, at: I64, count: I64, width: int) -> U8:
     """Planes ``uint8[n, width, 1024]`` of blocks in ``contents``; a short block's last record fills
     it up."""
     size = count * width

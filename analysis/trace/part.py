@@ -39,15 +39,19 @@ VERSION = 3
 # In version 2 each block had frames of its own, in version 1 the second were planes of events and
 # values.
 _EARLIER = (1, 2)
-# magic, version, lines, blocks, frames, bytes of blocks, overview entries of 8, of 16 and of 32 bits,
-# dictionary entries, bytes of the archive, CRC-32 of what stands before it
+# magic, version, lines, blocks, frames, bytes of blocks, overview entries of 8, of 16 and of 32
+# bits, dictionary entries, bytes of the archive, CRC-32 of what stands before it
 HEADER = struct.Struct("<8sIIQQQQQQQQII")
 # The same without frames and entries of 8 bits.
 _EARLIER_HEADER = struct.Struct("<8sIIQQQQQQII")
 
 # Of overviews, by what the table of lines says of their width.
 NARROW, WIDE, NARROWEST = range(3)
-ENTRIES = {NARROWEST: np.dtype("<u1"), NARROW: np.dtype("<u2"), WIDE: np.dtype("<u4")}
+ENTRIES: dict[int, np.dtype[Any]] = {
+    NARROWEST: np.dtype("<u1"),
+    NARROW: np.dtype("<u2"),
+    WIDE: np.dtype("<u4"),
+}
 """The types of overviews' entries, in the order their sections have."""
 
 BLOCK = np.dtype(
@@ -132,14 +136,14 @@ def tables(
     for column in fields(PartLineTable):
         yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
     if version != VERSION:
-        for name, kind in _EARLIER_BLOCK:
-            yield f"block_{name}", np.dtype(kind), count
+        for name, code in _EARLIER_BLOCK:
+            yield f"block_{name}", np.dtype(code), count
         return
     for column in fields(BlockTable):
         kind = BLOCK.fields[column.name][0] if BLOCK.fields else np.dtype("<i8")
         yield f"block_{column.name}", kind, count
-    for name, kind in _FRAME:
-        yield f"frame_{name}", np.dtype(kind), frames
+    for name, code in _FRAME:
+        yield f"frame_{name}", np.dtype(code), frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +274,10 @@ class Part:
     def overview_spans(self, row: int, level: int, first: int, last: int) -> list[Span]:
         """Where entries ``first`` to ``last`` of a level of a line and its words lie."""
         levels, entries = self.levels(row)
-        at = self._entries_at[int(self.lines.wide[row])] + (int(levels.offset[level, row]) + first) * entries.itemsize
+        at = (
+            self._entries_at[int(self.lines.wide[row])]
+            + (int(levels.offset[level, row]) + first) * entries.itemsize
+        )
         low, high = self.lines.word[row : row + 2].tolist()
         return [
             self._span(at, (last + 1 - first) * entries.itemsize),

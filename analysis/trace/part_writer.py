@@ -191,10 +191,10 @@ class PartWriter:
 
 
 def _dictionary(nodes: U32) -> tuple[U32, U32]:
-    """The distinct ``nodes``, and the place of each of ``nodes`` among them; or none, and ``nodes``.
+    """The distinct ``nodes``, and the place of each of ``nodes`` among them; or none and ``nodes``.
 
-    Numbers of nodes that occur most are small: they do without a dictionary, unless it makes entries
-    a byte of two.
+    Numbers of nodes that occur most are small: they do without a dictionary, unless with one a byte
+    is enough for an entry.
     """
     top, few = int(nodes.max(initial=0)) + 1, 1 << 8
     if few < top <= 1 << 16:

@@ -166,7 +166,7 @@ def encode_records(
     lasts[list(lasting)] = True
     ends = lasts[event]
     if ends.any():
-        # A wait may have been cut by what follows, or have a record inside: those are left as they are.
+        # A wait may have been cut by what follows, or have a record inside: those stay as they are.
         ends[:-1] &= value[:-1] <= steps[1:]
         ends[first[1:] - 1] = True
         lasted = np.where(ends, value, np.uint64(0))

@@ -94,9 +94,13 @@ def test_records_round_trip(data: tuple[list[int], ...], waits: bool, lasting: s
     line, time, node, event, value = (column[order] for column in (line, time, node, event, value))
     decoded = codec.decode_records(
         codec.encode_records(
-            line.astype(np.uint32), time, node.astype(np.uint32), event.astype(np.uint16), value,
+            line.astype(np.uint32),
+            time,
+            node.astype(np.uint32),
+            event.astype(np.uint16),
+            value,
             lasting,
-        )  # fmt: skip
+        )
     )
     assert (np.repeat(decoded.line, np.diff(decoded.start)) == line).all()
     assert (decoded.time_ns == time // 1000 * 1000).all()

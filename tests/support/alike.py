@@ -41,7 +41,8 @@ def _tables(database: Path) -> dict[str, list[tuple[object, ...]]]:
     connection = sqlite3.connect(database / layout.SQLITE)
     try:
         names = [
-            name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
         ]
         return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}
     finally:
