@@ -29,7 +29,7 @@ from hpcd.measurement.synthetic import Shape
 
 _THREADS = len(os.sched_getaffinity(0))
 _ROUNDS = sized(5, 1)
-_BATCH_BLOCKS = 256
+_BATCH_FRAMES = 256
 
 
 def read(database: Path) -> None:
@@ -46,18 +46,14 @@ def read(database: Path) -> None:
 
 
 def decompress(database: Path) -> None:
-    """Decompress all blocks, and keep nothing of them."""
+    """Decompress all frames, and keep nothing of them."""
 
     def through(path: Path) -> None:
         part = Part(path)
-        table = part.blocks
-        planes = (table.width & 15) + (table.width >> 4 & 15)
-        sizes = planes.astype("<u8") * table.records
         decompressor = zstandard.ZstdDecompressor()
-        for at in range(0, len(table.base), _BATCH_BLOCKS):
-            batch = slice(at, at + _BATCH_BLOCKS)
+        for at in range(0, len(part.frames.size), _BATCH_FRAMES):
             decompressor.multi_decompress_to_buffer(
-                part.place_frames(batch), decompressed_sizes=sizes[batch].tobytes(), threads=1
+                part.frame_data(slice(at, at + _BATCH_FRAMES)), threads=1
             )
 
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -15,6 +15,8 @@ _PENDING_LIMIT = 4 << 20
 # Entries of the tables records are counted in, 4 bytes each (12 where values are not 1): 64 lines
 # of 200,000 contexts.
 _TABLE_LIMIT = 16 << 20
+# Entries of a table for one record, at most: looking through more takes longer than sorting.
+_WORTH_ENTRIES = 8
 # Events counted in one pass; recordings have a dozen.
 _MOST_SLOTS = 32
 
@@ -51,14 +53,18 @@ class CellSum:
     """
 
     def __init__(
-        self, lines: int, nodes: int, *, limit: int = _TABLE_LIMIT, kernels: Any = None
-    ) -> None:
+        self, lines: int, nodes: int, *, limit: int = _TABLE_LIMIT, kernels: Any = None,
+        expected: int | None = None,
+    ) -> None:  # fmt: skip
         """For ``lines`` lines and ``nodes`` nodes; tables have ``limit`` entries at most.
 
-        ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
+        ``expected`` is about how many records there will be. ``kernels`` are
+        :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
         """
         self._lines, self._nodes = lines, nodes
         self._slots = None
+        if expected is not None and lines * nodes > _WORTH_ENTRIES * expected:
+            limit = 0
         if kernels is not None and 0 < lines * nodes <= limit:
             self._slots = _Slots(kernels, lines * nodes, min(limit // (lines * nodes), _MOST_SLOTS))
         self._limit = limit

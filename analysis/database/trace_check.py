@@ -107,7 +107,7 @@ def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals:
     bad_node = node.max(axis=1) >= nodes
     # Within a block times ascend by construction, and a short one repeats its last record.
     last = table.base[chosen] + since[:, -1].astype(np.int64)
-    if not bool(table.weight[chosen].any()):
+    if not part.has_weights(chosen):
         return _Blocks(last, bad_node, np.full(len(last), events == 0), 0)
     event, value = part.weights(chosen, since)
     ends = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,13 @@ def save_canonical(path: Path, tree: CCT) -> None:
 
 
 def load_canonical(path: Path) -> CCT:
-    """Read what :func:`save_canonical` wrote."""
+    """Read what :func:`save_canonical` wrote. The last one is kept: a worker needs the same tree
+    for every measurement."""
+    status = path.stat()
+    return _load(path, status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=1)
+def _load(path: Path, *_: int) -> CCT:
     with np.load(path, allow_pickle=False) as arrays:
         return CCT(arrays["parent"], arrays["frame"])

@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,12 @@ from hpcd.analysis.trace import blocks, compiled
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder
 from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_contents import PartContents, pack_contents, read_contents
+from hpcd.analysis.trace.part_contents import (
+    PartContents,
+    pack_contents,
+    read_contents,
+    whole_order,
+)
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError, HpcdError
@@ -45,6 +51,11 @@ _RECORD_BYTES = 100
 _SHOW_BATCHES = 8
 # Records of a line to gather before they are cut into blocks, if memory allows: few are short then.
 _GATHER = blocks.BLOCK_RECORDS * 4
+
+# Chunks behind the first batch that are looked at before nodes are numbered, until they have so
+# many records.
+_MORE_CHUNKS = 16
+_MORE_RECORDS = 1 << 16
 
 # 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
 _MONOTONIC_LIMIT = 1 << 60
@@ -169,14 +180,21 @@ def _read(
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
         kernels = compiled.kernels() if task.compiled else None
         overview = OverviewBuilder(len(source), spool, kernels)
-        output = _Output(source, len(measurement.cct), part, overview, kernels)
         limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
         batch = min(max(len(source) * _GATHER, _BATCH_RECORDS), limit)
+        output: _Output | None = None
         for number, parts in enumerate(_batches(measurement.record_chunks(), batch), start=1):
+            if output is None:
+                order = _node_order(measurement, parts)
+                output = _Output(source, len(measurement.cct), order, part, overview, kernels,
+                                 measurement.records_expected)  # fmt: skip
             output.put(_join(parts), intervals)
             if number % _SHOW_BATCHES == 0:
                 with contextlib.suppress(OSError):
                     _shown(part_path).write_text(str(measurement.bytes_read))
+        if output is None:
+            order = np.zeros(0, np.uint32)
+            output = _Output(source, len(measurement.cct), order, part, overview, kernels, 0)
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
         if len(source) and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < _MONOTONIC_LIMIT:
@@ -219,19 +237,42 @@ def _read(
                 damage=tuple(measurement.damage),
             )
         symbols = {module: measurement.symbols[module] for module in contents.symbols}
-        archive = pack_contents(contents, measurement.cct, cells, symbols, calls)
+        archive = pack_contents(contents, measurement.cct, order, cells, symbols, calls)
         part.finish(source, output.counts, output.first, output.last,
                     output.overview.finish(), archive)  # fmt: skip
     return contents
+
+
+def _node_order(measurement: Measurement, batch: list[RecordChunk]) -> U32:
+    """The nodes that a part numbers first, those of the most records before others.
+
+    Their numbers then have low bytes that are alike and high ones that are 0, which saves a tenth
+    of what a part's blocks take, and their sums lie close together. ``batch`` are the first chunks;
+    of the others some are looked at.
+    """
+    counts = np.zeros(len(measurement.cct), np.int64)
+    looked, enough = 0, sum(map(len, batch)) + _MORE_RECORDS
+    for chunk in chain(batch, measurement.some_chunks(len(batch), _MORE_CHUNKS)):
+        counts += np.bincount(chunk.node, minlength=len(counts))
+        looked += len(chunk)
+        if looked > enough:
+            break
+    seen = np.flatnonzero(counts)
+    return seen[np.argsort(-counts[seen], kind="stable")].astype(np.uint32)
 
 
 class _Output:
     """A part under way: its blocks, overviews and sums, and how far each line is written."""
 
     def __init__(
-        self, source: I64, nodes: int, part: PartWriter, overview: OverviewBuilder, kernels: Any
-    ) -> None:
+        self, source: I64, nodes: int, order: U32, part: PartWriter, overview: OverviewBuilder,
+        kernels: Any, expected: int,
+    ) -> None:  # fmt: skip
         self._source = source
+        whole = whole_order(order, nodes)
+        # The part's number of each node.
+        self._number = np.empty(nodes, np.uint32)
+        self._number[whole] = np.arange(nodes, dtype=np.uint32)
         self._kernels = kernels
         self._part = part
         self.overview = overview
@@ -239,7 +280,7 @@ class _Output:
         self.first = np.zeros(len(source), np.int64)
         self.last = np.zeros(len(source), np.int64)
         self._unsorted: set[int] = set()
-        self.sums = CellSum(len(source), nodes, kernels=kernels)
+        self.sums = CellSum(len(source), nodes, kernels=kernels, expected=expected)
 
     def put(self, batch: RecordChunk, intervals: Intervals) -> None:
         """Write records sorted by line, then time."""
@@ -247,6 +288,7 @@ class _Output:
         announced = self._source[np.minimum(rows, len(self._source) - 1)] == batch.line
         if not announced.all():
             raise _UnknownLinesError(set(batch.line[~announced].tolist()))
+        batch = replace(batch, node=self._number[batch.node])
         for low, high in _slices(batch.start):
             part = _lines(batch, low, high)
             self._count(rows[low:high], part)

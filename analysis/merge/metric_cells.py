@@ -23,7 +23,7 @@ from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, add_cells, sum_
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.canonical_tree import load_canonical
-from hpcd.analysis.trace.part_contents import load_cells, load_tree
+from hpcd.analysis.trace.part_contents import load_sums
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.model.cct_union import locate
@@ -74,10 +74,10 @@ def translate_cells(task: CellTask) -> tuple[I64, int]:
     Returns ``int64[rows]``, how many cells each line of the part has, and the most samples one
     has. Raises :class:`StorageError`.
     """
-    node_map = locate(
-        load_canonical(task.canonical), translate(load_tree(task.part), task.module_map)
-    )
-    cells = load_cells(task.part)
+    sums = load_sums(task.part)
+    node_map = locate(load_canonical(task.canonical), translate(sums.tree, task.module_map))
+    trace_map = node_map[sums.order]
+    cells = sums.cells
     rows = int(cells.line.max(initial=0)) + 1
     if int(cells.node.max(initial=0)) >= len(node_map) or len(task.event_map) <= int(
         cells.event.max(initial=0)
@@ -85,7 +85,7 @@ def translate_cells(task: CellTask) -> tuple[I64, int]:
         raise FormatError(f"{task.part}: damaged (sums of nodes or events that do not exist)")
     mapped = add_cells(
         [
-            Cells(cells.line, node_map[cells.node], task.event_map[cells.event],
+            Cells(cells.line, trace_map[cells.node], task.event_map[cells.event],
                   cells.records, cells.value),
             EMPTY_CELLS,
         ]
@@ -94,7 +94,9 @@ def translate_cells(task: CellTask) -> tuple[I64, int]:
     new[1:] = (mapped.line[1:] != mapped.line[:-1]) | (mapped.node[1:] != mapped.node[:-1])
     starts = np.flatnonzero(new)
     line, node = mapped.line[starts], mapped.node[starts]
-    columns: dict[str, Any] = {"map": node_map, "line": line, "node": node}
+    columns: dict[str, Any] = {
+        "map": node_map, "trace": trace_map, "line": line, "node": node,
+    }  # fmt: skip
     most = 0
     for number, (name, unit) in enumerate(metric_table(task.events)):
         values = _values(mapped, task.events, name, unit)

@@ -78,6 +78,8 @@ DEFAULT_MEMORY = 1 << 30
 # alike trees, as ranks of one program have, the total work is less the more are united at once.
 _FAN_IN = 4
 _SHOW_SECONDS = 0.25
+# Of inputs that are no measurements, where none is one.
+_SHOW_ERRORS = 8
 
 
 @dataclass(slots=True)
@@ -264,7 +266,8 @@ class _Merge:
                 raise errors[0]
             raise FormatError(
                 f"none of {len(self._paths)} inputs is a measurement: "
-                + "; ".join(str(error) for error in errors)
+                + "; ".join(str(error) for error in errors[:_SHOW_ERRORS])
+                + (f"; and {len(errors) - _SHOW_ERRORS} more" * (len(errors) > _SHOW_ERRORS))
             )
         for contents in measurements:
             self._result.damaged += [(str(contents.path), what) for what in contents.damage]
@@ -378,7 +381,7 @@ class _Merge:
         with ColumnWriter(folder / "node.npy") as column:
             for number, at in enumerate(starts[:-1].tolist()):
                 with np.load(self._cells(number), allow_pickle=False) as arrays:
-                    column.write(at, arrays["map"])
+                    column.write(at, arrays["trace"])
         save_column(folder / "event.npy", np.concatenate(event_maps).astype(np.uint16))
         bounds = np.concatenate(([0], np.cumsum([len(table) for table in event_maps])))
         save_column(folder / "event_start.npy", bounds.astype(np.int64))

@@ -105,17 +105,17 @@ def _put_planes(data: Any, to: Any, values: Any, planes: Any) -> Any:
 
 @_compiled
 def place_planes(cuts: Any, time: Any, node: Any) -> Any:
-    """First frames before they are compressed: their bytes, where each begins, least steps, planes
-    of times and of nodes."""
+    """Times and nodes of blocks before they are compressed: their bytes, where each block begins
+    and the last ends, least steps, planes of times and of nodes."""
     number = len(cuts) - 1
     data = np.empty(8 * len(time), np.uint8)
     begin, least = np.zeros(number + 1, np.int64), np.zeros(number, np.uint32)
     wide, wide_node = np.zeros(number, np.uint16), np.zeros(number, np.uint16)
-    steps = np.empty(BLOCK_RECORDS, np.uint32)
+    steps, chained = np.empty(BLOCK_RECORDS, np.uint32), np.empty(BLOCK_RECORDS, np.uint32)
     to = 0
     for block in range(number):
         times, nodes = time[cuts[block] : cuts[block + 1]], node[cuts[block] : cuts[block + 1]]
-        step = steps[: len(times)]
+        step, code = steps[: len(times)], chained[: len(times)]
         for at in range(len(times) - 1):
             step[at + 1] = np.uint32(times[at + 1] - times[at])
         smallest = np.uint32(_MOST)
@@ -123,32 +123,38 @@ def place_planes(cuts: Any, time: Any, node: Any) -> Any:
             smallest = min(smallest, step[at])
         least[block] = smallest
         step[0] = smallest
+        code[0] = nodes[0] + np.uint32(1)
+        for at in range(1, len(code)):
+            again = nodes[at] == nodes[at - 1] and code[at - 1] != 0
+            code[at] = np.uint32(0) if again else nodes[at] + np.uint32(1)
         greatest, top = np.uint32(0), np.uint32(0)
         for at in range(len(step)):
             step[at] -= smallest
             greatest |= step[at]
-            top |= nodes[at]
+            top |= code[at]
         wide[block], wide_node[block] = _bytes_of(greatest), _bytes_of(top)
         to = _put_planes(data, to, step, wide[block])
-        to = _put_planes(data, to, nodes, wide_node[block])
+        to = _put_planes(data, to, code, wide_node[block])
         begin[block + 1] = to
     return data, begin, least, wide, wide_node
 
 
 @_compiled
 def code_planes(cuts: Any, time: Any, event: Any, value: Any) -> Any:
-    """Second frames before they are compressed: their bytes, where each begins (an empty one where
-    all records are samples of event 0), planes of codes."""
+    """Codes of blocks before they are compressed: their bytes, where each block begins and the last
+    ends, planes of codes and of other values."""
     number = len(cuts) - 1
     data = np.empty(11 * len(time), np.uint8)
-    begin, wide = np.zeros(number + 1, np.int64), np.zeros(number, np.uint16)
+    begin = np.zeros(number + 1, np.int64)
+    wide, wide_other = np.zeros(number, np.uint16), np.zeros(number, np.uint16)
     codes = np.empty(BLOCK_RECORDS, np.uint32)
+    rest = np.empty(BLOCK_RECORDS, np.uint64)
     to = 0
     for block in range(number):
         a, b = cuts[block], cuts[block + 1]
         times, events, values = time[a:b], event[a:b], value[a:b]
         code = codes[: len(times)]
-        top, others = np.uint32(0), 0
+        top, others, greatest = np.uint32(0), 0, np.uint64(0)
         for at in range(len(code)):
             amount, kind = values[at], np.uint32(3)
             if amount <= np.uint64(1):
@@ -156,20 +162,22 @@ def code_planes(cuts: Any, time: Any, event: Any, value: Any) -> Any:
             elif at + 1 < len(code) and amount == np.uint64(times[at + 1] - times[at]):
                 kind = np.uint32(2)
             else:
+                rest[others] = amount
+                greatest |= amount
                 others += 1
             code[at] = np.uint32(events[at]) << np.uint32(2) | kind
             top |= code[at]
         wide[block] = _bytes_of(top)
-        if top > 0:
-            to = _put_planes(data, to, code, wide[block])
-        if others > 0:
-            for at in range(len(code)):
-                if code[at] & np.uint32(3) == np.uint32(3):
-                    for plane in range(8):
-                        data[to + plane] = np.uint8(values[at] >> np.uint64(8 * plane))
-                    to += 8
+        to = _put_planes(data, to, code, wide[block])
+        while greatest > 0:
+            shift = np.uint64(8 * wide_other[block])
+            for at in range(others):
+                data[to + at] = np.uint8(rest[at] >> shift)
+            to += others
+            greatest >>= np.uint64(8)
+            wide_other[block] += 1
         begin[block + 1] = to
-    return data, begin, wide
+    return data, begin, wide, wide_other
 
 
 @_compiled

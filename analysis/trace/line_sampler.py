@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.read_ahead import read_ahead
-from hpcd.analysis.trace.blocks import BLOCK_RECORDS, decode_places
+from hpcd.analysis.trace.blocks import BLOCK_RECORDS, Stored, decode_places
 from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
@@ -96,7 +96,10 @@ class Sampler:
             offset = int(levels.offset[level, row.local])
             count = int(levels.count[level, row.local])
             try:
-                shown = row.part.words(row.local)[entries[offset : offset + count][at]]
+                shown = entries[offset : offset + count][at]
+                words = row.part.words(row.local)
+                if len(words):
+                    shown = words[shown]
             except IndexError:
                 raise FormatError(
                     f"{row.part.path}: damaged (overview of line {row.local})"
@@ -136,19 +139,19 @@ class Sampler:
 
     def _decode(self, group: Sequence[tuple[Row, int]], count: int) -> None:
         """Draw rows from ``count`` blocks each."""
-        frames: list[memoryview] = []
+        stored = Stored()
         columns: dict[str, list[npt.NDArray[np.integer]]] = {}
         for row, first in group:
             blocks = row.part.blocks
             span = slice(first, first + count)
-            frames += row.part.place_frames(span)
+            row.part.add_places(stored, span)
             for name in ("width", "least", "records"):
                 columns.setdefault(name, []).append(getattr(blocks, name)[span])
             base = blocks.base[span] * TIME_UNIT_NS + row.shift
             columns.setdefault("base", []).append(base)
         joined = {name: np.concatenate(values) for name, values in columns.items()}
         since, node = decode_places(
-            frames, joined["width"], joined["least"], joined["records"].astype(np.int64)
+            stored, joined["width"], joined["least"], joined["records"].astype(np.int64)
         )
         node = node.reshape(len(group), -1)
         begin = np.array([[row.begin] for row, _ in group])

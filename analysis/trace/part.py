@@ -5,7 +5,7 @@ blocks and overviews, its sums. Nodes in it are the measurement's own; where the
 canonical tree is the database's business. So parts are made independently of one another, stay what
 they are when measurements are added, and a merge that was killed finds those already made.
 
-    header | blocks | overview, 16-bit | overview, 32-bit | tables | dictionary | archive
+    header | blocks | overviews of 8, 16, 32 bits | tables | dictionary | archive
 
 All numbers are little-endian; each section begins at a multiple of 8. The archive holds what is
 read whole or not at all: arrays and JSON by name, each a zstd frame.
@@ -35,16 +35,35 @@ from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.errors import FormatError
 
 MAGIC = b"HPCDPART"
-VERSION = 2
-# In version 1 the second frames of blocks were planes of events and values.
-_READ = (1, VERSION)
-# magic, version, lines, blocks, bytes of blocks, overview entries of 16 and of 32 bits, dictionary
-# entries, bytes of the archive, CRC-32 of what stands before it
-HEADER = struct.Struct("<8sIIQQQQQQII")
+VERSION = 3
+# In version 2 each block had frames of its own, in version 1 the second were planes of events and
+# values.
+_EARLIER = (1, 2)
+# magic, version, lines, blocks, frames, bytes of blocks, overview entries of 8, of 16 and of 32
+# bits, dictionary entries, bytes of the archive, CRC-32 of what stands before it
+HEADER = struct.Struct("<8sIIQQQQQQQQII")
+# The same without frames and entries of 8 bits.
+_EARLIER_HEADER = struct.Struct("<8sIIQQQQQQII")
+
+# Of overviews, by what the table of lines says of their width.
+NARROW, WIDE, NARROWEST = range(3)
+ENTRIES: dict[int, np.dtype[Any]] = {
+    NARROWEST: np.dtype("<u1"),
+    NARROW: np.dtype("<u2"),
+    WIDE: np.dtype("<u4"),
+}
+"""The types of overviews' entries, in the order their sections have."""
 
 BLOCK = np.dtype(
-    [("line", "<i8"), ("base", "<i8"), ("offset", "<i8"), ("node", "<u4"), ("place", "<u4"),
-     ("weight", "<u4"), ("least", "<u4"), ("width", "<u2"), ("records", "<u2")]
+    [("line", "<i8"), ("base", "<i8"), ("node", "<u4"), ("frame", "<u4"), ("at", "<u4"),
+     ("code_frame", "<u4"), ("code_at", "<u4"), ("least", "<u4"), ("width", "<u2"),
+     ("records", "<u2")]
+)  # fmt: skip
+NO_FRAME = (1 << 32) - 1
+_FRAME = (("offset", "<i8"), ("size", "<u4"), ("content", "<u4"))
+_EARLIER_BLOCK = (
+    ("base", "<i8"), ("offset", "<i8"), ("node", "<u4"), ("place", "<u4"), ("weight", "<u4"),
+    ("least", "<u4"), ("width", "<u2"), ("records", "<u2"),
 )  # fmt: skip
 
 
@@ -56,7 +75,7 @@ class PartLineTable:
     ``last[n]`` the times of their first and last record in ticks; ``block[n + 1]`` and
     ``word[n + 1]`` where their blocks and their dictionary begin; ``step[n]``, ``origin[n]``,
     ``entries[n]`` the finest level of the overview (see :class:`Levels`), ``wide[n]`` whether it
-    has 32-bit entries.
+    has entries of 16 bits (0), 32 (1) or 8 (2).
     """
 
     source: I64
@@ -75,20 +94,33 @@ class PartLineTable:
 class BlockTable:
     """The blocks of a part, ``n`` of them, line by line in time order.
 
-    ``base`` ``int64[n]`` time of the first record in ticks; ``offset`` ``int64[n]`` where the
-    frames lie; ``node``, ``place``, ``weight``, ``least`` ``uint32[n]``: node of the first record,
-    bytes of the two frames, the least step in ticks; ``width`` and ``records`` ``uint16[n]``: the
-    planes (see :class:`blocks.Frames`) and how many records.
+    ``base`` ``int64[n]`` time of the first record in ticks; ``node``, ``least`` ``uint32[n]``: node
+    of the first record, the least step in ticks; ``frame`` and ``at`` ``uint32[n]``: the frame of
+    times and nodes, and where in it they begin; ``code_frame`` and ``code_at`` the same of codes,
+    NO_FRAME where all events are 0 and all values 1; ``width`` and ``records`` ``uint16[n]``: the
+    planes (see :class:`blocks.Encoded`) and how many records.
     """
 
     base: I64
-    offset: I64
     node: U32
-    place: U32
-    weight: U32
+    frame: U32
+    at: U32
+    code_frame: U32
+    code_at: U32
     least: U32
     width: U16
     records: U16
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTable:
+    """The frames of a part, ``n`` of them: ``offset`` ``int64[n]`` where each lies, ``size`` and
+    ``content`` ``uint32[n]``: its bytes, and those it decompresses to (0: it says itself).
+    """
+
+    offset: I64
+    size: U32
+    content: U32
 
 
 # What is read ahead of a part's tables: those of lines, of a hundred or so.
@@ -97,13 +129,61 @@ _TABLES_AHEAD = 64 << 10
 _BOUNDS = ("block", "word")
 
 
-def tables(lines: int, count: int) -> Iterator[tuple[str, np.dtype[Any], int]]:
+def tables(
+    version: int, lines: int, count: int, frames: int
+) -> Iterator[tuple[str, np.dtype[Any], int]]:
     """Name, type and length of every table, in order."""
     for column in fields(PartLineTable):
         yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
+    if version != VERSION:
+        for name, code in _EARLIER_BLOCK:
+            yield f"block_{name}", np.dtype(code), count
+        return
     for column in fields(BlockTable):
         kind = BLOCK.fields[column.name][0] if BLOCK.fields else np.dtype("<i8")
         yield f"block_{column.name}", kind, count
+    for name, code in _FRAME:
+        yield f"frame_{name}", np.dtype(code), frames
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What a part's header says: how many there are of each."""
+
+    version: int
+    lines: int
+    blocks: int
+    frames: int
+    blob: int
+    entries: tuple[int, int, int]
+    """Of 8, 16 and 32 bits."""
+    words: int
+    archive: int
+    size: int
+    """Of the header itself."""
+
+    @staticmethod
+    def read(path: Path, data: bytes) -> _Header:
+        """Raises :class:`FormatError` unless ``data``, the beginning of ``path``, is one."""
+        if not data.startswith(MAGIC) or len(data) < _EARLIER_HEADER.size:
+            raise FormatError(f"{path}: not a part of a database")
+        version = int.from_bytes(data[8:12], "little")
+        kind = _EARLIER_HEADER if version in _EARLIER else HEADER
+        if len(data) < kind.size:
+            raise FormatError(f"{path}: not a part of a database")
+        *values, crc, _ = kind.unpack_from(data)
+        if crc != zlib.crc32(data[: kind.size - 8]):
+            raise FormatError(f"{path}: damaged (checksum of its header)")
+        if version in _EARLIER:
+            _, _, lines, count, blob, narrow, wide, words, archive = values
+            # Two frames a block.
+            return _Header(version, lines, count, 2 * count, blob, (0, narrow, wide), words,
+                           archive, kind.size)  # fmt: skip
+        if version != VERSION:
+            raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
+        _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive = values
+        return _Header(version, lines, count, frames, blob, (narrowest, narrow, wide), words,
+                       archive, kind.size)  # fmt: skip
 
 
 def expect(paths: Iterable[Path]) -> None:
@@ -120,9 +200,13 @@ def expect(paths: Iterable[Path]) -> None:
                 os.posix_fadvise(file, 0, HEADER.size, os.POSIX_FADV_WILLNEED)
         for file in files:
             head = os.pread(file, HEADER.size, 0)
-            if len(head) == HEADER.size:
-                *_, blob, narrow, wide, _, _, _, _ = HEADER.unpack(head)
-                at = min(HEADER.size + blob + 2 * narrow + 4 * wide, os.fstat(file).st_size)
+            with contextlib.suppress(FormatError):  # said when it is opened
+                header = _Header.read(Path(), head)
+                overviews = sum(
+                    kind.itemsize * count
+                    for kind, count in zip(ENTRIES.values(), header.entries, strict=True)
+                )
+                at = min(header.size + header.blob + overviews, os.fstat(file).st_size)
                 os.posix_fadvise(file, at, _TABLES_AHEAD, os.POSIX_FADV_WILLNEED)
     finally:
         for file in files:
@@ -140,47 +224,43 @@ class Part:
                 size = os.fstat(file.fileno()).st_size
                 head = file.read(HEADER.size)
                 # An empty file cannot be mapped.
-                if size < HEADER.size:
+                if size < _EARLIER_HEADER.size:
                     raise FormatError(f"{path}: not a part of a database")
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror or error}") from None
-        if not head.startswith(MAGIC):
-            raise FormatError(f"{path}: not a part of a database")
-        _, version, lines, count, blob, *sizes, crc, _ = HEADER.unpack(head)
-        narrow, wide, words, archive = sizes
-        if crc != zlib.crc32(head[:-8]):
-            raise FormatError(f"{path}: damaged (checksum of its header)")
-        if version not in _READ:
-            raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
-        self._body = memoryview(self._map)[HEADER.size : HEADER.size + blob]
-        self._at = HEADER.size + blob + -blob % 8
+        header = self._header = _Header.read(path, head)
         self._size = size
-        self._entries_at = [self._at, self._at + 2 * narrow + -2 * narrow % 8]
-        narrow_entries: U16 = self._take(np.dtype("<u2"), narrow)
-        wide_entries: U32 = self._take(np.dtype("<u4"), wide)
+        self._body = memoryview(self._map)[header.size : header.size + header.blob]
+        self._at = header.size + header.blob + -header.blob % 8
+        self._entries: dict[int, Array] = {}
+        self._entries_at: dict[int, int] = {}
+        for (width, kind), stored in zip(ENTRIES.items(), header.entries, strict=True):
+            self._entries_at[width] = self._at
+            self._entries[width] = self._take(kind, stored)
         self._tables_at = self._at
-        columns = {name: self._take(kind, n) for name, kind, n in tables(lines, count)}
+        columns = {
+            name: self._take(kind, n)
+            for name, kind, n in tables(header.version, header.lines, header.blocks, header.frames)
+        }
         self._tables_end = self._at
         self.lines = PartLineTable(*(columns[column.name] for column in fields(PartLineTable)))
-        self._blocks = BlockTable(
-            *(columns[f"block_{column.name}"] for column in fields(BlockTable))
-        )
-        self._blob = blob
+        self._columns = columns
         self._words_at = self._at
-        self.dictionary: U32 = self._take(np.dtype("<u4"), words)
-        self._archive = slice(self._at, self._at + archive)
+        self.dictionary: U32 = self._take(np.dtype("<u4"), header.words)
+        self._archive = slice(self._at, self._at + header.archive)
         if self._archive.stop != size:
             raise FormatError(f"{path}: {size} bytes, should be {self._archive.stop}")
-        self._check_lines(count, words)
-        is_wide = self.lines.wide != 0
-        self._levels = [
-            Levels.of(self.lines.step, self.lines.origin, np.where(kind, self.lines.entries, 0))
-            for kind in (~is_wide, is_wide)
-        ]
-        self._entries: list[Array] = [narrow_entries, wide_entries]
-        for levels, stored in zip(self._levels, self._entries, strict=True):
-            if levels.total != len(stored):
+        self._check_lines(header.blocks, header.words)
+        self._levels = {
+            width: Levels.of(
+                self.lines.step, self.lines.origin,
+                np.where(self.lines.wide == width, self.lines.entries, 0),
+            )
+            for width in ENTRIES
+        }  # fmt: skip
+        for width, levels in self._levels.items():
+            if levels.total != len(self._entries[width]):
                 raise self._damaged("overviews of other lengths than the table of lines says")
 
     def __len__(self) -> int:
@@ -188,14 +268,16 @@ class Part:
 
     def levels(self, row: int) -> tuple[Levels, Array]:
         """The overview of a line: the levels of its kind, and the entries they point into."""
-        kind = int(self.lines.wide[row] != 0)
-        return self._levels[kind], self._entries[kind]
+        width = int(self.lines.wide[row])
+        return self._levels[width], self._entries[width]
 
     def overview_spans(self, row: int, level: int, first: int, last: int) -> list[Span]:
         """Where entries ``first`` to ``last`` of a level of a line and its words lie."""
-        kind = int(self.lines.wide[row] != 0)
-        levels, entries = self._levels[kind], self._entries[kind]
-        at = self._entries_at[kind] + (int(levels.offset[level, row]) + first) * entries.itemsize
+        levels, entries = self.levels(row)
+        at = (
+            self._entries_at[int(self.lines.wide[row])]
+            + (int(levels.offset[level, row]) + first) * entries.itemsize
+        )
         low, high = self.lines.word[row : row + 2].tolist()
         return [
             self._span(at, (last + 1 - first) * entries.itemsize),
@@ -208,8 +290,9 @@ class Part:
 
     def block_spans(self, chosen: slice) -> list[Span]:
         """Where the times and nodes of the blocks ``chosen`` lie: apart from one another."""
-        begin = self.blocks.offset[chosen] + HEADER.size
-        sizes = self.blocks.place[chosen]
+        frames = np.unique(self.blocks.frame[chosen])
+        begin = self.frames.offset[frames] + self._header.size
+        sizes = self.frames.size[frames]
         return [self._span(*extent) for extent in zip(begin.tolist(), sizes.tolist(), strict=True)]
 
     def _span(self, at: int, size: int) -> Span:
@@ -222,7 +305,7 @@ class Part:
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def words(self, row: int) -> U32:
-        """The nodes that overview entries of a line stand for."""
+        """The nodes that overview entries of a line stand for; none where they are the nodes."""
         return self.dictionary[int(self.lines.word[row]) : int(self.lines.word[row + 1])]
 
     def places(self, chosen: slice) -> tuple[npt.NDArray[np.unsignedinteger], U32]:
@@ -230,29 +313,48 @@ class Part:
         short ones filled up with their last.
         """
         table = self.blocks
+        stored = blocks.Stored()
+        self.add_places(stored, chosen)
         return blocks.decode_places(
-            self.place_frames(chosen),
+            stored,
             table.width[chosen],
             table.least[chosen],
             table.records[chosen].astype(np.int64),
         )
 
-    def place_frames(self, chosen: slice) -> list[memoryview]:
-        """The frames of times and nodes of the blocks ``chosen``."""
-        begin = self.blocks.offset[chosen]
-        end = begin + self.blocks.place[chosen]
+    def add_places(self, stored: blocks.Stored, chosen: slice) -> None:
+        """Add the times and nodes of the blocks ``chosen`` to what is decoded together."""
+        self._add(stored, self.blocks.frame[chosen], self.blocks.at[chosen])
+
+    def _add(self, stored: blocks.Stored, frame: U32, at: U32) -> None:
+        owner, table = id(self), self.frames
+        for number, place in zip(frame.tolist(), at.tolist(), strict=True):
+            if number == NO_FRAME:
+                stored.add_none()
+                continue
+            begin, size = int(table.offset[number]), int(table.size[number])
+            content = int(table.content[number])
+            stored.add(owner, number, place, self._body[begin : begin + size], content)
+
+    def frame_data(self, chosen: slice) -> list[memoryview]:
+        """The frames ``chosen``, as they are stored."""
+        begin = self.frames.offset[chosen]
+        end = begin + self.frames.size[chosen]
         return [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+
+    def has_weights(self, chosen: slice) -> bool:
+        """Whether any record of the blocks ``chosen`` is not of event 0 and value 1."""
+        return bool((self.blocks.code_frame[chosen] != NO_FRAME).any())
 
     def weights(self, chosen: slice, since: npt.NDArray[np.unsignedinteger]) -> tuple[U16, U64]:
         """Events (the measurement's) and values ``[n, 1024]`` of the blocks ``chosen``; ``since``
         are the ticks that :meth:`places` gives of them.
         """
         table = self.blocks
-        begin = table.offset[chosen] + table.place[chosen]
-        end = begin + table.weight[chosen]
-        frames = [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+        stored = blocks.Stored()
+        self._add(stored, table.code_frame[chosen], table.code_at[chosen])
         count = table.records[chosen].astype(np.int64)
-        return blocks.decode_weights(frames, count, table.width[chosen], since)
+        return blocks.decode_weights(stored, count, table.width[chosen], since)
 
     def archive(self) -> dict[str, memoryview]:
         """The packed entries of the archive by name; see :func:`unpack_array`."""
@@ -277,25 +379,63 @@ class Part:
             and int(np.abs(lines.origin).max(initial=0)) < 1 << 61
             and 0 <= int(lines.step.min(initial=0)) <= int(lines.step.max(initial=0)) < 1 << 61
             and bool((lines.step[lines.entries > 0] > 0).all())
+            and 0 <= int(lines.wide.min(initial=0)) <= int(lines.wide.max(initial=0)) < len(ENTRIES)
         ):
             raise self._damaged("table of lines")
 
     @cached_property
     def blocks(self) -> BlockTable:
         """The table of blocks, checked when it is first asked for: overviews need none of it."""
-        lines, table = self.lines, self._blocks
-        sizes = table.place.astype(np.int64) + table.weight
+        columns = self._columns
+        if self._header.version == VERSION:
+            table = BlockTable(*(columns[f"block_{column.name}"] for column in fields(BlockTable)))
+        else:
+            # Places first, then codes, each in a frame of its own.
+            count = self._header.blocks
+            number, none = np.arange(count, dtype=np.uint32), np.zeros(count, np.uint32)
+            codes = np.where(columns["block_weight"] > 0, number + np.uint32(count), NO_FRAME)
+            table = BlockTable(
+                columns["block_base"], columns["block_node"], number, none,
+                codes.astype(np.uint32), none, columns["block_least"], columns["block_width"],
+                columns["block_records"],
+            )  # fmt: skip
+        frames = self._header.frames
         sound = (
             int(table.records.max(initial=0)) <= blocks.BLOCK_RECORDS
             and int(table.records.min(initial=1)) >= 1
-            and int(table.offset.min(initial=0)) >= 0
-            and int((table.offset + sizes).max(initial=0)) <= self._blob
+            and int(table.frame.max(initial=0)) < max(frames, 1)
+            and int(table.code_frame[table.code_frame != NO_FRAME].max(initial=0)) < max(frames, 1)
         )
+        lines = self.lines
         total = np.concatenate(([0], np.cumsum(table.records, dtype=np.int64)))
         if not sound or bool(
             (total[lines.block[1:]] - total[lines.block[:-1]] != lines.records).any()
         ):
             raise self._damaged("table of blocks")
+        return table
+
+    @cached_property
+    def frames(self) -> FrameTable:
+        """The table of frames, checked when it is first asked for."""
+        columns = self._columns
+        if self._header.version == VERSION:
+            table = FrameTable(*(columns[f"frame_{column.name}"] for column in fields(FrameTable)))
+        else:
+            offset, place = columns["block_offset"], columns["block_place"]
+            planes = (columns["block_width"] & 15) + (columns["block_width"] >> 4 & 15)
+            content = planes.astype(np.uint32) * columns["block_records"]
+            table = FrameTable(
+                np.concatenate((offset, offset + place)),
+                np.concatenate((place, columns["block_weight"])),
+                np.concatenate((content, np.zeros_like(content))),
+            )
+        if (
+            int(table.offset.min(initial=0)) < 0
+            or int(table.offset.max(initial=0)) > self._header.blob
+            or int((table.offset + table.size).max(initial=0)) > self._header.blob
+            or int(table.content.max(initial=0)) > blocks.MOST_CONTENT
+        ):
+            raise self._damaged("table of frames")
         return table
 
     def _damaged(self, what: str) -> FormatError:

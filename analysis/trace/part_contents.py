@@ -90,12 +90,14 @@ class PartContents:
 def pack_contents(
     contents: PartContents,
     tree: CCT,
+    order: U32,
     cells: Cells,
     symbols: Mapping[int, list[SymbolRow]],
     calls: Sequence[bytes] = (),
 ) -> dict[str, Array | bytes]:
-    """What a part's archive holds of a measurement. ``cells`` are by row, not by line; ``calls``
-    are payloads of CALLS chunks."""
+    """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
+    records and ``cells`` number from 0 on (all others follow); ``cells`` are by row, not by line;
+    ``calls`` are payloads of CALLS chunks."""
     identity = {
         "path": contents.path.name,
         "size": contents.size,
@@ -123,6 +125,7 @@ def pack_contents(
         "clock": contents.clock_pairs.astype("<i8").ravel(),
         "parent": tree.parent.astype("<u4"),
         "frame": tree.frame.astype("<u8"),
+        "order": order.astype("<u4"),
         "cell_row": cells.line.astype("<u4"),
         "cell_node": cells.node.astype("<u4"),
         "cell_event": cells.event.astype("<u2"),
@@ -184,9 +187,47 @@ def read_contents(part: Part) -> PartContents:
         raise FormatError(f"{part.path}: damaged (identities in its archive)") from None
 
 
+@dataclass(frozen=True, slots=True)
+class PartSums:
+    """A part's ``tree``; ``order`` ``uint32[nodes]``: its node of each number that records and sums
+    have; and its sums, ``line`` being the row in it.
+    """
+
+    tree: CCT
+    order: U32
+    cells: Cells
+
+
 def load_tree(part: Path) -> CCT:
     """The measurement's calling context tree, from its part. Raises :class:`FormatError`."""
+    return _tree(part, Part(part).archive())
+
+
+def load_sums(part: Path) -> PartSums:
+    """What is added up of a part. Raises :class:`FormatError`."""
     archive = Part(part).archive()
+    tree = _tree(part, archive)
+    # Until version 3 records had the nodes' own numbers.
+    first: U32 = np.zeros(0, np.uint32)
+    if "order" in archive:
+        first = unpack_array(archive["order"], np.uint32)
+    order = whole_order(first, len(tree))
+    if order is None:
+        raise FormatError(f"{part}: damaged (numbers of nodes in its archive)")
+    return PartSums(tree, order, _cells(part, archive))
+
+
+def whole_order(first: U32, nodes: int) -> U32 | None:
+    """``uint32[nodes]``: the nodes ``first``, then all others; None where that cannot be."""
+    if int(first.max(initial=0)) >= nodes:
+        return None
+    others = np.ones(nodes, bool)
+    others[first] = False
+    order = np.concatenate((first, np.flatnonzero(others).astype(np.uint32)))
+    return order if len(order) == nodes else None
+
+
+def _tree(part: Path, archive: Mapping[str, memoryview]) -> CCT:
     try:
         tree = CCT(
             unpack_array(archive["parent"], np.uint32), unpack_array(archive["frame"], np.uint64)
@@ -199,7 +240,10 @@ def load_tree(part: Path) -> CCT:
 
 def load_cells(part: Path) -> Cells:
     """The sums of a part: ``line`` is the row in it. Raises :class:`FormatError`."""
-    archive = Part(part).archive()
+    return _cells(part, Part(part).archive())
+
+
+def _cells(part: Path, archive: Mapping[str, memoryview]) -> Cells:
     try:
         cells = Cells(
             unpack_array(archive["cell_row"], np.uint32),

@@ -13,14 +13,29 @@ import numpy as np
 
 from hpcd.analysis.arrays.archive import pack_archive
 from hpcd.analysis.arrays.column_files import storage_error
-from hpcd.analysis.trace.blocks import BLOCK_RECORDS, Frames, decode_places, decode_weights
+from hpcd.analysis.trace.blocks import (
+    BLOCK_RECORDS,
+    Encoded,
+    Stored,
+    decode_places,
+    decode_weights,
+)
 from hpcd.analysis.trace.overview import FACTOR, Levels, OverviewSource
-from hpcd.analysis.trace.part import BLOCK, HEADER, MAGIC, VERSION, tables
+from hpcd.analysis.trace.part import (
+    BLOCK,
+    ENTRIES,
+    HEADER,
+    MAGIC,
+    NO_FRAME,
+    VERSION,
+    WIDE,
+    tables,
+)
 from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.measurement.planes import ranked
 
-# An overview names nodes by their place in the line's dictionary, of which few have this many.
-_NARROW = 1 << 16
+# One of so many entries of an overview tells whether a line has many nodes.
+_SOME = 4
 
 
 class PartWriter:
@@ -36,6 +51,10 @@ class PartWriter:
         except OSError as error:
             raise storage_error(path, error) from None
         self._at = 0
+        # Where each frame begins, and what it decompresses to; sizes follow from the next one.
+        self._frames: list[I64] = []
+        self._content: list[I64] = []
+        self._count = 0
 
     def __enter__(self) -> PartWriter:
         return self
@@ -43,17 +62,22 @@ class PartWriter:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def add(self, line: I64, base: I64, node: U32, records: I64, frames: Frames) -> None:
+    def add(self, line: I64, base: I64, node: U32, records: I64, encoded: Encoded) -> None:
         """Append blocks: the row, first time and node, and the number of records of each."""
-        both = frames.place.astype(np.int64) + frames.weight
         table = np.empty(len(line), BLOCK)
         table["line"], table["base"], table["node"] = line, base, node
-        table["records"], table["place"], table["weight"] = records, frames.place, frames.weight
-        table["least"], table["width"] = frames.least, frames.width
-        table["offset"] = self._at + np.cumsum(both) - both
+        table["records"], table["least"], table["width"] = records, encoded.least, encoded.width
+        table["frame"], table["at"] = encoded.frame + self._count, encoded.at
+        coded = encoded.code_frame >= 0
+        table["code_frame"] = np.where(coded, encoded.code_frame + self._count, NO_FRAME)
+        table["code_at"] = encoded.code_at
         self._tables.append(table)
-        self._write(b"".join(frames.data))
-        self._at += int(both.sum())
+        sizes = np.array([len(frame) for frame in encoded.data], np.int64)
+        self._frames.append(self._at + np.cumsum(sizes) - sizes)
+        self._content.append(encoded.content)
+        self._count += len(sizes)
+        self._write(b"".join(encoded.data))
+        self._at += int(sizes.sum())
 
     def take_back(self, line: int) -> tuple[I64, U32, U16 | None, U64 | None]:
         """All records of one row so far, which then has none: times in ticks, nodes, weights."""
@@ -65,7 +89,7 @@ class PartWriter:
             mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as data,
             memoryview(data)[HEADER.size :] as body,
         ):
-            records = _decode(body, blocks)
+            records = _decode(body, blocks, *self._frame_table())
         self._file.seek(0, os.SEEK_END)
         return records
 
@@ -82,20 +106,21 @@ class PartWriter:
         step, origin, entries, wide, word, dictionary, sizes = self._write_overviews(
             lines, overview
         )
+        offset, size, content = self._frame_table()
         columns: dict[str, Array] = {
             "source": source, "records": records, "first": first, "last": last,
             "block": np.searchsorted(table["line"], np.arange(lines + 1)), "word": word,
             "step": step, "origin": origin, "entries": entries, "wide": wide,
+            "frame_offset": offset, "frame_size": size, "frame_content": content,
         } | {f"block_{name}": table[name] for name in table.dtype.names or ()}  # fmt: skip
-        for name, kind, _ in tables(lines, len(table)):
+        for name, kind, _ in tables(VERSION, lines, len(table), len(offset)):
             self._section(columns[name].astype(kind, copy=False).tobytes())
         self._section(dictionary.astype("<u4", copy=False).tobytes())
         packed = pack_archive(archive)
         self._write(packed)
-        head = HEADER.pack(MAGIC, VERSION, lines, len(table), blob, *sizes, len(dictionary),
-                            len(packed), 0, 0)  # fmt: skip
-        head = HEADER.pack(MAGIC, VERSION, lines, len(table), blob, *sizes, len(dictionary),
-                            len(packed), zlib.crc32(head[:-8]), 0)  # fmt: skip
+        facts = (MAGIC, VERSION, lines, len(table), len(offset), blob, *sizes, len(dictionary),
+                 len(packed))  # fmt: skip
+        head = HEADER.pack(*facts, zlib.crc32(HEADER.pack(*facts, 0, 0)[:-8]), 0)
         try:
             self._file.seek(0)
             self._file.write(head)
@@ -105,13 +130,14 @@ class PartWriter:
 
     def _write_overviews(
         self, lines: int, overview: OverviewSource
-    ) -> tuple[I64, I64, I64, I64, I64, U32, tuple[int, int]]:
-        """Both overview sections: level by level, so that a coarse picture reads little."""
+    ) -> tuple[I64, I64, I64, I64, I64, U32, list[int]]:
+        """The overview sections: level by level, so that a coarse picture reads little."""
         step, origin, entries, wide, words = (np.zeros(lines, np.int64) for _ in range(5))
         dictionaries: list[U32] = [np.zeros(0, np.uint32)] * lines
         sizes = []
         todo = list(range(lines))
-        for is_wide, kind in ((0, np.dtype("<u2")), (1, np.dtype("<u4"))):
+        # An overview names nodes by their place in the line's dictionary, if there is one.
+        for width, kind in ENTRIES.items():
             coarser: dict[int, list[Array]] = {}
             later = []
             mine = np.zeros(lines, np.int64)
@@ -119,14 +145,15 @@ class PartWriter:
                 step[line], origin[line], nodes = overview.line(line)
                 if not len(nodes):
                     continue
-                distinct, values = ranked(nodes)
-                if len(distinct) > _NARROW and not is_wide:
+                distinct, values = _dictionary(nodes)
+                top = len(distinct) or int(values.max()) + 1
+                if width != WIDE and top > 1 << (8 * kind.itemsize):
                     later.append(line)
                     continue
                 values = values.astype(kind)
                 dictionaries[line], words[line] = distinct, len(distinct)
                 mine[line] = entries[line] = len(nodes)
-                wide[line] = is_wide
+                wide[line] = width
                 self._write(values.tobytes())
                 for level in range(1, 16):
                     skip = -int(origin[line]) % FACTOR**level
@@ -141,8 +168,13 @@ class PartWriter:
             todo = later
         word = np.concatenate(([0], np.cumsum(words)))
         return (step, origin, entries, wide, word,
-                np.concatenate([*dictionaries, np.zeros(0, np.uint32)]),
-                (sizes[0], sizes[1]))  # fmt: skip
+                np.concatenate([*dictionaries, np.zeros(0, np.uint32)]), sizes)  # fmt: skip
+
+    def _frame_table(self) -> tuple[I64, I64, I64]:
+        """Offsets of all frames, their sizes, and what they decompress to."""
+        offset = np.concatenate([*self._frames, np.zeros(0, np.int64)])
+        content = np.concatenate([*self._content, np.zeros(0, np.int64)])
+        return offset, np.diff(offset, append=self._at), content
 
     def _section(self, data: bytes) -> None:
         self._write(data)
@@ -158,18 +190,44 @@ class PartWriter:
             raise storage_error(self._path, error) from None
 
 
-def _decode(body: memoryview, table: Array) -> tuple[I64, U32, U16 | None, U64 | None]:
-    """All records of the blocks ``table``, in order."""
-    begin = table["offset"].tolist()
-    middle = (table["offset"] + table["place"]).tolist()
-    end = (table["offset"] + table["place"] + table["weight"]).tolist()
+def _dictionary(nodes: U32) -> tuple[U32, U32]:
+    """The distinct ``nodes``, and the place of each of ``nodes`` among them; or none and ``nodes``.
+
+    Numbers of nodes that occur most are small: they do without a dictionary, unless with one a byte
+    is enough for an entry.
+    """
+    top, few = int(nodes.max(initial=0)) + 1, 1 << 8
+    if few < top <= 1 << 16:
+        seen = np.zeros(top, bool)
+        seen[nodes[::_SOME]] = True
+        if int(np.count_nonzero(seen)) <= few:
+            return ranked(nodes)
+    return (np.zeros(0, np.uint32), nodes) if top <= 1 << 16 else ranked(nodes)
+
+
+def _decode(
+    body: memoryview, table: Array, offset: I64, size: I64, content: I64
+) -> tuple[I64, U32, U16 | None, U64 | None]:
+    """All records of the blocks ``table``, in order; the rest are the frames' columns."""
+
+    def stored(frame: U32, at: U32) -> Stored:
+        chosen = Stored()
+        for number, place in zip(frame.tolist(), at.tolist(), strict=True):
+            if number == NO_FRAME:
+                chosen.add_none()
+                continue
+            begin = int(offset[number])
+            data = body[begin : begin + int(size[number])]
+            chosen.add(0, number, place, data, int(content[number]))
+        return chosen
+
     count = table["records"].astype(np.int64)
     full = np.arange(BLOCK_RECORDS) < count[:, None]
-    frames = [body[a:b] for a, b in zip(begin, middle, strict=True)]
-    ticks, node = decode_places(frames, table["width"], table["least"], count)
+    places = stored(table["frame"], table["at"])
+    ticks, node = decode_places(places, table["width"], table["least"], count)
     time = ticks.astype(np.int64) + table["base"][:, None]
-    if not table["weight"].any():
+    if bool((table["code_frame"] == NO_FRAME).all()):
         return time[full], node[full], None, None
-    frames = [body[a:b] for a, b in zip(middle, end, strict=True)]
-    event, value = decode_weights(frames, count, table["width"], ticks)
+    codes = stored(table["code_frame"], table["code_at"])
+    event, value = decode_weights(codes, count, table["width"], ticks)
     return time[full], node[full], event[full], value[full]

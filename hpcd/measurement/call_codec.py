@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.errors import FormatError
-from hpcd.measurement.codec import ColumnCursor, encode_column, encode_dictionary
+from hpcd.measurement.codec import ColumnCursor, encode_column, encode_ranked
 from hpcd.model.calls import MAX_VALUES
 
 _HEAD = struct.Struct("<IIQI")
@@ -85,7 +85,7 @@ def encode_calls(calls: Calls) -> bytes:
     step[first] = time[first] - base
     parts = [_HEAD.pack(len(first), len(line), base, _TIME_UNIT_NS)]
     parts += [encode_column(line[first]), encode_column(count.astype(np.uint32))]
-    parts += [encode_column(step.astype(np.uint64)), encode_dictionary(calls.node)]
+    parts += [encode_column(step.astype(np.uint64)), encode_ranked(calls.node)]
     parts += [encode_column(calls.function), encode_column(calls.duration)]
     parts += [encode_column(calls.weight)]
     parts += [encode_column(calls.value[:, number]) for number in range(MAX_VALUES)]

@@ -7,6 +7,7 @@ zstd sees the nearly constant high bytes apart from the busy low ones.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,7 +24,10 @@ TIME_UNIT_NS = 1000
 _Kind = TypeVar("_Kind", np.uint16, np.uint32, np.uint64)
 _HEAD = struct.Struct("<IIQI")
 _COLUMN = struct.Struct("<BBHI")
-_CONSTANT, _PLANES, _DICTIONARY = 0, 1, 2
+_CONSTANT, _PLANES, _DICTIONARY, _RANKED = 0, 1, 2, 3
+# Forms of RECORDS: what follows what, and what steps are counted from.
+_PLAIN, _LASTING = 0, 1
+_FORM_SHIFT = 24
 _CCT_HEAD = struct.Struct("<II")
 MAX_RECORDS = 1 << 20
 MAX_NODES = 1 << 20
@@ -65,16 +69,19 @@ def encode_column(values: U64 | U32 | U16 | I64) -> bytes:
     return _COLUMN.pack(_PLANES, narrow.dtype.itemsize, 0, len(data)) + data
 
 
-def encode_dictionary(values: U32) -> bytes:
-    """The node column, by dictionary: most chunks use few of the nodes there are."""
+def encode_ranked(values: U32) -> bytes:
+    """The node column: most chunks use few of the nodes there are, and some of these much more than
+    others. Those that occur most come first, so that most numbers are small."""
     unique, place = ranked(values)
     if len(unique) == 1 or 4 * len(unique) > len(values) * 3:
         return encode_column(values)
-    index = _narrow(place)
-    steps = _narrow(np.diff(unique, prepend=np.uint32(0)).astype(np.uint32))
-    data = struct.pack("<IBB2x", len(unique), steps.dtype.itemsize, index.dtype.itemsize)
-    data += to_planes(steps) + to_planes(index)
-    return _COLUMN.pack(_DICTIONARY, 4, 0, len(data)) + data
+    order = np.argsort(-np.bincount(place, minlength=len(unique)), kind="stable")
+    number = np.empty(len(unique), np.uint32)
+    number[order] = np.arange(len(unique), dtype=np.uint32)
+    index, chosen = _narrow(number[place]), _narrow(unique[order])
+    data = struct.pack("<IBB2x", len(unique), chosen.dtype.itemsize, index.dtype.itemsize)
+    data += to_planes(chosen) + to_planes(index)
+    return _COLUMN.pack(_RANKED, 4, 0, len(data)) + data
 
 
 def _integers(data: bytes, width: int, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
@@ -111,13 +118,15 @@ class ColumnCursor:
         elif coding == _PLANES and width in (1, 2, 4, 8) and size == width * count:
             if width <= np.dtype(kind).itemsize:
                 return _integers(data, width, count, kind)
-        elif coding == _DICTIONARY and size >= 8:
-            return self._dictionary(data, count, kind)
+        elif coding in (_DICTIONARY, _RANKED) and size >= 8:
+            return self._dictionary(data, count, kind, steps=coding == _DICTIONARY)
         raise FormatError(
             f"column of {count} values: coding {coding} of width {width} does not fit {size} bytes"
         )
 
-    def _dictionary(self, data: bytes, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
+    def _dictionary(
+        self, data: bytes, count: int, kind: type[_Kind], *, steps: bool
+    ) -> npt.NDArray[_Kind]:
         entries, step_width, width = struct.unpack_from("<IBB", data)
         body = data[8:]
         if (
@@ -126,44 +135,69 @@ class ColumnCursor:
             and entries <= count
             and len(body) == step_width * entries + width * count
         ):
-            steps: U64 = _integers(body[: step_width * entries], step_width, entries, np.uint64)
-            unique = np.cumsum(steps)
+            unique: U64 = _integers(body[: step_width * entries], step_width, entries, np.uint64)
+            if steps:
+                unique = np.cumsum(unique)
             place: U32 = _integers(body[step_width * entries :], width, count, np.uint32)
             if not len(place) or (
-                int(place.max()) < entries and int(unique[-1]) <= np.iinfo(kind).max
+                int(place.max()) < entries and int(unique.max()) <= np.iinfo(kind).max
             ):
                 chosen: npt.NDArray[_Kind] = unique.astype(kind).take(place)
                 return chosen
         raise FormatError(f"column of {count} values has an inconsistent dictionary of {entries}")
 
 
-def encode_records(line: U32, time_ns: U64, node: U32, event: U16, value: U64) -> bytes:
-    """Payload of a RECORDS chunk; the records must be sorted by (line, time)."""
+def encode_records(
+    line: U32, time_ns: U64, node: U32, event: U16, value: U64, lasting: Collection[int] = ()
+) -> bytes:
+    """Payload of a RECORDS chunk; the records must be sorted by (line, time).
+
+    ``lasting`` are events whose records last as many time units as their value says. What follows
+    such a record begins at its end or a little later: that little is stored.
+    """
     first = np.flatnonzero(np.r_[True, line[1:] != line[:-1]]) if len(line) else np.zeros(0, int)
     count = np.diff(np.r_[first, len(line)])
     ticks = (time_ns // np.uint64(TIME_UNIT_NS)).astype(np.int64)
     base = int(ticks[first].min()) if len(first) else 0
     step = np.diff(ticks, prepend=base)
     step[first] = ticks[first] - base
-    parts = [_HEAD.pack(len(first), len(line), base, TIME_UNIT_NS)]
-    parts += [encode_column(line[first]), encode_column(count.astype(np.uint32))]
-    parts += [
-        encode_column(step.astype(np.uint64)),
-        encode_dictionary(node),
-        encode_column(event),
-        encode_column(value),
-    ]
-    return b"".join(parts)
+    steps = step.astype(np.uint64)
+    lasts = np.zeros(1 << 16, bool)
+    lasts[list(lasting)] = True
+    ends = lasts[event]
+    if ends.any():
+        # A wait may have been cut by what follows, or have a record inside: those stay as they are.
+        ends[:-1] &= value[:-1] <= steps[1:]
+        ends[first[1:] - 1] = True
+        lasted = np.where(ends, value, np.uint64(0))
+        lasted[first[1:] - 1] = 0
+        steps[1:] -= lasted[:-1]
+    odd = value != 1
+    kind = event.astype(np.uint32) << np.uint32(2) | ends.astype(np.uint32) << np.uint32(1) | odd
+    return b"".join(
+        [
+            _HEAD.pack(len(first), len(line), base, TIME_UNIT_NS | _LASTING << _FORM_SHIFT),
+            encode_column(line[first]),
+            encode_column(count.astype(np.uint32)),
+            encode_column(steps),
+            encode_ranked(node),
+            encode_column(kind),
+            encode_column(value[odd]),
+        ]
+    )
 
 
 def decode_records(data: bytes) -> RecordChunk:
-    """The inverse of :func:`encode_records`; :class:`FormatError` on anything inconsistent."""
+    """The inverse of :func:`encode_records`, whatever the form; :class:`FormatError` on anything
+    inconsistent."""
     if len(data) < _HEAD.size:
         raise FormatError(f"RECORDS chunk of {len(data)} bytes is shorter than its header")
     lines, records, base, unit = _HEAD.unpack_from(data)
-    if records > MAX_RECORDS or lines > records or not 1 <= unit <= 1_000_000:
+    form, unit = unit >> _FORM_SHIFT, unit & (1 << _FORM_SHIFT) - 1
+    if records > MAX_RECORDS or lines > records or not 1 <= unit <= 1_000_000 or form > _LASTING:
         raise FormatError(
-            f"RECORDS chunk header is invalid: {records} records of {lines} lines, unit {unit} ns"
+            f"RECORDS chunk header is invalid: {records} records of {lines} lines, unit {unit} ns,"
+            f" form {form}"
         )
     cursor = ColumnCursor(data, _HEAD.size)
     line = cursor.column(lines, np.uint32)
@@ -173,6 +207,12 @@ def decode_records(data: bytes) -> RecordChunk:
     start = np.zeros(lines + 1, dtype=np.int64)
     np.cumsum(count, out=start[1:])
     step = cursor.column(records, np.uint64)
+    node = cursor.column(records, np.uint32)
+    if form == _LASTING:
+        event, value, lasted = _events(cursor, records)
+        step = _from_ends(step, start, lasted)
+    else:
+        event, value = cursor.column(records, np.uint16), cursor.column(records, np.uint64)
     if records and int(step.max()) >= 1 << 44:
         raise FormatError("RECORDS chunk: a time step exceeds 2^44 units")
     # Times are sums of steps within each line: one running sum, less what came before the line.
@@ -180,10 +220,40 @@ def decode_records(data: bytes) -> RecordChunk:
     before = np.where(start[:-1] > 0, total[np.maximum(start[:-1] - 1, 0)], np.uint64(0))
     total += np.repeat(np.uint64(base) - before, count)
     total *= np.uint64(unit)
-    node = cursor.column(records, np.uint32)
-    event = cursor.column(records, np.uint16)
-    value = cursor.column(records, np.uint64)
     return RecordChunk(line, start, total, node, event, value)
+
+
+def _events(cursor: ColumnCursor, records: int) -> tuple[U16, U64, U64 | None]:
+    """Events and values of ``records`` records, constant ones without memory; and how long each
+    lasted whose end the next one's step begins at, None where there is none."""
+    kind = cursor.column(records, np.uint32)
+    if int(kind.max(initial=0)) >> 2 >= 1 << 16:
+        raise FormatError(f"RECORDS chunk: event {int(kind.max()) >> 2}")
+    if records and kind.strides == (0,):
+        code, ends, odd = int(kind[0]) >> 2, int(kind[0]) & 2, int(kind[0]) & 1
+        value = cursor.column(records if odd else 0, np.uint64)
+        if not odd:
+            value = np.broadcast_to(np.uint64(1), records)
+        return np.broadcast_to(np.uint16(code), records), value, np.array(value) if ends else None
+    odd_ones = (kind & np.uint32(1)).astype(bool)
+    values = np.ones(records, np.uint64)
+    values[odd_ones] = cursor.column(int(np.count_nonzero(odd_ones)), np.uint64)
+    lasted = values * (kind >> np.uint32(1) & np.uint32(1))
+    return (kind >> np.uint32(2)).astype(np.uint16), values, lasted
+
+
+def _from_ends(step: U64, start: I64, lasted: U64 | None) -> U64:
+    """Steps from each record to the next, of steps from where the one before, having ``lasted`` so
+    long, ended."""
+    if lasted is None or len(step) < 2:
+        return step
+    # A line's first record is counted from the base.
+    lasted[start[1:] - 1] = 0
+    if int(lasted.max()) >= 1 << 44:
+        raise FormatError("RECORDS chunk: a record lasts longer than 2^44 units")
+    whole = np.array(step)
+    whole[1:] += lasted[:-1]
+    return whole
 
 
 def encode_nodes(first: int, parent: U32, frame: U64) -> bytes:

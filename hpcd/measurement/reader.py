@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 _MAX_DAMAGE_LINES = 100
+# Of a record in a chunk's columns, before they are compressed.
+_RECORD_BYTES = 6
 # Stretches in which samples were dropped; more are joined, two and two.
 _MAX_LOSSES = 1000
 _Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
@@ -159,6 +162,11 @@ class Measurement:
         """Chunks of records so far."""
         return len(self._records)
 
+    @property
+    def records_expected(self) -> int:
+        """About how many records there are: a chunk has a few bytes of each."""
+        return sum(header.raw for _, header, _ in self._records) // _RECORD_BYTES
+
     def record_chunks(self, first: int = 0) -> Iterator[RecordChunk]:
         """All records from chunk ``first`` on, a chunk at a time, each decoded when asked for.
 
@@ -167,19 +175,29 @@ class Measurement:
         for number, header, nodes in self._records[first:]:
             self.bytes_read += header.stored
             try:
-                data = chunk.read_payload(self._files[number], header)
-                records = codec.decode_records(data)
-                if len(records) and int(records.node.max()) >= nodes:
-                    raise FormatError(
-                        f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}"
-                    )
-                if len(records) and int(records.line.max()) not in self.threads:
-                    line = int(records.line.max())
-                    raise FormatError(f"RECORDS chunk refers to line {line}, which has no thread")
+                records = self._decode(number, header, nodes)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
                 continue
             yield records
+
+    def some_chunks(self, first: int, count: int) -> Iterator[RecordChunk]:
+        """Up to ``count`` of the chunks from ``first`` on, evenly spread, to see what the rest is
+        like. Damaged ones are left out."""
+        rest = len(self._records) - first
+        for place in sorted({first + rest * number // count for number in range(count)}):
+            if place < len(self._records):
+                with contextlib.suppress(FormatError):
+                    yield self._decode(*self._records[place])
+
+    def _decode(self, number: int, header: ChunkHeader, nodes: int) -> RecordChunk:
+        records = codec.decode_records(chunk.read_payload(self._files[number], header))
+        if len(records) and int(records.node.max()) >= nodes:
+            raise FormatError(f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}")
+        if len(records) and int(records.line.max()) not in self.threads:
+            line = int(records.line.max())
+            raise FormatError(f"RECORDS chunk refers to line {line}, which has no thread")
+        return records
 
     @property
     def has_calls(self) -> bool:

@@ -28,6 +28,7 @@ from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.chunk import (
     SEGMENT_HEADER_BYTES,
+    VERSION,
     Kind,
     encode_chunk,
     segment_header,
@@ -85,6 +86,7 @@ class MeasurementWriter:
         self._size = 0
         self._nodes = 1
         self._rows: dict[Kind, dict[object, Event | Process | Thread | Module]] = {}
+        self._lasting: set[int] = set()
         self._symbols: dict[int, list[tuple[int, int, str]]] = {}
         self._clock: list[tuple[int, int]] = []
         self._pending_nodes: list[tuple[U32, U64]] = []
@@ -106,7 +108,7 @@ class MeasurementWriter:
             self._own(path)
         try:
             self._next_segment()
-            meta = {"node": asdict(host), "options": options, "version": 1}
+            meta = {"node": asdict(host), "options": options, "version": VERSION}
             self._append(Kind.META, _json(meta))
         except StorageError:
             self.discard()
@@ -117,6 +119,8 @@ class MeasurementWriter:
     def add_event(self, event: Event) -> None:
         """Announce an event; like all rows, a later one with the same id replaces it."""
         self._rows.setdefault(Kind.EVENT, {})[event.id] = event
+        if event.interval and event.unit == "s" and round(event.scale * 1e9) == codec.TIME_UNIT_NS:
+            self._lasting.add(event.id)
 
     def add_process(self, process: Process) -> None:
         """Announce a process."""
@@ -248,7 +252,7 @@ class MeasurementWriter:
         while len(rest[0]):
             self._pending = [rest]
             part = _select(rest, slice(0, _RECORDS_PER_CHUNK))
-            self._append(Kind.RECORDS, codec.encode_records(*part))
+            self._append(Kind.RECORDS, codec.encode_records(*part, self._lasting))
             self.records_written += len(part[0])
             self._pending_count -= len(part[0])
             rest = _select(rest, slice(_RECORDS_PER_CHUNK, None))

@@ -73,7 +73,7 @@ def test_entries_and_blocks_are_the_same(seed: int, lengths: list[int], gap: int
         one = blocks.encode(cuts, ticks, node, *weights)
         two = blocks.encode(cuts, ticks, node, *weights, kernels())
         assert one.data == two.data
-        for name in ("place", "weight", "least", "width"):
+        for name in ("content", "frame", "at", "code_frame", "code_at", "least", "width"):
             assert np.array_equal(getattr(one, name), getattr(two, name))
 
 

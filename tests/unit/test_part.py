@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import zlib
 from pathlib import Path
@@ -17,14 +18,33 @@ from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder
-from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part import HEADER, Part
 from hpcd.analysis.trace.part_contents import load_cells, load_tree, read_contents
 from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import to_planes
 from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
+from tests.support.alike import assert_alike
 from tests.support.random_measurements import long_measurement, write_measurement
+
+EARLIER = Path(__file__).parents[1] / "data/earlier"
+
+
+def stored(encoded: blocks.Encoded, frame: I64, at: I64) -> blocks.Stored:
+    """What ``encoded`` has at places of frames, ready to be decoded."""
+    chosen = blocks.Stored()
+    for number, place in zip(frame.tolist(), at.tolist(), strict=True):
+        data = memoryview(encoded.data[number])
+        chosen.add(0, number, place, data, int(encoded.content[number]))
+    return chosen
+
+
+def single(content: bytes) -> blocks.Stored:
+    """A block in a frame of its own, as before version 3."""
+    chosen = blocks.Stored()
+    chosen.add(0, 0, 0, memoryview(zstandard.ZstdCompressor().compress(content)), 0)
+    return chosen
 
 
 @given(
@@ -39,7 +59,7 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     start = np.concatenate(([0], np.cumsum(lengths)))
     total = int(start[-1])
     time = np.cumsum(random.integers(0, gap, total))
-    node = random.integers(0, 1 << 32, total, dtype=np.uint32)
+    node = random.choice(random.integers(0, (1 << 32) - 1, 9, dtype=np.uint32), total)
     event = random.integers(0, 1 << 16, total).astype(np.uint16) if weighted else None
     value = random.integers(0, 1 << 63, total).astype(np.uint64) if weighted else None
     if value is not None:
@@ -52,11 +72,11 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     cuts = blocks.cut(start, time)
     assert np.diff(cuts).max() <= blocks.BLOCK_RECORDS
     assert set(start.tolist()) <= set(cuts.tolist())
-    frames = blocks.encode(cuts, time, node, event, value)
+    encoded = blocks.encode(cuts, time, node, event, value)
     count = np.diff(cuts)
     full = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
-    places = [memoryview(frame) for frame in (frames.data[::2] if weighted else frames.data)]
-    since, found_node = blocks.decode_places(places, frames.width, frames.least, count)
+    places = stored(encoded, encoded.frame, encoded.at)
+    since, found_node = blocks.decode_places(places, encoded.width, encoded.least, count)
     found_time = since.astype(np.int64) + time[cuts[:-1]][:, None]
     assert np.array_equal(found_time[full], time)
     assert np.array_equal(found_node[full], node)
@@ -64,8 +84,8 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     last = found_time[np.arange(len(count)), count - 1]
     assert np.array_equal(found_time[:, -1], last)
     if weighted:
-        weights = [memoryview(frame) for frame in frames.data[1::2]]
-        found_event, found_value = blocks.decode_weights(weights, count, frames.width, since)
+        codes = stored(encoded, encoded.code_frame, encoded.code_at)
+        found_event, found_value = blocks.decode_weights(codes, count, encoded.width, since)
         assert np.array_equal(found_event[full], event)
         assert np.array_equal(found_value[full], value)
 
@@ -79,7 +99,10 @@ def test_second_frames_of_parts_before_version_2_are_read() -> None:
         for row in (0, 1)
     ]
     # Between them a block without one: all events are 0 and all values 1.
-    views = [memoryview(frames[0]), memoryview(b""), memoryview(frames[1])]
+    views = blocks.Stored()
+    views.add(0, 0, 0, memoryview(frames[0]), 0)
+    views.add_none()
+    views.add(0, 1, 0, memoryview(frames[1]), 0)
     count, width = np.full(3, 700), np.full(3, 0x21, np.uint16)
     ticks = np.zeros((3, blocks.BLOCK_RECORDS), np.uint32)
     found_event, found_value = blocks.decode_weights(views, count, width, ticks)
@@ -88,43 +111,76 @@ def test_second_frames_of_parts_before_version_2_are_read() -> None:
     assert not found_event[1].any() and (found_value[1] == 1).all()
 
 
-def test_parts_of_version_1_are_read_and_later_ones_refused(tmp_path: Path) -> None:
+def test_codes_of_parts_before_version_3_are_read() -> None:
+    codes, others = bytes([0, 7, 3, 1, 2, 3]), np.array([5, 1 << 60, 300], "<u8")
+    ticks = np.zeros((1, blocks.BLOCK_RECORDS), np.uint32)
+    ticks[0, 5:] = 40
+    event, value = blocks.decode_weights(
+        single(codes + others.tobytes()), np.array([6]), np.array([0x0111], np.uint16), ticks
+    )
+    assert event[0, :6].tolist() == [0, 1, 0, 0, 0, 0]
+    assert value[0, :6].tolist() == [1, 5, 1 << 60, 0, 40, 300]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_parts_of_earlier_versions_answer_alike(tmp_path: Path, version: int) -> None:
+    merge([EARLIER / "measurement"], tmp_path / "db")
+    shutil.copytree(tmp_path / "db", tmp_path / "earlier")
+    (place,) = (tmp_path / "earlier/trace").glob("*.part")
+    place.unlink()
+    content = (EARLIER / "version-2.part").read_bytes()
+    if version == 1:
+        # The header is the same; only what its blocks' second frames hold is not.
+        head = content[:8] + version.to_bytes(4, "little") + content[12:64]
+        content = head + zlib.crc32(head).to_bytes(4, "little") + content[68:]
+    place.write_bytes(content)
+    # What is added to keeps the parts it has.
+    merge([EARLIER / "measurement"], tmp_path / "earlier", add=True)
+    assert (tmp_path / "earlier/trace" / place.name).read_bytes() == content
+    assert_alike(tmp_path / "db", tmp_path / "earlier")
+
+
+def test_parts_of_later_versions_are_refused(tmp_path: Path) -> None:
     long_measurement(tmp_path / "m", records=3000)
     ingested = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
     content = ingested.part.read_bytes()
-    for version in (1, 3):
-        head = content[:8] + version.to_bytes(4, "little") + content[12:64]
-        crc = zlib.crc32(head).to_bytes(4, "little")
-        (tmp_path / "other.part").write_bytes(head + crc + content[68:])
-        if version == 1:
-            # Its blocks have first frames alone, which are the same in both.
-            assert len(Part(tmp_path / "other.part").places(slice(0, 3))[0]) == 3
-            continue
-        with pytest.raises(FormatError, match="version 3, this hpcd reads 2"):
-            Part(tmp_path / "other.part")
+    head = content[:8] + (9).to_bytes(4, "little") + content[12 : HEADER.size - 8]
+    crc = zlib.crc32(head).to_bytes(4, "little")
+    (tmp_path / "other.part").write_bytes(head + crc + content[HEADER.size - 4 :])
+    with pytest.raises(FormatError, match="version 9, this hpcd reads 3"):
+        Part(tmp_path / "other.part")
 
 
 def test_codes_that_do_not_fit_are_refused() -> None:
     ticks = np.zeros((1, blocks.BLOCK_RECORDS), np.uint32)
-    for content, planes in ((b"\x03" * 5, 1), (b"\x00" * 4, 1), (b"\x00" * 14, 1), (b"", 1)):
-        frame = memoryview(zstandard.ZstdCompressor().compress(content))
+    for content in (b"\x03" * 5, b"\x00" * 4):
         with pytest.raises(FormatError, match="another"):
-            blocks.decode_weights([frame], np.array([5]), np.array([planes << 8], np.uint16), ticks)
+            width = np.array([0x0111], np.uint16)
+            blocks.decode_weights(single(content), np.array([5]), width, ticks)
+    with pytest.raises(FormatError, match="another"):
+        blocks.decode_weights(single(b""), np.array([5]), np.array([0x0111], np.uint16), ticks)
 
 
-def decode(frame: bytes, width: int) -> None:
-    widths = np.array([width], np.uint16)
-    blocks.decode_places([memoryview(frame)], widths, np.zeros(1, np.uint32), np.array([6]))
+def decode(frame: bytes, width: int, at: int = 0, content: int = 12) -> None:
+    chosen = blocks.Stored()
+    chosen.add(0, 0, at, memoryview(frame), content)
+    blocks.decode_places(
+        chosen, np.array([width], np.uint16), np.zeros(1, np.uint32), np.array([6])
+    )
 
 
 def test_a_block_that_lies_about_its_size_is_refused() -> None:
-    frames = blocks.encode(np.array([0, 5]), np.arange(5), np.zeros(5, np.uint32), None, None)
+    frame = zstandard.ZstdCompressor().compress(bytes(10))
     with pytest.raises(FormatError, match="another length"):
-        decode(frames.data[0], 0x11)
+        decode(frame, 0x11)
+    with pytest.raises(FormatError, match="another length"):
+        decode(frame, 0x11, content=10)
+    with pytest.raises(FormatError, match="another length"):
+        decode(frame, 0x11, at=-1, content=10)
     with pytest.raises(FormatError, match="decompress"):
         decode(b"nothing", 0x11)
     with pytest.raises(FormatError, match="planes"):
-        decode(frames.data[0], 0x05)
+        decode(frame, 0x05, content=10)
 
 
 def closest(time: I64, moments: I64) -> I64:

@@ -1,0 +1,49 @@
+"""Whether two databases answer every query alike."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+
+import hpcd.analysis
+from hpcd.analysis.database import directory as layout
+
+
+def assert_alike(one: Path, other: Path, pictures: int = 40) -> None:
+    """Tables, lines, records by line and by time, metrics and ``pictures`` random pictures of both
+    databases are the same, whatever the form their traces are stored in."""
+    assert _tables(one) == _tables(other)
+    random = np.random.default_rng(0)
+    with hpcd.analysis.open(one) as a, hpcd.analysis.open(other) as b:
+        assert len(a.trace) == len(b.trace)
+        assert np.array_equal(a.cct.parent, b.cct.parent)
+        assert np.array_equal(a.cct.frame, b.cct.frame)
+        for line in range(len(a.lines)):
+            span = (None, None)
+            if line % 2:
+                span = tuple(np.sort(random.integers(0, a.duration_ns + 1, 2)).tolist())
+            whole = [db.trace.records(line, *span) for db in (a, b)]
+            for name in ("time", "node", "event", "value"):
+                assert np.array_equal(getattr(whole[0], name), getattr(whole[1], name)), name
+        for metric in a.metrics.names:
+            assert np.array_equal(a.metrics.exclusive(metric), b.metrics.exclusive(metric))
+        for _ in range(pictures):
+            width = int(random.integers(1, 700))
+            span = int(10 ** random.uniform(3, np.log10(a.duration_ns)))
+            t0 = int(random.integers(0, a.duration_ns - span + 1))
+            grids = [db.sample_grid(None, t0, t0 + span, 60, width) for db in (a, b)]
+            assert np.array_equal(grids[0], grids[1])
+
+
+def _tables(database: Path) -> dict[str, list[tuple[object, ...]]]:
+    connection = sqlite3.connect(database / layout.SQLITE)
+    try:
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
+        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}
+    finally:
+        connection.close()
