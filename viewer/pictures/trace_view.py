@@ -14,7 +14,13 @@ from hpcd.analysis import Database
 from hpcd.analysis.profile.filters import below
 from hpcd.array_types import U8, U32, Mask
 from hpcd.model.cct import NO_NODE
-from hpcd.viewer.depth_slice import NO_PROCEDURE, best_depth, procedures_at, shares
+from hpcd.viewer.depth_slice import (
+    NO_PROCEDURE,
+    best_depth,
+    procedures_at,
+    shares,
+    without_preemption,
+)
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, SLEEPING, marks
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 
@@ -32,7 +38,7 @@ def trace(page: Page) -> Drawn:
     chosen = db.sample_lines(page.lines, height).tolist()
     nodes = db.sample_grid(chosen, page.start, page.end, len(chosen), width)
     depth = view.depth or best_depth(db, nodes, chosen)
-    picture = procedures_at(db, nodes, depth)
+    picture = procedures_at(db, without_preemption(db, nodes), depth)
     notes = _painted(page, axes, nodes, picture, height)
     step = max(1, -(-len(chosen) // _MAX_LINE_LABELS))
     labelled = range(0, len(chosen), step)
@@ -63,7 +69,7 @@ def overview(page: Page) -> Drawn:
     chosen = db.sample_lines(None, height)
     nodes = db.sample_grid(chosen, 0, page.end, len(chosen), width)
     depth = view.depth or best_depth(db, nodes, chosen)
-    picture = procedures_at(db, nodes, depth)
+    picture = procedures_at(db, without_preemption(db, nodes), depth)
     notes = _painted(page, axes, nodes, picture, height)
     # In rows of the picture, of which each stands for several lines.
     scale = len(chosen) / len(db.lines)
@@ -121,7 +127,7 @@ def summary(page: Page) -> Drawn:
     chosen = db.sample_lines(page.lines, 2 * height).tolist()
     nodes = db.sample_grid(chosen, page.start, page.end, len(chosen), width)
     level = view.depth or best_depth(db, nodes, chosen)
-    picture = procedures_at(db, nodes, level)
+    picture = procedures_at(db, without_preemption(db, nodes), level)
     ranked = shares(picture)
     order = np.array([number for number, _ in ranked], np.int64)
     # The most frequent lies at the bottom, where its amount can be read.
