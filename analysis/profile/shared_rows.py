@@ -10,6 +10,7 @@ import heapq
 
 import numpy as np
 
+from hpcd.analysis.database import Database
 from hpcd.array_types import I64, Mask
 
 # A thread is brief that lived for less of its process's time than this.
@@ -46,6 +47,25 @@ def shared_rows(start: I64, end: I64, process: I64, may_share: Mask) -> I64:
         if len(threads) >= _A_ROW * len(np.unique(rows)):
             stands_for[threads] = rows
     return stands_for
+
+
+def lines_that_share(db: Database, lines: I64, may_share: Mask) -> dict[int, I64]:
+    """Of ``lines``, those of each row that several share, in order of time, by the first of them.
+
+    ``may_share`` ``bool[len(lines)]`` says who may (:func:`shared_rows`).
+    """
+    columns = db.lines
+    start, end, process = (
+        column[lines].astype(np.int64) for column in (columns.start, columns.end, columns.process)
+    )
+    stands_for = shared_rows(start, end, process, may_share)
+    heads = np.unique(stands_for[stands_for != np.arange(len(lines))])
+    if not len(heads):
+        return {}
+    members = np.flatnonzero(np.isin(stands_for, heads))
+    members = members[np.lexsort((start[members], stands_for[members]))]
+    rows = np.split(lines[members], np.searchsorted(stands_for[members], heads[1:]))
+    return dict(zip(lines[heads].tolist(), rows, strict=True))
 
 
 def _rows(threads: I64, start: list[int], end: list[int]) -> I64:

@@ -16,6 +16,8 @@ from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import NO_NODE
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from hpcd.viewer.pictures import View as Picture
+from hpcd.viewer.pictures import draw
 from hpcd.viewer.server.selection import Choice, Selection
 from tests.support.made import make
 from tests.support.viewer import ranks_with_helpers
@@ -147,5 +149,7 @@ def test_the_picture_of_a_thread_a_request_is_that_of_a_pool(tmp_path: Path) -> 
         every = selection.sample(selection.order(Choice()), Choice(), 0, 2_000_000_000, 200)
         assert every.shape == (41, 200)
         assert (every[1:] != NO_NODE).sum() == shown[1:].sum()
+        drawn = draw(db, tmp_path / "pool.png", Picture(share=True, height=300))
+        assert drawn.lines == rows.tolist()
         alone = Choice(fold=True, unfolded=(int(db.lines.process[0]),))
         assert len(selection.order(alone)) == 41

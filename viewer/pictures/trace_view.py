@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from hpcd.analysis import Database
 from hpcd.analysis.profile.filters import below
-from hpcd.array_types import U8, U32, Mask
+from hpcd.analysis.profile.shared_rows import lines_that_share
+from hpcd.array_types import I64, U8, U32, Mask
 from hpcd.model.cct import NO_NODE
 from hpcd.viewer.depth_slice import (
     NO_PROCEDURE,
@@ -35,8 +36,13 @@ def trace(page: Page) -> Drawn:
     """Lines over time, coloured by the procedure at one depth."""
     db, view = page.db, page.view
     axes, width, height = page.axes()
-    chosen = db.sample_lines(page.lines, height).tolist()
-    nodes = db.sample_grid(chosen, page.start, page.end, len(chosen), width)
+    may_share = np.full(len(page.lines), view.share)
+    shared = lines_that_share(db, page.lines, may_share)
+    members = np.concatenate([np.zeros(0, np.int64), *shared.values()])
+    rows = page.lines[~np.isin(page.lines, members) | np.isin(page.lines, list(shared))]
+    chosen = db.sample_lines(rows, height).tolist()
+    of_row = [shared.get(line, np.array([line])) for line in chosen]
+    nodes = db.sample_rows(of_row, page.start, page.end, width)
     depth = view.depth or best_depth(db, nodes, chosen)
     picture = procedures_at(db, without_preemption(db, nodes), depth)
     notes = _painted(page, axes, nodes, picture, height)
@@ -44,7 +50,7 @@ def trace(page: Page) -> Drawn:
     labelled = range(0, len(chosen), step)
     axes.set_yticks(
         list(labelled),
-        [short(label, 26) for label in db.lines.labels([chosen[i] for i in labelled])],
+        [short(_row_label(db, of_row[i]), 26) for i in labelled],
     )
     # A line of the ground between few lines makes them easier to tell apart.
     if len(chosen) <= _FEW_LINES:
@@ -58,6 +64,12 @@ def trace(page: Page) -> Drawn:
     return Drawn(
         str(page.output), "trace", chosen, page.start, page.end, depth, shares=named_shares
     )
+
+
+def _row_label(db: Database, lines: I64) -> str:
+    """What a row of ``lines`` is called."""
+    (label,) = db.lines.labels([int(lines[0])])
+    return label if len(lines) == 1 else f"{label.partition(' · ')[0]} · {len(lines):,} threads"
 
 
 def overview(page: Page) -> Drawn:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.analysis.profile.shared_rows import shared_rows
+from hpcd.analysis.profile.shared_rows import lines_that_share
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.trace.trace_lines import NO_RANK
 from hpcd.array_types import F64, I64, U32, Mask
@@ -179,24 +179,17 @@ class Selection:
         self, lines: I64, row_of: I64 | None, choice: Choice
     ) -> tuple[I64 | None, dict[int, I64]]:
         """``row_of`` and ``shared`` of an :class:`Order`, with brief threads in rows they share."""
-        columns = self._db.lines
-        process = columns.process[lines].astype(np.int64)
+        process = self._db.lines.process[lines].astype(np.int64)
         alone = np.ones(len(lines), bool) if row_of is None else row_of[lines] == lines
         alone &= self._working[lines] & ~np.isin(process, choice.unfolded)
-        start, end = (times[lines].astype(np.int64) for times in (columns.start, columns.end))
-        stands_for = lines[shared_rows(start, end, process, alone)]
-        many = np.flatnonzero(stands_for != lines)
-        if not len(many):
-            return row_of, {}
-        if row_of is None:
-            row_of = np.full(len(columns), -1, np.int64)
+        shared = lines_that_share(self._db, lines, alone)
+        if shared and row_of is None:
+            row_of = np.full(len(self._db.lines), -1, np.int64)
             row_of[lines] = lines
-        row_of[lines[many]] = stands_for[many]
-        heads = np.unique(stands_for[many])
-        members = lines[np.isin(stands_for, heads)]
-        members = members[np.lexsort((columns.start[members], row_of[members]))]
-        cuts = np.searchsorted(row_of[members], heads[1:])
-        return row_of, dict(zip(heads.tolist(), np.split(members, cuts), strict=True))
+        for head, members in shared.items():
+            assert row_of is not None
+            row_of[members] = head
+        return row_of, shared
 
     def _fold(self, lines: I64, choice: Choice) -> I64 | None:
         """``row_of`` of an :class:`Order`; None where nothing is folded. O(lines)."""
