@@ -1,7 +1,7 @@
 """Where does everybody stand? ``hpcd stacks`` beside tools that stop who they look at: how long it
 takes, what is said, and what the threads notice.
 
-Ranks: two jobs of four, one rank of which writes while the others are in MPI_Allreduce. Threads: of
+Ranks: eight, one of which writes while the others are in MPI_Allreduce. Threads: of
 a C program and of a Python program, all asleep. What they notice is read from /proc: context
 switches that the tool adds to sleeping threads, and for how long a process was traced or stopped,
 as seen by looking every millisecond. Red Hat's ``pstack`` is gdb's ``thread apply all bt``.
@@ -27,7 +27,7 @@ from tests.support.lammps import ENVIRONMENT
 from tests.support.standing import asleep, switches_of
 
 _THREADS = sized(20, 2)
-_JOBS, _RANKS = sized((2, 4), (1, 2))
+_RANKS = sized(8, 4)
 _EVERY_S = 0.001
 _PYTHON = """
 import sys, threading, time
@@ -106,34 +106,28 @@ def _switches(pids: list[int]) -> int:
 
 
 @contextmanager
-def _jobs(folder: Path) -> Iterator[list[int]]:
-    """The ranks of the jobs: the last but one of the last job deviates."""
+def _ranks(folder: Path) -> Iterator[list[int]]:
+    """The ranks of a job, of which the last but one deviates."""
     program = folder / "deviating"
     source = str(ROOT / "tests/programs/deviating.c")
     subprocess.run(["mpicc.openmpi", "-O2", "-o", str(program), source], check=True)
     launch = ["mpirun.openmpi", "--oversubscribe", "-n", str(_RANKS), "--mca",
               "mpi_yield_when_idle", "1", "--mca", "btl", "self,vader"]  # fmt: skip
-    jobs = []
-    try:
-        for number in range(_JOBS):
-            deviates = _RANKS - 2 if number == _JOBS - 1 else -1
-            jobs.append(
-                subprocess.Popen([*launch, str(program), str(deviates)], env=ENVIRONMENT,
-                                 stdout=subprocess.PIPE, text=True, start_new_session=True)
-            )  # fmt: skip
-        for job in jobs:
+    with subprocess.Popen(
+        [*launch, str(program), str(_RANKS - 2)], env=ENVIRONMENT, stdout=subprocess.PIPE,
+        text=True, start_new_session=True,
+    ) as job:  # fmt: skip
+        try:
             assert job.stdout
             for _ in range(_RANKS):
                 assert job.stdout.readline() == "ready\n"
-        yield [
-            int(entry.name)
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdigit() and _executable(entry) == str(program)
-        ]
-    finally:
-        for job in jobs:
+            yield [
+                int(entry.name)
+                for entry in Path("/proc").iterdir()
+                if entry.name.isdigit() and _executable(entry) == str(program)
+            ]
+        finally:
             os.killpg(job.pid, signal.SIGKILL)
-            job.communicate()
 
 
 def _executable(entry: Path) -> str:
@@ -194,8 +188,8 @@ def run() -> Table:
     with tempfile.TemporaryDirectory(dir=scratch()) as name:
         folder = Path(name)
         if shutil.which("mpicc.openmpi"):
-            with _jobs(folder) as ranks:
-                _measure(table, f"{_JOBS} x {_RANKS} ranks", ranks, False, "io_write")
+            with _ranks(folder) as ranks:
+                _measure(table, f"{_RANKS} ranks", ranks, False, "io_write")
         program = Path(build(folder, "asleep.c"))
         with asleep(program, "many", _THREADS, threads=_THREADS + 1) as pid:
             _measure(table, f"{_THREADS} threads in C", [pid], False, "waits_for_condition")
