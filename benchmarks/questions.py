@@ -50,10 +50,10 @@ int main(int count, char **arguments) {
 }
 """
 _MAKEFILE = """
-all: one.o two.o templates.o
+all: one.o two.o templates.o hot.o
 one.o two.o: %.o: %.c
 	gcc -O2 -c -o $@ $<
-templates.o: ROOT/tests/programs/templates.cpp
+%.o: ROOT/tests/programs/%.cpp
 	g++ -O2 -c -o $@ $<
 """
 
@@ -105,7 +105,7 @@ _QUESTIONS = (
     ),
     Question(
         "which loop", "hpcd",
-        ("hpcd profile --name loops -- {loops} {seconds}", "hpcd report loops --view loops"),
+        ("hpcd profile --name nested -- {loops} {seconds}", "hpcd report nested --view loops"),
         r"^.*loop at.*$",
     ),
     Question(
@@ -127,7 +127,7 @@ _QUESTIONS = (
     ),
     Question(
         "which process of a build", "hpcd", ("hpcd profile --name build -- make -B -j2",),
-        r"^.*most of it process.*$",
+        r"^stands out: cc1plus.*$",
     ),
     Question(
         "which process of a build", "perf",

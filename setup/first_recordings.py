@@ -34,6 +34,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         pass
 
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+server.daemon_threads = False
 print(server.server_address[1], flush=True)
 for _ in range(int(sys.argv[1])):
     server.handle_request()

@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
-from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.shared_rows import shared_rows
 from hpcd.analysis.profile.working_lines import select_working, working_lines
 from hpcd.errors import UsageError
-from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import NO_NODE
-from hpcd.model.frame import module_frame
-from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from hpcd.viewer.pictures import View as Picture
 from hpcd.viewer.pictures import draw
 from hpcd.viewer.server.selection import Choice, Selection
+from tests.support.brief_threads import a_thread_a_request
 from tests.support.made import make
 from tests.support.viewer import ranks_with_helpers
 
@@ -102,30 +99,6 @@ def test_threads_that_lived_one_after_another_share_rows() -> None:
     at_once = np.zeros(42, np.int64)
     assert (shared_rows(at_once, end, process, may) == np.arange(42)).all()
     assert len(shared_rows(start[:0], end[:0], process[:0], may[:0])) == 0
-
-
-def a_thread_a_request(folder: Path) -> Path:
-    """A server: a thread that lives, and forty that work for 100 ms each, two at a time."""
-    writer = MeasurementWriter(folder / "m", Host("h", "b", "6", "x86_64", 2), options={})
-    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
-    writer.add_module(Module(1, ModuleKind.JIT, "[jit]", process=1))
-    writer.add_symbols(1, [(0, 16, "serve"), (16, 16, "answer")])
-    writer.add_process(Process(1, 100, 1, "server", "/server", (), 0, 0))
-    frames = np.array([module_frame(1, 4), module_frame(1, 20)], np.uint64)
-    first = writer.add_nodes(np.zeros(2, np.uint32), frames)
-    for number in range(41):
-        begin, length = (0, 2_100) if number == 0 else (50 * (number - 1), 100)
-        writer.add_thread(
-            Thread(number, 1, 100 + number, "t", begin * 10**6, (begin + length) * 10**6)
-        )
-        times = (begin + np.arange(0, length, 2 if number else 100, dtype=np.uint64)) * 10**6
-        lines = np.full(len(times), number, np.uint32)
-        nodes = np.full(len(times), first + (number > 0), np.uint32)
-        writer.add_records(lines, times.astype(np.uint64), nodes, 0)
-    writer.add_clock_pair(0, 10**18)
-    writer.close({})
-    merge([folder / "m"], folder / "db")
-    return folder / "db"
 
 
 def test_the_picture_of_a_thread_a_request_is_that_of_a_pool(tmp_path: Path) -> None:
