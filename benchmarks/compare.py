@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmarks.workloads import HPCD, sized
 from tests.support.lammps import ENVIRONMENT
 
-_SOURCE = """
+SOURCE = """
 #include <stdlib.h>
 #include <time.h>
 #define FAR __attribute__((noinline, noclone))
@@ -87,7 +87,7 @@ def run() -> Table:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         source, program = folder / "program.c", folder / "program"
-        source.write_text(_SOURCE)
+        source.write_text(SOURCE)
         subprocess.run(["gcc", "-O1", "-g", str(source), "-o", str(program)], check=True)
         for name, tool in (("perf diff", perf), ("hpcd compare", hpcd)):
             what, taken = tool(program, folder)

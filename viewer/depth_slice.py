@@ -14,6 +14,7 @@ from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import I64, U32, Mask
 from hpcd.model import frame
 from hpcd.model.cct import NO_NODE
+from hpcd.viewer.marks import BLOCKED, INTERRUPT, marks
 
 NO_PROCEDURE = np.uint32(0xFFFFFFFF)
 # A depth tells enough with this part of the variety that any has.
@@ -38,6 +39,24 @@ def procedures_at(db: Database, nodes: U32, depth: int) -> U32:
     picture = np.full(nodes.shape, NO_PROCEDURE, np.uint32)
     picture[shown] = table[nodes[shown]]
     return picture
+
+
+def without_preemption(db: Database, nodes: U32) -> U32:
+    """``nodes`` (any shape) with those of preempted threads replaced by where these stood.
+
+    A thread that is not running below an interrupt's entry has lost its CPU: what it does is what
+    it did before. The path main > solve > asm_sysvec_apic_timer_interrupt [k] > schedule [k]
+    becomes main > solve; that it does not run is shown by marks, of the nodes as they were.
+    """
+    mark = marks(db.procedure_names)[db.procedure_of_node]
+    entry = innermost(db.cct, mark == INTERRUPT)
+    # Parents have lower numbers: the thread stopped running below the entry.
+    preempted = (entry > 0) & (innermost(db.cct, mark == BLOCKED) > entry)
+    table = np.where(preempted, db.cct.parent[entry], np.arange(len(db.cct))).astype(np.uint32)
+    shown = nodes != NO_NODE
+    result = nodes.copy()
+    result[shown] = table[nodes[shown]]
+    return result
 
 
 def _first_of_name(db: Database) -> U32:
@@ -96,7 +115,8 @@ def depth_contents(
     db: Database, nodes: U32, lines: Sequence[int] | I64, deepest: int
 ) -> list[DepthContent]:
     """What each depth would show of ``nodes`` of ``lines``, from 1 on, down to ``deepest`` or the
-    deepest path. O(pixels + distinct nodes · depths)."""
+    deepest path; preempted threads where they stood. O(pixels + distinct nodes · depths)."""
+    nodes = without_preemption(db, nodes)
     distinct, pixels = np.unique(nodes[nodes != NO_NODE], return_counts=True)
     varieties = _varieties(db, nodes, lines, deepest)
     procedure_of_node = _first_of_name(db)[db.procedure_of_node]

@@ -11,12 +11,16 @@ import numpy.typing as npt
 from hpcd.analysis.symbols.frame_names import marker_name
 from hpcd.model.unwind_status import UnwindStatus
 
-BLOCKED, COMMUNICATION, SLEEPING = 1, 2, 3
+BLOCKED, COMMUNICATION, SLEEPING, INTERRUPT = 1, 2, 3, 4
 
 # Paths of threads that slept when hpcd attached are without the scheduler's functions.
 _SLEEPING = marker_name(UnwindStatus.BEFORE_ATTACH)
 
 _BLOCKED = re.compile(r"(__)?schedule \[k\]")
+# Where the kernel is entered by an interrupt (arch/x86/entry, arch/arm64/kernel/entry.S).
+_INTERRUPT = re.compile(
+    r"(asm_sysvec_\w+|asm_common_interrupt|el[01][th]?_(64_|32_)?(irq|interrupt)\w*) \[k\]"
+)
 _COMMUNICATION = re.compile(
     r"P?MPI_[A-Z]\w*"
     r"|p?mpi_\w+_+"  # Fortran
@@ -27,7 +31,8 @@ _COMMUNICATION = re.compile(
 def marks(names: Iterable[str]) -> npt.NDArray[np.uint8]:
     """``uint8[n]``: :data:`BLOCKED` where a thread sleeps, :data:`COMMUNICATION` for calls into
     MPI and its like (all below them communicates too), :data:`SLEEPING` where it and all below it
-    is of a thread that sleeps, 0 else."""
+    is of a thread that sleeps, :data:`INTERRUPT` where an interrupt begins: who is not running
+    below one was preempted, and stands where it was interrupted; 0 else."""
     return np.array(
         [
             SLEEPING
@@ -36,6 +41,8 @@ def marks(names: Iterable[str]) -> npt.NDArray[np.uint8]:
             if _BLOCKED.fullmatch(name)
             else COMMUNICATION
             if _COMMUNICATION.fullmatch(name)
+            else INTERRUPT
+            if _INTERRUPT.fullmatch(name)
             else 0
             for name in names
         ],

@@ -388,6 +388,13 @@ class Database:
         """
         return pixel_samples.sample_grid(self.trace, self._columns, lines, t0, t1, height, width)
 
+    def sample_rows(
+        self, rows: Sequence[npt.NDArray[np.integer]], t0: int, t1: int, width: int
+    ) -> U32:
+        """As :meth:`sample_grid`, ``uint32[len(rows), width]``: a row is of several lines, of which
+        one lives at a time. No row is without a line."""
+        return pixel_samples.sample_rows(self.trace, self._columns, rows, t0, t1, width)
+
     def _part_names(self) -> list[str]:
         uids = [str(row[0]) for row in self._rows("SELECT uid FROM measurement ORDER BY id")]
         if len(uids) != self.manifest["measurements"] or not all(map(_UID.fullmatch, uids)):

@@ -181,15 +181,20 @@ class Trace:
         base: I64 = part.blocks.base[low:high]
         return base * TIME_UNIT_NS + int(self._map.shift[number])
 
-    def sample(self, lines: I64, times: I64, spacing: float, begin: I64, end: I64) -> U32:
+    def sample(
+        self, lines: I64, times: I64, spacing: float, begin: I64, end: I64, row: I64 | None = None
+    ) -> U32:
         """Nodes ``uint32[len(lines), len(times)]`` at ``times`` (ns, ascending, evenly spaced).
 
         Row ``i`` is drawn from column ``begin[i]`` to ``end[i]``, NO_NODE elsewhere and on lines
-        without records. Each pixel shows the record closest to its time, the earlier of two; where
-        it covers several records, the one closest to a moment less than half a pixel (``spacing``
-        ns) away, if that saves decoding them. O(h · w) and, below that, O(h · records shown).
+        without records. With ``row`` ``int64[len(lines)]`` line ``i`` is drawn in that row instead,
+        of as many as the last of them says. Each pixel shows the record closest to its time, the
+        earlier of two; where it covers several records, the one closest to a moment less than half
+        a pixel (``spacing`` ns) away, if that saves decoding them. O(h · w) and, below that, O(h ·
+        records shown).
         """
-        sampler = Sampler(times, spacing, len(lines))
+        places = np.arange(len(lines)) if row is None else row
+        sampler = Sampler(times, spacing, int(places.max(initial=-1)) + 1)
         drawings: list[Row] = []
         parts = self._map.part[lines]
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
@@ -202,10 +207,10 @@ class Trace:
             part, table = self.part(number), self._part_nodes(number)
             shift = int(self._map.shift[number])
             drawings += [
-                Row(row, part, table, shift, local, a, z)
-                for row, local, a, z in zip(
-                    rows.tolist(), self._map.row[lines[rows]].tolist(), begin[rows].tolist(),
-                    end[rows].tolist(), strict=True,
+                Row(place, part, table, shift, local, a, z)
+                for place, local, a, z in zip(
+                    places[rows].tolist(), self._map.row[lines[rows]].tolist(),
+                    begin[rows].tolist(), end[rows].tolist(), strict=True,
                 )
             ]  # fmt: skip
         sampler.draw(drawings)

@@ -51,6 +51,11 @@ class Permission:
         """Whether it may know of ``recording``."""
         return recording.uid == self.peer.uid or self.sees_all
 
+    @property
+    def knows_other_pids(self) -> bool:
+        """Whether processes have other numbers where the peer is: another PID namespace."""
+        return _namespace(str(self.peer.pid)) != _namespace("self")
+
     def require_owner(self, recording: RecordingProcess | None, number: int) -> RecordingProcess:
         """``recording``, if the peer may end it; what others have does not exist for it."""
         if recording is None or not self.sees(recording):

@@ -52,6 +52,11 @@ def _read(specification: dict[str, Any]) -> EncodedAnswer:
     uid = specification["uid"]
     rights = None
     notes: list[str] = []
+    if specification["other_pids"]:
+        notes.append(
+            "ids of processes and threads are those of the service, which runs in another PID"
+            " namespace than you"
+        )
     if uid:
         _limit(specification["memory"])
         rights = ReadingRights(uid, specification["groups"])

@@ -54,6 +54,7 @@ class StackReadings:
             "children": children,
             "tables": size_of(limits.tables),
             "memory": size_of(limits.memory),
+            "other_pids": permission.knows_other_pids,
         }
         if permission.root:
             return _whole(_read(specification)[0])

@@ -91,7 +91,8 @@ class WaitReasons:
             return None
         call = system_call(record)
         if call is None:
-            fault = activity is Activity.UNINTERRUPTIBLE
+            # A file system in user space, or userfaultfd, may have a fault wait interruptibly.
+            fault = activity in (Activity.UNINTERRUPTIBLE, Activity.ASLEEP)
             return Wait("memory", "a page of memory") if fault else None
         return self._in_call(record, call)
 

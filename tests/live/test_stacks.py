@@ -10,25 +10,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hpcd.analysis
 from hpcd.bpf.task_stacks import Wanted
-from hpcd.daemon.stacks.stack_reader import StackReader
 from hpcd.daemon.targets.processes import descendants, name_of, thread_ids
 from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.measurement.reader import open_measurement
 from hpcd.model import frame as frames
-from hpcd.model.identity import ModuleKind
 from hpcd.model.unwind_status import UnwindStatus
 from tests.support import stalling_fuse
+from tests.support.debugger import by_gdb, in_files, places_of
 from tests.support.lammps import ENVIRONMENT, melt
 from tests.support.machine import stolen_seconds
 from tests.support.recorded import HPCD
+from tests.support.standing import asleep, stacks, states, switches_of, user_functions
 from tests.support.waiting import Recorder, seconds_by_function, started
 
 pytestmark = pytest.mark.root
@@ -43,112 +42,6 @@ PLACES = {
     "sleep": (["waits_in_sleep", "in_sleep"], "timer"),
     "join": (["waits_for_thread", "in_join"], "thread"),
 }
-
-
-@contextlib.contextmanager
-def asleep(executable: Path, *arguments: object, threads: int | None = None) -> Iterator[int]:
-    """A program that sleeps, all ``threads`` of it by now; its pid."""
-    process = started(executable, *arguments)
-    try:
-        while threads is not None and states(process.pid) != threads:
-            time.sleep(0.002)
-        yield process.pid
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def states(pid: int) -> int:
-    """How many threads of ``pid`` sleep, if all do; else -1."""
-    letters = [
-        task.joinpath("stat").read_text().rpartition(")")[2].split()[0]
-        for task in Path(f"/proc/{pid}/task").iterdir()
-    ]
-    return len(letters) if set(letters) <= {"S", "D"} else -1
-
-
-def stacks(*options: object) -> dict[str, Any]:
-    """What ``hpcd stacks --json`` says."""
-    command = [*HPCD, "stacks", "--json", *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
-
-
-def user_functions(thread: dict[str, Any]) -> list[str]:
-    """Of the path of a thread the user's functions, innermost first."""
-    return [frame["name"] for frame in reversed(thread["path"]) if not frame["kernel"]]
-
-
-def switches_of(pid: int) -> dict[int, tuple[str, ...]]:
-    """How often each thread of ``pid`` has left its CPU, and who traces it."""
-    return {
-        int(task.name): tuple(
-            line
-            for line in task.joinpath("status").read_text().splitlines()
-            if "ctxt_switches" in line or line.startswith("TracerPid")
-        )
-        for task in Path(f"/proc/{pid}/task").iterdir()
-    }
-
-
-# Prints of each thread its id and the program counters of its frames, innermost first.
-GDB_SCRIPT = """
-import gdb
-gdb.execute("set backtrace past-main on")
-gdb.execute("set backtrace past-entry on")
-for thread in gdb.selected_inferior().threads():
-    thread.switch()
-    frame, counters = gdb.newest_frame(), []
-    while frame is not None:
-        if frame.type() == gdb.NORMAL_FRAME:
-            counters.append(frame.pc())
-        frame = frame.older()
-    print("frames", thread.ptid[1], *counters)
-"""
-
-
-def by_gdb(pid: int, script: Path) -> dict[int, list[int]]:
-    """The program counters of each thread's frames, innermost first, as gdb finds them."""
-    script.write_text(GDB_SCRIPT)
-    command = ["gdb", "-batch", "-p", str(pid), "-x", str(script)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
-    lines = [line.split()[1:] for line in said.splitlines() if line.startswith("frames ")]
-    return {int(tid): [int(counter) for counter in counters] for tid, *counters in lines}
-
-
-def places_of(pid: int) -> dict[int, list[tuple[str, int]]]:
-    """The same as hpcd finds them: the file and the address in it of each frame."""
-    with contextlib.closing(StackReader()) as reader:
-        snapshot = reader.snapshot([pid])
-    found = {}
-    for thread in snapshot.threads:
-        path = snapshot.paths[thread.path][::-1]
-        modules = [snapshot.modules[number] for number in frames.module_of(path).tolist()]
-        found[thread.tid] = [
-            (module.path, offset)
-            for module, offset in zip(modules, frames.offset_of(path).tolist(), strict=True)
-            if module.kind is ModuleKind.ELF
-        ]
-    return found
-
-
-def in_files(pid: int, counters: list[int]) -> list[tuple[str, int]]:
-    """Program counters as :func:`places_of` has them: within the call, or the system call, that
-    they stand behind."""
-    lines = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
-    mapped = [
-        (*(int(bound, 16) for bound in line[0].split("-")), line[5].strip())
-        for line in lines
-        if len(line) > 5
-    ]
-    places = []
-    for counter in counters:
-        address = counter - 1
-        (path,) = (path for start, end, path in mapped if start <= address < end)
-        places.append((path, address - min(start for start, _, other in mapped if other == path)))
-    return places
 
 
 def test_threads_stand_where_gdb_finds_them_and_do_not_notice(

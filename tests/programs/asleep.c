@@ -9,16 +9,21 @@
  *   asleep execs        a process that executes itself again and again
  *   asleep large        a thread whose frames lie 300 kB apart
  *   asleep lies         a thread whose stack is made of words that are no return addresses
+ *   asleep fault FILE   a thread that reads the first page of FILE through a mapping, when told to
+ *   asleep write FILE   a thread that writes to FILE, when told to
  *
- * Says "ready" when all of them are (about to be) asleep, and ends with its input.
+ * Says "ready" when all of them are (about to be) asleep, and ends with its input. Those that are
+ * told to, by a byte of input, say "ready" before and after.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -74,6 +79,25 @@ static NOINLINE void waits_for_child(void)
 	}
 	HERE;
 }
+
+static volatile char *page;
+static int file;
+
+static NOINLINE void waits_for_page(void)
+{
+	(void)*page;
+	HERE;
+}
+
+static NOINLINE void waits_in_write(void)
+{
+	if (write(file, "x", 1) < 0)
+		abort();
+	HERE;
+}
+
+static void *in_fault(void *unused) { waits_for_page(); return unused; }
+static void *in_write(void *unused) { waits_in_write(); return unused; }
 
 static void *in_condition(void *unused) { waits_for_condition(); return unused; }
 static void *in_poll(void *unused) { waits_in_poll(); return unused; }
@@ -266,6 +290,19 @@ int main(int count, char **arguments)
 			abort();
 	} else if (!strcmp(what, "lies"))
 		start("liar", stands_on_lies, 0);
+	else if (!strcmp(what, "fault") || !strcmp(what, "write")) {
+		int fault = !strcmp(what, "fault");
+
+		file = open(arguments[2], fault ? O_RDONLY : O_WRONLY);
+		if (file < 0)
+			abort();
+		if (fault)
+			page = mmap(0, 4096, PROT_READ, MAP_PRIVATE, file, 0);
+		puts("ready");
+		fflush(stdout);
+		getchar();
+		start(what, fault ? in_fault : in_write, 0);
+	}
 	else
 		for (long index = 0; index < number; index++)
 			start("worker", !strcmp(what, "many") ? in_condition : keeps_coming, 0);

@@ -158,6 +158,62 @@ def test_json_is_the_same_by_the_service_and_by_root(service: Start, sleeper: Sl
     assert json.dumps(own) == json.dumps(roots)
 
 
+def test_pids_are_asked_for_as_the_users_namespace_has_them(service: Start) -> None:
+    """Those in the answer are the service's, which a note says."""
+    running = service()
+    inside = (
+        "sleep 60 & pid=$!; [ $pid -lt 20 ] || exit 9; "
+        f"{' '.join(HPCD)} stacks --json -p $pid; kill $pid"
+    )
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", "setpriv", f"--reuid={MALLORY}",
+         f"--regid={MALLORY}", "--clear-groups", "sh", "-c", inside],
+        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "HPCD_SOCKET": running.socket},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (thread,) = document["threads"]
+    assert (thread["name"], thread["wait"]["call"]) == ("sleep", "clock_nanosleep")
+    assert thread["pid"] > 20
+    assert any("another PID namespace than you" in note for note in document["notes"])
+
+
+def test_a_file_that_is_another_one_here_names_nothing(
+    service: Start, tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """A container's program, of which the path is another program's outside."""
+    running = service()
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    here, there = folder / "program", tmp_path / "there"
+    shutil.copy(build("pace.c", "-Wl,--build-id=none"), here)
+    shutil.copy(build("asleep.c", "-Wl,--build-id=none"), there)
+    script = f"mount --bind {there} {here} && exec setpriv --reuid={MALLORY} --regid={MALLORY}"
+    process = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", f"{script} --clear-groups {here} many 2"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
+    )  # fmt: skip
+    try:
+        assert process.stdout and process.stdout.readline() == "ready\n"
+        own = running.json("stacks", "--pid", process.pid, user=MALLORY)
+        roots = running.json("stacks", "--pid", process.pid)
+    finally:
+        process.kill()
+        process.communicate()
+
+    def functions(document: dict[str, Any]) -> set[str]:
+        return {
+            frame["name"]
+            for thread in document["threads"]
+            for frame in thread["path"]
+            if frame["module"] == str(here)
+        }
+
+    # Root reads the file that is mapped; the user has but the path.
+    assert {"waits_for_condition", "main"} <= functions(roots)
+    assert functions(own) and all(name.startswith("[program+0x") for name in functions(own))
+
+
 @pytest.mark.parametrize("user", [MALLORY, 0])
 def test_the_viewer_shows_where_a_followed_recordings_processes_stand(
     service: Start, sleeper: Sleeper, user: int

@@ -3,7 +3,7 @@
 As a program (``python stalling_fuse.py FD FILE``) it serves the descriptor of /dev/fuse: its root
 has the entry ``file``, with the contents of FILE; who writes to that is never answered. It says
 ``ready`` once it is mounted. Of a line on its standard input on it answers nothing more: whoever
-asks it anything waits until it is killed.
+asks it anything waits until another line comes, or it is killed.
 """
 
 from __future__ import annotations
@@ -90,6 +90,13 @@ def stall(server: subprocess.Popen[str]) -> None:
     assert server.stdout.readline() == "stalled\n"
 
 
+def answer(server: subprocess.Popen[str]) -> None:
+    """Have a stalled one answer what it was asked, and all that it is asked from now on."""
+    assert server.stdin
+    server.stdin.write("answer\n")
+    server.stdin.flush()
+
+
 def _attributes(node: int, size: int) -> bytes:
     mode = _DIRECTORY if node == 1 else _REGULAR
     # fuse_attr: owned by root, as far as it says.
@@ -125,9 +132,12 @@ def _serve(device: int, contents: bytes) -> None:
     while True:
         ready, _, _ = select.select([device, 0], [], [])
         if 0 in ready:
+            if not sys.stdin.readline():
+                return
             print("stalled", flush=True)
-            sys.stdin.read()
-            return
+            if not sys.stdin.readline():
+                return
+            continue
         request = os.read(device, 1 << 17)
         _, kind, unique, node, *_ = _HEADER.unpack_from(request)
         if kind in (_FORGET, _WRITE):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
+from hpcd.__main__ import build_parser
 from hpcd.cli.verbs import VERBS
 from hpcd.measurement.chunk import Kind
 
@@ -29,6 +32,27 @@ def test_the_readme_names_every_verb_and_no_other() -> None:
     named = {line.split("hpcd ")[1].split()[0] for line in text.splitlines()
              if line.startswith(("hpcd ", "sudo hpcd ")) and " # " in line}  # fmt: skip
     assert named == set(VERBS)
+
+
+def test_every_command_in_the_documents_is_understood() -> None:
+    """Its verb and its options; what it does is tested where the verb is."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    parser_of = lru_cache(build_parser)
+    count = 0
+    for page in pages:
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True) if "<<" not in line else []
+                if "hpcd" not in words[:2] or words[0] not in ("hpcd", "sudo"):
+                    continue
+                words = [re.sub(r"\$[\w!]+", "1", w) for w in words[words.index("hpcd") + 1 :]]
+                ends = [at for at, word in enumerate(words) if word in ("|", "&", "&&", ">")]
+                words = words[: min(ends, default=len(words))]
+                if "--help" not in words:
+                    _, unknown = parser_of(words[0]).parse_known_args(words)
+                    assert not unknown, (page.name, line)
+                    count += 1
+    assert count > 50
 
 
 def test_every_chunk_kind_is_documented() -> None:

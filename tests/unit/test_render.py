@@ -19,7 +19,14 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from hpcd.model.unwind_status import UnwindStatus
 from hpcd.viewer import palette
-from hpcd.viewer.depth_slice import NO_PROCEDURE, best_depth, depth_choice, procedures_at, shares
+from hpcd.viewer.depth_slice import (
+    NO_PROCEDURE,
+    best_depth,
+    depth_choice,
+    procedures_at,
+    shares,
+    without_preemption,
+)
 from hpcd.viewer.pictures import VIEWS, View, draw
 from tests.support.made import Step, make
 from tests.support.recorded import hpcd as command
@@ -63,6 +70,30 @@ def test_procedures_at_known_times(database: Path) -> None:
         assert {name[int(procedure)] for procedure in procedures_at(db, nodes, 1)[0, :99]} == {
             "main [k]"
         }
+
+
+def test_a_preempted_thread_is_shown_where_it_stood(tmp_path: Path) -> None:
+    """An interrupt that is handled shows itself."""
+    writer = MeasurementWriter(tmp_path / "m", Host("host", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_module(Module(1, ModuleKind.KERNEL, "[kernel]"))
+    names = ["work", "asm_sysvec_apic_timer_interrupt", "schedule", "handler"]
+    writer.add_symbols(1, [(16 * at, 16, name) for at, name in enumerate(names)])
+    writer.add_clock_pair(0, 10**18)
+    writer.add_process(Process(1, 10, 1, "app", "", (), 0, 0))
+    writer.add_thread(Thread(0, 1, 10, "app", 0, SECOND))
+    frames = np.array([module_frame(1, 16 * at + 1) for at in range(4)], np.uint64)
+    writer.add_nodes(np.array([0, 1, 2, 2], np.uint32), frames)
+    times = np.arange(0, SECOND, SECOND // 100, dtype=np.uint64)
+    nodes = np.where(times < SECOND // 2, 3, 4).astype(np.uint32)
+    writer.add_records(np.zeros(len(times), np.uint32), times, nodes, 0)
+    writer.close({})
+    merge([tmp_path / "m"], tmp_path / "db")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        grid = without_preemption(db, db.sample_grid(None, 0, 10**9, 1, 100))
+        name = db.procedure_names
+        assert {name[int(at)] for at in procedures_at(db, grid, 9)[0, :49]} == {"work [k]"}
+        assert {name[int(at)] for at in procedures_at(db, grid, 9)[0, 51:90]} == {"handler [k]"}
 
 
 def test_shares_and_depth(database: Path) -> None:

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
+from hpcd.analysis.profile.shared_rows import shared_rows
 from hpcd.analysis.profile.working_lines import select_working, working_lines
 from hpcd.errors import UsageError
+from hpcd.model.cct import NO_NODE
+from hpcd.viewer.pictures import View as Picture
+from hpcd.viewer.pictures import draw
 from hpcd.viewer.server.selection import Choice, Selection
+from tests.support.brief_threads import a_thread_a_request
 from tests.support.made import make
 from tests.support.viewer import ranks_with_helpers
 
@@ -77,3 +82,47 @@ def test_a_row_stands_for_the_helper_threads_of_a_process(tmp_path: Path) -> Non
         # Who asks for helper threads alone sees them.
         assert len(selection.order(Choice("helper", fold=True))) == 6
         assert len(selection.order(Choice("rank 0", fold=True))) == 2
+
+
+def test_threads_that_lived_one_after_another_share_rows() -> None:
+    start = np.array([0, *range(0, 40), 0])
+    end = np.array([1000, *range(2, 42), 50])
+    process = np.array([0] * 41 + [1])
+    rows = shared_rows(start, end, process, np.ones(42, bool))
+    # Two live at any time: the odd ones follow one another, and the even ones.
+    assert rows.tolist() == [0, *[1, 2] * 20, 41]
+    # Who may not, or lives for long, does not; nor do few.
+    may = np.ones(42, bool)
+    may[5] = False
+    assert shared_rows(start, end, process, may)[5] == 5
+    assert shared_rows(start[:16], end[:16], process[:16], may[:16]).tolist() == list(range(16))
+    at_once = np.zeros(42, np.int64)
+    assert (shared_rows(at_once, end, process, may) == np.arange(42)).all()
+    assert len(shared_rows(start[:0], end[:0], process[:0], may[:0])) == 0
+
+
+def test_the_picture_of_a_thread_a_request_is_that_of_a_pool(tmp_path: Path) -> None:
+    with hpcd.analysis.open(a_thread_a_request(tmp_path)) as db:
+        selection, folded = Selection(db), Choice(fold=True)
+        rows = selection.order(folded)
+        assert selection.labels(rows.tolist(), folded) == [
+            "server 100", "server 100 · 20 threads", "server 100 · 20 threads",
+        ]  # fmt: skip
+        assert selection.folded(rows.tolist(), folded) == [0, 0, 0]
+        assert len(selection.with_folded(rows, folded)) == len(db.lines)
+        assert sorted(selection.with_shared(rows, folded).tolist()) == list(range(41))
+        picture = selection.sample(rows, folded, 0, 2_000_000_000, 200)
+        shown = picture != NO_NODE
+        # One of a row's threads after another, to both ends of what is looked at.
+        assert shown[:2].all() and shown[2, 6:].all() and not shown[2, :4].any()
+        assert len(np.unique(picture[1:][shown[1:]])) == 1
+        # A part of the time has the threads of that part.
+        part = selection.sample(rows[1:], folded, 500_000_000, 600_000_000, 10)
+        assert (part == picture[1, 60]).all()
+        every = selection.sample(selection.order(Choice()), Choice(), 0, 2_000_000_000, 200)
+        assert every.shape == (41, 200)
+        assert (every[1:] != NO_NODE).sum() == shown[1:].sum()
+        drawn = draw(db, tmp_path / "pool.png", Picture(share=True, height=300))
+        assert drawn.lines == rows.tolist()
+        alone = Choice(fold=True, unfolded=(int(db.lines.process[0]),))
+        assert len(selection.order(alone)) == 41

@@ -60,7 +60,8 @@ def test_what_is_no_moment_leaves_it_where_it_was(page: Page) -> None:
     page.fill("#at", "99")
     page.press("#at", "Enter")
     at(page, "time=999000000")
-    assert page.locator("#moments").text_content() == ""  # there is no "now" of what has ended
+    expect(page.locator("#moments")).to_have_text("Now: not after the end of a recording")
+    expect(page.locator("#moments small")).to_have_attribute("title", re.compile("hpcd stacks"))
 
 
 def test_in_the_dark_and_by_what_is_found(page: Page) -> None:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { BLOCKED, COMMUNICATION, CallingContextTree, LOOP, SLEEPING } from "../../viewer/web/core/cct.js";
+import { BLOCKED, COMMUNICATION, CallingContextTree, INTERRUPT, LOOP, SLEEPING } from "../../viewer/web/core/cct.js";
 
 // root > main > (solve > kernel, MPI_Send > schedule, solve)
 const NAMES = ["<root>", "main", "solve", "kernel", "MPI_Send", "schedule"];
@@ -38,6 +38,16 @@ test("all of the path of a thread that slept before it was watched waits", () =>
   const nodes = { parent: Uint32Array.from([0, 0, 0, 1, 3]), procedure: Uint32Array.from([0, 1, 4, 2, 3]) };
   const slept = new CallingContextTree(nodes, { procedures: names, colours: [0, 0, 0, 0, 0], marks: [0, SLEEPING, 0, COMMUNICATION, 0] });
   assert.deepEqual([...slept.marks], [0, BLOCKED, 0, BLOCKED, BLOCKED]);
+});
+
+test("a preempted thread shows what it was doing, an interrupt that runs shows itself", () => {
+  // root > main > work > interrupt [k] > (schedule [k] > switch [k], handler [k])
+  const names = ["<root>", "main", "work", "interrupt [k]", "schedule [k]", "switch [k]", "handler [k]"];
+  const nodes = { parent: Uint32Array.from([0, 0, 1, 2, 3, 3, 4]), procedure: Uint32Array.from([0, 1, 2, 3, 4, 6, 5]) };
+  const preempted = new CallingContextTree(nodes, { procedures: names, colours: names.map(() => 0), marks: [0, 0, 0, INTERRUPT, BLOCKED, 0, 0] });
+  assert.deepEqual([...preempted.at(3)], [0, 1, 2, 3, 2, 3, 2]);
+  assert.deepEqual([...preempted.at(1)], [0, 1, 1, 1, 1, 1, 1]);
+  assert.deepEqual([...preempted.marks], [0, 0, 0, 0, BLOCKED, 0, 0]);
 });
 
 test("inclusive costs are sums over subtrees", () => {

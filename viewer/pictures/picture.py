@@ -40,8 +40,9 @@ class View:
     """What to draw: ``kind`` is one of :data:`hpcd.viewer.pictures.VIEWS`.
 
     ``depth`` 0 chooses one; times are ns since the database's origin, ``end`` 0 its end. ``lines``
-    None are all. ``line``: the depth view's, None the first. ``metric`` empty is the one that tells
-    most; ``procedure``: whose cost over lines, everything if empty.
+    None are all; with ``share`` those of threads that lived briefly, one after another, share rows
+    of the trace view. ``line``: the depth view's, None the first. ``metric`` empty is the one that
+    tells most; ``procedure``: whose cost over lines, everything if empty.
     """
 
     kind: str = "trace"
@@ -51,6 +52,7 @@ class View:
     start: int = 0
     end: int = 0
     lines: Sequence[int] | None = None
+    share: bool = False
     line: int | None = None
     metric: str = ""
     procedure: str = ""

@@ -12,9 +12,16 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from hpcd.analysis import Database
 from hpcd.analysis.profile.filters import below
-from hpcd.array_types import U8, U32, Mask
+from hpcd.analysis.profile.shared_rows import lines_that_share
+from hpcd.array_types import I64, U8, U32, Mask
 from hpcd.model.cct import NO_NODE
-from hpcd.viewer.depth_slice import NO_PROCEDURE, best_depth, procedures_at, shares
+from hpcd.viewer.depth_slice import (
+    NO_PROCEDURE,
+    best_depth,
+    procedures_at,
+    shares,
+    without_preemption,
+)
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, SLEEPING, marks
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 
@@ -29,16 +36,21 @@ def trace(page: Page) -> Drawn:
     """Lines over time, coloured by the procedure at one depth."""
     db, view = page.db, page.view
     axes, width, height = page.axes()
-    chosen = db.sample_lines(page.lines, height).tolist()
-    nodes = db.sample_grid(chosen, page.start, page.end, len(chosen), width)
+    may_share = np.full(len(page.lines), view.share)
+    shared = lines_that_share(db, page.lines, may_share)
+    members = np.concatenate([np.zeros(0, np.int64), *shared.values()])
+    rows = page.lines[~np.isin(page.lines, members) | np.isin(page.lines, list(shared))]
+    chosen = db.sample_lines(rows, height).tolist()
+    of_row = [shared.get(line, np.array([line])) for line in chosen]
+    nodes = db.sample_rows(of_row, page.start, page.end, width)
     depth = view.depth or best_depth(db, nodes, chosen)
-    picture = procedures_at(db, nodes, depth)
+    picture = procedures_at(db, without_preemption(db, nodes), depth)
     notes = _painted(page, axes, nodes, picture, height)
     step = max(1, -(-len(chosen) // _MAX_LINE_LABELS))
     labelled = range(0, len(chosen), step)
     axes.set_yticks(
         list(labelled),
-        [short(label, 26) for label in db.lines.labels([chosen[i] for i in labelled])],
+        [short(_row_label(db, of_row[i]), 26) for i in labelled],
     )
     # A line of the ground between few lines makes them easier to tell apart.
     if len(chosen) <= _FEW_LINES:
@@ -54,6 +66,12 @@ def trace(page: Page) -> Drawn:
     )
 
 
+def _row_label(db: Database, lines: I64) -> str:
+    """What a row of ``lines`` is called."""
+    (label,) = db.lines.labels([int(lines[0])])
+    return label if len(lines) == 1 else f"{label.partition(' · ')[0]} · {len(lines):,} threads"
+
+
 def overview(page: Page) -> Drawn:
     """All lines and all time, what was chosen of them outlined."""
     db, view = page.db, page.view
@@ -63,7 +81,7 @@ def overview(page: Page) -> Drawn:
     chosen = db.sample_lines(None, height)
     nodes = db.sample_grid(chosen, 0, page.end, len(chosen), width)
     depth = view.depth or best_depth(db, nodes, chosen)
-    picture = procedures_at(db, nodes, depth)
+    picture = procedures_at(db, without_preemption(db, nodes), depth)
     notes = _painted(page, axes, nodes, picture, height)
     # In rows of the picture, of which each stands for several lines.
     scale = len(chosen) / len(db.lines)
@@ -121,7 +139,7 @@ def summary(page: Page) -> Drawn:
     chosen = db.sample_lines(page.lines, 2 * height).tolist()
     nodes = db.sample_grid(chosen, page.start, page.end, len(chosen), width)
     level = view.depth or best_depth(db, nodes, chosen)
-    picture = procedures_at(db, nodes, level)
+    picture = procedures_at(db, without_preemption(db, nodes), level)
     ranked = shares(picture)
     order = np.array([number for number, _ in ranked], np.int64)
     # The most frequent lies at the bottom, where its amount can be read.

@@ -339,8 +339,8 @@ class _Views:
         """A picture: u32 h, w, b, then line u32[h], place u32[h], node[h, w].
 
         Nodes have b bytes: 2, or 4 where there are many. Of a choice's lines ``l0`` to ``l1``, or
-        of ``line`` alone, over ``t0`` to ``t1`` ns. With ``folds`` folded u32[h], how many lines
-        each row stands for, comes before the nodes.
+        of the row of ``line`` alone, over ``t0`` to ``t1`` ns. With ``folds`` folded u32[h], how
+        many lines each row stands for, comes before the nodes.
         """
         database, parameters = self._database_and_parameters(request)
 
@@ -358,7 +358,7 @@ class _Views:
                 l0, l1 = parameters.rows(len(order))
                 place = choose_lines(np.arange(l0, l1), height, len(order))
                 lines = order[place]
-            nodes = db.sample_grid(lines, t0, t1, len(lines), width)
+            nodes = database.selection.sample(lines, parameters.choice(), t0, t1, width)
             kind = np.uint16 if len(db.cct) < np.iinfo(np.uint16).max else np.uint32
             folded: list[npt.NDArray[Any]] = []
             if parameters.has("folds"):

@@ -50,8 +50,9 @@ class OpenDatabase:
         return profile(self.db, lines, t0, t1, times=times)
 
     def own_rows(self, parameters: QueryParameters) -> I64:
-        """The lines with a row of their own: times are those of what a picture is about, costs are
-        complete. All where every row is of folded lines."""
+        """The lines with a row of their own, or one they have after another: times are those of
+        what a picture is about, costs are complete. All where every row is of folded lines."""
         rows = self.rows(parameters)
         folded = np.array(self.selection.folded(rows.tolist(), parameters.choice()))
-        return rows[folded <= 1] if bool((folded <= 1).any()) else rows
+        rows = rows[folded <= 1] if bool((folded <= 1).any()) else rows
+        return self.selection.with_shared(rows, parameters.choice())

@@ -2,14 +2,15 @@
 
 A view's rows are places in an order of lines; the order is made once and kept, so that zooming
 through a million sorted lines costs no more than through the database's own order. Folded, the
-lines of a process that did nothing share one row: that of the busiest of them.
+lines of a process that did nothing share one row: that of the busiest of them. Threads that lived
+briefly, one after another, share rows too, in which each is drawn at its time.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from threading import Lock
 
@@ -17,9 +18,10 @@ import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
+from hpcd.analysis.profile.shared_rows import lines_that_share
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.analysis.trace.trace_lines import NO_RANK
-from hpcd.array_types import F64, I64, Mask
+from hpcd.array_types import F64, I64, U32, Mask
 from hpcd.errors import UsageError
 from hpcd.viewer import patterns
 
@@ -38,7 +40,8 @@ class Choice:
     ``filter`` is a regular expression that one of :data:`FIELDS` must match somewhere, or
     ``field:expression`` for one of them; empty for all lines. ``fold`` gives the lines of a
     process that did nothing (:mod:`hpcd.analysis.profile.working_lines`) one row, unless it is one
-    of ``unfolded``, or the filter leaves nothing else of it.
+    of ``unfolded``, or the filter leaves nothing else of it; and so has it those that lived
+    briefly share rows (:mod:`hpcd.analysis.profile.shared_rows`).
     """
 
     filter: str = ""
@@ -52,10 +55,11 @@ class Choice:
 class Order:
     """``rows`` ``int64[n]``: the line of each row; ``row_of`` ``int64[lines]``: of each line of the
     database the line whose row stands for it, -1 where it was not chosen; None where each stands
-    for itself."""
+    for itself. ``shared`` are the lines, in order of time, of each row in which all are drawn."""
 
     rows: I64
     row_of: I64 | None = None
+    shared: dict[int, I64] = field(default_factory=dict)
 
 
 class Selection:
@@ -82,6 +86,13 @@ class Selection:
         shown[lines] = True
         return np.flatnonzero(shown[row_of])
 
+    def with_shared(self, lines: I64, choice: Choice) -> I64:
+        """``int64[k]``: ``lines``, and those that share rows with them."""
+        shared = self._order(choice).shared
+        if not shared:
+            return lines
+        return np.concatenate([shared.get(line, np.array([line])) for line in lines.tolist()])
+
     def folded(self, lines: Sequence[int], choice: Choice) -> list[int]:
         """How many lines the row of each of ``lines`` stands for; 1 also for a line that would be
         folded if its process were not unfolded, 0 for others."""
@@ -96,17 +107,32 @@ class Selection:
         if row_of is not None:
             many = np.bincount(row_of[row_of >= 0], minlength=len(row_of))[chosen]
             counts = np.where(many > 1, many, counts)
-        return [int(count) for count in counts]
+        shared = self._order(choice).shared
+        return [
+            0 if line in shared else int(count)
+            for line, count in zip(chosen.tolist(), counts, strict=True)
+        ]
+
+    def sample(self, lines: I64, choice: Choice, t0: int, t1: int, width: int) -> U32:
+        """Nodes ``uint32[len(lines), width]`` of the rows of ``lines`` over [t0, t1)."""
+        shared = self._order(choice).shared
+        if not any(line in shared for line in lines.tolist()):
+            return self._db.sample_grid(lines, t0, t1, len(lines), width)
+        rows = [shared.get(line, np.array([line])) for line in lines.tolist()]
+        return self._db.sample_rows(rows, t0, t1, width)
 
     def labels(self, lines: Sequence[int], choice: Choice) -> list[str]:
         """What an axis calls the rows of ``lines``."""
         labels = self._db.lines.labels(lines)
-        working = self._process_works
+        working, shared = self._process_works, self._order(choice).shared
         for at, count in enumerate(self.folded(lines, choice)):
             if count > 1:
                 own = labels[at].partition(_THREAD)[0]
                 kind = "helpers" if working[self._db.lines.process[lines[at]]] else "idle"
                 labels[at] = f"{own}{_THREAD}{count:,} {kind}"
+            elif lines[at] in shared:
+                own = labels[at].partition(_THREAD)[0]
+                labels[at] = f"{own}{_THREAD}{len(shared[lines[at]]):,} threads"
         return labels
 
     def _order(self, choice: Choice) -> Order:
@@ -142,9 +168,28 @@ class Selection:
             raise UsageError(f"lines are grouped by {', '.join(GROUPS[1:])}")
         lines = self._matching(choice.filter)
         row_of = self._fold(lines, choice) if choice.fold else None
+        shared: dict[int, I64] = {}
+        if choice.fold:
+            row_of, shared = self._share(lines, row_of, choice)
         if row_of is not None:
             lines = lines[row_of[lines] == lines]
-        return Order(self._sorted(lines, choice), row_of)
+        return Order(self._sorted(lines, choice), row_of, shared)
+
+    def _share(
+        self, lines: I64, row_of: I64 | None, choice: Choice
+    ) -> tuple[I64 | None, dict[int, I64]]:
+        """``row_of`` and ``shared`` of an :class:`Order`, with brief threads in rows they share."""
+        process = self._db.lines.process[lines].astype(np.int64)
+        alone = np.ones(len(lines), bool) if row_of is None else row_of[lines] == lines
+        alone &= self._working[lines] & ~np.isin(process, choice.unfolded)
+        shared = lines_that_share(self._db, lines, alone)
+        if shared and row_of is None:
+            row_of = np.full(len(self._db.lines), -1, np.int64)
+            row_of[lines] = lines
+        for head, members in shared.items():
+            assert row_of is not None
+            row_of[members] = head
+        return row_of, shared
 
     def _fold(self, lines: I64, choice: Choice) -> I64 | None:
         """``row_of`` of an :class:`Order`; None where nothing is folded. O(lines)."""

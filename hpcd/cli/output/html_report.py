@@ -106,7 +106,9 @@ def _trace(db: Database, only: Filter) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="hpcd-report-") as folder:
         path = Path(folder) / "trace.png"
         try:
-            drawn = draw(db, path, Picture(width=1600, height=height, lines=lines.tolist()))
+            drawn = draw(
+                db, path, Picture(width=1600, height=height, lines=lines.tolist(), share=True)
+            )
         except UsageError:
             return
         data = b64encode(path.read_bytes()).decode("ascii")

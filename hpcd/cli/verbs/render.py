@@ -113,6 +113,7 @@ class Render(Command):
                 start=int(args.start * 1e9),
                 end=int(args.end * 1e9),
                 lines=lines,
+                share=not (args.all_lines or args.lines),
                 line=args.line,
                 metric=args.metric,
                 procedure=args.procedure,

@@ -203,11 +203,11 @@ export class Api {
   /**
    * @param {string} db
    * @param {number} line
-   * @param {Pick<Window, "t0" | "t1">} window
+   * @param {Pick<Window, "t0" | "t1"> & LineChoice} window with the lines that share its row, if any do
    * @param {number} w
    */
-  lineOverTime(db, line, { t0, t1 }, w) {
-    const query = new URLSearchParams();
+  lineOverTime(db, line, { t0, t1, ...choice }, w) {
+    const query = choiceQuery(choice);
     for (const [name, value] of Object.entries({ line, t0: Math.round(t0), t1: Math.round(t1), h: 1, w, folds: 1 })) query.set(name, String(value));
     return this.grid(db, query);
   }

@@ -21,7 +21,7 @@
  * @property {Metric[]} metrics
  * @property {[number, number, number, number][]} losses measurement, from, to, how many samples were dropped
  * @property {string[]} procedures names
- * @property {ArrayLike<number>} marks of procedures: BLOCKED, COMMUNICATION, SLEEPING or 0
+ * @property {ArrayLike<number>} marks of procedures: BLOCKED, COMMUNICATION, SLEEPING, INTERRUPT or 0
  * @property {ArrayLike<number>} colours of procedures: red, green << 8, blue << 16
  * @property {LiveState | null} live of a recording that is followed
  * @property {boolean} present whether the stacks of its processes can be read now

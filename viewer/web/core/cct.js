@@ -4,6 +4,7 @@
 export const BLOCKED = 1;
 export const COMMUNICATION = 2;
 export const SLEEPING = 3; // of a procedure: it and all below it is BLOCKED
+export const INTERRUPT = 4; // of a procedure: what is BLOCKED below it was preempted where the interrupt came
 
 // Kinds of what a view's nodes are: procedures, inlined calls of some, loops, source lines.
 export const LOOP = 2;
@@ -42,13 +43,21 @@ export class CallingContextTree {
     const mark = Uint8Array.from(summary.marks);
     // Of each node whether a procedure on its path is SLEEPING.
     const asleep = new Uint8Array(n);
+    // Of each node the innermost INTERRUPT on its path, or 0.
+    const interrupt = new Uint32Array(n);
+    // The node whose procedure each node shows: of a preempted thread where it was interrupted.
+    this.stands = Uint32Array.from({ length: n }, (_, node) => node);
     // The children of a node follow one another, from firstChild on.
     this.firstChild = new Uint32Array(n + 1);
     for (let node = 1; node < n; node++) {
       this.depth[node] = this.depth[parent[node]] + 1;
       const own = mark[this.procedure[node]];
       asleep[node] = own === SLEEPING ? 1 : asleep[parent[node]];
-      this.marks[node] = asleep[node] ? BLOCKED : own || (this.marks[parent[node]] & COMMUNICATION);
+      this.marks[node] = asleep[node] ? BLOCKED : (own === INTERRUPT ? 0 : own) || (this.marks[parent[node]] & COMMUNICATION);
+      interrupt[node] = own === INTERRUPT ? node : interrupt[parent[node]];
+      const above = this.stands[parent[node]];
+      if (above !== parent[node]) this.stands[node] = above;
+      else if (interrupt[node] && own === BLOCKED) this.stands[node] = parent[interrupt[node]];
       this.firstChild[parent[node] + 1] = node + 1;
     }
     this.firstChild[0] = 1;
@@ -60,15 +69,16 @@ export class CallingContextTree {
   paint(colours) { this.colours = opaque(colours); }
 
   /**
-   * The procedure each node shows at a depth (its own where its path is shorter). One pass: a parent
-   * precedes its children.
+   * The procedure each node shows at a depth (its own where its path is shorter; of a preempted thread
+   * what it was doing). One pass: a parent precedes its children.
    * @param {number} depth 1 is the outermost frame
    */
   at(depth) {
     const { parent, procedure } = this;
     const shown = new Uint32Array(parent.length);
     for (let node = 0; node < parent.length; node++) {
-      shown[node] = this.depth[node] <= depth ? procedure[node] : shown[parent[node]];
+      const at = this.stands[node];
+      shown[node] = at !== node ? shown[at] : this.depth[node] <= depth ? procedure[node] : shown[parent[node]];
     }
     return shown;
   }

@@ -25,6 +25,8 @@ const SLIDE_MS = 120; // how long it stands still before stacks are asked for
 const LONGEST_RUN = 100; // characters of a run of frames; of longer ones the middle is left out
 const START = /^__libc_start_(main|call_main)/; // what calls main, or another of these
 const MOST_OPEN = 400; // rows that are shown at once; of larger trees the waits are closed
+const NO_NOW = "Now: not after the end of a recording";
+const WHY_NO_NOW = "The processes of a recording that has ended are not followed any more. hpcd view --live shows where those of one that is being recorded stand now, hpcd stacks those of any that run.";
 const NO_THREADS = "No thread lived at this moment of the recording. Move the slider, or click a moment in the trace view.";
 
 const HTML = `
@@ -68,6 +70,7 @@ class Stacks {
     this.requests = 0;
     this.timer = 0;
     const moments = part(element, "moments", HTMLElement);
+    if (!context.summary.present) moments.append(Object.assign(textElement("small", NO_NOW), { title: WHY_NO_NOW }));
     this.ends = [
       ...(context.summary.present ? [segmentedControl(moments, store, "moment", "Moment", [["now", "Now", "Read the running processes"], ["recorded", "Recorded", "A moment of the recording"]])] : []),
       store.subscribe(["db", "time", "moment", "kernel"], () => this.load()),

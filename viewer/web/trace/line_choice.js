@@ -19,7 +19,7 @@ const HTML = `
       title="Matches label, process, thread, job or host; host:node1 matches hosts alone"></label>
     <label>sorted by <select id="sort"></select></label>
     <label>grouped by <select id="group"></select></label>
-    <label id="all-lines-label" title="A row of its own for every line, also of threads that hardly ran"><input type="checkbox" id="all-lines"> all lines</label>
+    <label id="all-lines-label" title="A row of its own for every line, also of threads that hardly ran or lived briefly"><input type="checkbox" id="all-lines"> all lines</label>
     <output id="count" aria-live="polite"></output>`;
 
 /**
