@@ -15,6 +15,7 @@ from pathlib import Path
 from hpcd.bpf.events import EventSpec, parse_events
 from hpcd.bpf.io_calls import io_functions, system_call_table
 from hpcd.bpf.loading.loader import chosen_loader
+from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
 from hpcd.bpf.memory_calls import (
@@ -281,6 +282,8 @@ class Recording:
         functions = self._functions()
         sampler = self._load_sampler(events, functions)
         stack.callback(sampler.close)
+        # Not before: a container that may not load programs is told so first.
+        require_hosts_namespace()
         # Not in the background: what a loader writes to standard error is captured by taking the
         # descriptor, also from whoever else writes to it meanwhile.
         walker = cache(partial(_walker, sampler))

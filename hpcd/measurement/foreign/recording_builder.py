@@ -275,15 +275,18 @@ class RecordingBuilder:
             begin_ns, end_ns = min(begin_ns, thread.start_ns), max(end_ns, thread.end_ns)
         self._threads[line] = replace(thread, start_ns=begin_ns, end_ns=end_ns)
 
-    def close(self, realtime_ns: int | None) -> int:
+    def close(self, realtime_ns: int | None, began_ns: int | None = None) -> int:
         """Write the rest; returns the number of records.
 
-        ``realtime_ns`` is when the last record was taken, None when nobody knows. Raises
-        :class:`FormatError` when there are none.
+        ``realtime_ns`` is when the last record was taken, None when nobody knows; ``began_ns`` when
+        it was time 0, which is better known where it is. Raises :class:`FormatError` when there are
+        no records.
         """
         self.flush()
         if not self.writer.records_written:
             raise FormatError(f"{self.source}: no samples in it")
+        if began_ns:
+            realtime_ns = began_ns + self._last_ns
         if realtime_ns is not None and realtime_ns > self._last_ns:
             self.writer.add_clock_pair(self._last_ns, realtime_ns)
         self._finish_processes(self._threads)
