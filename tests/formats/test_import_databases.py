@@ -136,8 +136,13 @@ def test_damaged_databases_are_read_or_refused(tmp_path: Path, name: str) -> Non
         assert [finding for finding in check_measurement(output) if finding.fatal] == []
 
 
-def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [False, True], ids=["regions", "samples"])
+def test_damaged_archives_are_read_or_refused(tmp_path: Path, own: bool) -> None:
     archive = otf2_archive(tmp_path)
+    if own:
+        database = make(tmp_path / "db", {0: [("main/solve", "cpu", 0.01)]})
+        archive = tmp_path / "own"
+        assert main(["export", str(database), "--format", "otf2", "-o", str(archive)]) == 0
     random_source = random.Random(3)
     for number in range(12):
         source = tmp_path / f"{number}"
