@@ -131,7 +131,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> 
         (b"fp 1/1 999999999999.5: 5 cycles: \n\t561c f (/x)\n\n", "out of range"),
         (b"# austin: 3.7.0\n", "no samples"),
         (
-            b"fp 1/1 1.5: 5 cycles: \n\t561c f (/x)\n\nfp 1/1 99999999.5: 5 cycles: \n\t561c f (/x)\n\n",
+            b"".join(b"fp 1/1 %d.5: 5 cycles: \n\t561c f (/x)\n\n" % at for at in (1, 10**8)),
             "203 days apart",
         ),
     ],
