@@ -25,8 +25,11 @@ echo "+ $into/bin/pip install ."
 "$into/bin/pip" install --quiet --disable-pip-version-check .
 rm -rf build/lib build/bdist.*
 if [ -n "$destdir" ]; then
-	# Scripts name their interpreter by its full path: the one they will have.
+	# Scripts name their interpreter by its full path: the one they will have. The command is written
+	# anew, as what pip writes depends on how long the path here is.
 	grep -rlIF "$into" "$into/bin" "$into/pyvenv.cfg" | xargs sed -i "s|$into|$library|g"
+	printf '#!%s\nimport sys\n\nfrom hpcd.__main__ import main\n\nsys.exit(main())\n' \
+		"$library/bin/python3" >"$into/bin/hpcd"
 	find "$into" -name __pycache__ -prune -exec rm -rf {} +
 fi
 ln -sfn "$library/bin/hpcd" "$destdir$prefix/bin/hpcd"

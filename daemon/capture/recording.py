@@ -179,6 +179,7 @@ class Recording:
         """
         options = self._options
         _require_privilege()
+        require_hosts_namespace()
         heap.limit_arenas()
         raise_descriptor_limit()
         # On a machine that is busy with what is recorded, the recorder must still get its turn.
@@ -282,8 +283,6 @@ class Recording:
         functions = self._functions()
         sampler = self._load_sampler(events, functions)
         stack.callback(sampler.close)
-        # Not before: a container that may not load programs is told so first.
-        require_hosts_namespace()
         # Not in the background: what a loader writes to standard error is captured by taking the
         # descriptor, also from whoever else writes to it meanwhile.
         walker = cache(partial(_walker, sampler))

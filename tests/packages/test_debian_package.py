@@ -144,4 +144,4 @@ def test_installed_used_upgraded_removed_purged(package: Path, tmp_path: Path) -
     assert any(re.fullmatch(r"upgraded \S+\+later hpcd \S+", line) for line in said)
     assert "recordings = 7" in said
     assert "left etc/hpcd/hpcd.toml var/lib/hpcd/0" in said
-    assert said[-1] == "purged"
+    assert said[-1].rstrip() == "purged"
