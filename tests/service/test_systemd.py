@@ -56,7 +56,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     command = extra / "usr/local/bin/hpcd"
     command.write_text(f'#!/bin/sh\ncd {ROOT} || exit 1\nexec {sys.executable} -m hpcd "$@"\n')
     command.chmod(0o755)
-    # Recorders refuse to work in a pid namespace, for its process numbers are not the kernel's. Here
+    # In a pid namespace recorders refuse to work: process numbers are not the kernel's. Here
     # it matters that they can work within the unit's confinement.
     patch = extra / "usr/lib/hpcd-test"
     patch.mkdir(parents=True)
