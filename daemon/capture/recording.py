@@ -152,6 +152,7 @@ class Recording:
             raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
         if not options.selector:
             raise UsageError("nothing selected to record")
+        require_hosts_namespace()
         for pid in options.selector.pids:
             processes.require_target(pid)
         self._options = options
@@ -179,7 +180,6 @@ class Recording:
         """
         options = self._options
         _require_privilege()
-        require_hosts_namespace()
         heap.limit_arenas()
         raise_descriptor_limit()
         # On a machine that is busy with what is recorded, the recorder must still get its turn.
