@@ -7,6 +7,7 @@
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
 # make bpf-object   the BPF programs compiled ahead: hpcd starts ten times as fast (needs clang)
 # make dist    source distribution and wheel in build/dist; make deb the Debian package in build/deb
+#              (DEBFULLNAME and DEBEMAIL: its maintainer)
 # make test-packages   both installed where nothing else is, upgraded and removed (minutes)
 # make docs    the documentation as a web site in build/site
 # make man     docs/hpcd.1 from the parsers

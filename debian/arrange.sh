@@ -25,6 +25,8 @@ find "$site" \( -name '*.h' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.a' \) 
 	! -path '*/hpcd/*' -delete
 # Where it was built, which is nobody's business and differs from build to build.
 rm -f "$site"/*.dist-info/direct_url.json "$site"/*.dist-info/RECORD
+# Compiled modules have the times of their sources in them; the package's are made when it is installed.
+find "$stage/usr/lib/hpcd" -name __pycache__ -prune -exec rm -rf {} +
 # The manual pages are compressed where they are looked for; a second copy is not.
 rm -rf "$stage/usr/lib/hpcd/share"
 # Modes as they should be, whatever the mask and the archives' said.

@@ -21,8 +21,9 @@ compile() {
 	mkdir -p "$folder"
 	rm -f "$folder"/$old
 	echo "+ clang -target bpf ... $object"
+	# BTF has the sources' names: as they are called here, wherever here is.
 	clang -O2 -g -target bpf -mcpu=v3 -D$machine -I"$sources" -Wall -Wno-unused-function "$@" \
-		-c "$sources/$source" -o "$object.new"
+		-fdebug-prefix-map="$PWD=." -c "$sources/$source" -o "$object.new"
 	# Without what debuggers need; what libbpf needs (BTF) stays.
 	llvm-strip -g "$object.new"
 	mv "$object.new" "$object"

@@ -25,8 +25,18 @@ echo "+ $into/bin/pip install ."
 "$into/bin/pip" install --quiet --disable-pip-version-check .
 rm -rf build/lib build/bdist.*
 if [ -n "$destdir" ]; then
-	# Scripts name their interpreter by its full path: the one they will have.
+	# Scripts name their interpreter by its full path: the one they will have. The command is written
+	# anew, as what pip writes depends on how long the path here is. Worker processes import it.
 	grep -rlIF "$into" "$into/bin" "$into/pyvenv.cfg" | xargs sed -i "s|$into|$library|g"
+	cat >"$into/bin/hpcd" <<-END
+		#!$library/bin/python3
+		import sys
+
+		from hpcd.__main__ import main
+
+		if __name__ == "__main__":
+		    sys.exit(main())
+	END
 	find "$into" -name __pycache__ -prune -exec rm -rf {} +
 fi
 ln -sfn "$library/bin/hpcd" "$destdir$prefix/bin/hpcd"

@@ -19,6 +19,7 @@ from hpcd.bpf.loading.btf import KernelTypes, task_offsets
 from hpcd.bpf.loading.kernel_headers import cache_directory, kernel_headers
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.loading.object_loader import object_path
+from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
@@ -55,6 +56,7 @@ def probe() -> list[Feature]:
     return [
         _privilege(),
         _capabilities(),
+        _pid_namespace(),
         _kernel(),
         _attempt("BTF", _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF", needed=True),
         _lockdown(),
@@ -128,6 +130,13 @@ def _capabilities() -> Feature:
     if missing:
         return Feature("capabilities", False, f"lacks {', '.join(missing)}", _privileges(), True)
     return Feature("capabilities", True, ", ".join(_CAPABILITIES), needed=True)
+
+
+def _pid_namespace() -> Feature:
+    name = "process numbers"
+    if in_hosts_namespace():
+        return Feature(name, True, "those of the kernel", needed=True)
+    return Feature(name, False, "those of a container, which the kernel has not", REMEDY, True)
 
 
 def _release() -> tuple[int, ...]:

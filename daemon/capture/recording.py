@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from hpcd.bpf.events import EventSpec
+from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
 from hpcd.bpf.table_memory import Tables
@@ -81,6 +82,7 @@ class Recording:
             raise UsageError(f"frequency must lie between 1 and {MAX_FREQUENCY} Hz")
         if not options.selector:
             raise UsageError("nothing selected to record")
+        require_hosts_namespace()
         for pid in options.selector.pids:
             processes.require_target(pid)
         self._options = options

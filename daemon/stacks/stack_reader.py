@@ -11,6 +11,7 @@ import numpy as np
 
 from hpcd.array_types import U64
 from hpcd.bpf.events import parse_events
+from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
@@ -60,6 +61,7 @@ class StackReader:
                 SamplerOptions(follow_children=False, waiting=False),
             )
             resources.callback(self._sampler.close)
+            require_hosts_namespace()
             self._walker: SavedWalker = self._sampler.saved_walker()
             resources.callback(self._walker.close)
             self._tables = Tables(self._sampler.memory)

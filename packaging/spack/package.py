@@ -1,7 +1,8 @@
 # Copyright The hpcd authors. SPDX-License-Identifier: MIT
-"""Spack recipe: put it into a repository's packages/py_hpcd (Spack 1) or packages/py-hpcd."""
+"""Recipe for Spack 1: put it into packages/py_hpcd of a repository of your own."""
 
 from spack.package import *
+from spack_repo.builtin.build_systems.python import PythonPackage
 
 
 class PyHpcd(PythonPackage):
@@ -45,8 +46,7 @@ class PyHpcd(PythonPackage):
     @run_before("install", when="+service")
     def compile_bpf_programs(self):
         """Compile the BPF programs once for all kernels, so that recording needs no compiler."""
-        with set_env(PYTHON=python.path):
-            Executable("sh")("setup/bpf_object.sh")
+        Executable("sh")("setup/bpf_object.sh", extra_env={"PYTHON": python.path})
 
     def setup_run_environment(self, env):
         """Let ctypes find libbpf."""

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import hpcd.analysis
 from hpcd.__main__ import main
@@ -26,11 +25,14 @@ from hpcd.analysis.export.export_selection import Selection
 from hpcd.analysis.export.formats import FORMATS
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
+from hpcd.measurement.foreign.names import readable
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.exports import READERS
+from tests.support.imported import imported, sums
 from tests.support.made import make
+from tests.support.perfetto_rules import parsed
 from tests.support.random_measurements import long_measurement, write_measurement
 
 OPTIONS = [
@@ -151,8 +153,7 @@ def test_processes_of_several_hosts_are_apart(tmp_path: Path) -> None:
     apart["chrome"] = {(str(event["pid"]), str(event["tid"])) for event in events}
     threads = json.loads((tmp_path / "firefox").read_text())["threads"]
     apart["firefox"] = {(thread["pid"], str(thread["tid"])) for thread in threads}
-    trace = perfetto_trace_pb2.Trace()
-    trace.ParseFromString((tmp_path / "perfetto").read_bytes())
+    trace = parsed(tmp_path / "perfetto")
     tasks = [task for p in trace.packet for task in p.interned_data.stack_sample_task_contexts]
     apart["perfetto"] = {(str(task.pid), str(task.tid)) for task in tasks}
     with hpcd.analysis.open(tmp_path / "db") as db:
@@ -248,6 +249,22 @@ def test_any_name_survives_or_is_escaped(weird: Path, tmp_path: Path, kind: str)
         assert not {letter for name in names for letter in name if not letter.isprintable()}
 
 
+@pytest.mark.parametrize("kind", ["hpctoolkit", "otf2", "pprof"])
+def test_any_name_comes_back_as_imports_escape_it(weird: Path, tmp_path: Path, kind: str) -> None:
+    if kind == "otf2" and not shutil.which("otf2-print"):
+        pytest.skip("otf2-print is not installed")
+    output = tmp_path / "out"
+    assert main(["export", str(weird), "--format", kind, "-o", str(output)]) == 0
+    imported(output, tmp_path / "m")
+    found = {name for by_path in sums(tmp_path / "m").values() for path in by_path for name in path}
+    with hpcd.analysis.open(weird) as db:
+        stored = {name for name in db.procedures.name if name != "[all]"}
+    if kind != "pprof":
+        # Their strings end at the first NUL.
+        stored = {name.replace("\0", "\\x00") for name in stored}
+    assert {readable(name) for name in stored} <= found
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_nothing_recorded(tmp_path: Path, kind: str) -> None:
     if kind in ("parquet", "arrow"):
@@ -328,13 +345,17 @@ def test_pprof_itself_reads_it(db: Database, tmp_path: Path) -> None:
             ["go", "tool", "pprof", "-top", "-unit=ns", f"-sample_index={number}", str(output)],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        total = float(db.metrics.exclusive(number).sum())
-        unit = ("ns", 1e9) if db.metrics.units[number] == "s" else ("", 1)
+        # Asked for nanoseconds, it writes them behind counts, too.
+        scale = 1e9 if db.metrics.units[number] == "s" else 1
+        exclusive = db.metrics.exclusive(number)
         assert f"Type: {metric}" in done.stdout
-        shown = {line.split()[-1]: line.split()[3] for line in done.stdout.splitlines()[6:]}
-        if metric == "cpu_time":
-            assert f"of {total * unit[1]:.0f}ns total" in done.stdout
-            assert shown["main"] == f"{total * 1e9:.0f}ns"
+        assert f"of {exclusive.sum() * scale:.0f}ns total" in done.stdout
+        rows = [line.split(None, 5) for line in done.stdout.splitlines()[6:]]
+        found = {row[5]: row[0] for row in rows if row[0] != "0"}
+        by_name: Counter[str] = Counter()
+        for node in np.flatnonzero(exclusive).tolist():
+            by_name[db.procedure_names[db.procedure_of_node[node]]] += float(exclusive[node])
+        assert found == {name: f"{cost * scale:.0f}ns" for name, cost in by_name.items()}
 
 
 @pytest.mark.skipif(not shutil.which("otf2-print"), reason="needs otf2-tools")
@@ -375,13 +396,11 @@ def test_long_lines_are_flushed_to_otf2(tmp_path: Path, monkeypatch: pytest.Monk
 def test_perfettos_classes_read_it(db: Database, tmp_path: Path) -> None:
     output = tmp_path / "out"
     assert main(["export", str(db.path), "--format", "perfetto", "-o", str(output)]) == 0
-    trace = perfetto_trace_pb2.Trace()
-    trace.ParseFromString(output.read_bytes())
+    trace = parsed(output)
     counters: dict[int, str] = {}
     total: Counter[str] = Counter()
     threads = {}
     for packet in trace.packet:
-        # What the classes do not know would be kept apart.
         assert not packet.FindInitializationErrors()
         for counter in packet.interned_data.stack_sample_counter_descriptors:
             counters[counter.iid] = counter.name

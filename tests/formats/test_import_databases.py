@@ -16,6 +16,7 @@ from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from tests.support.hpctoolkit_database import Node, Thread, write_database
 from tests.support.imported import DATA, imported, sums
+from tests.support.made import make
 
 BEGIN = 1_700_000_000 * 10**9
 LIBRARY = "/usr/lib/libmpi.so.12"
@@ -58,8 +59,9 @@ def test_costs_of_hpctoolkit_are_those_of_its_contexts(tmp_path: Path) -> None:
         assert LIBRARY in {module.path for module in measurement.modules.values()}
         (part,) = measurement.record_chunks()
         times = part.time_ns[: part.start[1]].tolist()
-    # In the order of the trace; the two samples in work share its cost.
-    assert times == [0, 10**8, 2 * 10**8, 3 * 10**8, 4 * 10**8]
+        assert measurement.threads[0].end_ns == 4 * 10**8
+    # In the order of the trace; the two samples in work share its cost. Its end is no sample.
+    assert times == [0, 10**8, 2 * 10**8, 3 * 10**8]
     merge([tmp_path / "m"], tmp_path / "db", workers=1)
     with Database(tmp_path / "db") as db:
         assert abs(db.measurements[0].start_ns) < 10**6
@@ -134,8 +136,13 @@ def test_damaged_databases_are_read_or_refused(tmp_path: Path, name: str) -> Non
         assert [finding for finding in check_measurement(output) if finding.fatal] == []
 
 
-def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [False, True], ids=["regions", "samples"])
+def test_damaged_archives_are_read_or_refused(tmp_path: Path, own: bool) -> None:
     archive = otf2_archive(tmp_path)
+    if own:
+        database = make(tmp_path / "db", {0: [("main/solve", "cpu", 0.01)]})
+        archive = tmp_path / "own"
+        assert main(["export", str(database), "--format", "otf2", "-o", str(archive)]) == 0
     random_source = random.Random(3)
     for number in range(12):
         source = tmp_path / f"{number}"
@@ -154,7 +161,68 @@ def test_damaged_archives_are_read_or_refused(tmp_path: Path) -> None:
         assert [finding for finding in check_measurement(output) if finding.fatal] == []
 
 
-@pytest.mark.parametrize("kind", ["pprof", "hpctoolkit", "collapsed"])
+Costs = dict[tuple[int | None, str], dict[tuple[str, ...], float]]
+Moments = dict[int | None, list[tuple[int, tuple[str, ...]]]]
+
+
+def costs_and_moments(path: Path) -> tuple[Costs, Moments]:
+    """By rank and metric what call paths cost; by rank when its main thread was in which."""
+    costs: Costs = {}
+    moments: Moments = {}
+    with Database(path) as db:
+        names = [
+            tuple(db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(node))
+            for node in range(len(db.cct))
+        ]
+        for line in db.lines.rows(range(len(db.lines))):
+            for metric in db.metrics.names:
+                of_metric = costs.setdefault((line.rank, metric), {})
+                for node, cost in zip(*db.metrics.by_line(metric, line.number), strict=True):
+                    of_metric[names[node]] = of_metric.get(names[node], 0.0) + float(cost)
+            if line.pid == line.tid:
+                records = db.records(line.number)
+                kept = (records.value > 0).tolist()
+                columns = zip(records.time.tolist(), records.node.tolist(), kept, strict=True)
+                moments[line.rank] = [(time, names[node]) for time, node, real in columns if real]
+    return {key: {p: c for p, c in of.items() if c} for key, of in costs.items()}, moments
+
+
+@pytest.mark.parametrize("kind", ["hpctoolkit", "otf2"])
+def test_a_round_trip_brings_back_what_was_there(tmp_path: Path, kind: str) -> None:
+    """Every metric of every call path of every rank, and when it was sampled."""
+    if kind == "otf2" and not shutil.which("otf2-print"):
+        pytest.skip("otf2-print is not installed")
+    ranks = {
+        0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
+            ("main/MPI_Wait/k_sched", "cpu", 0.02), ("main/MPI_Wait/k_sched", "blocked", 0.2),
+            ("main/solve", "cpu", 0.05)],
+        1: [("main/solve/dot", "cpu", 0.1), ("main/solve/dot/solve/dot", "cpu", 0.05),
+            ("main/MPI_Wait/k_sched", "blocked", 0.3), ("main/solve/dot", "cpu", 0.02)],
+    }  # fmt: skip
+    before = make(tmp_path / "before", ranks, helper=True, weight=2)
+    exported = tmp_path / "exported"
+    assert main(["export", str(before), "--format", kind, "-o", str(exported)]) == 0
+    assert imported(exported, tmp_path / "m").lines == 4
+    merge([tmp_path / "m"], tmp_path / "after", workers=1)
+    costs, moments = costs_and_moments(before)
+    costs_after, moments_after = costs_and_moments(tmp_path / "after")
+    assert costs_after.keys() == costs.keys()
+    for key, by_path in costs.items():
+        assert costs_after[key] == pytest.approx(by_path, rel=1e-9), key
+    for rank, samples in moments.items():
+        found = moments_after[rank]
+        assert len(found) == len(samples)
+        if kind == "hpctoolkit":
+            # Where a context has samples and waits, its trace does not tell which is which.
+            found, samples = (
+                [s for s in of if "k_sched" not in s[1][-1]] for of in (found, samples)
+            )
+        assert found == samples
+    with Database(before) as old, Database(tmp_path / "after") as new:
+        assert new.origin_ns == old.origin_ns
+
+
+@pytest.mark.parametrize("kind", ["pprof", "hpctoolkit", "otf2", "collapsed"])
 def test_what_hpcd_exports_it_can_import(tmp_path: Path, kind: str) -> None:
     """Both are written from the formats' descriptions, by nothing they share."""
     imported(DATA / "perf-script.txt.gz", tmp_path / "m")

@@ -130,6 +130,10 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> 
         (b"fp 1/1 1.5: 5 cycles: \n\t561c f (/x)\n\n" + b"garbage\n" * 50, "not the text of perf"),
         (b"fp 1/1 999999999999.5: 5 cycles: \n\t561c f (/x)\n\n", "out of range"),
         (b"# austin: 3.7.0\n", "no samples"),
+        (
+            b"".join(b"fp 1/1 %d.5: 5 cycles: \n\t561c f (/x)\n\n" % at for at in (1, 10**8)),
+            "203 days apart",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -250,6 +250,19 @@ def test_no_btf_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize("proc", [[], ["--mount-proc"]], ids=["host's proc", "own proc"])
+def test_a_pid_namespace_of_its_own_is_refused(tmp_path: Path, proc: list[str]) -> None:
+    """The kernel sees other numbers: what was started would never be seen to end."""
+    enter = ["unshare", "--pid", "--fork", "--kill-child", *proc]
+    done = subprocess.run(
+        [*enter, *HPCD, "run", "-o", str(tmp_path / "m"), "--", "true"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 5, done.stderr
+    assert done.stderr.count("\n") == 1 and "process numbers" in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
 def test_unwritable_directory_is_one_line(tmp_path: Path) -> None:
     with running("sleep", "60") as process:
         done = hpcd("attach", "-p", process.pid, "-o", "/proc/hpcd", check=False)

@@ -24,20 +24,27 @@ def run(*command: str | Path, cwd: Path = Path("/"), **environment: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    run("sh", "setup/dist.sh", folder, cwd=ROOT)
+def built(checkout: Path, folder: Path) -> Path:
+    """What setup/dist.sh makes in ``folder`` of the present commit, cloned to ``checkout``."""
+    run("git", "clone", "--quiet", ROOT, checkout)
+    run("sh", "setup/dist.sh", folder, cwd=checkout, PYTHON=sys.executable)
     return folder
 
 
-def test_the_same_commit_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
-    run("sh", "setup/dist.sh", tmp_path, cwd=ROOT)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    return built(folder / "checkout", folder / "made")
+
+
+def test_the_same_commit_gives_the_same_bytes_elsewhere(made: Path, tmp_path: Path) -> None:
+    built(tmp_path / "somewhere-else/deeper", tmp_path / "made")
     names = sorted(path.name for path in made.iterdir())
     assert [Path(name).suffix for name in names] == [".whl", ".gz"]
-    assert names == sorted(path.name for path in tmp_path.iterdir())
+    again = tmp_path / "made"
+    assert names == sorted(path.name for path in again.iterdir())
     for name in names:
-        assert (made / name).read_bytes() == (tmp_path / name).read_bytes(), name
+        assert (made / name).read_bytes() == (again / name).read_bytes(), name
 
 
 def test_both_have_the_bpf_objects_and_the_manual_pages(made: Path) -> None:

@@ -56,9 +56,18 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     command = extra / "usr/local/bin/hpcd"
     command.write_text(f'#!/bin/sh\ncd {ROOT} || exit 1\nexec {sys.executable} -m hpcd "$@"\n')
     command.chmod(0o755)
+    # In a pid namespace recorders refuse to work: process numbers are not the kernel's. Here
+    # it matters that they can work within the unit's confinement.
+    patch = extra / "usr/lib/hpcd-test"
+    patch.mkdir(parents=True)
+    (patch / "sitecustomize.py").write_text(
+        "from hpcd.bpf.loading import pid_namespace\n"
+        "pid_namespace.in_hosts_namespace = lambda: True\n"
+    )
     # A checkout may lie where the service must not look.
     (dropins / "test.conf").write_text(
         "[Service]\nProtectHome=read-only\nPrivateTmp=no\nWatchdogSec=4s\n"
+        "Environment=PYTHONPATH=/usr/lib/hpcd-test\n"
     )
     with Machine(folder / "work", extra) as running:
         yield running

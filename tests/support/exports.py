@@ -12,6 +12,7 @@ from typing import Any
 
 import otf2
 
+from tests.support import perfetto_rules
 from tests.support.hpctoolkit_reader import read_hpctoolkit
 from tests.support.protobuf_reader import message, packed
 
@@ -197,6 +198,7 @@ def read_tau(path: Path) -> Costs:
 
 
 def read_perfetto(path: Path) -> Costs:
+    perfetto_rules.parsed(path)
     strings: dict[int, dict[int, str]] = defaultdict(dict)
     frames: dict[int, int] = {}
     stacks: dict[int, list[int]] = {}

@@ -182,7 +182,7 @@ class ProfileFile:
         file = self._file
         values = file.array(_VALUE, profile.values, profile.value_count)
         index = file.array(_INDEX, profile.contexts, profile.context_count)
-        bounds = np.append(index["start"], len(values)).astype(np.uint64)
+        bounds = np.append(index["start"], np.uint64(len(values)))
         if bool((bounds[1:] < bounds[:-1]).any()) or int(bounds[-2:].max()) > len(values):
             raise file.damaged("values of a profile are out of order")
         counts: I64 = (bounds[1:] - bounds[:-1]).astype(np.int64)

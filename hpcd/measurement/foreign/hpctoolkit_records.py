@@ -2,8 +2,10 @@
 
 A database has sums by thread and context (exact) and, if traces were recorded, the context of each
 sample and its time. Both become records: what a context cost a thread is divided evenly over the
-thread's samples in it, so that sums are the database's and times those of the trace. Loops, source
-lines and instructions are not call frames: what they cost counts for the procedure around them.
+thread's samples in it, so that sums are the database's and times those of the trace. hpcd's own
+exports count samples, too: waits have an entry at each end there, of which one is left. Loops,
+source lines and instructions are not call frames: what they cost counts for the procedure around
+them.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ _METRICS = {"CPUTIME": "cpu_time", "REALTIME": "time"}
 _LARGE = 1e6
 _MAX_VALUE = 2.0**55
 _UNKNOWN_ENTRY = 0
+# The metric by which hpcd's exports count samples; every database counts its own.
+_COUNTED = b"samples"
 
 
 class _Metric(NamedTuple):
@@ -63,9 +67,11 @@ class HpctoolkitReader:
         self._parent_of = np.zeros(0, np.uint32)
         self._in_tree = np.zeros(0, bool)
         self._idle = 0
+        self._first_tid = 0
+        self._counted: _Metric | None = None
 
     def read(self, folder: Path) -> int | None:
-        """Take in the database; returns when its last trace ended, ns since 1970.
+        """Take in the database; returns when its first trace began, ns since 1970.
 
         Raises :class:`FormatError`, :class:`NotFoundError`.
         """
@@ -75,17 +81,24 @@ class HpctoolkitReader:
         profiles = profile_file.profiles()
         if any("RANK" in profile.ids for profile in profiles.values()):
             self._builder.job = self._builder.job or readable(meta.title)
+        # Above all ranks, and all hosts where there are none.
+        self._first_tid = 1 + max(
+            (max(profile.ids.get("RANK", 0), len(profiles)) for profile in profiles.values()),
+            default=0,
+        )
         lines = {number: self._line(profile, meta) for number, profile in profiles.items()}
-        traces, begin_ns = self._traces(folder, profiles)
+        traces, begin_ns = self._traces(folder, lines)
         metrics = self._metrics(meta, profile_file, profiles)
-        end_ns = 0
         for number, profile in profiles.items():
             costs = [self._exclusive(profile_file, profile, metric) for metric in metrics]
             times, nodes = traces.get(number, (np.zeros(0, np.int64), np.zeros(0, np.uint32)))
-            self._write(lines[number], times, nodes, metrics, costs)
-            end_ns = max(end_ns, int(times[-1]) if len(times) else 0)
+            counts = None
+            if self._counted and len(times):
+                counts = self._exclusive(profile_file, profile, self._counted)
+                times, nodes = _counted_entries(times, nodes, counts)
+            self._write(lines[number], times, nodes, metrics, costs, apart=counts is not None)
         self._rank_sizes(profiles)
-        return begin_ns + end_ns if begin_ns else None
+        return begin_ns or None
 
     # --- contexts ---
 
@@ -147,6 +160,8 @@ class HpctoolkitReader:
         words = " ".join(f"{kind.lower()} {number}" for kind, number in others.items())
         builder = self._builder
         tid, *streams = others.values() or [0]
+        # The first thread of a process is its main one.
+        tid = pid if tid == 0 else self._first_tid + tid
         stream = sum((number & 0xFFFF) << 16 * place for place, number in enumerate(streams[:3]))
         line = builder.line(pid, tid, words or "thread", stream)
         builder.name_process(pid, meta.title or builder.default_name)
@@ -164,6 +179,9 @@ class HpctoolkitReader:
     ) -> list[_Metric]:
         metrics = []
         for number, name in meta.metrics().items():
+            if name == _COUNTED:
+                self._counted = _Metric(number, 0, 1.0)
+                continue
             match = _UNIT.match(name)
             plain = (match[1] if match else name).decode(errors="replace")
             unit = match[2].decode() if match else ""
@@ -213,19 +231,26 @@ class HpctoolkitReader:
     # --- records ---
 
     def _traces(
-        self, folder: Path, profiles: dict[int, Profile]
+        self, folder: Path, lines: dict[int, int]
     ) -> tuple[dict[int, tuple[Array, U32]], int]:
-        """(times since the first, nodes) by profile; when the first was, 0 without traces."""
+        """(times since the first, nodes) by profile; when the first was, 0 without traces.
+
+        ``lines`` are the trace lines of profiles."""
         if not (folder / "trace.db").exists():
             return {}, 0
         file = TraceFile(folder)
         traces = {}
         builder = self._builder
         for number, times, contexts in file.traces():
-            if not len(times) or number not in profiles:
+            if not len(times) or number not in lines:
                 continue
             if bool((times[1:] < times[:-1]).any()) or int(times[0]) < file.begin_ns:
                 raise FormatError(f"{builder.source}: damaged: times of a trace run backwards")
+            if len(times) > 1 and not contexts[-1]:
+                # No sample: the thread has ended.
+                end_ns = int(times[-1]) - file.begin_ns
+                builder.alive(lines[number], end_ns, end_ns)
+                times, contexts = times[:-1], contexts[:-1]
             inside = np.minimum(contexts, len(self._node_of) - 1)
             nodes = self._node_of[inside]
             if bool((contexts == 0).any()):
@@ -240,20 +265,30 @@ class HpctoolkitReader:
 
     def _write(
         self, line: int, times: Array, nodes: U32, metrics: list[_Metric],
-        costs: list[dict[int, int]],
+        costs: list[dict[int, int]], *, apart: bool,
     ) -> None:  # fmt: skip
-        """The records of a thread: each sample with its share of its node's cost."""
+        """The records of a thread: each sample with its share of its node's cost.
+
+        ``apart``: a sample has one metric, as hpcd's own have; else each has a record for all that
+        its node has."""
         builder = self._builder
         nodes = np.where(nodes == 0, np.uint32(self._placed(0)), nodes) if 0 in nodes else nodes
         sampled = dict(zip(*(part.tolist() for part in np.unique(nodes, return_counts=True)),
                            strict=True))  # fmt: skip
         plain = builder.event("trace sample", "", 1.0, "")
         left = dict(sampled)
+        columns = list(zip(metrics, costs, strict=True))
+        of_node = {node: [pair for pair in columns if node in pair[1]] for node in sampled}
         for time_ns, node in zip(times.tolist(), nodes.tolist(), strict=True):
             charged = False
             left[node] -= 1
-            for metric, cost in zip(metrics, costs, strict=True):
-                if value := _share(cost.get(node, 0), sampled[node], left[node]):
+            count, after, pairs = sampled[node], left[node], of_node[node]
+            if apart and len(pairs) > 1 and count >= len(pairs):
+                # In turn: each metric has every so-many-th sample.
+                turn, many = after % len(pairs), len(pairs)
+                count, after, pairs = -(-(count - turn) // many), after // many, [pairs[turn]]
+            for metric, cost in pairs:
+                if value := _share(cost[node], count, after):
                     builder.add(line, time_ns, node, metric.event, value)
                     charged = True
             if not charged:
@@ -265,6 +300,25 @@ class HpctoolkitReader:
             for node, value in cost.items():
                 if node not in sampled and value:
                     builder.add(line, begin, node, metric.event, value)
+
+
+def _counted_entries(times: Array, nodes: U32, counts: dict[int, int]) -> tuple[Array, U32]:
+    """Of a trace the entries that are samples: as many of each node as ``counts`` has.
+
+    What is too many are ends of waits, which follow their beginnings in the same node."""
+    place = np.arange(len(nodes))
+    begins = np.append(True, nodes[1:] != nodes[:-1])
+    within = place - np.maximum.accumulate(np.where(begins, place, 0))
+    # Ends first, then what else follows its own node; the first of a run is none.
+    key = np.where(within % 2 == 1, 0, np.where(within > 0, 1, 2))
+    order = np.lexsort((place, key, nodes))
+    distinct, first, many = np.unique(nodes[order], return_index=True, return_counts=True)
+    wanted = np.array([counts.get(node, 0) for node in distinct.tolist()], np.int64)
+    surplus = np.repeat(np.maximum(many - wanted, 0) * (wanted > 0), many)
+    dropped = (place - np.repeat(first, many) < surplus) & (key[order] < 2)
+    kept = np.ones(len(nodes), bool)
+    kept[order[dropped]] = False
+    return times[kept], nodes[kept]
 
 
 def _share(value: int, count: int, left: int) -> int:

@@ -178,8 +178,8 @@ def _import_hpctoolkit(source: Path, output: Path, options: ImportOptions) -> Im
     origin = {"tool": "HPCToolkit"}
     builder = _builder(str(source), output, options, _host(), _HPCTOOLKIT, times, origin)
     with _Unfinished(builder):
-        ended_ns = HpctoolkitReader(builder).read(source)
-        return _finished(builder, _HPCTOOLKIT, times, ended_ns)
+        began_ns = HpctoolkitReader(builder).read(source)
+        return _finished(builder, _HPCTOOLKIT, times, None, began_ns)
 
 
 def _import_otf2(
@@ -190,8 +190,8 @@ def _import_otf2(
     times = "recorded"
     builder = _builder(str(source), output, options, _host(), _OTF2, times, {"tool": "OTF2"})
     with _Unfinished(builder):
-        ended_ns = Otf2Reader(builder).read(anchor) or anchor.stat().st_mtime_ns
-        return _finished(builder, _OTF2, times, ended_ns)
+        began_ns = Otf2Reader(builder).read(anchor)
+        return _finished(builder, _OTF2, times, anchor.stat().st_mtime_ns, began_ns)
 
 
 def _recognise(file: InputFile) -> str:
@@ -227,8 +227,11 @@ def _builder(
     return builder
 
 
-def _finished(builder: RecordingBuilder, kind: str, times: str, ended_ns: int | None) -> Imported:
-    records = builder.close(ended_ns)
+def _finished(
+    builder: RecordingBuilder, kind: str, times: str, ended_ns: int | None,
+    began_ns: int | None = None,
+) -> Imported:  # fmt: skip
+    records = builder.close(ended_ns, began_ns)
     return Imported(
         kind, records, builder.taken or records, builder.line_count, times, dict(builder.dropped)
     )

@@ -1,7 +1,8 @@
 """OTF2 traces (Score-P and others), read by ``otf2-print``.
 
 Each location enters and leaves regions. Between two such events it is in one call path: an
-interval, so that times are exact, as are the sums. Definitions and events are taken from the text
+interval, so that times are exact, as are the sums. Calling-context samples, which sampling tools
+write, are in ``otf2_samples``. Definitions and events are taken from the text
 that otf2-print of OTF2 2 and 3 writes; the archive's format is the library's own affair.
 """
 
@@ -17,32 +18,33 @@ from typing import BinaryIO
 
 from hpcd.errors import FormatError, PlatformError
 from hpcd.measurement.foreign.input_file import blocks
+from hpcd.measurement.foreign.otf2_samples import FLAGS, NAME, Otf2Samples
 from hpcd.measurement.foreign.recording_builder import NO_MODULE, RecordingBuilder
 from hpcd.measurement.foreign.tool_process import tool_output
 
 _MAGIC = b"\x03BOTF2"
 _MAX_DEFINITIONS = 256 << 20
 _MAX_NESTING = 1 << 16
-_NAME = rb'"(.{0,131072}?)" <\d+>'
-_FLAGS = re.MULTILINE | re.DOTALL
 _CLOCK = re.compile(
     rb"^CLOCK_PROPERTIES +Ticks per Seconds: (\d{1,19}), Global Offset: (\d{1,20}), "
     rb"Length: \d+(?:, Date: ([^\n]{1,80}))?",
     re.MULTILINE,
 )
-_GROUP = re.compile(rb"^LOCATION_GROUP +(\d{1,10}) +Name: " + _NAME + rb", Type: ", _FLAGS)
+_GROUP = re.compile(rb"^LOCATION_GROUP +(\d{1,10}) +Name: " + NAME + rb", Type: ", FLAGS)
 _LOCATION = re.compile(
-    rb"^LOCATION +(\d{1,19}) +Name: " + _NAME + rb", Type: \S+, # Events: \d+, Group: "
+    rb"^LOCATION +(\d{1,19}) +Name: " + NAME + rb", Type: \S+, # Events: \d+, Group: "
     rb'".{0,131072}?" <(\d{1,10})>$',
-    _FLAGS,
+    FLAGS,
 )
 _REGION = re.compile(
-    rb"^REGION +(\d{1,10}) +Name: " + _NAME + rb" \(Aka\. .{0,131200}?, Role: [A-Z0-9_]+, "
-    rb"Paradigm: [^\n]{1,300}?, File: (?:UNDEFINED|" + _NAME + rb"), Begin: ",
-    _FLAGS,
+    rb"^REGION +(\d{1,10}) +Name: " + NAME + rb" \(Aka\. .{0,131200}?, Role: [A-Z0-9_]+, "
+    rb"Paradigm: [^\n]{1,300}?, File: (?:UNDEFINED|" + NAME + rb"), Begin: ",
+    FLAGS,
 )
 _RANK = re.compile(rb"(?:MPI )?Rank (\d{1,8})$", re.IGNORECASE)
-_EVENT = re.compile(rb"(ENTER|LEAVE) +(\d{1,19}) +(\d{1,20})  ")
+# As hpcd calls processes: with name and number.
+_OWN_RANK = re.compile(rb"rank (\d{1,8}) (.+) \d+$", re.DOTALL)
+_EVENT = re.compile(rb"(ENTER|LEAVE|CALLING_CONTEXT_SAMPLE) +(\d{1,19}) +(\d{1,20})  ")
 _REGION_END = re.compile(rb'" <(\d{1,10})>$')
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ([+-]\d{4})")
 
@@ -62,7 +64,8 @@ class Otf2Reader:
 
     def __init__(self, builder: RecordingBuilder) -> None:
         self._builder = builder
-        self._event = builder.event("region", "s", 1e-9, "time", interval=True)
+        self._event: int | None = None
+        self._samples = Otf2Samples(builder)
         self._ticks, self._offset = 1_000_000_000, 0
         self._frames: dict[int, int] = {}
         self._lines: dict[bytes, int] = {}
@@ -71,7 +74,7 @@ class Otf2Reader:
         self._pending: tuple[int, int] | None = None
 
     def read(self, anchor: Path) -> int | None:
-        """Take in the archive; returns when its last event was (ns since 1970), if it says so.
+        """Take in the archive; returns when it was time 0 (ns since 1970), if it says so.
 
         Raises :class:`FormatError`, :class:`PlatformError`.
         """
@@ -80,10 +83,10 @@ class Otf2Reader:
         began_ns = self._define(definitions)
         with _otf2_print(anchor) as output:
             self._read_events(blocks(output.read, str(anchor)))
-        end_ns = max(self._since.values(), default=0)
+        self._samples.close()
         for line, since in self._since.items():
             self._builder.alive(line, since, since)
-        return began_ns + end_ns if began_ns else None
+        return began_ns or None
 
     # --- definitions ---
 
@@ -95,16 +98,19 @@ class Otf2Reader:
             raise FormatError(f"{builder.source}: otf2-print says nothing of its clock")
         self._ticks, self._offset = int(clock[1]), int(clock[2])
         groups = {int(number): name for number, name in _GROUP.findall(text)}
-        ranks = {
-            number: int(match[1])
-            for number, name in groups.items() if (match := _RANK.search(name))
-        }  # fmt: skip
+        ranks: dict[int, int] = {}
+        for number, name in groups.items():
+            if match := _RANK.search(name):
+                ranks[number] = int(match[1])
+            elif match := _OWN_RANK.match(name):
+                ranks[number], groups[number] = int(match[1]), match[2]
         if ranks:
             builder.job = builder.job or builder.default_name
             builder.size = builder.size or max(ranks.values()) + 1
         for place, (location, name, group) in enumerate(_LOCATION.findall(text)):
             number = int(group)
-            line = self._lines[location] = builder.line(number, place, name)
+            thread, name = _thread(place + len(groups), name, number, ranks.get(number))
+            line = self._lines[location] = builder.line(number, thread, name)
             self._stacks[line] = []
             builder.name_process(number, groups.get(number, name))
             if number in ranks:
@@ -112,6 +118,7 @@ class Otf2Reader:
         for number, name, file in _REGION.findall(text):
             module = builder.module(file or NO_MODULE)
             self._frames[int(number)] = builder.frame(module, name)
+        self._samples.define(text, self._frames)
         return _nanoseconds((clock[3] or b"").decode("ascii", "replace"))
 
     # --- events ---
@@ -121,10 +128,14 @@ class Otf2Reader:
             for line in text.split(b"\n"):
                 event = _EVENT.match(line)
                 if event:
+                    self._samples.finish()
                     self._change(event, line)
-                elif self._pending and (end := _REGION_END.search(line)):
+                elif self._pending:
                     # The region's name has line ends in it.
-                    self._enter(*self._pending, int(end[1]))
+                    if end := _REGION_END.search(line):
+                        self._enter(*self._pending, int(end[1]))
+                else:
+                    self._samples.go_on(line)
 
     def _change(self, event: re.Match[bytes], text: bytes) -> None:
         line = self._lines.get(event[2])
@@ -137,8 +148,11 @@ class Otf2Reader:
         if time_ns < since:
             raise FormatError(f"{self._builder.source}: damaged: times run backwards")
         if stack and time_ns > since:
-            self._builder.add(line, since, stack[-1], self._event, time_ns - since)
+            self._add_interval(line, since, stack[-1], time_ns - since)
         self._since[line] = time_ns
+        if event[1] == b"CALLING_CONTEXT_SAMPLE":
+            self._samples.begin(line, time_ns, text)
+            return
         if event[1] == b"LEAVE":
             if stack:
                 stack.pop()
@@ -149,6 +163,11 @@ class Otf2Reader:
         else:
             self._pending = line, len(stack)
 
+    def _add_interval(self, line: int, begin_ns: int, node: int, length_ns: int) -> None:
+        if self._event is None:
+            self._event = self._builder.event("region", "s", 1e-9, "time", interval=True)
+        self._builder.add(line, begin_ns, node, self._event, length_ns)
+
     def _enter(self, line: int, depth: int, region: int) -> None:
         self._pending = None
         stack = self._stacks[line]
@@ -156,6 +175,17 @@ class Otf2Reader:
             raise FormatError(f"{self._builder.source}: damaged: region {region} is not defined")
         stack.append(self._builder.child(stack[-1] if stack else 0, self._frames[region]))
         self._builder.taken += 1
+
+
+def _thread(place: int, name: bytes, process: int, rank: int | None) -> tuple[int, bytes]:
+    """Number and name of a location's thread. hpcd puts the rank before the names of threads, and
+    nothing behind it where the thread is the main one."""
+    if rank is None:
+        return place, name
+    before, apart, behind = name.partition(" · ".encode())
+    if before != b"rank %d" % rank:
+        return place, name
+    return (place, behind) if apart else (process, name)
 
 
 def _nanoseconds(date: str) -> int:

@@ -37,6 +37,8 @@ _MAX_VALUE = 1 << 56
 _MAX_DEPTH = 1 << 14
 _OUTERMOST = 256
 _MAX_TIME_NS = 1 << 59
+# What the steps between times in a measurement hold: 203 days.
+_MAX_SPAN_NS = (1 << 44) * 1000
 
 
 class RecordingBuilder:
@@ -77,7 +79,7 @@ class RecordingBuilder:
         self._clock = ""
         self._records: tuple[list[int], ...] = ([], [], [], [], [])
         self._samples_of: Counter[int] = Counter()
-        self._last_ns = 0
+        self._first_ns, self._last_ns = _MAX_TIME_NS, 0
 
     # --- places ---
 
@@ -249,6 +251,9 @@ class RecordingBuilder:
         lines, times, nodes, events, values = self._records
         if lines:
             line, time = np.array(lines, np.uint32), np.array(times, np.uint64)
+            self._first_ns = min(self._first_ns, int(time.min()))
+            if int(time.max()) - self._first_ns >= _MAX_SPAN_NS:
+                raise FormatError(f"{self.source}: samples are more than 203 days apart")
             self.writer.add_records(
                 line, time, np.array(nodes, np.uint32), np.array(events, np.uint16),
                 np.array(values, np.uint64),
@@ -275,15 +280,18 @@ class RecordingBuilder:
             begin_ns, end_ns = min(begin_ns, thread.start_ns), max(end_ns, thread.end_ns)
         self._threads[line] = replace(thread, start_ns=begin_ns, end_ns=end_ns)
 
-    def close(self, realtime_ns: int | None) -> int:
+    def close(self, realtime_ns: int | None, began_ns: int | None = None) -> int:
         """Write the rest; returns the number of records.
 
-        ``realtime_ns`` is when the last record was taken, None when nobody knows. Raises
-        :class:`FormatError` when there are none.
+        ``realtime_ns`` is when the last record was taken, None when nobody knows; ``began_ns`` when
+        it was time 0, which is better known where it is. Raises :class:`FormatError` when there are
+        no records.
         """
         self.flush()
         if not self.writer.records_written:
             raise FormatError(f"{self.source}: no samples in it")
+        if began_ns:
+            realtime_ns = began_ns + self._last_ns
         if realtime_ns is not None and realtime_ns > self._last_ns:
             self.writer.add_clock_pair(self._last_ns, realtime_ns)
         self._finish_processes(self._threads)
