@@ -117,8 +117,14 @@ class Communication:
 
     def by_function(self) -> list[traffic.CollectiveRow]:
         """Collective operations by function and communicator, most time first."""
-        payload = self.counts.totals(self.recorded)
-        return traffic.by_function(self.recorded, self.communicators, self.collectives, payload)
+        return traffic.by_function(
+            self.recorded, self.communicators, self.collectives, self.payload
+        )
+
+    @cached_property
+    def payload(self) -> I64:
+        """``int64[n]`` bytes that each operation's caller passes, MISSING where it is not known."""
+        return self.counts.totals(self.recorded)
 
     @cached_property
     def one_sided(self) -> traffic.Matrix:

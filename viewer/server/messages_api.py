@@ -222,7 +222,7 @@ class Traffic:
             instance=collectives.instance[entries],
         )
         functions: dict[int, list[traffic.CollectiveRow]] = {}
-        for row in traffic.by_function(found.recorded, found.communicators, shown):
+        for row in traffic.by_function(found.recorded, found.communicators, shown, found.payload):
             functions.setdefault(row.communicator, []).append(row)
         seconds = np.zeros(every)
         for one, rows in functions.items():
