@@ -1,6 +1,6 @@
 """The README's commands that work on files, run as they stand there, on a program of two ranks.
 
-Those that record, serve or need a job are run by the tests that :data:`ELSEWHERE` names.
+Those that record, serve, need a job or take long are run by the tests that :data:`ELSEWHERE` names.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ ELSEWHERE = {
     "stacks": "live/test_stacks.py",
     "attach": "live/test_attach.py",
     "push": "formats/test_push.py",
+    "render": "unit/test_render.py",
+    "synth": "unit/test_synth.py",
     "daemon": "service/conftest.py",
     "status": "service/test_service.py",
     "detach": "service/test_service.py",
@@ -110,8 +112,6 @@ def test_the_commands_on_files_do_what_they_say(
         if verb == "run":
             rest[rest.index("-n") + 1 : rest.index("-n") + 2] = ["2", "--oversubscribe"]
         rest = [word.replace("comm=cc1", "comm=app") for word in rest]
-        if verb == "synth":
-            rest[-1] = "8"
         if verb == "run":  # a process of its own, as it changes how signals are handled
             said[verb] = hpcd(verb, "--io", "--memory", "--mpi", *rest).stdout
             continue
@@ -120,4 +120,3 @@ def test_the_commands_on_files_do_what_they_say(
         said[verb] = said.get(verb, "") + capsys.readouterr().out
     assert "solve" in said["report"] and "solve" in said["annotate"]
     assert "out.0" in said["calls"] and "MPI_Allreduce" in said["messages"]
-    assert (tmp_path / "trace.png").stat().st_size > 5_000
