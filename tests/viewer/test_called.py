@@ -155,8 +155,11 @@ def test_too_many_marks_are_only_counted(called: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(f"hpcd.viewer.server.calls_api.{name}", 10)
     with open_database(called) as db:
         answer = CallViews(db, LazyTraffic(db)).marks(np.arange(4), 0, 10 * ROUND)
-    assert (answer["messages"], answer["collectives"], answer["calls"]) == (40, 10, 161)
-    assert answer["message"] is answer["collective"] is answer["call"] is None
+    assert (answer["messages"], answer["collectives"]) == (40, 10)
+    assert answer["calls"] == {"mpi": 120, "io": 20, "probe": 10, "memory": 11}
+    assert answer["message"] is answer["collective"] is None
+    # Those of which there are few enough are drawn.
+    assert answer["drawn"] == ["probe"] and len(answer["call"]) == 10
 
 
 def test_what_cannot_be_is_said(called_url: str) -> None:

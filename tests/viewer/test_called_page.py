@@ -33,7 +33,7 @@ def test_a_wait_state_leads_to_its_message(called_page: Page) -> None:
     page.get_by_role("button", name="Show in trace").click()
     # 18 ms of waiting and what is around it: the messages of one round.
     expect(page.locator(".marks-note")).to_have_attribute(
-        "data-marks", "4 messages; 1 collective; 12 recorded calls"
+        "data-marks", "4 messages; 1 collective; 12 MPI calls"
     )
     expect(page.locator("#path li").last).to_contain_text("MPI_Recv")
     shot(page, "message-lines")
@@ -77,7 +77,7 @@ def test_calls_by_file_and_memory(called_page: Page) -> None:
     page.get_by_role("button", name="Call path").click()
     page.select_option("#called", "function:work")
     page.wait_for_selector("main[data-recorded='path 1']")
-    assert rows(page) == ["solve < main"]
+    assert rows(page) == ["solve \u2039 main"]
     at(page, "called=function")
     page.get_by_role("button", name="Memory").click()
     page.wait_for_selector("main[data-recorded='memory 1']")

@@ -27,9 +27,9 @@ test("a cell is described with its ranks", () => {
 });
 
 test("what is not drawn is counted", () => {
-  const marks = { calls: 1, call: [], messages: 1200, message: null, collectives: 0, collective: [] };
-  assert.deepEqual(describeMarks(marks), ["1,200 messages: zoom in", "1 recorded call"]);
-  assert.deepEqual(describeMarks({ ...marks, messages: null, calls: 0 }), []);
+  const marks = { calls: { memory: 2000, io: 1 }, drawn: ["io"], call: [], messages: 1200, message: null, collectives: 0, collective: [] };
+  assert.deepEqual(describeMarks(marks), ["1,200 messages: zoom in", "2,000 memory calls: zoom in", "1 I/O call"]);
+  assert.deepEqual(describeMarks({ ...marks, messages: null, calls: {} }), []);
 });
 
 test("wait states have their longest waits below them", () => {
@@ -57,7 +57,7 @@ test("sizes and communicators", () => {
 
 test("calls and memory", () => {
   const figures = { calls: [2], errors: [0], read: [10], written: [30], seconds: [2], bandwidth: [20], least: [null], mean: [null], most: [null], stddev: [null], shortest: [0], longest: [1] };
-  const totals = totalRows({ ...figures, by: "file", of: 1, calls_of: 2, exact: true, name: ["/a"], node: [-1] });
+  const totals = totalRows({ ...figures, by: "file", of: 1, calls_of: 2, exact: true, name: ["/a"], node: [-1] }, () => "");
   assert.deepEqual(totals.columns.map(({ text }) => text(totals.rows[0])), ["40 B  100.0 %", "2.000 s  100.0 %", "10 B", "30 B", "2", "", "20 B/s"]);
   const paths = { node: [4], at_peak: [7], at_end: [1], touched: [9], mapped: [0], released: [0] };
   const process = { name: "app", pid: 9, rank: 1, line: 3, touched: 9, peak: 7, peak_ns: 5e8, at_end: 1, mapped: 5, released: 0, of: 1, paths };

@@ -33,6 +33,7 @@ _KEPT = 8  # answers
 
 # Marks in a picture: more are a blur.
 _MOST_MARKS = 1000
+_COUNTED = 200_000
 _MOST_MESSAGES = 400
 _MOST_OPERATIONS, _MOST_ENTRIES = 60, 5000
 # Of a database with more calls, messages are matched only once so few are in view.
@@ -169,14 +170,36 @@ class CallViews:
         calls = self._db.calls
         _, begin, end = calls.spans(np.sort(lines).tolist(), t0, t1)
         count = int((end - begin).sum())
-        few = count <= _MOST_MARKS
+        groups = self._groups_in(begin, end) if count <= _COUNTED else {"": count}
+        # Those of which there are fewest: pages that are touched do not hide what reads and writes.
+        fewest = sorted((one for one in groups if one), key=lambda one: groups[one])
+        drawn = [
+            group
+            for at, group in enumerate(fewest)
+            if sum(groups[one] for one in fewest[: at + 1]) <= _MOST_MARKS
+        ]
         traffic = self._known_traffic(count)
         return {
-            "calls": count,
-            "call": self._call_marks(lines, t0, t1) if few else None,
+            "calls": groups,
+            "drawn": drawn,
+            "call": self._call_marks(calls.of_group(*drawn), lines, t0, t1),
             **_message_marks(traffic, lines, t0, t1),
             **_entry_marks(traffic, lines, t0, t1),
         }
+
+    def _groups_in(self, begin: I64, end: I64) -> dict[str, int]:
+        """How many calls of each group are from ``begin[i]`` to ``end[i]``."""
+        calls = self._db.calls
+        counts = np.zeros(len(calls.functions), np.int64)
+        for low, high in zip(begin.tolist(), end.tolist(), strict=True):
+            counts += np.bincount(calls.function[low:high], minlength=len(counts))
+        groups: dict[str, int] = {}
+        for function in calls.functions:
+            count = 0 if _is_part(function) else int(counts[function.id])
+            if count:
+                group = str(function.group)
+                groups[group] = groups.get(group, 0) + count
+        return groups
 
     def _known_traffic(self, count: int) -> Traffic | None:
         """Messages, unless to match them would take long, or there are none."""
@@ -193,16 +216,21 @@ class CallViews:
         except UsageError:  # no ranks
             return None
 
-    def _call_marks(self, lines: I64, t0: int, t1: int) -> list[dict[str, Any]]:
+    def _call_marks(
+        self, functions: list[CalledFunction], lines: I64, t0: int, t1: int
+    ) -> list[dict[str, Any]]:
         calls = self._db.calls
-        chosen = [calls.select(np.sort(lines).tolist(), t0, t1)]
+        functions = [function for function in functions if not _is_part(function)]
+        if not functions:
+            return []
+        chosen = [calls.select(np.sort(lines).tolist(), t0, t1, functions)]
         # Those that began before and are not over, too.
         for line in lines[:_MOST_MARKS].tolist():
             first = int(calls.first[line])
             low = first + int(np.searchsorted(calls.time[first : int(calls.first[line + 1])], t0))
             earlier = slice(max(first, low - _BEFORE), low)
             if bool((calls.time[earlier] + calls.duration[earlier] >= t0).any()):
-                before = calls.select([line], int(calls.time[earlier.start]), t0)
+                before = calls.select([line], int(calls.time[earlier.start]), t0, functions)
                 chosen.append(before[before["time"] + before["duration"] >= t0])
         return list(self._described(np.concatenate(chosen)))
 
@@ -210,8 +238,6 @@ class CallViews:
         functions = self._db.calls.functions
         for call in chosen:
             function = functions[int(call["function"])]
-            if "/" in function.name:  # a further record of the same call
-                continue
             begin = int(call["time"])
             yield {
                 "line": int(call["line"]),
@@ -243,6 +269,11 @@ class CallViews:
         if len(text) > _LONGEST_TEXT:
             text = text[:_LONGEST_TEXT] + "…"
         return text + (f", stands for {weight:,} calls" if weight > 1 else "")
+
+
+def _is_part(function: CalledFunction) -> bool:
+    """Whether its calls are further records of calls that are there already."""
+    return "/" in function.name
 
 
 def _message_marks(traffic: Traffic | None, lines: I64, t0: int, t1: int) -> dict[str, Any]:

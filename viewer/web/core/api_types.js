@@ -183,8 +183,9 @@
  * @typedef {{ operation: number, line: number, begin: number, end: number, function: string }} CollectiveMark
  *
  * @typedef {object} CallMarksAnswer lists are null where there are too many, counts where nothing is known
- * @property {number} calls
- * @property {CallMark[] | null} call
+ * @property {Record<string, number>} calls by group; "": of all
+ * @property {string[]} drawn groups
+ * @property {CallMark[]} call of these
  * @property {number | null} messages
  * @property {MessageMark[] | null} message
  * @property {number | null} collectives

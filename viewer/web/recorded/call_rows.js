@@ -34,13 +34,16 @@ const column = (title, key, text, total = 0) => ({
 
 /**
  * @param {CallTotalsAnswer} answer
+ * @param {(node: number, whole: boolean) => string} path with whole names, a line each
  * @returns {Content}
  */
-export function totalRows(answer) {
+export function totalRows(answer, path) {
   const keys = /** @type {const} */ (["calls", "errors", "read", "written", "seconds", "bandwidth", "least", "mean", "most", "stddev", "shortest", "longest"]);
   const rows = answer.name.map((name, i) => {
     const figures = Object.fromEntries(keys.map((key) => [key, answer[key][i] ?? 0]));
-    return { name, title: describeCalls(name, figures), node: answer.node[i], spot: null, figures: { ...figures, bytes: figures.read + figures.written }, children: () => [] };
+    const node = answer.node[i];
+    const [short, title] = node < 0 ? [name, name] : [path(node, false), path(node, true)];
+    return { name: short, title: describeCalls(title, figures), node, spot: null, figures: { ...figures, bytes: figures.read + figures.written }, children: () => [] };
   });
   const sum = (/** @type {"read" | "written" | "seconds"} */ key) => answer[key].reduce((total, value) => total + value, 0);
   return { rows, columns: [

@@ -118,11 +118,12 @@ class RecordedPane {
   /** @returns {Promise<{ content: Content, said: string }>} */
   async request() {
     const { api, store, context } = this.page;
+    const path = (/** @type {number} */ node, /** @type {boolean} */ whole) => (whole ? wholePath : pathText)(context.tree, node);
     if (this.by === MEMORY) {
       const answer = await api.memory(store.db, store.state);
       const shown = answer.processes.length;
       return {
-        content: memoryRows(answer, (node, whole) => (whole ? wholePath(context.tree, node) : pathText(context.tree, node))),
+        content: memoryRows(answer, path),
         said: `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time in view`,
       };
     }
@@ -130,7 +131,7 @@ class RecordedPane {
     const calls = wanted.startsWith(FUNCTION) ? { function: wanted.slice(FUNCTION.length) } : { of: wanted };
     const answer = await api.callTotals(store.db, store.state, this.by, calls);
     const cut = answer.name.length < answer.of ? `the first ${answer.name.length} of ${answer.of.toLocaleString("en")} rows; ` : "";
-    return { content: totalRows(answer), said: `${cut}${answer.calls_of.toLocaleString("en")} calls in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
+    return { content: totalRows(answer, path), said: `${cut}${answer.calls_of.toLocaleString("en")} calls in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
   }
 
   async load() {

@@ -21,6 +21,8 @@ import { textElement } from "../widgets/elements.js";
 
 /** @type {Record<string, string>} variables of the style sheet */
 const COLOURS = { io: "--io", memory: "--memory", probe: "--probe", mpi: "--mpi" };
+/** @type {Record<string, string>} what calls of a group are called */
+const WORDS = { io: "I/O", memory: "memory", probe: "probed", mpi: "MPI", "": "recorded" };
 const NEAR = 5; // px between the mouse and what it is at
 const BAR = 5; // px: height of a call
 const OFF = "0";
@@ -89,7 +91,7 @@ export class CallMarks {
     const { answer } = this;
     if (!answer) return;
     const ratio = devicePixelRatio || 1;
-    for (const { line, begin, end, group } of answer.call ?? []) {
+    for (const { line, begin, end, group } of answer.call) {
       const row = places.row(line);
       if (!row) continue;
       const height = Math.min(BAR * ratio, (row.bottom - row.top) / 2);
@@ -121,8 +123,8 @@ export class CallMarks {
     const messages = (answer.message ?? []).filter((message) => distance(spot, places, message) <= near)
       .map(({ bytes, tag, sent, received }) => `message of ${bytes < 0 ? "unknown size" : formatBytes(bytes)}, tag ${tag}, under way ${formatTime(received - sent)}`);
     // Where calls are drawn, collective operations are among them.
-    const entries = (answer.call ? [] : answer.collective ?? []).filter(on).map(({ function: name, begin, end }) => `${name}, ${formatTime(end - begin)}`);
-    const calls = (answer.call ?? []).filter(on).map(({ text, begin, end }) => `${text}, ${formatTime(end - begin)}`);
+    const entries = (answer.drawn.includes("mpi") ? [] : answer.collective ?? []).filter(on).map(({ function: name, begin, end }) => `${name}, ${formatTime(end - begin)}`);
+    const calls = answer.call.filter(on).map(({ text, begin, end }) => `${text}, ${formatTime(end - begin)}`);
     return [...messages, ...entries, ...calls].slice(0, 6);
   }
 }
@@ -131,9 +133,10 @@ export class CallMarks {
  * How many there are, and which of them are not drawn.
  * @param {CallMarksAnswer} answer
  */
-export function describeMarks({ calls, call, messages, message, collectives, collective }) {
+export function describeMarks({ calls, drawn, messages, message, collectives, collective }) {
   /** @type {[number | null, string, unknown][]} */
-  const kinds = [[messages, "message", message], [collectives, "collective", collective], [calls, "recorded call", call]];
+  const kinds = [[messages, "message", message], [collectives, "collective", collective],
+    ...Object.entries(calls).map(([group, count]) => /** @type {[number, string, boolean]} */ ([count, `${WORDS[group] ?? group} call`, drawn.includes(group)]))];
   return kinds.flatMap(([count, name, drawn]) => (
     count ? [`${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ": zoom in"}`] : []));
 }
