@@ -25,7 +25,7 @@ _CARRYING = (
     Role.SEND, Role.PUT, Role.ALL_TO_ALL, Role.FROM_ROOT, Role.TO_ROOT, Role.PREFIX,
     Role.NEIGHBOURS,
 )  # fmt: skip
-# Calls of MPI as long are kept one by one: the window may begin within them.
+# Calls as long may have begun before the window; those of MPI are kept one by one.
 _LONG_NS = 500_000_000
 _UNKNOWN = "(no file)"
 
@@ -135,8 +135,9 @@ class CallWindow:
 
     def _summed(self, calls: Calls) -> _Sums:
         end = calls.time + calls.duration
-        # Calls come in the chunk after their end: the earliest end says when it began.
-        sums = _Sums(int(end.min()), int(end.max()))
+        # Calls come in the chunk after their end: long ones began before what it is about.
+        short = calls.time[calls.duration < _LONG_NS]
+        sums = _Sums(int(min(end.min(), short.min(initial=end.min()))), int(end.max()))
         functions = self._measurement.functions
         for number in np.unique(calls.function).tolist():
             function = functions[number]

@@ -375,6 +375,15 @@ int main(int count, char **arguments)
 	MPI_Init(&count, &arguments);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	/* For who attaches to what runs: all ranks are there, and go on when the file is. */
+	const char *gate = getenv("GATE");
+	if (gate) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		if (!rank)
+			puts("ready"), fflush(stdout);
+		while (access(gate, F_OK))
+			usleep(10000);
+	}
 	for (int at = 0; at < (int)(sizeof(programs) / sizeof(*programs)); at++)
 		if (count > 1 && !strcmp(arguments[1], programs[at].name))
 			programs[at].run();

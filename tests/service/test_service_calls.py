@@ -248,16 +248,26 @@ def test_mpi_of_ones_own_ranks(service: Start, public_folder: Path) -> None:
     program = public_folder / "messages"
     compiler = ["mpicc.openmpi", "-o", str(program), str(PROGRAMS / "messages.c")]
     subprocess.run(compiler, check=True)
-    number = running.json(
-        "attach", "--comm", "messages", "--mpi", "--overhead", "100%", "--background", user=ALICE
-    )["id"]
     launch = [word for word in LAUNCH["openmpi"] if word != "--allow-run-as-root"]
-    for user in (MALLORY, ALICE):
-        subprocess.run(
-            [*launch, "-n", "2", str(program), "ring"], check=True, capture_output=True, cwd="/",
-            user=user, group=user, extra_groups=[], timeout=100,
-            env={**os.environ, "HOME": str(public_folder), "TMPDIR": "/tmp"},
-        )  # fmt: skip
+    gate = public_folder / "gate"
+    jobs = [
+        subprocess.Popen(
+            [*launch, "-n", "2", str(program), "ring"], stdout=subprocess.PIPE, cwd="/",
+            user=user, group=user, extra_groups=[],
+            env={**os.environ, "HOME": str(public_folder), "TMPDIR": "/tmp", "GATE": str(gate)},
+        )
+        for user in (MALLORY, ALICE)
+    ]  # fmt: skip
+    try:
+        for job in jobs:
+            assert job.stdout and job.stdout.readline() == b"ready\n"
+        by_name = ["--comm", "messages", "--mpi", "--overhead", "100%"]
+        number = running.json("attach", *by_name, "--background", user=ALICE)["id"]
+    finally:
+        gate.touch()
+        for job in jobs:
+            job.communicate()
+    assert [job.returncode for job in jobs] == [0, 0]
     summary = running.json("detach", number, user=ALICE)
     seen, pids = calls_in(summary)
     assert len(pids) == 2
