@@ -40,8 +40,9 @@ class _ProbedFile:
     file: io.FileIO
     places: list[Place]
     everywhere: bool
-    links: dict[int, int] = field(default_factory=dict)
-    """What is attached, by pid; 0: all."""
+    links: dict[int, dict[int, int]] = field(default_factory=dict)
+    """What is attached, by pid (0: all) and part: functions that others go before have a link each,
+    1 and their number, so that they are detached without a gap in the rest, part 0."""
     foreign: int = 0
     """Calls of others so far."""
 
@@ -104,8 +105,7 @@ class ProbedFiles:
         for key in self._attached.pop(pid, ()):
             self._postponed.pop((key, pid), None)
             probed = self._files.get(key)
-            link = probed.links.pop(pid, None) if probed else None
-            if link is not None:
+            for link in (probed.links.pop(pid, None) or {}).values() if probed else ():
                 self._detach(link)
 
     def prepare(self, paths: Iterable[Path], pid: int) -> None:
@@ -225,11 +225,14 @@ class ProbedFiles:
                 continue
             probed.places = kept
             path = f"/proc/self/fd/{probed.file.fileno()}"
-            for pid, link in list(probed.links.items()):
-                self._detach(link)
-                del probed.links[pid]
-                with contextlib.suppress(TargetError):
-                    probed.links[pid], _ = self._attach_places(path, kept, pid)
+            part = self._part(index)
+            for pid, links in probed.links.items():
+                if part in links:
+                    self._detach(links.pop(part))
+                rest = [place for place in kept if self._part(place.cookie) == part]
+                if rest:
+                    with contextlib.suppress(TargetError):
+                        links[part], _ = self._attach_places(path, rest, pid)
 
     def spare_others(self, now: float) -> None:
         """Attach to each target apart where others run into the probes of a file too often. Call
@@ -246,11 +249,17 @@ class ProbedFiles:
             probed.everywhere = False
             for pid in [pid for pid, keys in self._attached.items() if key in keys]:
                 self._attach(key, pid)
-            self._uprobes.detach(probed.links.pop(0))
+            for link in probed.links.pop(0, {}).values():
+                self._detach(link)
             self._problem(
                 f"{probed.path}: other processes make {more / seconds:,.0f} of the calls a second:"
                 " probed in each target apart, a new process from when it is seen"
             )
+
+    def _part(self, cookie: int) -> int:
+        """Which of a file's links has a place."""
+        index = cookie & ~RETURN_POINT
+        return 1 + index if self._functions.all[index].spec.expendable else 0
 
     def _attach(self, key: _FileKey, pid: int) -> None:
         probed = self._files.get(key)
@@ -261,15 +270,22 @@ class ProbedFiles:
         if process in probed.links or not self._may_attach(probed, key, process):
             return
         path = f"/proc/self/fd/{probed.file.fileno()}"
-        try:
-            link, refused = self._attach_places(path, probed.places, process)
-        except TargetError:
-            return  # it has ended
+        parts: dict[int, list[Place]] = {}
+        for place in probed.places:
+            parts.setdefault(self._part(place.cookie), []).append(place)
+        links: dict[int, int] = {}
+        refused: list[tuple[Place, str]] = []
+        with contextlib.suppress(TargetError):  # it has ended
+            for part, places in parts.items():
+                links[part], failed = self._attach_places(path, places, process)
+                refused += failed
         # Asked again: the pid may be another process' by now, or it may have gained rights.
         if self._rights and not self._rights.may_probe(process):
-            self._detach(link)
+            for link in links.values():
+                self._detach(link)
             return
-        probed.links[process] = link
+        if links:
+            probed.links[process] = links
         for place, reason in refused:
             name = self._functions.all[place.cookie & ~RETURN_POINT].name
             self._problem(f"{probed.path}: {name} is not probed: {reason}")
