@@ -18,7 +18,7 @@ _MIN_NAME = 24
 
 class GroupTable:
     """Groups, costliest first; of the first of ``metrics`` shares are shown, and groups below
-    ``share`` of it left out."""
+    ``share`` of it left out; phases that last as long a share are shown."""
 
     def __init__(
         self, db: Database, groups: Groups, metrics: Sequence[int], share: float = 0.0
@@ -33,7 +33,11 @@ class GroupTable:
         cost = groups.cost[:, metrics[0]]
         self._total = float(cost.sum())
         order = np.argsort(-cost, kind="stable")
-        self._order = [n for n in order.tolist() if cost[n] >= share * self._total]
+        shown = cost >= share * self._total
+        if groups.seconds is not None:
+            # A phase that waits costs little, and lasts.
+            shown |= groups.seconds >= share * float(groups.seconds.sum())
+        self._order = order[shown[order]].tolist()
         self._omitted = len(order) - len(self._order)
 
     def text_lines(self, width: int) -> Iterator[str]:

@@ -77,8 +77,10 @@ class ProbeBudget:
             traps[each.index] = (each.hits - hits) * self._trap
             records[each.index] = (each.recorded - recorded) * (_RECORD + self._trap / 2)
         spent = sum(traps.values()) + sum(records.values())
+        # Expendable functions that cost too much end here and now: others do not pay for them.
+        kept = sum(traps[f.index] + records[f.index] for f in functions if not f.expendable)
         most_saved = _MOST_SAVED_S * allowed / (now - when)
-        self._saved = max(min(self._saved + allowed - spent, most_saved), -allowed)
+        self._saved = max(min(self._saved + allowed - kept, most_saved), -allowed)
         if spent > allowed:
             self._rounds_below = 0
             return self._less(functions, traps, records, spent - allowed, allowed)
