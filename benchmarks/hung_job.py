@@ -28,7 +28,7 @@ from tests.support.lammps import ENVIRONMENT
 from tests.support.standing import asleep, switches_of
 
 _THREADS = sized(20, 2)
-_RANKS = sized(8, 4)
+_RANKS = sized(8, 2)
 _EVERY_S = 0.001
 _PYTHON = """
 import sys, threading, time
