@@ -191,33 +191,33 @@ def test_operands_of_static_tracepoints() -> None:
 def test_the_budget_records_fewer_calls_and_lets_go_of_what_costs_too_much() -> None:
     budget = ProbeBudget(0.02, trap=10e-6)
     assert budget.step(0.0, 0.0, []) == []
-    # 0.02 of one second are 20 ms, and 60 are lent: 3000 traps are 30, and as records 20 more.
+    # 0.02 of one second are 20 ms, and 400 are lent: 3000 traps are 30, and as records 19.5 more.
     changes = [
         budget.step(
             float(second), float(second), [FunctionCost(0, 3000 * second, 3000 * second, 1)]
         )
-        for second in (1, 2, 3)
+        for second in range(1, 15)
     ]
-    assert changes[:2] == [[], []]
-    assert [(change.index, change.one_in) for change in changes[2]] == [(0, 0)]
+    assert not any(changes[:13])
+    assert [(change.index, change.one_in) for change in changes[13]] == [(0, 0)]
     # From then on nothing is saved up: what is over the share is thinned at once.
     busy = FunctionCost(2, 1500, 1500, 1)
-    assert [(c.index, c.one_in) for c in budget.step(4.0, 4.0, [busy])] == [(2, 2)]
-    for second in range(5, 9):
+    assert [(c.index, c.one_in) for c in budget.step(15.0, 15.0, [busy])] == [(2, 2)]
+    for second in range(16, 20):
         assert budget.step(float(second), float(second), [FunctionCost(2, 1500, 1500, 4)]) == []
-    (change,) = budget.step(9.0, 9.0, [FunctionCost(2, 1500, 1500, 4)])
+    (change,) = budget.step(20.0, 20.0, [FunctionCost(2, 1500, 1500, 4)])
     assert (change.index, change.one_in) == (2, 2)
 
 
 def test_what_was_saved_up_pays_for_a_time_of_many_messages() -> None:
     budget = ProbeBudget(0.02, trap=10e-6)
-    quiet = [budget.step(float(second), float(second), []) for second in range(20)]
-    # Ten seconds' 20 ms are saved up: seconds of 49.5 take 29.5 of them each.
+    quiet = [budget.step(float(second), float(second), []) for second in range(40)]
+    # No more than 20 seconds' 20 ms are saved up: seconds of 49.5 take 29.5 of them each.
     burst = [
-        budget.step(20.0 + second, 20.0 + second, [FunctionCost(0, 3000 * n, 3000 * n, 1)])
-        for second, n in enumerate(range(1, 8))
+        budget.step(40.0 + second, 40.0 + second, [FunctionCost(0, 3000 * n, 3000 * n, 1)])
+        for second, n in enumerate(range(1, 15))
     ]
-    assert not any(quiet) and not any(burst[:6]) and burst[6]
+    assert not any(quiet) and not any(burst[:13]) and burst[13]
 
 
 def test_polls_are_let_go_of_before_messages_are_thinned() -> None:
