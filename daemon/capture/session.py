@@ -34,11 +34,11 @@ _FLUSH_SECONDS = 0.7
 _WAKEUP_BUDGET, _WAKEUP_BUDGET_NODE = 1 / 20, 1 / 50
 _WAKEUP_SAVED_SECONDS = 0.2
 _MAX_WAKEUP_DELAY_S = 0.02
-# How long, after the end, for each table that sampled code still needs: somebody who has ended the
-# recording waits for those of usual files, on which the decoder gives up after 20 s; who let it end
-# by itself for those of large ones as well, or the next recording of the program found none either.
-_LAST_TABLE_SECONDS = 25.0
-_LAST_LARGE_TABLE_SECONDS = MOST_SECONDS + 5.0
+# How long, after the end, for tables that sampled code still needs: who has ended the recording
+# waits for all together, well within the 20 s that the service has patience for; who let it end by
+# itself for each, large ones as well, or the next recording of the program found none either.
+_LAST_TABLES_SECONDS = 10.0
+_LAST_TABLE_SECONDS = MOST_SECONDS + 5.0
 _LOOK_SECONDS = 0.2
 # A wait as long is explained to who waits.
 _NOTICEABLE_SECONDS = 2.0
@@ -139,17 +139,18 @@ class Session:
     def _wait_for_tables(self, analysing: Callable[[int], None] | None) -> None:
         """The last paths may lead through code that is still being analysed."""
         parts = self._parts
-        seconds = _LAST_TABLE_SECONDS if self._stop.is_set() else _LAST_LARGE_TABLE_SECONDS
+        hurried = self._stop.is_set()
         self._stop.clear()
         began = time.monotonic()
-        end = began + seconds
+        end = began + (_LAST_TABLES_SECONDS if hurried else _LAST_TABLE_SECONDS)
         while parts.deferred.waiting_for_tables and parts.modules.pending:
             if self._stop.is_set() or time.monotonic() > end:
                 return
             if parts.modules.install_next(_LOOK_SECONDS, parts.tables, parts.sampler.set_rules):
                 parts.deferred.tables_came()
                 parts.collector.finish_paths(time.monotonic_ns())
-                end = time.monotonic() + seconds
+                if not hurried:
+                    end = time.monotonic() + _LAST_TABLE_SECONDS
             elif analysing and time.monotonic() > began + _NOTICEABLE_SECONDS:
                 analysing(parts.modules.pending)
                 analysing = None

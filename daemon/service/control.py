@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
 import socket
 import stat
 import threading
@@ -73,6 +74,8 @@ class Control:
         self._store = store
         self._rotate = rotate
         self._closed = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
+        listener.setblocking(False)
         self._lock = threading.Lock()
         # By user: connections, and recordings that are asked for and not yet among those known.
         self._connections: Counter[int] = Counter()
@@ -83,25 +86,34 @@ class Control:
         self._accepting.start()
 
     def close(self) -> None:
-        """Take no more requests."""
+        """Take no more requests. The socket is not shut down: where systemd has opened it, it is
+        the next service's too."""
         self._closed.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        os.eventfd_write(self._wake, 1)
+        self._accepting.join()
         self._listener.close()
+        os.close(self._wake)
 
     def reconfigure(self, configuration: Configuration) -> None:
         """Use ``configuration`` for requests from now on."""
         self._configuration = configuration
 
     def _accept(self) -> None:
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
         while not self._closed.is_set():
+            poll.poll()
+            if self._closed.is_set():
+                return
             try:
                 connection, _ = self._listener.accept()
+            except BlockingIOError:
+                continue  # who had connected is gone
             except OSError as error:
-                if not self._closed.is_set():
-                    # Out of descriptors or memory: who holds them gives them back in time.
-                    journal.log("not accepted", journal.WARNING, why=error.strerror)
-                    self._closed.wait(_EXHAUSTED_SECONDS)
+                # Out of descriptors or memory: who holds them gives them back in time.
+                journal.log("not accepted", journal.WARNING, why=error.strerror)
+                self._closed.wait(_EXHAUSTED_SECONDS)
                 continue
             try:
                 self._admit(connection)

@@ -46,14 +46,14 @@ _PROGRAM = """
 #include <string.h>
 #include <time.h>
 
-static __attribute__((noinline)) void solve(void)
+static __attribute__((noinline)) void solve(int n)
 {
 	struct timespec time;
 	do {
 		for (volatile int turn = 0; turn < 10000; turn++)
 			;
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	} while (time.tv_sec == 0 && time.tv_nsec < 200000000);
+	} while (time.tv_sec == 0 && time.tv_nsec < n);
 }
 
 int main(int count, char **arguments)
@@ -63,7 +63,7 @@ int main(int count, char **arguments)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	char *memory = malloc(1 << 20), name[32];
 	memset(memory, 1, 1 << 20);
-	solve();
+	solve(200000000);
 	snprintf(name, sizeof name, "out.%d", rank);
 	FILE *file = fopen(name, "w");
 	fwrite(memory, 1, 1 << 16, file);
@@ -110,7 +110,9 @@ def test_the_commands_on_files_do_what_they_say(
             rest[rest.index("-n") + 1 : rest.index("-n") + 2] = ["2", "--oversubscribe"]
         rest = [word.replace("comm=cc1", "comm=app") for word in rest]
         if verb == "run":  # a process of its own, as it changes how signals are handled
-            said[verb] = hpcd(verb, "--io", "--memory", "--mpi", *rest).stdout
+            said[verb] = hpcd(
+                verb, "--io", "--memory", "--mpi", "--probe", "app:solve(int n)", *rest
+            ).stdout
             continue
         capsys.readouterr()
         assert main([verb, *rest]) == 0, (words, capsys.readouterr().err)

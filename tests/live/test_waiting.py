@@ -52,7 +52,7 @@ def test_a_wait_that_began_before_attaching_is_told_by_the_kernel(
         process.kill()
         process.wait()
     # Threads are watched from when they are registered, a moment before the duration begins.
-    assert 0 < summary["time"]["lifetime"] <= summary["duration_s"] + 0.2
+    assert 0 < summary["time"]["lifetime"] <= summary["duration_s"] + 1
     assert summary["time"]["blocked"] == pytest.approx(summary["time"]["lifetime"])
     with open_measurement(tmp_path / "m") as measurement:
         symbols = {name for rows in measurement.symbols.values() for *_, name in rows}

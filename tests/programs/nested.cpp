@@ -46,7 +46,7 @@ __attribute__((noinline)) static double solve(std::vector<double> &a, std::vecto
 
 int main(int, char **argv)
 {
-	std::vector<double> a(20000, 1), b(20000, 2);
+	std::vector<double> a(100000, 1), b(100000, 2);
 	char byte;
 	puts("ready");
 	fflush(stdout);

@@ -104,6 +104,8 @@ def test_a_service_from_start_to_stop(machine: Machine) -> None:
                             f"echo 'enabled = true' >>{toml}")  # fmt: skip
     machine.run("systemctl", "restart", "hpcd")
     machine.wait_for("monitoring, 1 recordings", "StatusText")
+    # By the same socket, which systemd has kept.
+    assert len(json.loads(machine.run("hpcd", "status", "--json"))["recordings"]) == 1
     machine.run("sh", "-c", f"echo 'enabled = false' >>{toml}")
     machine.run("systemctl", "reload", "hpcd")
     assert machine.show("ActiveState")["ActiveState"] == "active"

@@ -8,8 +8,10 @@ kernel's symbols, without which perf report would show more than the import.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from hpcd.model.identity import Host
 
 MAGIC = (b"PERFILE2", b"2ELIFREP")
 _MAX_HEADER = 64 << 20
+_FILE_HEADER = struct.Struct("<8s6Q")
 _MAX_STACK = 65535
 _FIELD = re.compile(rb"^# ([a-z ]+?)\s*: (.*)$", re.MULTILINE)
 _SAMPLE_TYPE = re.compile(rb"^# event : .*?\bsample_type = ([A-Z_|]+)", re.MULTILINE)
@@ -51,6 +54,7 @@ def is_perf_data(path: Path) -> bool:
 
 def read_header(path: Path) -> PerfHeader:
     """The header of a perf.data. Raises :class:`FormatError`, :class:`PlatformError`."""
+    _require_whole(path)
     with _perf(path, ["--header-only"]) as output:
         text = output.read(_MAX_HEADER)
     values = {key.decode(): readable(value) for key, value in _FIELD.findall(text)}
@@ -67,6 +71,26 @@ def read_header(path: Path) -> PerfHeader:
     fields += ",cpu" if "CPU" in common else ""
     fields += ",period" if "PERIOD" in common else ""
     return PerfHeader(host, values.get("perf version", ""), values.get("cmdline", ""), fields)
+
+
+def _require_whole(path: Path) -> None:
+    """Where a file ends before its samples do, perf reads it or not, by where that is.
+
+    The header is struct perf_file_header (tools/perf/util/header.h): magic, sizes, then the offset
+    and size of the attributes and of the data, u64 each. One of a pipe has no data section.
+    """
+    if path.is_dir() or str(path) == "-":
+        return
+    with path.open("rb") as file:
+        head = file.read(_FILE_HEADER.size)
+        size = file.seek(0, os.SEEK_END)
+    if head[:8] != MAGIC[0] or len(head) < _FILE_HEADER.size:
+        return
+    _, header_size, _, _, _, offset, length = _FILE_HEADER.unpack(head)
+    if header_size >= _FILE_HEADER.size and offset + length > size:
+        raise FormatError(
+            f"{path}: it ends at byte {size:,} of at least {offset + length:,}: it is cut off"
+        )
 
 
 def sample_text(path: Path, header: PerfHeader) -> Iterator[bytes]:
