@@ -2,11 +2,10 @@
 # All tests. What watches running programs has the machine as if to itself, one test after another;
 # the rest runs in two halves beside it, on the CPU time that nobody else wants (SCHED_IDLE).
 tools=.venv/bin
-watching="tests/live tests/service --ignore=tests/live/test_benchmarks.py"
+watching="tests/live tests/service"
 half="tests/unit tests/formats --ignore=tests/unit/test_structure.py
       --ignore=tests/formats/test_offline_benchmarks.py"
-other_half="tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py tests/viewer
-            tests/live/test_benchmarks.py"
+other_half="tests/viewer tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py"
 
 # The command is started a thousand times: compiled once.
 unset PYTHONDONTWRITEBYTECODE
@@ -17,7 +16,6 @@ chrt --idle 0 $tools/pytest $half >"$folder/half" 2>&1 & first=$!
 chrt --idle 0 $tools/pytest $other_half >"$folder/other" 2>&1 & second=$!
 $tools/pytest $watching
 code=$?
-# They are still at low priority, but now the CPUs are theirs.
 wait $first || code=$?
 cat "$folder/half"
 wait $second || code=$?

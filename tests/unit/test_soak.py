@@ -8,7 +8,7 @@ from tests.soak import storage
 
 
 def test_a_disk_that_fails_at_random_loses_nothing_uncounted() -> None:
-    assert storage.run(300, seed=1) == []
+    assert storage.run(100, seed=1) == []
 
 
 @pytest.mark.root
@@ -16,5 +16,5 @@ def test_killed_recorders_and_hostile_files_and_messages() -> None:
     from tests.soak import files, kills, messages
 
     assert kills.run(4, seed=2) == []
-    assert files.run(200, seed=2) == []
-    assert messages.run(300, seed=2) == []
+    assert files.run(100, seed=2) == []
+    assert messages.run(100, seed=2) == []
