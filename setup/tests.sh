@@ -2,9 +2,9 @@
 # All tests. What watches running programs has the machine as if to itself, one test after another;
 # the rest runs in two halves beside it, on the CPU time that nobody else wants (SCHED_IDLE).
 tools=.venv/bin
-watching="tests/live tests/service"
+watching="tests/live tests/service tests/formats/test_mpi_traffic.py"
 half="tests/unit tests/formats --ignore=tests/unit/test_structure.py
-      --ignore=tests/formats/test_offline_benchmarks.py"
+      --ignore=tests/formats/test_offline_benchmarks.py --ignore=tests/formats/test_mpi_traffic.py"
 other_half="tests/viewer tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py"
 
 # The command is started a thousand times: compiled once.

@@ -59,7 +59,8 @@ class Names:
             if marked:
                 self.names.append(f"!{where}")
             elif load_module and load_module.path == str(executable):
-                self.names.append(symbols[bisect.bisect_right(starts, where) - 1][1])
+                at = bisect.bisect_right(starts, where) - 1
+                self.names.append(symbols[at][1] if symbols else "?")  # none in a stripped one
             elif load_module and load_module.kind is ModuleKind.KERNEL:
                 self.names.append("[k]")
             else:
