@@ -3,6 +3,7 @@
 
 import { isAbort } from "../core/failure.js";
 import { formatBytes, formatPercent, formatTime } from "../core/format.js";
+import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { part, textElement } from "../widgets/elements.js";
 import { buttonGroup } from "../widgets/segmented_control.js";
@@ -103,17 +104,9 @@ class MessagesPane {
   canvases() { return [this.matrix.canvas]; }
 
   async load() {
-    const request = ++this.requests;
-    const { api, store, context } = this.page;
-    this.what.textContent = "loading …";
-    let answer;
-    try { answer = await api.messages(store.db, store.state); } catch (error) {
-      if (this.disposed || request !== this.requests) return;
-      this.what.textContent = "";
-      if (isAbort(error)) this.load(); else context.fail(error);
-      return;
-    }
-    if (this.disposed || request !== this.requests) return;
+    const { api, store } = this.page;
+    const answer = await newestAnswer(this, () => api.messages(store.db, store.state));
+    if (!answer) return;
     this.answer = answer;
     this.show(answer);
     await this.loadMatrix();

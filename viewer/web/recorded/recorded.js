@@ -2,8 +2,8 @@
 // What recorded calls did, of the lines and time in view: bytes, calls, time and bandwidth by file, function
 // and what else they have in common; and which call paths made memory grow.
 
-import { isAbort } from "../core/failure.js";
 import { nameMatcher } from "../core/format.js";
+import { newestAnswer } from "../core/newest_answer.js";
 import { WINDOW } from "../core/store.js";
 import { pathText, wholePath } from "../messages/message_rows.js";
 import { part, textElement } from "../widgets/elements.js";
@@ -135,19 +135,11 @@ class RecordedPane {
   }
 
   async load() {
-    const request = ++this.requests;
     const { by } = this;
     this.called.value = this.wanted;
     part(this.element, "called-label", HTMLElement).hidden = by === MEMORY;
-    this.what.textContent = "loading …";
-    let result;
-    try { result = await this.request(); } catch (error) {
-      if (this.disposed || request !== this.requests) return;
-      this.what.textContent = "";
-      if (isAbort(error)) this.load(); else this.page.context.fail(error);
-      return;
-    }
-    if (this.disposed || request !== this.requests) return;
+    const result = await newestAnswer(this, () => this.request());
+    if (!result) return;
     this.show(by, result.content, result.said);
   }
 

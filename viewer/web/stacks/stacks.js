@@ -1,8 +1,8 @@
 // @ts-check
 // Where all threads stand at one moment: of the recording, or of the processes that are being recorded now.
 
-import { isAbort } from "../core/failure.js";
 import { formatTime } from "../core/format.js";
+import { newestAnswer } from "../core/newest_answer.js";
 import { colouredName, part, textElement } from "../widgets/elements.js";
 import { segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
@@ -122,19 +122,13 @@ class Stacks {
   }
 
   async load() {
-    const request = ++this.requests;
-    const { api, store, context } = this.page;
+    const { api, store } = this.page;
     this.showMoment();
-    this.what.textContent = this.now ? "reading the running processes …" : "loading …";
-    let answer;
-    try { answer = await api.stacks(store.db, this.now ? null : this.time, Boolean(store.state.kernel)); } catch (error) {
-      if (this.disposed || request !== this.requests) return;
-      this.what.textContent = "";
-      // A newer revision has come meanwhile: the moment is asked for in that.
-      if (isAbort(error)) this.load(); else context.fail(error);
-      return;
-    }
-    if (this.disposed || request !== this.requests) return;
+    const answer = await newestAnswer(
+      this, () => api.stacks(store.db, this.now ? null : this.time, Boolean(store.state.kernel)),
+      this.now ? "reading the running processes …" : undefined,
+    );
+    if (!answer) return;
     this.show(answer);
   }
 
