@@ -200,6 +200,8 @@ class DeferredPaths:
         if ending is UnwindStatus.NO_TABLE and not last:
             deferred.waits_for_table = True
             deferred.module = _file_at(regions or [], int(frames[-1]) & RAW_MASK)
+            if deferred.module:
+                self._modules.want(*deferred.module)
             return None
         if ending in _EARLY and not late:
             return None

@@ -54,8 +54,6 @@ from hpcd.sandbox.limits import raise_descriptor_limit
 __all__ = ["Options", "Progress", "Recording"]
 
 _NICE = -5
-# Recorders of the service's users come after the service, which answers all users' requests.
-_USERS_NICE = 0
 # Modules of this many processes are analysed before the programs are loaded.
 _MAX_PRELOADED_PROCESSES = 64
 # Sampling begins when the targets' unwind tables are ready, or after this time; stacks then end as
@@ -116,9 +114,10 @@ class Recording:
         heap.limit_arenas()
         raise_descriptor_limit()
         # On a machine that is busy with what is recorded, the recorder must still get its turn.
-        with contextlib.suppress(PermissionError):
-            nice = _NICE if options.max_cpu is None else _USERS_NICE
-            os.setpriority(os.PRIO_PROCESS, 0, nice)
+        # A user's recorder has the priority that the service gave it.
+        if options.max_cpu is None:
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, 0, _NICE)
         writer = MeasurementWriter(
             options.output,
             _host(),

@@ -76,6 +76,8 @@ class KnownModule:
     """It is an ELF file whose frames nothing is known of; another may hold a compiler's code."""
     user: int = 0
     """Whose process mapped it first."""
+    wanted: bool = False
+    """A call path has waited for its table."""
     future: Future[ModuleTable] | None = field(default=None, repr=False)
 
 
@@ -247,6 +249,13 @@ class Modules:
         known."""
         entry = self._by_inode.get((device, inode))
         return entry is None or entry.table is not None or bool(entry.failure)
+
+    def want(self, device: str, inode: int) -> None:
+        """A call path waits for the file's table: it is made before others'."""
+        entry = self._by_inode.get((device, inode))
+        if entry and entry.future and not entry.wanted:
+            entry.wanted = True
+            self._queue.want(entry.future)
 
     def frame_in(self, pid: int, region: Region, address: int) -> int | None:
         """The module frame of ``address`` in a mapping of ``pid``, both of which may be gone by

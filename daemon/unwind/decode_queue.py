@@ -108,7 +108,8 @@ class DecodeQueue:
 
     Files whose table is cached go before their user's that are to be made, as long as looking up
     takes no more than :data:`_AHEAD_SECONDS`, and wait for others' only when that user's turn is
-    over by as much. Large files wait for each other alone.
+    over by as much. Large files wait for each other alone. Files that call paths wait for go before
+    their user's others.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class DecodeQueue:
         self._users: dict[int, _User] = {}
         self._turn = [0.0] * len(_LANES)
         self._slow: set[Future[ModuleTable]] = set()
+        self._wanted: set[Future[ModuleTable]] = set()
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -154,6 +156,21 @@ class DecodeQueue:
             else:
                 self._add(account, request, _Stage.LOOK_UP)
         return request.future
+
+    def want(self, future: Future[ModuleTable]) -> None:
+        """A call path waits for this file: it goes before its user's others.
+
+        Costs a look at all files that wait.
+        """
+        with self._changed:
+            self._wanted = {other for other in self._wanted if not other.done()} | {future}
+            for account in self._users.values():
+                for waiting in account.waiting:
+                    for request in waiting:
+                        if request.future is future:
+                            waiting.remove(request)
+                            waiting.appendleft(request)
+                            return
 
     @property
     def slow(self) -> int:
@@ -199,7 +216,11 @@ class DecodeQueue:
         lane = next(lane for lane, stages in enumerate(_LANES) if stage in stages)
         if not account.waits_for(lane):
             account.turn[lane] = max(account.turn[lane], self._turn[lane])
-        account.waiting[stage].append(request)
+        waiting = account.waiting[stage]
+        if request.future in self._wanted:
+            waiting.appendleft(request)
+        else:
+            waiting.append(request)
         if lane and not self._threads[lane].is_alive():
             self._threads[lane].start()
         self._changed.notify_all()

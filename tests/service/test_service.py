@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -59,6 +60,10 @@ def test_users_record_what_they_own_and_own_what_they_record(
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
     kept = running.json("attach", "--pid", pid, "--background", user=NOBODY)
+    (recorder,) = psutil.Process(running.process.pid).children()
+    # It comes after the service, which answers everybody, and takes nothing of the service's share.
+    assert recorder.nice() == os.getpriority(os.PRIO_PROCESS, running.process.pid) + 5
+    assert os.getsid(recorder.pid) == recorder.pid
     own = running.json("attach", "--pid", pid, "-d", 1, "-o", home / "m", user=NOBODY)
     assert own["measurement"] == str(home / "m")
     for path in (Path(kept["measurement"]), home / "m"):

@@ -114,7 +114,7 @@ class _Soak:
         process = subprocess.Popen(
             [program, "1000000", "1"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            user=ALICE, group=ALICE, extra_groups=[], cwd="/",
+            user=ALICE, group=ALICE, extra_groups=[], cwd="/", start_new_session=True,
         )  # fmt: skip
         self._stack.callback(_end, process)
         return process.pid
@@ -150,7 +150,7 @@ class _Soak:
         end = time.monotonic() + seconds
         client = subprocess.Popen(
             [sys.executable, "-c", _CLIENT, self._socket], stdout=subprocess.PIPE, text=True,
-            cwd="/", user=ALICE, group=ALICE, extra_groups=[],
+            cwd="/", user=ALICE, group=ALICE, extra_groups=[], start_new_session=True,
         )  # fmt: skip
         self._stack.callback(_end, client)
         watching = threading.Thread(target=self._time_answers, args=(client,), daemon=True)

@@ -121,6 +121,21 @@ def test_over_the_burst_a_user_waits_and_it_is_said(bench: Bench) -> None:
     assert not bench.queue.postponed()
 
 
+def test_what_call_paths_wait_for_goes_before_its_users_others_alone(bench: Bench) -> None:
+    own = [bench.submit(ALICE, f"a{n} 1") for n in range(4)]
+    others = [bench.submit(MALLORY, f"m{n} 1") for n in range(4)]
+    bench.queue.want(own[3])
+    bench.queue.want(others[2])
+    bench.go.set()
+    end(own + others)
+    assert [name for name in bench.order if name[0] == "a"] in (
+        ["a3 1", "a0 1", "a1 1", "a2 1"],
+        ["a0 1", "a3 1", "a1 1", "a2 1"],  # the decoder had begun with the first
+    )
+    assert [name for name in bench.order if name[0] == "m"] == ["m2 1", "m0 1", "m1 1", "m3 1"]
+    assert [name[0] for name in bench.order] == [*"amamamam"]
+
+
 def test_root_waits_for_no_budget(bench: Bench) -> None:
     bench.go.set()
     end([bench.submit(0, f"big{n} 20") for n in range(10)])
