@@ -54,7 +54,7 @@ def _tools(python: bool) -> dict[str, _Commands]:
     return {
         name: command
         for name, command in every.items()
-        if name.startswith("hpcd") or shutil.which(name.split()[0])
+        if name in sized([*every], ["hpcd stacks", "eu-stack"]) and shutil.which(command(0)[0])
     }
 
 

@@ -78,7 +78,7 @@ def lammps(folder: Path, steps: int = 3000) -> Workload:
     return Workload("lammps (mpirun -n 2)", melt(folder, steps), folder)
 
 
-def real_programs(folder: Path, seconds: int = sized(10, 4)) -> list[Workload]:
+def real_programs(folder: Path, seconds: int = sized(10, 3)) -> list[Workload]:
     """The programs whose call paths must be whole."""
     xz = "head -c 90000000 /dev/urandom | xz -T2 -3 > /dev/null"
     commands = {

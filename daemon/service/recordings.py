@@ -16,6 +16,7 @@ from typing import Any
 
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service import journal
+from hpcd.daemon.service.child_process import after_service
 
 _STARTING, _FINISHED = "starting", ("ended", "failed")
 # Recordings that are over and still shown, of each user.
@@ -24,8 +25,6 @@ _KEPT = 50
 _LONGEST = 500
 # Lines in the journal about modules of one recording.
 _TOLD = 20
-# Users' recorders come after the service, which answers everybody, from their first instruction on.
-_NICER = 5
 
 
 @dataclass(slots=True)
@@ -116,9 +115,7 @@ class Recordings:
             start_new_session=True,
         )
         if options.max_cpu is not None:
-            with contextlib.suppress(OSError):
-                nice = os.getpriority(os.PRIO_PROCESS, 0)
-                os.setpriority(os.PRIO_PROCESS, process.pid, nice + _NICER)
+            after_service(process.pid)
         assert process.stdin
         with contextlib.suppress(BrokenPipeError), process.stdin:
             json.dump(asdict(options), process.stdin, default=str)

@@ -12,14 +12,11 @@ import json
 import os
 import re
 import stat
-import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-from hpcd.daemon.service import journal
 
 # st_blocks counts these, whatever the file system's own blocks are (stat(2)).
 _BLOCK = 512
@@ -29,8 +26,6 @@ MOST_ENTRIES = 50_000
 _DEEPEST = 16
 # Entries removed in one go, before other measurements have their turn.
 _REMOVED_AT_ONCE = 5_000
-# Lines in the journal about measurements that cannot be removed.
-_STUCK = 100
 _LEDGER = ".ledger"
 _TRASH = ".removing"
 # Names the service gives to measurements (see make_measurement).
@@ -292,45 +287,3 @@ def free_bytes(store: Path) -> int:
     """Room on the store's disk for who is not root."""
     status = os.statvfs(store)
     return status.f_bavail * status.f_frsize
-
-
-class Keeper:
-    """Keeps the store within its limits, in a thread of its own: what users put into their
-    measurements may take it time, and nothing else."""
-
-    def __init__(self, store: Path, look: Callable[[Keeper], None], seconds: float) -> None:
-        self.ledger = Ledger(store)
-        self.trash = Trash(store)
-        self._look = look
-        self._seconds = seconds
-        self._stop = threading.Event()
-        self._stuck: set[Path] = set()
-        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Look no more; one that is under way may go on for a moment."""
-        self._stop.set()
-
-    def remove(self, kept: Kept) -> None:
-        """Take a measurement out of the store."""
-        try:
-            self.trash.put(kept.path)
-        except OSError as error:
-            if kept.path not in self._stuck and len(self._stuck) < _STUCK:
-                self._stuck.add(kept.path)  # said once, tried again with each look
-                journal.log(
-                    "not removed", journal.WARNING, measurement=str(kept.path), why=error.strerror
-                )
-            return
-        journal.log("removed", measurement=str(kept.path), uid=kept.uid)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._look(self)
-                self.trash.empty()
-            except Exception as error:
-                # Whatever a measurement holds, the next look is at the others too.
-                journal.log("internal error", journal.ERROR, where="retention", error=repr(error))
-            self._stop.wait(self._seconds)

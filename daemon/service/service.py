@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import sdnotify
 
 from hpcd.bpf.layouts import THREADS_PER_CPU
 from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.service import journal, retention
+from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import (
     Configuration,
     load_configuration,
@@ -27,14 +28,16 @@ from hpcd.daemon.service.control import Control, listen, make_measurement
 from hpcd.daemon.service.metrics_exporter import Figures, serve
 from hpcd.daemon.service.push_processes import Pushes
 from hpcd.daemon.service.recordings import RecordingProcess, Recordings
+from hpcd.daemon.service.retention import free_bytes
+from hpcd.daemon.service.store_keeper import StoreKeeper
 from hpcd.daemon.targets.selector import Selector, user_id
 from hpcd.errors import HpcdError, PrivilegeError, StorageError
 
 # sd_listen_fds(3): the first descriptor systemd hands over.
 _FIRST_FD = 3
 _ROUND_SECONDS = 1.0
-# A thread that goes through what users have in the store gives up the interpreter after this time
-# to one that answers a request, which waits for it after each system call (CPython: 5 ms).
+# A thread that reads a long request gives up the interpreter after this time to one that answers,
+# which waits for it after each system call (CPython: 5 ms).
 _SWITCH_SECONDS = 0.0005
 _STOP_SECONDS = 20.0
 # What is left of a recording is pushed at its end.
@@ -100,7 +103,7 @@ class Service:
             self._store,
             self.rotate,
         )
-        keeper = retention.Keeper(self._store, self._keep_store, _STORE_SECONDS)
+        keeper = StoreKeeper(self._store, self._store_limits, self._end_stored, _STORE_SECONDS)
         journal.log("ready", store=str(self._store), monitor=self._configuration.monitor.enabled)
         self._systemd.notify("READY=1")
         try:
@@ -121,31 +124,29 @@ class Service:
 
     # --- the store ---
 
-    def _keep_store(self, keeper: retention.Keeper) -> None:
-        """Remove what is too old or too much; on the keeper's thread."""
+    def _store_limits(self) -> dict[str, Any]:
+        """What the store's process is to go by."""
         store = self._configuration.store
-        busy = {each.stored for each in self._recordings.running() if each.stored}
-        now = time.time()
-        surplus = retention.surplus(
-            keeper.ledger.note(busy, now),
-            busy,
-            now,
-            seconds_of(store.keep),
-            size_of(store.quota),
-            size_of(store.user_quota),
-        )
-        for each in surplus.measurements:
-            keeper.remove(each)
-        for uid in surplus.users:
-            for recording in self._recordings.running(uid):
-                if recording.stored:
-                    recording.stop()
-                    journal.log("over quota", journal.WARNING, id=recording.id, uid=uid)
+        busy = [str(each.stored) for each in self._recordings.running() if each.stored]
+        return {
+            "now": time.time(),
+            "busy": busy,
+            "keep": seconds_of(store.keep),
+            "quota": size_of(store.quota),
+            "user_quota": size_of(store.user_quota),
+        }
+
+    def _end_stored(self, uid: int) -> None:
+        """End the recordings of a user that are in the store."""
+        for recording in self._recordings.running(uid):
+            if recording.stored:
+                recording.stop()
+                journal.log("over quota", journal.WARNING, id=recording.id, uid=uid)
 
     def _watch_disk(self) -> None:
         store = self._configuration.store
         try:
-            free = retention.free_bytes(self._store)
+            free = free_bytes(self._store)
         except OSError as error:
             journal.log("store is gone", journal.ERROR, why=error.strerror)
             return

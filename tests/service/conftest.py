@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +20,8 @@ import pytest
 HPCD = [sys.executable, "-m", "hpcd"]
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
+# Who asks again and again leaves the CPUs to what is asked about.
+_PACE_SECONDS = 0.05
 
 
 @dataclass
@@ -54,6 +59,28 @@ class RunningService:
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
+
+    def request(self, content: dict[str, object]) -> dict[str, Any]:
+        """A request of root's and its answer, without what starting a command line costs."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(self.socket)
+            data = json.dumps(content).encode()
+            connection.sendall(struct.pack("<I", len(data)) + data)
+            (size,) = struct.unpack("<I", connection.recv(4, socket.MSG_WAITALL))
+            answer: dict[str, Any] = json.loads(connection.recv(size, socket.MSG_WAITALL))
+            return answer
+
+    def watch(self, number: int) -> Iterator[dict[str, Any]]:
+        """What becomes of a recording, asked again and again."""
+        while True:
+            (each,) = self.request({"verb": "status", "id": number})["recordings"]
+            yield each
+            time.sleep(_PACE_SECONDS)
+
+    def wait_for_state(self, number: int, *states: str) -> dict[str, Any]:
+        """A recording once it is in one of these states."""
+        return next(each for each in self.watch(number) if each["state"] in states)
 
     def wait_for_log(self, event: str) -> str:
         """The next log line that begins with ``event``."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import socket
-import struct
 import subprocess
 import sys
 import time
@@ -36,18 +34,6 @@ def as_user(uid: int, program: str, *words: object) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
         user=uid, group=uid, extra_groups=[],
     )  # fmt: skip
-
-
-def request(path: str, content: dict[str, object]) -> dict[str, object]:
-    """A request of root's and its answer, without what starting a command line costs."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
-        connection.connect(path)
-        data = json.dumps(content).encode()
-        connection.sendall(struct.pack("<I", len(data)) + data)
-        (size,) = struct.unpack("<I", connection.recv(4, socket.MSG_WAITALL))
-        answer: dict[str, object] = json.loads(connection.recv(size, socket.MSG_WAITALL))
-        return answer
 
 
 ASK = """
@@ -109,7 +95,7 @@ def test_slow_connections_keep_nobody_waiting(
 ) -> None:
     running, hostile = slow
     assert hostile.stdout
-    assert "recordings" in request(running.socket, {"verb": "status"})
+    assert "recordings" in running.request({"verb": "status"})
     assert "recordings" in request_as(ALICE, running.socket, {"verb": "status"})
     # Both were answered while his connections were open,
     assert not select.select([hostile.stdout], [], [], 0)[0]
@@ -129,7 +115,7 @@ def test_no_descriptors_end_no_service(service: Start) -> None:
         running.wait_for_log("not accepted")
         hostile.kill()
     subprocess.run(["prlimit", "--pid", pid, "--nofile=1024:"], check=True)
-    assert "recordings" in request(running.socket, {"verb": "status"})
+    assert "recordings" in running.request({"verb": "status"})
     assert running.end() == 0
 
 
@@ -171,7 +157,7 @@ def test_a_users_own_measurement_hurts_no_others(service: Start, sleeper: Sleepe
         # Not by what cleans up after tests, which would recurse.
         subprocess.run(["rm", "-rf", hostile, running.store / ".removing"], check=True)
     assert honest.is_dir() and not hostile.exists()
-    assert "recordings" in request(running.socket, {"verb": "status"})
+    assert "recordings" in running.request({"verb": "status"})
     assert running.end() == 0
     assert not [line for line in running.log if "internal error" in line]
 
@@ -351,8 +337,8 @@ def test_memory_is_each_recordings_own(service: Start, programs: Callable[..., i
     running = service('memory = "150M"\ncpu = "100%"\n')
     honest = attached(running, ALICE, programs(BUSY, ALICE))
     hostile = attached(running, MALLORY, programs(ENDLESS_PATHS, MALLORY), frequency=10_000)
-    while (it := running.json("status", hostile)["recordings"][0])["state"] != "ended":
-        assert it["state"] == "recording" or not it["failure"], it
+    it = running.wait_for_state(hostile, "ended", "failed")
+    assert it["state"] == "ended", it
     assert it["summary"]["limit"] == "ended: the recorder takes more than 150 MB"
     assert check_measurement(Path(it["measurement"])) == []
     assert_whole(running.json("detach", honest))
@@ -365,7 +351,9 @@ def test_cpu_time_is_each_recordings_own(service: Start, programs: Callable[...,
     running = service('cpu = "2%"\n')
     honest = attached(running, ALICE, programs(BUSY, ALICE), frequency=99)
     hostile = attached(running, MALLORY, programs(ENDLESS_PATHS, MALLORY), frequency=10_000)
-    while (it := running.json("status", hostile)["recordings"][0])["state"] in RUNNING:
+    for it in running.watch(hostile):
+        if it["state"] not in RUNNING:
+            break
         if it["summary"] and it["summary"]["rates"][-1]["frequency"] < 10_000:
             break
     assert it["state"] in RUNNING, it

@@ -60,7 +60,8 @@ def test_users_record_what_they_own_and_own_what_they_record(
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
     kept = running.json("attach", "--pid", pid, "--background", user=NOBODY)
-    (recorder,) = psutil.Process(running.process.pid).children()
+    children = psutil.Process(running.process.pid).children()
+    recorder = next(each for each in children if "recorder_process" in each.cmdline()[-1])
     # It comes after the service, which answers everybody, and takes nothing of the service's share.
     assert recorder.nice() == os.getpriority(os.PRIO_PROCESS, running.process.pid) + 5
     assert os.getsid(recorder.pid) == recorder.pid
@@ -207,11 +208,8 @@ def test_a_process_that_gains_rights_is_let_go_of(service: Start, tmp_path: Path
     target.stdin.write(b"go\n")
     target.stdin.close()
     target.wait()
-    while running.json("status", number)["recordings"][0]["state"] != "ended":
-        pass  # it ends with its target
-    with open_measurement(
-        Path(running.json("status", number)["recordings"][0]["measurement"])
-    ) as m:
+    ended = running.wait_for_state(number, "ended")  # with its target
+    with open_measurement(Path(ended["measurement"])) as m:
         names = {process.exe for process in m.processes.values()}
         waits = {
             thread.name: sum(
@@ -275,10 +273,8 @@ def test_messages_that_are_none(service: Start) -> None:
 def test_the_node_is_monitored_and_its_measurement_rotated(service: Start) -> None:
     running = service("[monitor]\nenabled = true\n")
     running.wait_for_log("monitoring")
-    number = 1
-    while running.json("status", number)["recordings"][0]["state"] == "starting":
-        pass
-    assert running.json("status", number)["recordings"][0]["what"] == "all processes"
+    monitor = running.wait_for_state(1, "attached", "recording")
+    assert monitor["what"] == "all processes"
     ended = Path(running.json("snapshot")["measurement"])
     with open_measurement(ended) as measurement:
         assert measurement.closed
@@ -363,8 +359,7 @@ def test_a_recording_ends_with_the_connection_it_is_held_by(
         user=NOBODY, group=NOBODY, extra_groups=[],
     )  # fmt: skip
     running.wait_for_log("attached")
-    while running.json("status", 1)["recordings"][0]["state"] == "starting":
-        pass
+    running.wait_for_state(1, "attached", "recording")
     asking.kill()
     asking.wait()
     state = ""
@@ -429,8 +424,7 @@ def test_a_full_disk_pauses_and_goes_on(service: Start, sleeper: Sleeper, tmp_pa
         filler = disk / "filler"
         filler.write_bytes(bytes(3 << 20))
         running.wait_for_log("paused")
-        while running.json("status", number)["recordings"][0]["state"] != "ended":
-            pass
+        running.wait_for_state(number, "ended")
         with urllib.request.urlopen("http://127.0.0.1:19923/metrics") as answer:
             assert "hpcd_pauses_total 1.0" in answer.read().decode()
         filler.unlink()

@@ -186,8 +186,7 @@ def test_a_process_that_gains_rights_is_probed_no_longer(
         for _ in range(10):
             os.write(target.stdin.fileno(), b"a")
             assert target.stdout.read(1) == b"a"
-        while running.json("status", number, user=ALICE)["recordings"][0]["state"] != "ended":
-            pass  # its only target is one no longer
+        running.wait_for_state(number, "ended")  # its only target is one no longer
         target.stdin.close()
         assert target.wait() == 0
     (recording,) = running.json("status", number, user=ALICE)["recordings"]

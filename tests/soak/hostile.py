@@ -157,7 +157,7 @@ class _Soak:
         watching.start()
         long_one = self._hpcd("attach", "-p", self._target, "--background", "--json")
         minute = time.monotonic()
-        while time.monotonic() < end and self._service.is_running():
+        while time.monotonic() < end and self._service.poll() is None:
             self._record(min(_RECORDING_SECONDS, max(end - time.monotonic(), 2)))
             memory = self._service.memory_info().rss
             monitor = max(map(_resident, self._recorders()), default=0)

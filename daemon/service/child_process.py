@@ -1,0 +1,15 @@
+"""The processes of the service that work for users: after the service, which answers everybody."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+# Added to the service's nice value.
+_NICER = 5
+
+
+def after_service(pid: int) -> None:
+    """Have ``pid``, which has just been started, run at a lower priority than this process."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
