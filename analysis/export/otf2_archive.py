@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from hpcd.analysis.export.otf2_events import (
     CALL_ATTRIBUTES,
     CallEvents,
     CallEventWriter,
+    CallStream,
     Strings,
+    woven,
 )
 from hpcd.analysis.export.otf2_events import UNDEFINED_32 as _UNDEFINED
 from hpcd.analysis.export.otf2_files import ArchivedFiles
@@ -108,9 +111,8 @@ def _write(selection: Selection, path: Path, errors: _Errors) -> None:
     events = _EventWriter(archive, selection, table)
     definitions = _Definitions(selection, table, events, strings)
     for line in selection.each_line():
-        calls = CallEvents.joined(
-            [messages.of_line(line.number), files.of_line(line.number, definitions.host(line))]
-        )
+        of_files = files.of_line(line.number, definitions.host(line))
+        calls = CallStream(woven(of_files, messages.of_line(line.number)))
         definitions.add_location(line, events.write(line.number, calls))
         errors.check()
     # Ranks whose threads were not chosen are members of communicators all the same.
@@ -206,16 +208,16 @@ class _EventWriter:
             function.restype = _otf2.ErrorCode
             function.errcheck = _otf2.ErrorCodes.HandleErrorCode
 
-    def write(self, line: int, calls: CallEvents) -> int:
+    def write(self, line: int, calls: CallStream) -> int:
         """The records of trace line ``line`` and the events of its calls; how many."""
         writer = self._open(line)
-        count = done = 0
+        count = 0
         for block in self._selection.trace(line):
-            records, done = self._write_block(writer, block, calls, done)
-            count += records
-        self._write_calls(writer, calls[done:])
+            count += self._write_block(writer, block, calls)
+        for events in calls.until(None):
+            count += self._write_calls(writer, events)
         _otf2.Archive_CloseEvtWriter(self._archive, writer)
-        return count + len(calls)
+        return count
 
     def write_nothing(self, line: int) -> int:
         """No record of trace line ``line``."""
@@ -227,12 +229,11 @@ class _EventWriter:
         _otf2.Archive_CloseDefWriter(self._archive, _otf2.Archive_GetDefWriter(self._archive, line))
         return _otf2.Archive_GetEvtWriter(self._archive, line)
 
-    def _write_block(
-        self, writer: Any, block: TraceBlock, calls: CallEvents, done: int
-    ) -> tuple[int, int]:
-        """The records of ``block``, and between them events of ``calls`` from ``done`` on; how many
-        records, and the first event that is left."""
+    def _write_block(self, writer: Any, block: TraceBlock, calls: CallStream) -> int:
+        """The records of ``block``, and between them events of ``calls``; how many."""
         kept = np.flatnonzero(block.recorded)
+        if not len(kept):
+            return 0
         cost: F64 = block.cost[self.rows][:, kept] * self._scale[:, None]
         which: I64 = cost.argmax(axis=0)
         weight = np.rint(cost.sum(axis=0)).astype(np.int64)
@@ -241,15 +242,18 @@ class _EventWriter:
             time.tolist(), self._table.of_node[block.node[kept]].tolist(),
             block.event[kept].tolist(), which.tolist(), weight.tolist(),
         )  # fmt: skip
-        before = np.searchsorted(calls.time, time)
-        cuts = np.flatnonzero(np.diff(before, prepend=done))
-        written = 0
-        for cut in cuts.tolist():
-            self._write_samples(writer, [column[written:cut] for column in columns])
-            self._write_calls(writer, calls[done : before[cut]])
-            written, done = cut, int(before[cut])
+        count = written = 0
+        for events in calls.until(int(time[-1])):
+            # Of each event how many samples come before it.
+            place = np.searchsorted(time, events.time, "right")
+            starts = [*np.flatnonzero(np.diff(place, prepend=-1)).tolist(), len(events)]
+            for start, end in pairwise(starts):
+                upto = int(place[start])
+                self._write_samples(writer, [column[written:upto] for column in columns])
+                count += self._write_calls(writer, events[start:end])
+                written = upto
         self._write_samples(writer, [column[written:] for column in columns])
-        return len(kept), done
+        return count + len(kept)
 
     def _write_samples(self, writer: Any, columns: list[list[int]]) -> None:
         """Samples: their times, contexts, events, metrics, and what they stand for."""
@@ -259,8 +263,9 @@ class _EventWriter:
             add(attributes, metric, value)
             sample(writer, attributes, time, context, _UNDEFINED, event)
 
-    def _write_calls(self, writer: Any, calls: CallEvents) -> None:
+    def _write_calls(self, writer: Any, calls: CallEvents) -> int:
         self._calls.write(writer, calls, self._table.of_node[calls.node].astype(np.int64))
+        return len(calls)
 
 
 class _Definitions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -40,6 +40,10 @@ class EventKind(IntEnum):
     IO_COMPLETE = 11
     IO_CREATE = 12
     IO_DESTROY = 13
+    WINDOW_CREATE = 14
+    PUT = 15
+    GET = 16
+    TRANSFER_COMPLETE = 17
 
 
 _U8, _U32, _U64 = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64
@@ -61,6 +65,10 @@ _WRITERS = {
     EventKind.IO_COMPLETE: ("IoOperationComplete", (_U32, _U64, _U64)),
     EventKind.IO_CREATE: ("IoCreateHandle", (_U32, _U8, _U32, _U32)),
     EventKind.IO_DESTROY: ("IoDestroyHandle", (_U32,)),
+    EventKind.WINDOW_CREATE: ("RmaWinCreate", (_U32,)),
+    EventKind.PUT: ("RmaPut", (_U32, _U32, _U64, _U64)),
+    EventKind.GET: ("RmaGet", (_U32, _U32, _U64, _U64)),
+    EventKind.TRANSFER_COMPLETE: ("RmaOpCompleteBlocking", (_U32, _U64)),
 }  # fmt: skip
 _MOST_ARGUMENTS = 6
 
@@ -134,6 +142,44 @@ class CallEvents:
             )
         )
         return whole[np.lexsort((whole.turn, whole.time, whole.line))]
+
+
+class CallStream:
+    """Events of one trace line in order of time, taken as time goes on."""
+
+    def __init__(self, pieces: Iterable[CallEvents]) -> None:
+        """``pieces`` follow one another."""
+        self._pieces = iter(pieces)
+        self._left: CallEvents | None = None
+
+    def until(self, time: int | None) -> Iterator[CallEvents]:
+        """What is left up to ``time`` (None: all), piece by piece."""
+        while self._left is not None or self._next():
+            assert self._left is not None
+            events = self._left
+            at = len(events) if time is None else int(np.searchsorted(events.time, time, "right"))
+            self._left = events[at:] if at < len(events) else None
+            if at:
+                yield events[:at]
+            if self._left is not None:
+                return
+
+    def _next(self) -> bool:
+        self._left = next(self._pieces, None)
+        return self._left is not None
+
+
+def woven(pieces: Iterable[CallEvents], others: CallEvents) -> Iterator[CallEvents]:
+    """``pieces``, which follow one another, with ``others`` (of the same line, in order) between
+    their events."""
+    done = 0
+    for piece in pieces:
+        if not len(piece):
+            continue
+        upto = int(np.searchsorted(others.time, piece.time[-1], "right"))
+        yield CallEvents.joined([piece, others[done:upto]]) if upto > done else piece
+        done = upto
+    yield others[done:]
 
 
 class CallEventWriter:

@@ -8,7 +8,9 @@ What is used without having been opened is a handle that was there before.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import _otf2
@@ -21,6 +23,7 @@ from hpcd.analysis.export.otf2_events import (
     CallEvents,
     EventKind,
     Strings,
+    woven,
 )
 from hpcd.array_types import I64, Mask
 from hpcd.model.calls import CalledFunction, Group, ValueKind
@@ -39,6 +42,8 @@ _READ, _WRITE, _FLUSH = (
 )  # fmt: skip
 _READ_WRITE = int(_otf2.IO_ACCESS_MODE_READ_WRITE.value)
 _PARADIGM = 0
+# Calls of a line taken at once: some 20 MB with all that is made of them.
+_CALLS_AT_ONCE = 1 << 16
 # What is told of files besides their names, and how Score-P calls it.
 _PROPERTIES = (("file_system", "File system"), ("mount", "Mount point"))
 
@@ -70,26 +75,42 @@ class ArchivedFiles:
         if self._functions:
             self._find_uses()
 
-    def of_line(self, line: int, host: int) -> CallEvents:
-        """The events of trace line ``line``, in order; ``host`` is its system tree node."""
+    def of_line(self, line: int, host: int) -> Iterator[CallEvents]:
+        """The events of trace line ``line``, in order, some ten thousand at a time; ``host`` is its
+        system tree node."""
         if not self._functions:
-            return CallEvents.joined([])
-        calls = self._db.calls.select([line], functions=self._functions)
-        process = int(self._db.lines.process[line])
-        parts = list(self._opened.pop(line, ()))
-        for function in self._functions:
-            at = np.flatnonzero(calls["function"] == function.id)
-            begin = calls["time"][at]
-            end = begin + calls["duration"][at]
-            node = calls["node"][at].astype(np.int64)
-            kept = self._selection.takes(np.full(len(at), line), begin, end, node)
-            parts += self._operations(function, calls[at[kept]], 4 * at[kept], process)
-        events = CallEvents.joined(parts)
-        for handle in np.unique(events.argument[:, 0]).tolist() if len(events) else ():
-            called = self._handles[handle][0]
-            if called in self._db.calls.objects:
-                self._files.setdefault(called, (len(self._files), host))
-        return events
+            return
+        opened = CallEvents.joined(self._opened.pop(line, ()))
+        for events in woven(self._operations_of(line), opened):
+            for handle in np.unique(events.argument[:, 0]).tolist():
+                called = self._handles[handle][0]
+                if called in self._db.calls.objects:
+                    self._files.setdefault(called, (len(self._files), host))
+            yield events
+
+    def _operations_of(self, line: int) -> Iterator[CallEvents]:
+        """What calls of a line did to files, in order."""
+        calls, process = self._db.calls, int(self._db.lines.process[line])
+        times = calls.time[int(calls.first[line]) : int(calls.first[line + 1])]
+        # A piece for each stretch of time, without what ends in a later one.
+        bounds = [*np.unique(times[::_CALLS_AT_ONCE]).tolist(), None]
+        pending, before = CallEvents.joined([]), 0
+        for low, high in pairwise(bounds):
+            some = calls.select([line], low, high, self._functions)
+            parts = [pending]
+            for function in self._functions:
+                at = np.flatnonzero(some["function"] == function.id)
+                begin = some["time"][at]
+                end = begin + some["duration"][at]
+                node = some["node"][at].astype(np.int64)
+                kept = self._selection.takes(np.full(len(at), line), begin, end, node)
+                turn = 4 * (before + at[kept])
+                parts += self._operations(function, some[at[kept]], turn, process)
+            before += len(some)
+            events = CallEvents.joined(parts)
+            over = len(events) if high is None else int(np.searchsorted(events.time, high))
+            yield events[:over]
+            pending = events[over:]
 
     def define_strings(self) -> None:
         """Have all strings of the definitions numbered."""

@@ -21,7 +21,7 @@ from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.matching import Endpoints
 from hpcd.analysis.messages.operations import Operations
 from hpcd.analysis.messages.requests import NONE
-from hpcd.analysis.messages.traffic import sent_sizes
+from hpcd.analysis.messages.traffic import one_sided_calls, sent_sizes
 from hpcd.array_types import I64, Mask
 from hpcd.errors import UsageError
 from hpcd.model.calls import Group
@@ -45,6 +45,7 @@ class ArchivedMessages:
         self.notes: list[str] = []
         self._groups: dict[tuple[int, ...], int] = {}
         self._comms: list[tuple[str, int, int]] = []
+        self._windows: list[tuple[str, int]] = []
         self.locations: list[int] = []
         """Trace lines that stand for ranks, job after job."""
         parts = [part for found in _jobs(selection.db) for part in self._events(selection, found)]
@@ -79,6 +80,7 @@ class ArchivedMessages:
         yield from job.sends()
         yield from job.receives()
         yield from job.collectives()
+        yield from job.one_sided(self._windows)
 
     def _define(self, found: Communication) -> int:
         """Take in the job's locations and communicators; the number of the first of these."""
@@ -96,7 +98,8 @@ class ArchivedMessages:
     def define_strings(self) -> None:
         """Have all strings of the definitions numbered."""
         if self._comms:
-            for text in ("MPI", *(name for name, _, _ in self._comms)):
+            names = (name for name, *_ in (*self._comms, *self._windows))
+            for text in ("MPI", *names):
                 self._strings[text]
 
     def write_definitions(self, writer: Any) -> None:
@@ -119,6 +122,10 @@ class ArchivedMessages:
         for number, (name, group, parent) in enumerate(self._comms):
             _otf2.GlobalDefWriter_WriteComm(
                 writer, number, strings[name], group, parent, _otf2.COMM_FLAG_NONE
+            )
+        for number, (name, comm) in enumerate(self._windows):
+            _otf2.GlobalDefWriter_WriteRmaWin(
+                writer, number, strings[name], comm, _otf2.RMA_WIN_FLAG_NONE
             )
 
 
@@ -215,6 +222,33 @@ class _Job:
         yield self._made(
             EventKind.COLLECTIVE_COMPLETE, ended, done, (*arguments, request), end=True
         )
+
+    def one_sided(self, windows: list[tuple[str, int]]) -> Iterator[CallEvents]:
+        """Windows, which are appended as (name, communicator), and what puts and gets carry."""
+        operations, communicators = self._operations, self._found.communicators
+        collectives = self._found.collectives
+        # Calls that make a window are one operation on all ranks.
+        is_new = operations.role[collectives.operation] == Role.NEW_WINDOW
+        instances, place = np.unique(collectives.instance[is_new], return_inverse=True)
+        window = np.full(len(operations) + 1, -1, np.int64)
+        window[collectives.operation[is_new]] = len(windows) + place
+        number = communicators.number[collectives.operation[collectives.first[instances]]]
+        windows += [
+            (f"window of {communicators.all[one].name}", self._first + one)
+            for one in number.tolist()
+        ]
+        new = collectives.operation[is_new]
+        yield self._made(EventKind.WINDOW_CREATE, new, self._taken[new], (window[new],), end=True)
+        at, made = one_sided_calls(operations)
+        peer = operations.named("peer")[at]
+        size = operations.payload[at]
+        known = (window[made] >= 0) & self._taken[at]
+        known &= communicators.job_rank(communicators.number[made], peer) >= 0
+        transfer = window[made], peer, np.where(size == MISSING, 0, size), 3 * at + 2
+        for kind, role in ((EventKind.PUT, Role.PUT), (EventKind.GET, Role.GET)):
+            yield self._made(kind, at, known & (operations.role[at] == role), transfer)
+        complete = transfer[0], transfer[3]
+        yield self._made(EventKind.TRANSFER_COMPLETE, at, known, complete, end=True)
 
     def _made(
         self,

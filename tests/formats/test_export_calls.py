@@ -14,6 +14,7 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.calls.totals import UNKNOWN, total_calls
+from hpcd.analysis.export import otf2_files
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.measurement.call_codec import Calls
@@ -164,7 +165,9 @@ def files_of(folder: Path, calls: list[tuple[int, str, tuple[int, ...]]]) -> Arc
     return found
 
 
-def test_handles_last_from_open_to_close(tmp_path: Path) -> None:
+def test_handles_last_from_open_to_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where calls are read two at a time."""
+    monkeypatch.setattr(otf2_files, "_CALLS_AT_ONCE", 2)
     found = files_of(
         tmp_path,
         [

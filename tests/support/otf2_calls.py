@@ -16,9 +16,10 @@ Ends = Counter[tuple[str, str, str, int, int]]
 @dataclass
 class ArchivedCalls:
     """``sent`` and ``received``: messages; ``collectives``: calls by (function, operation,
-    communicator, root), and under the same key in ``passed`` their bytes. ``moved``: by (file,
-    mode) operations and bytes. ``handles``: by name, in time, what became of it. ``contexts``: by
-    function the innermost regions of its calls."""
+    communicator, root), and under the same key in ``passed`` their bytes. ``one_sided``: bytes by
+    the locations they come from and go to. ``moved``: by (file, mode) operations and bytes.
+    ``handles``: by name, in time, what became of it. ``contexts``: by function the innermost
+    regions of its calls. ``members``: of communicators by name."""
 
     sent: Ends = field(default_factory=Counter)
     received: Ends = field(default_factory=Counter)
@@ -27,6 +28,7 @@ class ArchivedCalls:
     moved: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     handles: dict[str, list[str]] = field(default_factory=dict)
     contexts: dict[str, set[str]] = field(default_factory=dict)
+    one_sided: Counter[tuple[str, str]] = field(default_factory=Counter)
     members: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     unfinished: int = 0
     """Requests, collectives and operations that do not end."""
@@ -40,7 +42,10 @@ def read_otf2_calls(path: Path) -> ArchivedCalls:
         for communicator in trace.definitions.comms:
             members = tuple(one.name for one in communicator.group.members)
             calls.members.setdefault(communicator.name, []).append(members)
+        last: dict[Any, int] = {}
         for location, event in trace.events:
+            assert last.get(location, 0) <= event.time
+            last[location] = event.time
             if isinstance(event, otf2.events.CallingContextSample):
                 continue
             said = {attribute.name: value for attribute, value in event.attributes.items()}
@@ -79,6 +84,13 @@ def _take(calls: ArchivedCalls, begun: Any, location: Any, event: Any, function:
         key = function, operation, event.communicator.name, event.root
         calls.collectives[key] += 1
         calls.passed[key] += event.size_sent + event.size_received
+    if kind in ("RmaPut", "RmaGet"):
+        remote = event.win.comm.location(event.remote)
+        pair = location.name, remote.name
+        calls.one_sided[pair if kind == "RmaPut" else pair[::-1]] += event.bytes
+        begun[location, event.matching_id] = kind
+    if kind == "RmaOpCompleteBlocking":
+        del begun[location, event.matching_id]
     if kind == "IoOperationBegin":
         begun[location, event.matching_id, event.handle] = event.mode
     if kind == "IoOperationComplete":
