@@ -98,7 +98,7 @@ class ArchivedMessages:
     def define_strings(self) -> None:
         """Have all strings of the definitions numbered."""
         if self._comms:
-            names = (name for name, *_ in (*self._comms, *self._windows))
+            names = [name for name, _, _ in self._comms] + [name for name, _ in self._windows]
             for text in ("MPI", *names):
                 self._strings[text]
 

@@ -136,8 +136,8 @@ def heat(
     else:
         by_line = {one.line: (one.node, one.cost[number]) for one in within}
         total = np.zeros(len(names))
-        for node, cost in by_line.values():
-            total += sum_by(procedure[node], cost, len(names))
+        for nodes, costs in by_line.values():
+            total += sum_by(procedure[nodes], costs, len(names))
     columns = np.argsort(-total, kind="stable")[:width]
     columns = columns[total[columns] > 0]
     column_of = np.full(len(names), -1, np.int64)
@@ -146,11 +146,11 @@ def heat(
     for row, line in enumerate(chosen.tolist()):
         if within is None:
             node, cost = db.metrics.by_line(number, line)
+            column = column_of[procedure[node]]
         elif line in by_line:
-            node, cost = by_line[line]
+            column, cost = column_of[procedure[by_line[line][0]]], by_line[line][1]
         else:
             continue
-        column = column_of[procedure[node]]
         shown = column >= 0
         value[row] = sum_by(column[shown], cost[shown], len(columns))
     return Heat(chosen.astype(np.uint32), columns.astype(np.uint32), value)
