@@ -88,9 +88,10 @@ def total_calls(
     t1: int | None = None,
     lines: Sequence[int] | None = None,
     most: int | None = None,
+    within: MarkedPhases | None = None,
 ) -> CallTotals:
     """Totals of the calls of ``functions`` on ``lines`` (None: all) that began in [t0, t1), ns
-    since the origin; of more than ``most`` calls estimates from every k-th.
+    since the origin, and ``within`` phases; of more than ``most`` calls estimates from every k-th.
 
     ``by`` is one of :data:`GROUPINGS`, or ``phase=solve`` and the like
     (:mod:`hpcd.analysis.profile.marked_phases`): the phase a call begins in. Raises
@@ -106,6 +107,8 @@ def total_calls(
         raise UsageError(f"calls are not grouped by {by}; by {known}, phase=FUNCTION")
     chosen = db.calls.functions if functions is None else functions
     calls = db.calls.select(lines, t0, t1, chosen, most)
+    if within is not None:
+        calls = calls[_phases_of(within, calls) > 0]
     flows = _flows(calls, chosen, both=by in _OF_OBJECTS)
     group, names, node = grouping(db, flows)
     shown = group >= 0
@@ -296,14 +299,19 @@ def _by_rank(db: Database, flows: _Flows) -> _Grouping:
 
 
 def _by_phase(phases: MarkedPhases, db: Database, flows: _Flows) -> _Grouping:
-    line, time = flows.call["line"], flows.call["time"]
+    return _phases_of(phases, flows.call), phases.name, np.full(len(phases), -1)
+
+
+def _phases_of(phases: MarkedPhases, calls: npt.NDArray[np.void]) -> I64:
+    """``int64[n]``: the group of phases that each of ``calls`` begins in, 0: none."""
+    line, time = calls["line"], calls["time"]
     group = np.zeros(len(line), np.int64)
     order = np.argsort(line, kind="stable")
     cuts = np.searchsorted(line[order], np.stack([phases.lines, phases.lines + 1]))
     for number, low, high in zip(phases.lines.tolist(), *cuts.tolist(), strict=True):
         mine = order[low:high]
         group[mine] = phases.segments(number).at(time[mine])
-    return group, phases.name, np.full(len(phases), -1)
+    return group
 
 
 GROUPINGS: dict[str, Callable[[Database, _Flows], _Grouping]] = {

@@ -95,6 +95,8 @@ class Selection:
         self._fits = fits
         self._progress = progress or (lambda stage, done, total: None)
         self._at: tuple[str, int, int, int] | None = None
+        self.notes: list[str] = []
+        """What whoever writes it has to say of what is left out."""
 
     @property
     def names(self) -> list[str]:
@@ -133,6 +135,17 @@ class Selection:
         if not self.windows:
             return 0, self.db.duration_ns
         return self.windows[0][0], min(self.windows[-1][1], self.db.duration_ns)
+
+    def takes(self, line: I64, begin: I64, end: I64, node: I64) -> Mask:
+        """``bool[n]``: calls that are exported: of the lines and call paths chosen, those that lie
+        within a window from begin to end."""
+        chosen = np.zeros(len(self.db.lines), bool)
+        chosen[self.lines] = True
+        taken: Mask = chosen[line]
+        if self.windows:
+            windows = [(begin >= low) & (end <= high) for low, high in self.windows]
+            taken &= np.logical_or.reduce(windows)
+        return taken if self._fits is None else taken & self._fits[node]
 
     def contexts(self, detail: Detail) -> Contexts:
         """The table of contexts."""

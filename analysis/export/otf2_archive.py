@@ -3,13 +3,15 @@
 Written by the library's own bindings, location by location. A location is a trace line, a location
 group a process, an interrupt generator an event. Each record is a CallingContextSample whose
 attribute, named as its metric, has what the record stands for, times in ns: so waits carry the time
-they lasted. The number of samples is the metric ``samples``.
+they lasted. The number of samples is the metric ``samples``. What recorded calls did stands between
+the samples: messages and collective operations of MPI, operations on files.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,17 @@ import numpy as np
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.export.context_table import Contexts, Detail
 from hpcd.analysis.export.export_selection import Selection, TraceBlock
+from hpcd.analysis.export.otf2_events import (
+    CALL_ATTRIBUTES,
+    CallEvents,
+    CallEventWriter,
+    CallStream,
+    Strings,
+    woven,
+)
+from hpcd.analysis.export.otf2_events import UNDEFINED_32 as _UNDEFINED
+from hpcd.analysis.export.otf2_files import ArchivedFiles
+from hpcd.analysis.export.otf2_messages import ArchivedMessages
 from hpcd.analysis.export.text import utf8
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
@@ -27,7 +40,6 @@ _ARCHIVE = "traces"
 _EVENT_CHUNK, _DEFINITION_CHUNK = 1 << 20, 4 << 20
 # Chunks of a location's events in memory.
 _EVENT_CHUNKS = 4
-_UNDEFINED = 0xFFFFFFFF
 _RESOLUTION = 10**9
 
 
@@ -93,15 +105,24 @@ def _write(selection: Selection, path: Path, errors: _Errors) -> None:
     table = selection.contexts(Detail.PLACE)
     _otf2.Archive_OpenDefFiles(archive)
     _otf2.Archive_OpenEvtFiles(archive)
+    strings = Strings()
+    messages, files = ArchivedMessages(selection, strings), ArchivedFiles(selection, strings)
+    selection.notes += messages.notes
     events = _EventWriter(archive, selection, table)
-    definitions = _Definitions(selection, table, events)
+    definitions = _Definitions(selection, table, events, strings)
     for line in selection.each_line():
-        definitions.add_location(line, events.write(line.number))
+        of_files = files.of_line(line.number, definitions.host(line))
+        calls = CallStream(woven(of_files, messages.of_line(line.number)))
+        definitions.add_location(line, events.write(line.number, calls))
         errors.check()
+    # Ranks whose threads were not chosen are members of communicators all the same.
+    others = np.setdiff1d(messages.locations, selection.lines)
+    for line in selection.db.lines.rows(others.tolist()):
+        definitions.add_location(line, events.write_nothing(line.number))
     _otf2.Archive_CloseEvtFiles(archive)
     _otf2.Archive_CloseDefFiles(archive)
     writer = _otf2.Archive_GetGlobalDefWriter(archive)
-    definitions.write(writer)
+    definitions.write(writer, messages, files)
     _otf2.Archive_CloseGlobalDefWriter(archive, writer)
     _otf2.Archive_Close(archive)
 
@@ -171,6 +192,7 @@ class _EventWriter:
         self.rows = named or [0]
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self.rows])
         self._attributes = _otf2.AttributeList_New()
+        self._calls = CallEventWriter(self._attributes, len(self.rows))
         library = _otf2.Config.conf.lib
         # The bindings set these at every call, of which there is one for each record.
         self._add, self._sample = (
@@ -186,58 +208,95 @@ class _EventWriter:
             function.restype = _otf2.ErrorCode
             function.errcheck = _otf2.ErrorCodes.HandleErrorCode
 
-    def write(self, line: int) -> int:
-        """The records of trace line ``line``; how many."""
-        # A location without local definitions would be one whose file is missing.
-        _otf2.Archive_CloseDefWriter(self._archive, _otf2.Archive_GetDefWriter(self._archive, line))
-        writer = _otf2.Archive_GetEvtWriter(self._archive, line)
+    def write(self, line: int, calls: CallStream) -> int:
+        """The records of trace line ``line`` and the events of its calls; how many."""
+        writer = self._open(line)
         count = 0
         for block in self._selection.trace(line):
-            count += self._write_block(writer, block)
+            count += self._write_block(writer, block, calls)
+        for events in calls.until(None):
+            count += self._write_calls(writer, events)
         _otf2.Archive_CloseEvtWriter(self._archive, writer)
         return count
 
-    def _write_block(self, writer: Any, block: TraceBlock) -> int:
+    def write_nothing(self, line: int) -> int:
+        """No record of trace line ``line``."""
+        _otf2.Archive_CloseEvtWriter(self._archive, self._open(line))
+        return 0
+
+    def _open(self, line: int) -> Any:
+        # A location without local definitions would be one whose file is missing.
+        _otf2.Archive_CloseDefWriter(self._archive, _otf2.Archive_GetDefWriter(self._archive, line))
+        return _otf2.Archive_GetEvtWriter(self._archive, line)
+
+    def _write_block(self, writer: Any, block: TraceBlock, calls: CallStream) -> int:
+        """The records of ``block``, and between them events of ``calls``; how many."""
         kept = np.flatnonzero(block.recorded)
+        if not len(kept):
+            return 0
         cost: F64 = block.cost[self.rows][:, kept] * self._scale[:, None]
         which: I64 = cost.argmax(axis=0)
         weight = np.rint(cost.sum(axis=0)).astype(np.int64)
+        time = block.time[kept]
         columns = (
-            block.time[kept].tolist(), self._table.of_node[block.node[kept]].tolist(),
+            time.tolist(), self._table.of_node[block.node[kept]].tolist(),
             block.event[kept].tolist(), which.tolist(), weight.tolist(),
         )  # fmt: skip
+        count = written = 0
+        for events in calls.until(int(time[-1])):
+            # Of each event how many samples come before it.
+            place = np.searchsorted(time, events.time, "right")
+            starts = [*np.flatnonzero(np.diff(place, prepend=-1)).tolist(), len(events)]
+            for start, end in pairwise(starts):
+                upto = int(place[start])
+                self._write_samples(writer, [column[written:upto] for column in columns])
+                count += self._write_calls(writer, events[start:end])
+                written = upto
+        self._write_samples(writer, [column[written:] for column in columns])
+        return count + len(kept)
+
+    def _write_samples(self, writer: Any, columns: list[list[int]]) -> None:
+        """Samples: their times, contexts, events, metrics, and what they stand for."""
         add, sample, attributes = self._add, self._sample, self._attributes
         for time, context, event, metric, value in zip(*columns, strict=True):
             # The list is emptied by each event it is written with.
             add(attributes, metric, value)
             sample(writer, attributes, time, context, _UNDEFINED, event)
-        return len(kept)
+
+    def _write_calls(self, writer: Any, calls: CallEvents) -> int:
+        self._calls.write(writer, calls, self._table.of_node[calls.node].astype(np.int64))
+        return len(calls)
 
 
 class _Definitions:
     """The global definitions, written when the number of events of every location is known."""
 
-    def __init__(self, selection: Selection, table: Contexts, events: _EventWriter) -> None:
+    def __init__(
+        self, selection: Selection, table: Contexts, events: _EventWriter, strings: Strings
+    ) -> None:
         self._selection = selection
         self._table = table
         self._rows = events.rows
-        self._strings: dict[str, int] = {"": 0}
+        self._string = strings
         self._hosts: dict[str, int] = {}
         self._groups: dict[int, tuple[int, int, int]] = {}
         self._locations: list[tuple[int, int, int, int]] = []
+
+    def host(self, line: Line) -> int:
+        """The system tree node of a trace line's host."""
+        return self._hosts.setdefault(line.host, len(self._hosts) + 1)
 
     def add_location(self, line: Line, events: int) -> None:
         """A trace line with ``events`` records."""
         process = int(self._selection.db.lines.process[line.number])
         if process not in self._groups:
-            host = self._hosts.setdefault(line.host, len(self._hosts) + 1)
             rank = f"rank {line.rank} " if line.rank is not None else ""
-            name = self._string(f"{rank}{line.process} {line.pid}")
-            self._groups[process] = (len(self._groups), name, host)
+            name = self._string[f"{rank}{line.process} {line.pid}"]
+            self._groups[process] = (len(self._groups), name, self.host(line))
         group = self._groups[process][0]
-        self._locations.append((line.number, self._string(line.label), events, group))
+        self._locations.append((line.number, self._string[line.label], events, group))
 
-    def write(self, writer: Any) -> None:
+    def write(self, writer: Any, messages: ArchivedMessages, files: ArchivedFiles) -> None:
         """All definitions, those that others refer to first."""
         selection = self._selection
         begin, end = selection.span
@@ -245,15 +304,17 @@ class _Definitions:
             writer, _RESOLUTION, begin, end - begin, selection.db.origin_ns + begin
         )
         code = self._code()
-        machine, node = self._string("machine"), self._string("node")
-        hosts = [(self._string(host), number) for host, number in self._hosts.items()]
-        metrics = self._metrics()
+        machine, node = self._string["machine"], self._string["node"]
+        hosts = [(self._string[host], number) for host, number in self._hosts.items()]
+        attributes = self._attributes()
         generators = self._generators()
-        for text, number in self._strings.items():
+        messages.define_strings()
+        files.define_strings()
+        for text, number in self._string.number.items():
             # The library's strings end with a NUL.
             _otf2.GlobalDefWriter_WriteString(writer, number, utf8(text).replace("\0", "\\x00"))
-        for number, (name, unit) in enumerate(metrics):
-            _otf2.GlobalDefWriter_WriteAttribute(writer, number, name, unit, _otf2.TYPE_UINT64)
+        for number, attribute in enumerate(attributes):
+            _otf2.GlobalDefWriter_WriteAttribute(writer, number, *attribute)
         _otf2.GlobalDefWriter_WriteSystemTreeNode(writer, 0, machine, machine, _UNDEFINED)
         for name, number in hosts:
             _otf2.GlobalDefWriter_WriteSystemTreeNode(writer, number, name, node, 0)
@@ -270,16 +331,21 @@ class _Definitions:
                 writer, number, name, mode, _otf2.BASE_DECIMAL, exponent, period
             )
         self._write_code(writer, *code)
+        messages.write_definitions(writer)
+        files.write_definitions(writer)
 
-    def _string(self, text: str) -> int:
-        return self._strings.setdefault(text, len(self._strings))
-
-    def _metrics(self) -> list[tuple[int, int]]:
-        names, units = self._selection.names, self._selection.units
-        return [
-            (self._string(names[row]), self._string("ns" if units[row] == "s" else units[row]))
+    def _attributes(self) -> list[tuple[int, int, Any]]:
+        """Name, description and type of each: what samples stand for, what is told of calls."""
+        names, units, strings = self._selection.names, self._selection.units, self._string
+        metrics = [
+            (strings[names[row]], strings["ns" if units[row] == "s" else units[row]],
+             _otf2.TYPE_UINT64)
             for row in self._rows
-        ]
+        ]  # fmt: skip
+        if not len(self._selection.db.calls):
+            return metrics
+        of_calls = [(strings[name], strings[what], kind) for name, what, kind in CALL_ATTRIBUTES]
+        return metrics + of_calls
 
     def _generators(self) -> list[tuple[int, Any, int, int]]:
         """Name, mode, exponent and period of each event."""
@@ -294,7 +360,7 @@ class _Definitions:
             if not timed:
                 mode = _otf2.INTERRUPT_GENERATOR_MODE_COUNT
                 period = max(round(weight), 1)
-            made.append((self._string(name), mode, -9 if timed else 0, period))
+            made.append((self._string[name], mode, -9 if timed else 0, period))
         return made
 
     def _code(self) -> tuple[list[tuple[int, int, int]], dict[tuple[int, int], int], list[int]]:
@@ -311,10 +377,10 @@ class _Definitions:
                 if inlined
                 else (procedures.file[procedure], int(procedures.line[procedure]))
             )
-            key = (self._string(name), self._string(source), begin)
+            key = (self._string[name], self._string[source], begin)
             region_of.append(regions.setdefault(key, len(regions)))
             if file:
-                places.setdefault((self._string(file), line), len(places))
+                places.setdefault((self._string[file], line), len(places))
         return list(regions), places, region_of
 
     def _write_code(
@@ -333,7 +399,7 @@ class _Definitions:
             _otf2.GlobalDefWriter_WriteSourceCodeLocation(writer, number, file, line)
         frames = self._table.frames
         place_of = [
-            places[self._strings[file], line] if file else _UNDEFINED
+            places[self._string[file], line] if file else _UNDEFINED
             for file, line in zip(frames.file, frames.line.tolist(), strict=True)
         ]
         columns = zip(self._table.parent.tolist(), self._table.frame.tolist(), strict=True)

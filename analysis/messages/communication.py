@@ -40,6 +40,7 @@ class Communication:
 
     def __init__(self, calls: CallArrays, rank_of_line: I64, host_of_rank: I64) -> None:
         self.calls = calls
+        self.rank_of_line = rank_of_line
         self._hosts = host_of_rank
         self.recorded: Operations = operations(calls, rank_of_line)
         self.ranks: I64 = np.unique(rank_of_line[rank_of_line >= 0])

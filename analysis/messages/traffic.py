@@ -62,14 +62,8 @@ def sent_sizes(sends: Endpoints, messages: Messages) -> I64:
 
 def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
     """Puts from their caller, gets to it; of windows whose communicator is known."""
-    at = np.flatnonzero(operations.are(Role.PUT, Role.GET))
-    window = operations.named("window")[at]
-    made = np.flatnonzero(operations.are(Role.NEW_WINDOW))
-    created = operations.named("new_window")[made].tolist()
-    owners = zip(operations.rank[made].tolist(), created, strict=True)
-    number_of = dict(zip(owners, communicators.number[made].tolist(), strict=True))
-    pairs = zip(operations.rank[at].tolist(), window.tolist(), strict=True)
-    number = np.array([number_of.get(pair, -1) for pair in pairs], np.int64)
+    at, made = one_sided_calls(operations)
+    number = np.where(made >= 0, communicators.number[made], -1)
     peer = communicators.job_rank(number, operations.named("peer")[at])
     size = operations.payload[at]
     size = np.where(size == MISSING, -1, size)
@@ -80,6 +74,19 @@ def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
         np.where(get, peer, own)[known], np.where(get, own, peer)[known], size[known],
         operations.weight[at][known],
     )  # fmt: skip
+
+
+def one_sided_calls(operations: Operations) -> tuple[I64, I64]:
+    """Puts and gets, and of each the operation that made its window, -1 where none is known; both
+    ``int64[n]``."""
+    at = np.flatnonzero(operations.are(Role.PUT, Role.GET))
+    window = operations.named("window")[at]
+    made = np.flatnonzero(operations.are(Role.NEW_WINDOW))
+    created = operations.named("new_window")[made].tolist()
+    owners = zip(operations.rank[made].tolist(), created, strict=True)
+    maker = dict(zip(owners, made.tolist(), strict=True))
+    pairs = zip(operations.rank[at].tolist(), window.tolist(), strict=True)
+    return at, np.array([maker.get(pair, -1) for pair in pairs], np.int64)
 
 
 def collective_flow(

@@ -31,6 +31,8 @@ SYNTAX = (
 
 _MOST = 10_000
 _SPEC = re.compile(r"([^(),=@]+?)(?:\(([^()]*)\))?(?:(\.\.)([^(),=@]*))?(@process)?")
+# What a pattern, or the syntax, takes for something else.
+_SPECIAL = re.compile(r"[(),=@*?\[\]]")
 _BETWEEN = re.compile(r",(?![^()]*\))")
 
 
@@ -48,6 +50,14 @@ class PhaseSpec:
     values: tuple[tuple[str, str], ...] = ()
     end: str | None = None
     shared: bool = False
+
+    def alone(self, function: str, values: dict[str, Any]) -> str:
+        """What marks phases of this kind by calls of ``function`` with these values alone. Letters
+        that mean something in it are ``?``, which any fits."""
+        named = ", ".join(f"{name}={_SPECIAL.sub('?', str(word))}" for name, word in values.items())
+        text = _SPECIAL.sub("?", function) + (f"({named})" if named else "")
+        end = "" if self.end is None else f"..{self.end}"
+        return text + end + ("@process" if self.shared else "")
 
 
 def parse_phase_specs(text: str) -> list[PhaseSpec]:
@@ -74,7 +84,8 @@ class MarkedPhases:
     """The phases of a database that calls mark.
 
     ``name`` of each group of phases, that of number 0 is :data:`NO_PHASE`; ``details`` what tells
-    them apart, for JSON: the function and the values; ``family`` of each: a number for its
+    them apart, for JSON: the function and the values; ``alone`` what marks those of the group
+    alone, as :func:`parse_phase_specs` takes it; ``family`` of each: a number for its
     function, 0 for none; ``lines`` ``int64[n]``: the trace lines that have any, ascending;
     ``notes`` what is not known. O(calls + m log m) to make, m calls that mark phases.
     """
@@ -84,6 +95,7 @@ class MarkedPhases:
         self.text = text
         self.name = [NO_PHASE]
         self.details: list[dict[str, Any]] = [{}]
+        self.alone = [""]
         self.notes: list[str] = []
         self.family = [0]
         self._label = [""]
@@ -231,7 +243,8 @@ class MarkedPhases:
         if not len(at):
             return np.zeros(0, np.int64), fits
         if not numbers:
-            return self._new_groups(function, [""], [{}])[np.zeros(len(at), np.int64)], fits
+            groups = self._new_groups(spec, function, [""], [{}])
+            return groups[np.zeros(len(at), np.int64)], fits
         columns = np.stack([self._db.calls.value(number)[at] for number in numbers], axis=1)
         of_call = np.zeros(len(at), np.int64)
         for column in columns.T:
@@ -256,17 +269,19 @@ class MarkedPhases:
         kept = np.flatnonzero(good)
         group = np.zeros(len(rows), np.int64)
         group[kept] = self._new_groups(
-            function, [texts[n] for n in kept], [details[n] for n in kept]
+            spec, function, [texts[n] for n in kept], [details[n] for n in kept]
         )
         return group[of_call], good[of_call]
 
     def _new_groups(
-        self, function: CalledFunction, texts: Sequence[str], details: Sequence[dict[str, Any]]
-    ) -> I64:
+        self, spec: PhaseSpec, function: CalledFunction, texts: Sequence[str],
+        details: Sequence[dict[str, Any]],
+    ) -> I64:  # fmt: skip
         first = len(self.name)
         self._label += texts
         self.family += [self.family[-1] + 1] * len(texts)
         self.name += [f"{function.name} {text}".strip() for text in texts]
+        self.alone += [spec.alone(function.name, words) for words in details]
         self.details += [{"phase": function.name, "values": words} for words in details]
         return np.arange(first, len(self.name))
 

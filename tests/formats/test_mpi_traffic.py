@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcd.__main__ import main
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.wait_states import Kind
-from tests.support.mpi_truth import LAUNCH, Truth, build, run, vector_truth
+from tests.support.mpi_truth import LAUNCH, Truth, build, database, run, vector_truth
+from tests.support.otf2_calls import ArchivedCalls, read_otf2_calls
 
 TRAFFIC = ("ring", "all_to_all", "halo", "subcommunicators", "wildcards", "persistent")
 PLANTED = {
@@ -55,6 +57,38 @@ def test_traffic_is_the_truth(
     made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
     assert made == truth.communicators
     assert found.unknown_communicators == 0
+    if ranks == 5:
+        archive_has(truth, found, tmp_path)
+
+
+def archived(truth: Truth, folder: Path) -> ArchivedCalls:
+    """What an export to OTF2 of a run has."""
+    exported = ["export", str(database(truth, folder / "merged")), "--format", "otf2"]
+    assert main([*exported, "-o", str(folder / "otf2")]) == 0
+    return read_otf2_calls(folder / "otf2")
+
+
+def archive_has(truth: Truth, found: Communication, folder: Path) -> None:
+    """An export to OTF2 has the same traffic, also by non-blocking and persistent requests."""
+    archive = archived(truth, folder)
+    assert archive.received == archive.sent and archive.unfinished == 0
+    sent = np.zeros_like(truth.sent)
+    for (source, target, _, _, length), times in archive.sent.items():
+        place = int(source.removeprefix("rank ")), int(target.removeprefix("rank "))
+        sent[place] += times, times * length
+    np.testing.assert_array_equal(sent, truth.sent)
+    for row in found.by_function():
+        communicator = found.communicators.all[row.communicator].name
+        assert communicator in archive.members
+    calls = sum(row.calls for row in found.by_function())
+    assert sum(archive.collectives.values()) == calls
+    passed = sum(row.bytes for row in found.by_function() if row.bytes > 0)
+    assert sum(archive.passed.values()) == passed
+    members = {
+        tuple(int(name.removeprefix("rank ")) for name in one)
+        for name, groups in archive.members.items() for one in groups if name[:4] != "MPI_"
+    }  # fmt: skip
+    assert members == truth.communicators
 
 
 def test_a_count_for_each_rank(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
@@ -69,12 +103,19 @@ def test_a_count_for_each_rank(built: tuple[Path, Path], tmp_path: Path, flavour
 
 
 def test_one_sided_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:
-    found = communication(run(built, tmp_path, flavour, "one_sided", 3)).one_sided
+    truth = run(built, tmp_path, flavour, "one_sided", 3)
+    found = communication(truth).one_sided
     # Each puts 100 bytes and its rank to the next, and gets seven integers of it.
     pairs = zip(found.source.tolist(), found.target.tolist(), found.bytes.tolist(), strict=True)
     expected = {(rank, (rank + 1) % 3): 100.0 + rank for rank in range(3)}
     expected |= {((rank + 1) % 3, rank): 28.0 for rank in range(3)}
     assert {(source, target): volume for source, target, volume in pairs} == expected
+    archive = archived(truth, tmp_path)
+    assert archive.unfinished == 0
+    assert archive.one_sided == {
+        (f"rank {source}", f"rank {target}"): volume
+        for (source, target), volume in expected.items()
+    }
 
 
 @pytest.mark.parametrize("name", PLANTED)

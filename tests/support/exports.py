@@ -233,10 +233,11 @@ def read_otf2(path: Path) -> Costs:
         last: dict[Any, int] = defaultdict(int)
         counts: Counter[Any] = Counter()
         for location, event in trace.events:
-            assert isinstance(event, otf2.events.CallingContextSample)
             assert last[location] <= event.time
             last[location] = event.time
             counts[location] += 1
+            if not isinstance(event, otf2.events.CallingContextSample):
+                continue
             names = []
             context = event.calling_context
             while context is not None:

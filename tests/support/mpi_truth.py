@@ -15,8 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
+from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.array_types import I64
+from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import CalledFunction, CallValue, Group, ValueKind
+from hpcd.model.identity import Event, Host, Process, Thread
 from hpcd.model.mpi_functions import C_TYPES, FUNCTIONS, Function, Role
 from hpcd.model.mpi_records import (
     COUNTS_EACH,
@@ -39,6 +44,7 @@ _CALL = np.dtype(
     [("function", "<u4"), ("unused", "<u4"), ("begin", "<i8"), ("end", "<i8"),
      ("value", "<i8", (6,))]
 )  # fmt: skip
+_START = 10**9
 _HEAD = """
 #include <mpi.h>
 #include <stdint.h>
@@ -327,6 +333,37 @@ def read(folder: Path, flavour: str, ranks: int, printed: str) -> Truth:
         members,
         [json.loads(row) for row in printed.splitlines() if row.startswith("{")],
     )
+
+
+def database(truth: Truth, folder: Path) -> Path:
+    """A database of the calls of a run, without samples."""
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = MeasurementWriter(folder / "m", Host("host", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_clock_pair(_START, 10**18)
+    calls = truth.calls
+    end = _START + int((calls.time + calls.duration).max()) + 1
+    for rank in range(truth.ranks):
+        writer.add_process(
+            Process(rank, 100 + rank, 1, "app", "", (), 0, _START, "job", rank, truth.ranks)
+        )
+        writer.add_thread(Thread(rank, rank, 100 + rank, "app", _START, end))
+    for number, function in enumerate(calls.functions):
+        values = tuple(
+            CallValue(name, ValueKind.HANDLE if unit in FLAVOURS else ValueKind.SIGNED, unit)
+            for name, unit in function.values
+        )
+        writer.add_function(CalledFunction(number, function.name, "libmpi.so", Group.MPI, values))
+    recorded = Calls(
+        calls.line.astype(np.uint32), (calls.time + _START).astype(np.uint64),
+        calls.duration.astype(np.uint64), np.zeros(len(calls), np.uint32),
+        calls.function.astype(np.uint16), np.ones(len(calls), np.uint32),
+        calls.value.astype(np.uint64),
+    )  # fmt: skip
+    writer.add_calls(recorded.in_order())
+    writer.close({})
+    merge([folder / "m"], folder / "db", workers=1)
+    return folder / "db"
 
 
 def vector_truth(ranks: int) -> dict[tuple[int, int], float]:

@@ -168,6 +168,14 @@ def test_threads_that_mark_none_may_be_in_those_of_their_process(path: Path) -> 
         assert shared.threads.tolist() == [2, 2, 2]
 
 
+def test_each_phase_can_be_named_alone(path: Path) -> None:
+    with hpcd.analysis.open(path) as db:
+        for text in ("solve(n)", "app:begin(step)..app:end@process", "write(written), s*lve"):
+            phases = MarkedPhases(db, text)
+            for name, alone in zip(phases.name[1:], phases.alone[1:], strict=True):
+                assert MarkedPhases(db, alone).name == [NO_PHASE, name]
+
+
 def test_phases_are_a_filter_that_goes_with_others(path: Path) -> None:
     with hpcd.analysis.open(path) as db:
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hpcd.analysis import open as open_database
+from hpcd.analysis.profile.filters import Filter
 from hpcd.viewer.server.calls_api import CallViews
 from hpcd.viewer.server.messages_api import LazyTraffic, Traffic
 from tests.support import viewer
@@ -150,6 +151,50 @@ def test_marks_of_what_is_in_view(called_url: str) -> None:
     assert part["messages"] == 0 and {call["line"] for call in part["call"]} == {0}
 
 
+def test_phases_are_those_of_the_report(called_url: str, called: Path) -> None:
+    """Rank 2 is in ``work`` for 5 ms of each round, 20 ms after its begin."""
+    table = ask(called_url, f"/phases?{WHOLE}&phase=work(n)")
+    assert (table["name"], table["phase"], table["of"]) == (["work n=3"], ["work(n=3)"], 1)
+    assert (table["calls"], table["threads"], table["seconds"]) == ([10], [1], [0.05])
+    assert table["costs"]["cpu_time"] == [pytest.approx(0.05)]
+    part = ask(called_url, "/phases?t0=100000000&t1=223000000&l0=0&l1=4&phase=work")
+    assert part["calls"] == [2] and part["seconds"] == [pytest.approx(0.008)]
+    with open_database(called) as db:
+        only = Filter.parse(["phase=work"]).exclusive(db)
+        names = db.metrics.names
+    for query, expected in (
+        (f"{WHOLE}&phase=work(n=3)", only),
+        ("t0=0&t1=1000000000&l0=0&l1=1&phase=work", np.zeros_like(only)),
+    ):
+        code, body = viewer.ask(called_url, f"api/v1/db/called.db/profile?{query}")
+        assert code == 200
+        nodes, metrics, kind, _ = np.frombuffer(body, np.uint32, 4).tolist()
+        costs = np.frombuffer(body, np.float64, offset=16).reshape(metrics, nodes)
+        assert kind == 0 and costs == pytest.approx(expected)
+    over = ask(called_url, f"/over?{WHOLE}&metric=cpu_time&context=n0&phase=work")
+    assert over["sum"] == pytest.approx(only[names.index("cpu_time")].sum())
+    code, body = viewer.ask(
+        called_url, f"api/v1/db/called.db/heat?{WHOLE}&metric=cpu_time&h=9&w=9&phase=work"
+    )
+    assert np.frombuffer(body, np.uint32, 2).tolist() == [4, 1]
+
+
+def test_calls_and_bands_of_phases(called_url: str) -> None:
+    """Reductions within the time from one ``work`` to the next; bands where that is."""
+    inside = ask(called_url, f"/calls?{WHOLE}&by=function&of=mpi&phase=work..MPI_Allreduce")
+    totals = dict(zip(inside["name"], inside["calls"], strict=True))
+    assert totals == {"MPI_Send": 10, "MPI_Recv": 10, "MPI_Allreduce": 10}
+    outside = ask(called_url, f"/calls?{WHOLE}&by=function&of=mpi&phase=work")
+    assert outside["name"] == [] and outside["calls_of"] == 0
+    window = "t0=60000000&t1=195000000&l0=0&l1=4"
+    marks = ask(called_url, f"/call-marks?{window}&phase=work..MPI_Allreduce")
+    assert marks["phases"] == 2
+    bands = [(one["line"], one["begin"], one["end"], one["name"]) for one in marks["phase"]]
+    assert bands == [(2, 60 * MS, 86 * MS, "work"), (2, 120 * MS, 186 * MS, "work")]
+    assert all(len(one["colour"]) == 7 for one in marks["phase"])
+    assert ask(called_url, f"/call-marks?{window}")["phases"] is None
+
+
 def test_too_many_marks_are_only_counted(called: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_MOST_MARKS", "_MOST_MESSAGES", "_MOST_ENTRIES"):
         monkeypatch.setattr(f"hpcd.viewer.server.calls_api.{name}", 10)
@@ -170,6 +215,9 @@ def test_what_cannot_be_is_said(called_url: str) -> None:
         (f"/messages/matrix?{WHOLE}&kind=messages&ranks=0,4&cells=9", "four numbers"),
         (f"/messages/matrix?{WHOLE}&kind=x&ranks=0,4,0,4&cells=9", "matrices are"),
         ("/messages?t0=5&t1=1&l0=0&l1=4", "interval"),
+        (f"/phases?{WHOLE}&phase=nothing", "no calls of nothing were recorded"),
+        (f"/profile?{WHOLE}&phase=work((", "expected FUNCTION"),
+        (f"/phases?{WHOLE}", "expected FUNCTION"),
     ):
         assert words in ask(called_url, path, 400)["error"]
 

@@ -86,6 +86,31 @@ def test_calls_by_file_and_memory(called_page: Page) -> None:
     shot(page, "calls-memory")
 
 
+def test_phases_are_named_above_the_panes(called_page: Page) -> None:
+    page = called_page
+    page.locator("#phase").fill("nothing")
+    page.keyboard.press("Enter")
+    expect(page.locator("#count")).to_contain_text("no calls of nothing were recorded")
+    page.locator("#phase").fill("work(n)")
+    page.keyboard.press("Enter")
+    at(page, "phase=work%28n%29")
+    expect(page.locator(".marks-note")).to_have_text("10 phases")
+    shot(page, "phases-trace")
+    page.get_by_role("tab", name="Calls").click()
+    page.get_by_role("button", name="Phase").click()
+    page.wait_for_selector("main[data-recorded='phase 1']")
+    assert rows(page) == ["work n=3"]
+    assert unnamed(page) == []
+    page.locator(".table .row").first.click()
+    at(page, "phase=work%28n%3D3%29")
+    expect(page.locator("#phase")).to_have_value("work(n=3)")
+    page.get_by_role("tab", name="Profile").click()
+    expect(page.locator("main")).to_contain_text("in phase work(n=3): exact")
+    expect(page.locator(".table .row").first).to_contain_text("50.00 ms")
+    page.locator("#undo").click()
+    expect(page.locator("#phase")).to_have_value("work(n)")
+
+
 def test_panes_without_data_say_what_to_record(page: Page) -> None:
     expect(page.get_by_role("tab", name="Messages")).to_be_hidden()
     page.keyboard.press("8")

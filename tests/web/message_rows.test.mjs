@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { formatBytes } from "../../viewer/web/core/format.js";
 import { describeCell, ranksInside } from "../../viewer/web/messages/matrix_view.js";
 import { communicatorRows, shortName, sizeRows, waitRows } from "../../viewer/web/messages/message_rows.js";
-import { memoryRows, totalRows } from "../../viewer/web/recorded/call_rows.js";
+import { memoryRows, phaseRows, totalRows } from "../../viewer/web/recorded/call_rows.js";
 import { describeMarks } from "../../viewer/web/trace/call_marks.js";
 
 test("bytes have three digits", () => {
@@ -30,6 +30,7 @@ test("what is not drawn is counted", () => {
   const marks = { calls: { memory: 2000, io: 1 }, drawn: ["io"], call: [], messages: 1200, message: null, collectives: 0, collective: [] };
   assert.deepEqual(describeMarks(marks), ["1,200 messages: zoom in", "2,000 memory calls: zoom in", "1 I/O call"]);
   assert.deepEqual(describeMarks({ ...marks, messages: null, calls: {} }), []);
+  assert.deepEqual(describeMarks({ ...marks, messages: null, calls: {}, phases: 2001, phase: null }), ["2,001 phases: zoom in"]);
 });
 
 test("wait states have their longest waits below them", () => {
@@ -64,4 +65,12 @@ test("calls and memory", () => {
   const { rows } = memoryRows({ of: 1, processes: [process] }, () => "grow ‹ main");
   assert.deepEqual([rows[0].name, rows[0].spot], ["rank 1, app (9): peak 7 B at 0.500 s", { line: 3, time: 5e8 }]);
   assert.equal(rows[0].children()[0].name, "grow ‹ main");
+});
+
+test("phases have their metrics, and what marks each alone", () => {
+  const answer = { of: 1, name: ["solve n=3"], phase: ["solve(n=3)"], calls: [10], threads: [2], seconds: [2], costs: { samples: [9], cpu_time: [1.5] }, notes: [] };
+  const { rows, columns } = phaseRows(answer, [{ name: "samples", unit: "" }, { name: "cpu_time", unit: "s" }]);
+  assert.equal(rows[0].phase, "solve(n=3)");
+  assert.deepEqual(columns.map(({ title, text }) => [title, text(rows[0])]), [
+    ["time", "2.000 s  100.0 %"], ["samples", "9  100.0 %"], ["cpu time", "1.500 s  100.0 %"], ["calls", "10"], ["threads", "2"]]);
 });

@@ -96,6 +96,7 @@ def create_app(
             Route("/api/v1/db/{name}/messages", views.messages),
             Route("/api/v1/db/{name}/messages/matrix", views.matrix),
             Route("/api/v1/db/{name}/calls", views.calls),
+            Route("/api/v1/db/{name}/phases", views.phases),
             Route("/api/v1/db/{name}/memory", views.memory),
             Route("/api/v1/db/{name}/call-marks", views.call_marks),
             Mount("/", StaticFiles(directory=WEB)),
@@ -308,9 +309,18 @@ class _Views:
         return await _json(
             lambda: database.calls.totals(
                 database.all_lines(parameters), *parameters.interval(), parameters.text("by"),
-                parameters.text("of"), parameters.text("function"),
+                parameters.text("of"), parameters.text("function"), parameters.text("phase"),
             )
         )  # fmt: skip
+
+    async def phases(self, request: Request) -> Response:
+        """What the phases that calls mark cost in the time in view."""
+        database, parameters = self._database_and_parameters(request)
+        return await _json(
+            lambda: database.phases.table(
+                parameters.text("phase"), database.all_lines(parameters), *parameters.interval()
+            )
+        )
 
     async def memory(self, request: Request) -> Response:
         """Growth and peak of the memory of the processes in view."""
@@ -320,11 +330,18 @@ class _Views:
         )
 
     async def call_marks(self, request: Request) -> Response:
-        """Calls, messages and collective operations over the rows in view, or how many they are."""
+        """Calls, messages, collective operations and phases over the rows in view, or how many
+        they are."""
         database, parameters = self._database_and_parameters(request)
-        return await _json(
-            lambda: database.calls.marks(database.rows(parameters), *parameters.interval())
-        )
+
+        def make() -> object:
+            rows, interval = database.rows(parameters), parameters.interval()
+            phase = parameters.text("phase")
+            none = {"phases": None, "phase": None}
+            phases = database.phases.bands(phase, rows, *interval) if phase else none
+            return {**database.calls.marks(rows, *interval), **phases}
+
+        return await _json(make)
 
     def _can_read(self, name: str) -> bool:
         """Whether the stacks of a recording's processes can be read now."""
@@ -466,9 +483,10 @@ class _Views:
 
         def make() -> object:
             inside = database.trees.inside(parameters.text("context", longest=_LONGEST_TEXT))
-            return over_lines(
-                database.db, database.all_lines(parameters), parameters.text("metric"), inside
-            )
+            lines, metric = database.all_lines(parameters), parameters.text("metric")
+            phase = parameters.text("phase")
+            cost = database.phases.over_lines(phase, lines, metric, inside) if phase else None
+            return over_lines(database.db, lines, metric, inside, cost)
 
         return await _json(make)
 
@@ -478,9 +496,9 @@ class _Views:
 
         def make() -> list[npt.NDArray[Any]]:
             height, width = parameters.whole("h", 1, 2_000), parameters.whole("w", 1, 500)
-            cells = heat(
-                database.db, database.own_rows(parameters), parameters.text("metric"), height, width
-            )
+            db, lines, phase = database.db, database.own_rows(parameters), parameters.text("phase")
+            within = database.phases.costs(phase, lines, 0, db.duration_ns) if phase else None
+            cells = heat(db, lines, parameters.text("metric"), height, width, within)
             size = np.array([len(cells.line), len(cells.procedure)], np.uint32)
             return [size, cells.line, cells.procedure, cells.value.ravel()]
 

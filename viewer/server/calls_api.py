@@ -18,6 +18,7 @@ import numpy.typing as npt
 from hpcd.analysis import Database
 from hpcd.analysis.calls.memory import ProcessMemory, measure_memory
 from hpcd.analysis.calls.totals import GROUPINGS, total_calls
+from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.array_types import I64
 from hpcd.errors import UsageError
 from hpcd.model.calls import CalledFunction, Group, ValueKind
@@ -65,14 +66,15 @@ class CallViews:
         return groups
 
     def totals(
-        self, lines: I64, t0: int, t1: int, by: str, group: str, function: str
+        self, lines: I64, t0: int, t1: int, by: str, group: str, function: str, phase: str = ""
     ) -> dict[str, Any]:
-        """Totals of the calls of ``function``, or of those of ``group`` (empty: all), by ``by``.
+        """Totals of the calls of ``function``, or of those of ``group`` (empty: all), by ``by``;
+        of those that begin in phases that ``phase`` says (empty: all).
 
         Raises :class:`UsageError`.
         """
         with self._lock:
-            return self._totals(*self._window(lines, t0, t1), by, group, function)
+            return self._totals(*self._window(lines, t0, t1), by, group, function, phase)
 
     def memory(self, lines: I64, t0: int, t1: int) -> dict[str, Any]:
         """The memory of the processes of ``lines``. Raises :class:`UsageError`."""
@@ -100,13 +102,15 @@ class CallViews:
         return functions
 
     def _make_totals(
-        self, key: bytes | None, t0: int | None, t1: int | None, by: str, group: str, name: str
-    ) -> dict[str, Any]:
+        self, key: bytes | None, t0: int | None, t1: int | None, by: str, group: str, name: str,
+        phase: str,
+    ) -> dict[str, Any]:  # fmt: skip
         if by not in GROUPINGS:
             raise UsageError(f"calls are grouped by {', '.join(GROUPINGS)}")
         db, functions = self._db, self._functions(group, name)
         lines = None if key is None else np.frombuffer(key, np.int64).tolist()
-        totals = total_calls(db, by, functions, t0, t1, lines, _MOST_CALLS)
+        within = MarkedPhases(db, phase) if phase else None
+        totals = total_calls(db, by, functions, t0, t1, lines, _MOST_CALLS, within)
         first = totals.first(_MOST_ROWS)
         columns = ("calls", "errors", "read", "written", "seconds", "bandwidth", "least", "mean",
                    "most", "stddev", "shortest", "longest", "node")  # fmt: skip

@@ -10,7 +10,8 @@ from hpcd.errors import HpcdError
 from hpcd.viewer.server.calls_api import CallViews
 from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.messages_api import LazyTraffic
-from hpcd.viewer.server.profile_api import Profile, profile
+from hpcd.viewer.server.phases_api import PhaseViews
+from hpcd.viewer.server.profile_api import SUMS, Profile, profile
 from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Selection
 from hpcd.viewer.server.source_api import Sources
@@ -30,6 +31,7 @@ class OpenDatabase:
         self.trees = Trees(db)
         self.sources = Sources(db, self.trees)
         self.traffic = LazyTraffic(db)
+        self.phases = PhaseViews(db)
         self.calls = CallViews(db, self.traffic, growing=revision > 0)
 
     def rows(self, parameters: QueryParameters) -> I64:
@@ -43,10 +45,13 @@ class OpenDatabase:
         return self.selection.with_folded(self.rows(parameters), parameters.choice())
 
     def profile(self, parameters: QueryParameters) -> Profile:
-        """What the contexts cost in the requested window. Raises :class:`UsageError`."""
+        """What the contexts cost in the requested window, and in the phases that are asked for
+        (times are those of pictures, of all time). Raises :class:`UsageError`."""
         t0, t1 = parameters.interval()
-        times = parameters.has("times")
+        times, phase = parameters.has("times"), parameters.text("phase")
         lines = self.own_rows(parameters) if times else self.all_lines(parameters)
+        if phase and not times:
+            return Profile(SUMS, 0, self.phases.profile(phase, lines, t0, t1))
         return profile(self.db, lines, t0, t1, times=times)
 
     def own_rows(self, parameters: QueryParameters) -> I64:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from hpcd.analysis import Database
 from hpcd.analysis.arrays.sparse_sums import sum_by
 from hpcd.analysis.profile.occupancy import occupancy
+from hpcd.analysis.profile.phase_costs import PhaseCosts
 from hpcd.analysis.profile.working_lines import working_lines
 from hpcd.array_types import F64, I64, U32
 from hpcd.model.cct import NO_NODE
@@ -56,9 +57,10 @@ def profile(db: Database, lines: I64, t0: int, t1: int, *, times: bool = False) 
 
 
 def over_lines(
-    db: Database, lines: I64, metric: str, inside: npt.NDArray[np.bool_]
+    db: Database, lines: I64, metric: str, inside: npt.NDArray[np.bool_], cost: F64 | None = None
 ) -> dict[str, object]:
-    """What the contexts ``inside`` cost on each of ``lines``.
+    """What the contexts ``inside`` cost on each of ``lines``; ``cost`` ``float64[lines of the
+    database]`` says what counts of it (None: all).
 
     Statistics, a histogram, and the sorted curve. Of many lines the curve has every
     so many-th; its first and last are always there. Helper threads and idle processes
@@ -66,7 +68,8 @@ def over_lines(
     such lines there are. What they and ranks have in
     common is no statistic of the program. Where there is nothing else, they are what it is about.
     """
-    cost = db.metrics.over_contexts(metric, inside)
+    if cost is None:
+        cost = db.metrics.over_contexts(metric, inside)
     total = float(cost[lines].sum())
     helps = ~working_lines(db)[lines]
     if helps.all():
@@ -115,8 +118,12 @@ class Heat:
     value: npt.NDArray[np.float32]
 
 
-def heat(db: Database, lines: I64, metric: str, height: int, width: int) -> Heat:
-    """What the ``width`` costliest procedures cost on at most ``height`` of ``lines``."""
+def heat(
+    db: Database, lines: I64, metric: str, height: int, width: int,
+    within: list[PhaseCosts] | None = None,
+) -> Heat:  # fmt: skip
+    """What the ``width`` costliest procedures cost on at most ``height`` of ``lines``; ``within``
+    some phases (None: all their time)."""
     number = db.metrics.number(metric)
     names = db.procedure_names
     # Procedures of one name are one, as everywhere in the viewer.
@@ -124,15 +131,26 @@ def heat(db: Database, lines: I64, metric: str, height: int, width: int) -> Heat
     same = np.array([first.setdefault(name, number) for number, name in enumerate(names)])
     procedure = same[db.procedure_of_node]
     chosen = db.sample_lines(lines, height)
-    total = sum_by(procedure, db.metrics.of_lines(number, lines), len(names))
+    if within is None:
+        total = sum_by(procedure, db.metrics.of_lines(number, lines), len(names))
+    else:
+        by_line = {one.line: (one.node, one.cost[number]) for one in within}
+        total = np.zeros(len(names))
+        for nodes, costs in by_line.values():
+            total += sum_by(procedure[nodes], costs, len(names))
     columns = np.argsort(-total, kind="stable")[:width]
     columns = columns[total[columns] > 0]
     column_of = np.full(len(names), -1, np.int64)
     column_of[columns] = np.arange(len(columns))
     value = np.zeros((len(chosen), len(columns)), np.float32)
     for row, line in enumerate(chosen.tolist()):
-        node, cost = db.metrics.by_line(number, line)
-        column = column_of[procedure[node]]
+        if within is None:
+            node, cost = db.metrics.by_line(number, line)
+            column = column_of[procedure[node]]
+        elif line in by_line:
+            column, cost = column_of[procedure[by_line[line][0]]], by_line[line][1]
+        else:
+            continue
         shown = column >= 0
         value[row] = sum_by(column[shown], cost[shown], len(columns))
     return Heat(chosen.astype(np.uint32), columns.astype(np.uint32), value)

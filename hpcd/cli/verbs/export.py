@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import sys
 from pathlib import Path
 
 from hpcd.analysis.database import open as open_database
@@ -63,6 +64,8 @@ class Export(Command):
             selection = Selection(db, Filter.parse(args.filter), args.metric, args.depth, update)
             path = args.output or default_path(args.database, args.format)
             export(selection, args.format, path, replace=args.force)
+        for note in selection.notes:
+            print(f"note: {note}", file=sys.stderr)
         size = sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
         if args.json:
             print(json.dumps({"path": str(path), "format": args.format, "bytes": size,

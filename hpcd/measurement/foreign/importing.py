@@ -233,8 +233,9 @@ def _finished(
 ) -> Imported:  # fmt: skip
     records = builder.close(ended_ns, began_ns)
     return Imported(
-        kind, records, builder.taken or records, builder.line_count, times, dict(builder.dropped)
-    )
+        kind, records, builder.taken or records, builder.line_count, times,
+        dict(builder.dropped + builder.left_out),
+    )  # fmt: skip
 
 
 class _Unfinished:

@@ -2,7 +2,8 @@
 
 Each location enters and leaves regions. Between two such events it is in one call path: an
 interval, so that times are exact, as are the sums. Calling-context samples, which sampling tools
-write, are in ``otf2_samples``. Definitions and events are taken from the text
+write, are in ``otf2_samples``. Messages, collective operations and operations on files are counted
+and left out. Definitions and events are taken from the text
 that otf2-print of OTF2 2 and 3 writes; the archive's format is the library's own affair.
 """
 
@@ -45,6 +46,15 @@ _RANK = re.compile(rb"(?:MPI )?Rank (\d{1,8})$", re.IGNORECASE)
 # As hpcd calls processes: with name and number.
 _OWN_RANK = re.compile(rb"rank (\d{1,8}) (.+) \d+$", re.DOTALL)
 _EVENT = re.compile(rb"(ENTER|LEAVE|CALLING_CONTEXT_SAMPLE) +(\d{1,19}) +(\d{1,20})  ")
+# Of records in pairs, the one that both kinds of a call have.
+_LEFT_OUT_AS = {
+    b"MPI_SEND": "messages", b"MPI_ISEND": "messages",
+    b"MPI_COLLECTIVE_END": "collective operations",
+    b"NON_BLOCKING_COLLECTIVE_COMPLETE": "collective operations",
+    b"RMA_PUT": "one-sided transfers", b"RMA_GET": "one-sided transfers",
+    b"IO_OPERATION_COMPLETE": "operations on files",
+}  # fmt: skip
+_LEFT_OUT = re.compile(rb"(" + rb"|".join(_LEFT_OUT_AS) + rb") +\d{1,19} +\d{1,20}  ")
 _REGION_END = re.compile(rb'" <(\d{1,10})>$')
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ([+-]\d{4})")
 
@@ -134,6 +144,9 @@ class Otf2Reader:
                     # The region's name has line ends in it.
                     if end := _REGION_END.search(line):
                         self._enter(*self._pending, int(end[1]))
+                elif not self._samples.unfinished and (kind := _LEFT_OUT.match(line)):
+                    self._samples.finish()
+                    self._leave_out(kind[1])
                 else:
                     self._samples.go_on(line)
 
@@ -162,6 +175,9 @@ class Otf2Reader:
             self._enter(line, len(stack), int(end[1]))
         else:
             self._pending = line, len(stack)
+
+    def _leave_out(self, kind: bytes) -> None:
+        self._builder.left_out[_LEFT_OUT_AS[kind]] += 1
 
     def _add_interval(self, line: int, begin_ns: int, node: int, length_ns: int) -> None:
         if self._event is None:

@@ -100,6 +100,11 @@ class Otf2Samples:
                 raise self._damaged(f"calling contexts {depth:,} deep")
             self._nodes[number] = self._builder.child(self._nodes.get(parent, 0), frame)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether what was begun has more lines for certain."""
+        return self._begun is not None
+
     def begin(self, line: int, time_ns: int, text: bytes) -> None:
         """A sample on trace line ``line``."""
         self._begun = line, time_ns

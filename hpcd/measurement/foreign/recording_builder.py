@@ -53,6 +53,8 @@ class RecordingBuilder:
         self.writer = MeasurementWriter(output, host, options={"imported": origin})
         self.source = source
         self.dropped: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        """What else than samples was not taken in."""
         self.taken = 0
         """Samples the records stand for."""
         self.default_name = "imported"

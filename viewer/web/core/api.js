@@ -310,6 +310,14 @@ export class Api {
   /**
    * @param {string} db
    * @param {Window} window
+   * @param {string} phase
+   * @returns {Promise<import("./api_types.js").PhasesAnswer>}
+   */
+  phases(db, window, phase) { return this.json(`${this.base(db)}/phases?${windowQuery({ ...window, phase }, {})}`); }
+
+  /**
+   * @param {string} db
+   * @param {Window} window
    * @returns {Promise<import("./api_types.js").MemoryAnswer>}
    */
   memory(db, window) { return this.json(`${this.base(db)}/memory?${windowQuery(window, {})}`); }
@@ -359,6 +367,7 @@ function choiceQuery({ filter, sort, group, all, unfolded }) {
  */
 function windowQuery(window, more) {
   const query = choiceQuery(window);
+  if (window.phase) query.set("phase", window.phase);
   for (const name of /** @type {const} */ (["t0", "t1", "l0", "l1"])) query.set(name, String(Math.round(window[name])));
   for (const [name, value] of Object.entries(more)) if (value !== undefined) query.set(name, String(value));
   return query;

@@ -182,6 +182,8 @@
  * @typedef {{ from: number, to: number, sent: number, received: number, bytes: number, tag: number }} MessageMark
  * @typedef {{ operation: number, line: number, begin: number, end: number, function: string }} CollectiveMark
  *
+ * @typedef {{ line: number, begin: number, end: number, name: string, colour: string }} PhaseMark
+ *
  * @typedef {object} CallMarksAnswer lists are null where there are too many, counts where nothing is known
  * @property {Record<string, number>} calls by group; "": of all
  * @property {string[]} drawn groups
@@ -190,6 +192,18 @@
  * @property {MessageMark[] | null} message
  * @property {number | null} collectives
  * @property {CollectiveMark[] | null} collective
+ * @property {number | null} phases
+ * @property {PhaseMark[] | null} phase
+ *
+ * @typedef {object} PhasesAnswer lists with one entry a phase, those that lasted longest first
+ * @property {number} of how many there are
+ * @property {string[]} name
+ * @property {string[]} phase what marks it alone
+ * @property {number[]} calls
+ * @property {number[]} threads
+ * @property {number[]} seconds
+ * @property {Record<string, number[]>} costs by metric
+ * @property {string[]} notes
  *
  * @typedef {object} Side what is compared
  * @property {string} label

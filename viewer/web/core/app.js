@@ -175,7 +175,7 @@ function everything(summary) {
   store.past = [];
   store.future = [];
   return {
-    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "",
+    t0: 0, t1: summary.duration_ns, l0: 0, l1: summary.rows, filter: "", sort: "", group: "", all: "", unfolded: "", phase: "",
     time: undefined, line: undefined, context: undefined, about: undefined, spot: undefined, ranks: undefined,
   };
 }

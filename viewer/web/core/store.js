@@ -49,22 +49,23 @@
  * @property {string} [matrix] whose cells are shown: a kind of the server's, and amount or count
  * @property {string} [ranks] of the matrix, four numbers between dots
  * @property {string} [by] what recorded calls are grouped by, or memory
+ * @property {string} [phase] what marks the phases that costs and calls are of, as hpcd report --filter phase=
  * @property {string} [called] the calls that are totalled: of a group, or function:NAME
  *
- * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group" | "all" | "unfolded">} Window
+ * @typedef {Pick<State, "t0" | "t1" | "l0" | "l1" | "filter" | "sort" | "group" | "all" | "unfolded" | "phase">} Window
  */
 
 /** @type {(keyof State)[]} */
 const KEPT = ["db", "pane", "t0", "t1", "l0", "l1", "filter", "sort", "group", "all", "unfolded", "depth", "time", "line",
   "search", "theme", "metric", "view", "flame", "about", "spot", "code", "context", "formulas", "colours",
-  "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "called"];
+  "compare", "versus", "sides", "compared", "shares", "scopes", "sensitivity", "hotspot", "differing", "step", "width", "scaling", "coupled", "beside", "moment", "kernel", "marks", "matrix", "ranks", "by", "phase", "called"];
 /** @type {Set<keyof State>} */
 const NUMBERS = new Set(["t0", "t1", "l0", "l1", "depth", "time", "line", "sensitivity", "hotspot", "step"]);
-// What is looked at: lines and time; other members say how. A recording being written has revisions (live.js).
+// What is looked at: lines, time and phases; other members say how. A recording being written has revisions (live.js).
 /** @type {(keyof State)[]} */
 export const CHOICE = ["filter", "sort", "group", "all", "unfolded"];
 /** @type {(keyof State)[]} */
-export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", ...CHOICE];
+export const WINDOW = ["db", "revision", "t0", "t1", "l0", "l1", ...CHOICE, "phase"];
 
 export class Store {
   constructor() {
@@ -140,8 +141,8 @@ export class Store {
 
   /** @returns {Window} */
   window() {
-    const { t0, t1, l0, l1, filter, sort, group, all, unfolded } = this.state;
-    return { t0, t1, l0, l1, filter, sort, group, all, unfolded };
+    const { t0, t1, l0, l1, filter, sort, group, all, unfolded, phase } = this.state;
+    return { t0, t1, l0, l1, filter, sort, group, all, unfolded, phase };
   }
 
   // Identifies what is looked at: an answer for one key is of no use for another.

@@ -7,12 +7,14 @@ import { formatBytes, formatPercent, formatTime } from "../core/format.js";
  * @typedef {import("../core/api_types.js").CallTotalsAnswer} CallTotalsAnswer
  * @typedef {import("../core/api_types.js").MemoryAnswer} MemoryAnswer
  * @typedef {import("../core/api_types.js").MemorySum} MemorySum
+ * @typedef {import("../core/api_types.js").PhasesAnswer} PhasesAnswer
  *
  * @typedef {object} CallRow
  * @property {string} name
  * @property {string} title
  * @property {number} node of the calling context tree, -1: none
  * @property {{ line: number, time: number } | null} spot where the crosshair goes
+ * @property {string} [phase] that the row is of
  * @property {Record<string, number>} figures
  * @property {() => CallRow[]} children
  *
@@ -50,6 +52,25 @@ export function totalRows(answer, path) {
     column("bytes", "bytes", formatBytes, sum("read") + sum("written")), column("time", "seconds", time, sum("seconds")),
     column("read", "read", formatBytes), column("written", "written", formatBytes),
     column("calls", "calls", whole), column("failed", "errors", whole), column("bandwidth", "bandwidth", speed),
+  ] };
+}
+
+/**
+ * Phases, those that lasted longest first.
+ * @param {PhasesAnswer} answer
+ * @param {import("../core/api_types.js").Metric[]} metrics
+ * @returns {Content}
+ */
+export function phaseRows({ name, phase, calls, threads, seconds, costs }, metrics) {
+  const rows = name.map((text, i) => ({
+    name: text, title: `${text}\nclick: costs, calls and source lines of this phase alone`, node: -1, spot: null, phase: phase[i], children: () => [],
+    figures: { seconds: seconds[i], calls: calls[i], threads: threads[i], ...Object.fromEntries(metrics.map((metric) => [metric.name, costs[metric.name][i]])) },
+  }));
+  const sum = (/** @type {number[]} */ values) => values.reduce((total, value) => total + value, 0);
+  return { rows, columns: [
+    column("time", "seconds", time, sum(seconds)),
+    ...metrics.map((metric) => column(metric.name.replaceAll("_", " "), metric.name, metric.unit === "s" ? time : whole, sum(costs[metric.name]))),
+    column("calls", "calls", whole), column("threads", "threads", whole),
   ] };
 }
 

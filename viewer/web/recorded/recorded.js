@@ -9,7 +9,7 @@ import { pathText, wholePath } from "../messages/message_rows.js";
 import { part, textElement } from "../widgets/elements.js";
 import { chosen, segmentedControl } from "../widgets/segmented_control.js";
 import { TreeTable } from "../widgets/table.js";
-import { memoryRows, totalRows } from "./call_rows.js";
+import { memoryRows, phaseRows, totalRows } from "./call_rows.js";
 
 /**
  * @typedef {import("../core/pane_types.js").Cell} Cell
@@ -19,14 +19,17 @@ import { memoryRows, totalRows } from "./call_rows.js";
  */
 
 const NO_CALLS = "No calls were recorded. Record with: hpcd run --io -o measurement -- ./program; --memory for the growth of memory, --probe 'LIB:FUNC' for any function (also hpcd attach and profile), then hpcd merge.";
-const MEMORY = "memory";
+const MEMORY = "memory", PHASE = "phase";
+const NO_CALLS_IN_VIEW = "No such calls were begun in view: press Home to show everything.";
+const NO_PHASE = "No phase lies in view. Name what marks phases above, such as solve(n), or choose a function here.";
 /** @type {[string, string, string][]} what the server groups by */
 const GROUPINGS = [
   ["file", "File", "By file or connection"], ["function", "Function", "By recorded function"], ["filesystem", "File system", "By kind of file system"],
   ["mount", "Mount", "By mount"], ["peer", "Peer", "By the other end of a connection"], ["path", "Call path", "By call path, innermost first"],
   ["thread", "Thread", "By thread"], ["rank", "Rank", "By rank"],
+  [PHASE, "Phase", "What threads cost within the phases named above, or within the chosen function"],
 ];
-const WITHOUT_FILES = ["function", "path", "thread", "rank"];
+const WITHOUT_FILES = ["function", "path", "thread", "rank", PHASE];
 /** @type {Record<string, string>} */
 const GROUPS = { io: "input and output", mpi: "MPI", memory: "memory", probe: "probes" };
 const FUNCTION = "function:";
@@ -124,14 +127,26 @@ class RecordedPane {
       const shown = answer.processes.length;
       return {
         content: memoryRows(answer, path),
-        said: `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time in view`,
+        said: `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} process${answer.of === 1 ? "" : "es"}; peak and end of the time in view${store.state.phase ? ", whatever the phase" : ""}`,
       };
     }
+    if (this.by === PHASE) return this.requestPhases();
     const { wanted } = this;
     const calls = wanted.startsWith(FUNCTION) ? { function: wanted.slice(FUNCTION.length) } : { of: wanted };
     const answer = await api.callTotals(store.db, store.state, this.by, calls);
     const cut = answer.name.length < answer.of ? `the first ${answer.name.length} of ${answer.of.toLocaleString("en")} rows; ` : "";
     return { content: totalRows(answer, path), said: `${cut}${answer.calls_of.toLocaleString("en")} calls in view: ${answer.exact ? "exact" : "estimated from an even choice"}` };
+  }
+
+  // Of the phases that are named, else of those that calls of the chosen function mark.
+  async requestPhases() {
+    const { api, store, context } = this.page;
+    const phase = store.state.phase || (this.wanted.startsWith(FUNCTION) ? this.wanted.slice(FUNCTION.length) : "");
+    if (!phase) return { content: { rows: [], columns: [] }, said: "" };
+    const answer = await api.phases(store.db, store.state, phase);
+    const shown = answer.name.length;
+    const said = `${shown < answer.of ? `the first ${shown} of ${answer.of.toLocaleString("en")}` : shown} phase${answer.of === 1 ? "" : "s"}, the time in view: exact`;
+    return { content: phaseRows(answer, context.summary.metrics), said: [said, ...answer.notes].join("; ") };
   }
 
   async load() {
@@ -155,7 +170,7 @@ class RecordedPane {
       heading: by === MEMORY ? "process, call path" : GROUPINGS.find(([key]) => key === by)?.[1].toLowerCase(), nameWidth: 300,
     });
     if (rows.length) this.table.show(rows);
-    else this.box.replaceChildren(textElement("p", "No such calls were begun in view: press Home to show everything.", "empty"));
+    else this.box.replaceChildren(textElement("p", by === PHASE ? NO_PHASE : NO_CALLS_IN_VIEW, "empty"));
     if (by === MEMORY && rows.length) this.table.toggle(rows[0], true);
     this.what.textContent = rows.length ? said : "";
     this.what.title = said;
@@ -172,11 +187,12 @@ class RecordedPane {
   }
 
   /**
-   * Other panes are about the procedure a row is of; the crosshair goes to the peak of a process.
+   * Other panes are about the procedure a row is of, or its phase; the crosshair goes to the peak of a process.
    * @param {CallRow} row
    */
-  choose({ node, spot }) {
+  choose({ node, spot, phase }) {
     const { store, context } = this.page;
+    if (phase) store.zoom({ phase });
     if (spot) store.set(spot);
     if (node >= 0) store.set({ about: context.tree.names[context.tree.procedure[node]] });
   }

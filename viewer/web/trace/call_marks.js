@@ -1,6 +1,7 @@
 // @ts-check
 // Over the trace lines, when few enough are in view: messages as lines from send to receive, collective
-// operations where each rank entered them, recorded calls as bars at the foot of their row.
+// operations where each rank entered them, recorded calls as bars at the foot of their row, phases as bands
+// at its head.
 
 import { isAbort } from "../core/failure.js";
 import { formatBytes, formatTime } from "../core/format.js";
@@ -11,6 +12,7 @@ import { textElement } from "../widgets/elements.js";
  * @typedef {import("../core/api_types.js").CallMarksAnswer} CallMarksAnswer
  * @typedef {import("../core/api_types.js").MessageMark} MessageMark
  * @typedef {import("../core/api_types.js").CollectiveMark} CollectiveMark
+ * @typedef {import("../core/api_types.js").PhaseMark} PhaseMark
  * @typedef {import("../core/context.js").Position} Position
  *
  * Where lines and moments are in a picture, in canvas pixels; null of lines without a row.
@@ -91,6 +93,7 @@ export class CallMarks {
     const { answer } = this;
     if (!answer) return;
     const ratio = devicePixelRatio || 1;
+    drawPhases(pen, places, answer.phase ?? [], ratio);
     for (const { line, begin, end, group } of answer.call) {
       const row = places.row(line);
       if (!row) continue;
@@ -125,7 +128,8 @@ export class CallMarks {
     // Where calls are drawn, collective operations are among them.
     const entries = (answer.drawn.includes("mpi") ? [] : answer.collective ?? []).filter(on).map(({ function: name, begin, end }) => `${name}, ${formatTime(end - begin)}`);
     const calls = answer.call.filter(on).map(({ text, begin, end }) => `${text}, ${formatTime(end - begin)}`);
-    return [...messages, ...entries, ...calls].slice(0, 6);
+    const phases = (answer.phase ?? []).filter((one) => onBand(spot, places, one)).map(({ name, begin, end }) => `phase ${name}, ${formatTime(end - begin)}`);
+    return [...messages, ...entries, ...calls, ...phases].slice(0, 6);
   }
 }
 
@@ -133,12 +137,43 @@ export class CallMarks {
  * How many there are, and which of them are not drawn.
  * @param {CallMarksAnswer} answer
  */
-export function describeMarks({ calls, drawn, messages, message, collectives, collective }) {
+export function describeMarks({ calls, drawn, messages, message, collectives, collective, phases, phase }) {
   /** @type {[number | null, string, unknown][]} */
-  const kinds = [[messages, "message", message], [collectives, "collective", collective],
+  const kinds = [[phases, "phase", phase], [messages, "message", message], [collectives, "collective", collective],
     ...Object.entries(calls).map(([group, count]) => /** @type {[number, string, boolean]} */ ([count, `${WORDS[group] ?? group} call`, drawn.includes(group)]))];
   return kinds.flatMap(([count, name, drawn]) => (
     count ? [`${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ": zoom in"}`] : []));
+}
+
+/**
+ * A band at the head of a row for each phase, as wide as it lasted.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Places} places
+ * @param {PhaseMark[]} phases
+ * @param {number} ratio
+ */
+function drawPhases(pen, places, phases, ratio) {
+  for (const { line, begin, end, colour } of phases) {
+    const row = places.row(line);
+    if (!row) continue;
+    const height = Math.min(BAR * ratio, (row.bottom - row.top) / 3);
+    const [left, right] = [places.x(begin), places.x(end)];
+    pen.fillStyle = cssVariable("--ground");
+    pen.fillRect(left, row.top, Math.max(ratio, right - left), height + 2 * ratio);
+    pen.fillStyle = colour;
+    // What follows at once is told apart by the ground between.
+    pen.fillRect(left, row.top + ratio, Math.max(ratio, right - left - ratio), height);
+  }
+}
+
+/**
+ * @param {Position} spot
+ * @param {Places} places
+ * @param {PhaseMark} phase
+ */
+function onBand({ x, y }, places, { line, begin, end }) {
+  const row = places.row(line);
+  return row !== null && y >= row.top && y < row.bottom && x >= places.x(begin) && x < places.x(end);
 }
 
 /**

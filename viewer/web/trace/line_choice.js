@@ -3,6 +3,7 @@
 
 import { messageOf } from "../core/failure.js";
 import { CHOICE } from "../core/store.js";
+import { mountPhaseChoice } from "../recorded/phase_choice.js";
 import { part } from "../widgets/elements.js";
 import { RowCounts } from "./row_counts.js";
 
@@ -20,6 +21,7 @@ const HTML = `
     <label>sorted by <select id="sort"></select></label>
     <label>grouped by <select id="group"></select></label>
     <label id="all-lines-label" title="A row of its own for every line, also of threads that hardly ran or lived briefly"><input type="checkbox" id="all-lines"> all lines</label>
+    <span id="phase-choice"></span>
     <output id="count" aria-live="polite"></output>`;
 
 /**
@@ -37,6 +39,7 @@ export function mountLineChoice(element, { store, api, context }) {
   const counts = new RowCounts(store, api);
   let requests = 0;
   for (const [value, title] of GROUPS) groupSelect.append(new Option(title, value));
+  const phases = mountPhaseChoice(part(element, "phase-choice", HTMLElement), { store, api, context }, (text) => say(text, true));
 
   function show() {
     const { filter, sort, group, all } = store.state;
@@ -47,6 +50,7 @@ export function mountLineChoice(element, { store, api, context }) {
     sortSelect.value = sort ?? "";
     groupSelect.value = group ?? "";
     if (document.activeElement !== filterInput) filterInput.value = filter ?? "";
+    phases.show();
     say(describeChoice(context.summary, context.count(), Boolean(filter)));
   }
 
@@ -94,7 +98,7 @@ export function mountLineChoice(element, { store, api, context }) {
   sortSelect.addEventListener("change", () => change({ sort: sortSelect.value }));
   groupSelect.addEventListener("change", () => change({ group: groupSelect.value }));
   allLines.addEventListener("change", () => change({ all: allLines.checked ? "1" : "", unfolded: "" }));
-  store.subscribe(["db", ...CHOICE], show);
+  store.subscribe(["db", ...CHOICE, "phase"], show);
   return {
     show, toggleFold,
     ask: (/** @type {LineChoice} */ choice) => counts.ask(choice),

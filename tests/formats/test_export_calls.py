@@ -1,0 +1,201 @@
+"""Recorded calls in OTF2 exports, as others' readers show them: messages, collectives, files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hpcd.analysis
+from hpcd.__main__ import main
+from hpcd.analysis.calls.totals import UNKNOWN, total_calls
+from hpcd.analysis.export import otf2_files
+from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.messages.database_calls import communication
+from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.writer import MeasurementWriter
+from hpcd.model.calls import CalledFunction, CalledObject, CallValue, Group, ValueKind
+from hpcd.model.identity import Event, Host, Process, Thread
+from tests.support.called import ranks_that_call
+from tests.support.imported import imported
+from tests.support.otf2_calls import ArchivedCalls, read_otf2_calls
+
+WORLD = "MPI_COMM_WORLD"
+RANKS, ROUNDS = 4, 10
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ranks_that_call(tmp_path_factory.mktemp("called"), ranks=RANKS, rounds=ROUNDS)
+
+
+def exported(database: Path, output: Path, *options: str) -> Path:
+    assert main(["export", str(database), "--format", "otf2", "-o", str(output), *options]) == 0
+    return output
+
+
+def by_file(database: Path) -> dict[tuple[str, str], list[int]]:
+    """Operations of ``hpcd calls --io --by file`` that move bytes, as the archive has them."""
+    with hpcd.analysis.open(database) as db:
+        found = {}
+        for name, mode in (("read", "READ"), ("written", "WRITE")):
+            functions = [
+                function for function in db.calls.of_group("io")
+                if any(value.name in (name, "moved") for value in function.values)
+            ]  # fmt: skip
+            totals = total_calls(db, "file", functions)
+            for at, file in enumerate(totals.name):
+                if volume := int(getattr(totals, name)[at]):
+                    found[file, mode] = [int(totals.calls[at]), volume]
+        return found
+
+
+def test_messages_and_files_are_those_of_the_database(database: Path, tmp_path: Path) -> None:
+    found = read_otf2_calls(exported(database, tmp_path / "out"))
+    with hpcd.analysis.open(database) as db:
+        known = communication(db)
+        messages, volume = known.point_to_point.dense(RANKS)
+        collectives = known.by_function()
+    for ends in (found.sent, found.received):
+        count, size = np.zeros((RANKS, RANKS)), np.zeros((RANKS, RANKS))
+        for (source, target, communicator, tag, length), times in ends.items():
+            assert (communicator, tag) == (WORLD, 7)
+            place = int(source.removeprefix("rank ")), int(target.removeprefix("rank "))
+            count[place] += times
+            size[place] += times * length
+        np.testing.assert_array_equal(count, messages)
+        np.testing.assert_array_equal(size, volume)
+    (row,) = collectives
+    key = "MPI_Allreduce", "ALLREDUCE", WORLD, 0xFFFFFFFF
+    assert found.collectives == {key: row.calls} and found.passed == {key: row.bytes}
+    assert found.moved == by_file(database)
+    assert found.members == {WORLD: [tuple(f"rank {rank}" for rank in range(RANKS))]}
+    assert found.unfinished == 0
+    for function in ("MPI_Send", "MPI_Recv", "MPI_Allreduce", "write"):
+        assert found.contexts[function] == {function}
+
+
+@pytest.mark.skipif(not shutil.which("otf2-print"), reason="needs otf2-tools")
+def test_otf2_print_and_imports_know_the_calls(database: Path, tmp_path: Path) -> None:
+    output = exported(database, tmp_path / "out")
+    done = subprocess.run(
+        ["otf2-print", str(output / "traces.otf2")], capture_output=True, text=True, check=True
+    )
+    assert not done.stderr
+    kinds = Counter(re.findall(r"^((?:MPI|IO)_\w+) ", done.stdout, re.MULTILINE))
+    assert kinds == {
+        "MPI_SEND": RANKS * ROUNDS, "MPI_RECV": RANKS * ROUNDS,
+        "MPI_COLLECTIVE_BEGIN": RANKS * ROUNDS, "MPI_COLLECTIVE_END": RANKS * ROUNDS,
+        "IO_OPERATION_BEGIN": 2 * ROUNDS, "IO_OPERATION_COMPLETE": 2 * ROUNDS,
+    }  # fmt: skip
+    with hpcd.analysis.open(database) as db:
+        _, volume = communication(db).point_to_point.dense(RANKS)
+    lengths = re.findall(r"^MPI_SEND .*Length: (\d+)", done.stdout, re.MULTILINE)
+    assert sum(map(int, lengths)) == volume.sum()
+    result = imported(output, tmp_path / "m")
+    assert result.left_out == {
+        "messages": RANKS * ROUNDS, "collective operations": RANKS * ROUNDS,
+        "operations on files": 2 * ROUNDS,
+    }  # fmt: skip
+
+
+def test_parts_have_the_calls_that_lie_in_them(database: Path, tmp_path: Path) -> None:
+    """Rounds of 100 ms: two of ten; ranks 1 and 2 of four, whose peers have names all the same."""
+    options = ["--filter", "time=0.2-0.4", "--filter", "rank=1-2"]
+    found = read_otf2_calls(exported(database, tmp_path / "out", *options))
+    assert {(source, target): times for (source, target, *_), times in found.sent.items()} == {
+        ("rank 1", "rank 2"): 2, ("rank 2", "rank 3"): 2,
+    }  # fmt: skip
+    assert {target for _, target, *_ in found.received} == {"rank 1", "rank 2"}
+    assert found.members == {WORLD: [tuple(f"rank {rank}" for rank in range(RANKS))]}
+    assert found.moved == {("a:1 -> b:2", "READ"): [2, 200]}
+    options = ["--filter", "procedure=output"]
+    found = read_otf2_calls(exported(database, tmp_path / "output", *options))
+    assert not found.sent and not found.collectives and len(found.moved) == 2
+
+
+FILE, ERROR = CallValue("file", ValueKind.OBJECT), CallValue("error", ValueKind.ERROR)
+FUNCTIONS = {
+    "openat": (FILE, CallValue("bytes", ValueKind.BYTES), ERROR),
+    "close": (FILE, CallValue("bytes", ValueKind.BYTES), ERROR),
+    "read": (FILE, CallValue("read", ValueKind.BYTES), ERROR, CallValue("asked", ValueKind.BYTES)),
+    "write": (FILE, CallValue("written", ValueKind.BYTES), ERROR),
+    "sendfile": (FILE, CallValue("moved", ValueKind.BYTES), ERROR,
+                 CallValue("other", ValueKind.OBJECT)),
+    "fsync": (FILE, CallValue("bytes", ValueKind.BYTES), ERROR),
+}  # fmt: skip
+
+
+def files_of(folder: Path, calls: list[tuple[int, str, tuple[int, ...]]]) -> ArchivedCalls:
+    """What an export has of calls (line, function, values), 1 ms each, one every 2 ms, of two
+    threads of a process and of another process (line 2)."""
+    writer = MeasurementWriter(folder / "m", Host("host", "b", "6", "x86_64", 2), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    writer.add_clock_pair(10**9, 10**18)
+    for number, owned in ((0, (0, 1)), (1, (2,))):
+        writer.add_process(Process(number, 100 + number, 1, "app", "", (), 0, 10**9))
+        for line in owned:
+            writer.add_thread(Thread(line, number, 100 + line, f"t{line}", 10**9, 2 * 10**9))
+    for number, (name, values) in enumerate(FUNCTIONS.items()):
+        writer.add_function(CalledFunction(number, name, "", Group.IO, values))
+    for number, name in ((1, "/a"), (2, "/b")):
+        writer.add_object(CalledObject(number, "file", name, {}))
+    value = np.zeros((len(calls), 6), np.uint64)
+    for at, (_, _, numbers) in enumerate(calls):
+        value[at, : len(numbers)] = numbers
+    recorded = Calls(
+        np.array([line for line, *_ in calls], np.uint32),
+        np.arange(len(calls), dtype=np.uint64) * 2_000_000 + 10**9,
+        np.full(len(calls), 10**6, np.uint64), np.zeros(len(calls), np.uint32),
+        np.array([list(FUNCTIONS).index(name) for _, name, _ in calls], np.uint16),
+        np.ones(len(calls), np.uint32), value,
+    )  # fmt: skip
+    writer.add_calls(recorded.in_order())
+    writer.close({})
+    merge([folder / "m"], folder / "db", workers=1)
+    found = read_otf2_calls(exported(folder / "db", folder / "out"))
+    assert found.unfinished == 0
+    volume = {key: total for key, (_, total) in found.moved.items() if total}
+    assert volume == {key: total for key, (_, total) in by_file(folder / "db").items()}
+    return found
+
+
+def test_handles_last_from_open_to_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where calls are read two at a time."""
+    monkeypatch.setattr(otf2_files, "_CALLS_AT_ONCE", 2)
+    found = files_of(
+        tmp_path,
+        [
+            (0, "write", (1, 10)),  # Open before the recording began.
+            (0, "openat", (1, 0, 0)),
+            (1, "read", (1, 20, 0, 64)),
+            (1, "openat", (1, 0, 0)),
+            (0, "close", (1,)),
+            (0, "fsync", (1,)),
+            (0, "close", (1,)),
+            (1, "openat", (1, 0, 13)),  # Failed.
+            (0, "openat", (1, 0, 0)),
+            (2, "openat", (2, 0, 0)),
+            (2, "sendfile", (2, 30, 0, 1)),  # To /b, from /a.
+            (2, "close", (2,)),
+            (2, "read", (0, 5)),
+            (2, "read", (2, 0, 5)),  # Failed; of a descriptor that was duplicated.
+        ],
+    )
+    assert found.moved == {
+        ("/a", "WRITE"): [1, 10], ("/a", "READ"): [2, 50], ("/a", "FLUSH"): [1, 0],
+        ("/b", "WRITE"): [1, 30], ("/b", "READ"): [1, 0], (UNKNOWN, "READ"): [1, 5],
+    }  # fmt: skip
+    # In the one process two of its own, and one that was there; in the other one that was there.
+    assert Counter(found.handles["/a"]) == {
+        "opened": 2, "before": 2, "IoCreateHandle": 2, "IoDestroyHandle": 1,
+    }  # fmt: skip
+    assert Counter(found.handles["/b"]) == {
+        "opened": 1, "before": 1, "IoCreateHandle": 1, "IoDestroyHandle": 1,
+    }  # fmt: skip
+    assert found.handles[UNKNOWN] == ["before"]
