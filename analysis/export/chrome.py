@@ -7,7 +7,6 @@ the ``args`` of all slices add up to each metric's total. Times are whole µs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
@@ -20,6 +19,9 @@ from hpcd.analysis.export.process_ids import ProcessIds
 from hpcd.analysis.export.text import as_json, json_names, utf8
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, Mask
+
+# A slice: name, begin, length, and what else there is of it.
+_EVENT = ',\n{"ph":"X",PLACE,"name":%s,"ts":%d,"dur":%d%s}'
 
 
 def write(selection: Selection, path: Path) -> None:
@@ -52,21 +54,21 @@ class _Events:
         self._frame = table.frame.astype(np.int64)
         # The last names are those of waits: of each metric, and of none of time.
         names = [*json_names(table.frames.name), *json_names(f"[{n}]" for n in selection.names)]
-        self._names = [*names, '"[wait]"']
+        self._names = np.array([*names, '"[wait]"'], object)
         self._first_wait = len(table.frames.name)
-        self._place = ""
-        self._separator = "\n"
+        self._event = ""
+        self._first = 1
 
     def begin(self, line: Line, pid: int, tid: int) -> None:
         """Go on with another line."""
-        self._place = f'"pid":{pid},"tid":{tid}'
+        place = f'"pid":{pid},"tid":{tid}'
+        self._event = _EVENT.replace("PLACE", place)
         process = f"rank {line.rank} " if line.rank is not None else ""
         names = [("process_name", f"{process}{line.process} {line.pid} on {line.host}"),
                  ("thread_name", line.label)]  # fmt: skip
-        self._put(
-            f'{{"ph":"M","name":"{kind}",{self._place},"args":{{"name":{as_json(utf8(name))}}}}}'
-            for kind, name in names
-        )
+        for kind, name in names:
+            told = as_json(utf8(name))
+            self._put(f',\n{{"ph":"M","name":"{kind}",{place},"args":{{"name":{told}}}}}')
 
     def write(self, slices: Slices) -> None:
         """Write ``slices`` of the present line."""
@@ -76,14 +78,13 @@ class _Events:
         name[slices.wait] = self._first_wait + metric[slices.wait]
         # Whole µs, as records have them: sums of fractions would not be where others begin.
         start = slices.begin // 1000
-        names, place = self._names, self._place
-        self._put(
-            f'{{"ph":"X","name":{names[name]},{place},"ts":{start},"dur":{length}{more}}}'
-            for name, start, length, more in zip(
-                name.tolist(), start.tolist(), (slices.end // 1000 - start).tolist(),
-                self._arguments(slices.cost, slices.wait), strict=True,
-            )
-        )  # fmt: skip
+        values = np.empty((len(name), 4), object)
+        values[:, 0] = self._names[name]
+        values[:, 1] = start
+        values[:, 2] = slices.end // 1000 - start
+        values[:, 3] = self._arguments(slices.cost, slices.wait)
+        # One format for all: twice as fast as one by one.
+        self._put(self._event * len(name) % tuple(values.ravel().tolist()))
 
     def _arguments(self, cost: F64, wait: Mask) -> list[str]:
         """What follows the length of each event: its category and costs."""
@@ -98,8 +99,8 @@ class _Events:
             texts[place] = ',"cat":"wait"' + texts[place]
         return texts
 
-    def _put(self, events: Iterable[str]) -> None:
-        text = ",\n".join(events)
-        if text:
-            self._file.write(self._separator + text)
-            self._separator = ",\n"
+    def _put(self, events: str) -> None:
+        """Write events, each of which begins with a comma."""
+        if events:
+            self._file.write(events[self._first :])
+            self._first = 0

@@ -8,14 +8,15 @@ each metric can be told apart. Where a count is exported weights are that count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any, TextIO
 
 import numpy as np
 
 from hpcd.analysis.export.context_table import Contexts, Detail
+from hpcd.analysis.export.decimal_text import decimals, numbers
 from hpcd.analysis.export.export_selection import Selection, TraceBlock
+from hpcd.analysis.export.json_columns import json_columns
 from hpcd.analysis.export.process_ids import ProcessIds
 from hpcd.analysis.export.text import as_json, utf8
 from hpcd.analysis.trace.trace_lines import Line
@@ -25,6 +26,8 @@ from hpcd.model.identity import ModuleKind
 _VERSION = 70
 _GECKO_VERSION = 36
 _LIBRARY = 1
+# Times are ms with the places of ns.
+_NS_OF_MS = 6
 _OTHER, _USER, _KERNEL, _WAITING = range(4)
 _CATEGORIES = [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Waiting", "blue")]
 _NO_MARKERS = {
@@ -44,7 +47,7 @@ def write(selection: Selection, path: Path) -> None:
         ids = ProcessIds(selection)
         for number, line in enumerate(selection.each_line()):
             file.write("," if number else "")
-            _write_thread(file, selection, stacks, line, *ids(line))
+            _write_thread(file, path.parent, selection, stacks, line, *ids(line))
         file.write("]}\n")
 
 
@@ -248,8 +251,9 @@ def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 
 def _write_thread(
-    file: TextIO, selection: Selection, stacks: _Stacks, line: Line, pid: int, tid: int
-) -> None:
+    file: TextIO, folder: Path, selection: Selection, stacks: _Stacks, line: Line, pid: int,
+    tid: int,
+) -> None:  # fmt: skip
     thread = {
         "processType": "default",
         "processStartupTime": line.start / 1e6,
@@ -266,30 +270,10 @@ def _write_thread(
     }
     kind = "tracing-ms" if stacks.timed else "samples"
     file.write(as_json(thread)[:-1] + f',"samples":{{"weightType":"{kind}"')
-    # Column by column, so the trace is read once for each.
-    count = 0
-    for name in ("stack", "time", "weight"):
-        file.write(f',"{name}":[')
-        count = _write_column(file, _values(selection, stacks, line.number, name))
-        file.write("]")
-    file.write(f',"length":{count}}}}}')
-
-
-def _values(selection: Selection, stacks: _Stacks, line: int, name: str) -> Iterator[list[str]]:
-    for block in selection.trace(line):
-        stack, time, weight = stacks.samples(block)
-        if name == "stack":
-            yield list(map(str, stack.tolist()))
-        elif name == "time":
-            yield [f"{value:.6f}" for value in (time / 1e6).tolist()]
-        else:
-            yield [f"{value:.15g}" for value in np.round(weight, 6).tolist()]
-
-
-def _write_column(file: TextIO, pieces: Iterable[list[str]]) -> int:
-    count = 0
-    for piece in pieces:
-        if piece:
-            file.write(("," if count else "") + ",".join(piece))
-            count += len(piece)
-    return count
+    with json_columns(["stack", "time", "weight"], folder) as columns:
+        for block in selection.trace(line.number):
+            stack, time, weight = stacks.samples(block)
+            columns.add(decimals(stack), decimals(time, _NS_OF_MS), numbers(weight, _NS_OF_MS),
+                        count=len(stack))  # fmt: skip
+        columns.write(file)
+        file.write(f',"length":{columns.count}}}}}')

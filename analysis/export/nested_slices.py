@@ -95,10 +95,10 @@ class NestedSlices:
         depth, depth_before = self._depth[context], self._depth[before]
         # What begins: a row for each frame, in order of depth, then time; carried ones first.
         begun, begun_depth = _below(shared, depth)
-        begun_context = self._ancestors(context[begun], depth[begun] - begun_depth)
+        begun_context = self._at_depth(context, begun, begun_depth)
         rows_depth = np.concatenate((np.arange(1, carried + 1), begun_depth))
         rows_at = np.concatenate((np.full(carried, -1), begun))
-        order = np.lexsort((rows_at, rows_depth))
+        order = _by_depth(rows_depth)
         rows_depth, rows_at = rows_depth[order], rows_at[order]
         row_context = np.concatenate((opened.context, begun_context))[order]
         row_begin = np.concatenate((opened.begin, stretches.begin[begun]))[order]
@@ -107,23 +107,23 @@ class NestedSlices:
         self._add_costs(cost, rows_depth, rows_at, stretches, depth)
         # What ends, in the same order: the first slice of a depth is the first to end.
         ended, ended_depth = _below(shared, depth_before)
-        order = np.lexsort((ended, ended_depth))
-        ended, ended_depth = ended[order], ended_depth[order]
         count = np.bincount(ended_depth, minlength=int(rows_depth.max(initial=0)) + 1)
         rank = np.arange(len(rows_depth)) - np.searchsorted(rows_depth, rows_depth)
         closed = rank < count[rows_depth]
         self._open = _Open(row_context[~closed], row_begin[~closed], cost[:, ~closed])
         waits = np.flatnonzero(stretches.duration)
         begin = stretches.begin[waits]
-        ends = np.minimum(begin + stretches.duration[waits], following[waits])
-        is_wait = np.concatenate((np.zeros(len(ended), bool), np.ones(len(waits), bool)))
-        at = np.concatenate((ended, waits + 1))
-        order = np.lexsort((is_wait, np.concatenate((ended_depth, depth[waits])), at))
+        until = np.minimum(begin + stretches.duration[waits], following[waits])
+        # In order of their ends, a wait after the frame that waits, which is the innermost.
+        order = np.empty(len(ended), np.int64)
+        order[_by_depth(ended_depth)] = np.arange(len(ended))
+        ends = np.searchsorted(ended, waits + 1, side="right")
+        order = np.insert(order, ends, len(ended) + np.arange(len(waits)))
         return Slices(
             np.concatenate((row_context[closed], context[waits]))[order],
             np.concatenate((row_begin[closed], begin))[order],
-            np.concatenate((stretches.begin[ended], ends))[order],
-            is_wait[order],
+            np.insert(stretches.begin[ended], ends, until),
+            order >= len(ended),
             np.concatenate((cost[:, closed], stretches.cost[:, waits]), axis=1)[:, order],
         )
 
@@ -153,16 +153,24 @@ class NestedSlices:
             apart = apart[low[apart] != high[apart]]
         return low[place]
 
-    def _ancestors(self, context: I64, steps: I64) -> I64:
-        """``int64[n]``: the contexts ``steps`` above ``context``."""
-        at = context.copy()
-        left = np.flatnonzero(steps)
-        done = 0
-        while len(left):
-            at[left] = self._parent[at[left]]
-            done += 1
-            left = left[steps[left] > done]
-        return at
+    def _at_depth(self, context: I64, entry: I64, depth: I64) -> I64:
+        """``int64[n]``: what is at ``depth`` on the call path of ``context[entry]``."""
+        distinct, place = np.unique(context, return_inverse=True)
+        # The deepest first: those that reach the root are at the end.
+        order = np.argsort(-self._depth[distinct], kind="stable")
+        length = self._depth[distinct][order]
+        start = np.cumsum(length) - length
+        path = np.empty(int(length.sum()), np.int64)
+        above = distinct[order]
+        deeper = np.searchsorted(-length, -np.arange(int(length.max(initial=0))))
+        for step, left in enumerate(deeper.tolist()):
+            above = above[:left]
+            path[start[:left] + length[:left] - step - 1] = above
+            above = self._parent[above]
+        starts = np.empty(len(order), np.int64)
+        starts[order] = start
+        found: I64 = path[starts[place[entry]] + depth - 1]
+        return found
 
 
 @dataclass(frozen=True)
@@ -200,6 +208,12 @@ def _stretches(block: TraceBlock, of_node: np.ndarray) -> _Stretches:
     starts: I64 = np.flatnonzero(new)
     cost = np.add.reduceat(block.cost, starts, axis=1)
     return _Stretches(context[starts], block.time[starts], block.duration[starts], cost)
+
+
+def _by_depth(depth: I64) -> I64:
+    """The order of rows by depth, then as they are; by radix where numpy has it."""
+    narrow = depth.astype(np.uint16) if depth.max(initial=0) < 1 << 16 else depth
+    return np.argsort(narrow, kind="stable")
 
 
 def _below(shared: I64, depth: I64) -> tuple[I64, I64]:

@@ -6,7 +6,7 @@ of each metric it has. Times are in ns. Weights of consecutive records of one co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
@@ -14,11 +14,18 @@ from typing import TextIO
 import numpy as np
 
 from hpcd.analysis.export.context_table import Contexts, Detail
+from hpcd.analysis.export.decimal_text import numbers
 from hpcd.analysis.export.export_selection import Selection, TraceBlock
+from hpcd.analysis.export.json_columns import JsonColumns, json_columns
 from hpcd.analysis.export.text import as_json, utf8
 from hpcd.array_types import F64, U32
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+_COLUMNS = ("samples", "weights")
+# Decimals of counts.
+_PLACES = 6
+# Samples made at once: paths have hundreds of frames.
+_AT_ONCE = 4096
 
 
 def write(selection: Selection, path: Path) -> None:
@@ -39,19 +46,27 @@ def write(selection: Selection, path: Path) -> None:
         file.write(']},"activeProfileIndex":0,"profiles":[')
         paths = _Paths(table)
         total = selection.total_costs(table)
-        for row, name in enumerate(selection.names):
+        for row in range(len(selection.names)):
             context = np.flatnonzero(total[row])
-            one = [(context.astype(np.uint32), total[row, context])]
-            file.write("," if row else "")
-            _write_profile(file, selection, row, f"{name}: all trace lines", one, one, paths)
+            with json_columns(_COLUMNS, path.parent) as made:
+                profile = _Profile(selection, row, paths, made)
+                profile.add(context.astype(np.uint32), total[row, context])
+                file.write("," if row else "")
+                profile.write(file, "all trace lines")
         for line in selection.each_line():
-            used = selection.line_costs(line.number, table).cost.any(axis=1)
-            for row in np.flatnonzero(used).tolist():
-                file.write(",")
-                name = f"{selection.names[row]}: {utf8(line.label)}"
-                contexts = _runs(selection, line.number, row, table)
-                weights = _runs(selection, line.number, row, table)
-                _write_profile(file, selection, row, name, contexts, weights, paths)
+            with ExitStack() as stack:
+                profiles = [
+                    _Profile(selection, row, paths,
+                             stack.enter_context(json_columns(_COLUMNS, path.parent)))
+                    for row in range(len(selection.names))
+                ]  # fmt: skip
+                for block in selection.trace(line.number):
+                    for row, profile in enumerate(profiles):
+                        profile.add(*runs_of(block, row, table))
+                for profile in profiles:
+                    if profile.columns.count:
+                        file.write(",")
+                        profile.write(file, line.label)
         file.write("]}\n")
 
 
@@ -74,11 +89,6 @@ class _Paths:
         return f"[{','.join(map(str, reversed(frames or [0])))}]"
 
 
-def _runs(selection: Selection, line: int, row: int, table: Contexts) -> Iterator[tuple[U32, F64]]:
-    for block in selection.trace(line):
-        yield runs_of(block, row, table)
-
-
 def runs_of(block: TraceBlock, row: int, table: Contexts) -> tuple[U32, F64]:
     """Contexts ``uint32[k]`` one after another, and what each stretch cost, ``float64[k]``."""
     cost = block.cost[row]
@@ -90,33 +100,31 @@ def runs_of(block: TraceBlock, row: int, table: Contexts) -> tuple[U32, F64]:
     return context[starts], np.add.reduceat(cost, starts)
 
 
-def _write_profile(
-    file: TextIO,
-    selection: Selection,
-    row: int,
-    name: str,
-    contexts: Iterator[tuple[U32, F64]] | list[tuple[U32, F64]],
-    weights: Iterator[tuple[U32, F64]] | list[tuple[U32, F64]],
-    paths: _Paths,
-) -> None:
-    timed = selection.units[row] == "s"
-    file.write(as_json({"type": "sampled", "name": name,
-                        "unit": "nanoseconds" if timed else "none"})[:-1])  # fmt: skip
-    file.write(',"startValue":0,"samples":[')
-    first = True
-    for context, _ in contexts:
-        stacks = ",".join(map(paths.text, context.tolist()))
-        if stacks:
-            file.write(("" if first else ",") + stacks)
-            first = False
-    file.write('],"weights":[')
-    total, first = 0.0, True
-    for _, cost in weights:
+class _Profile:
+    """The samples of one metric, that in ``row`` of the selection."""
+
+    def __init__(self, selection: Selection, row: int, paths: _Paths, columns: JsonColumns) -> None:
+        self.columns = columns
+        self._name, self._timed = selection.names[row], selection.units[row] == "s"
+        self._paths = paths
+        self._total = 0.0
+
+    def add(self, context: U32, cost: F64) -> None:
+        """Add a sample for each ``context``."""
         # Whole ns; counts may have fractions, where a window of time cut a wait.
-        rounded = np.rint(cost * 1e9) if timed else np.round(cost, 6)
-        total += float(rounded.sum())
-        text = ",".join([f"{value:.15g}" for value in rounded.tolist()])
-        if text:
-            file.write(("" if first else ",") + text)
-            first = False
-    file.write(f'],"endValue":{total:.15g}}}')
+        rounded = np.rint(cost * 1e9) if self._timed else np.round(cost, _PLACES)
+        self._total += float(rounded.sum())
+        for at in range(0, len(context), _AT_ONCE):
+            span = slice(at, at + _AT_ONCE)
+            samples = list(map(self._paths.text, context[span].tolist()))
+            weights = numbers(rounded[span], 0 if self._timed else _PLACES)
+            self.columns.add(",".join(samples), weights, count=len(samples))
+
+    def write(self, file: TextIO, line: str) -> None:
+        """Write the profile, that of ``line``."""
+        about = {"type": "sampled", "name": f"{self._name}: {utf8(line)}",
+                 "unit": "nanoseconds" if self._timed else "none",
+                 "startValue": 0, "endValue": self._total}  # fmt: skip
+        file.write(as_json(about)[:-1])
+        self.columns.write(file)
+        file.write("}")

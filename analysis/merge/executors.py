@@ -8,16 +8,15 @@ engine has to offer, so processes on one machine, MPI and Dask serve alike.
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
+from hpcd.analysis.merge.process_pool import ProcessPool
 from hpcd.errors import HpcdError, UsageError
 
 _Args = ParamSpec("_Args")
@@ -33,13 +32,10 @@ _DEATHS = ("BrokenProcessPool", "BrokenExecutor", "KilledWorker")
 
 
 class WorkerDiedError(HpcdError):
-    """A worker was killed under us."""
+    """A worker was killed under us. ``advice`` is what its user can do."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "a merge worker was killed (out of memory?);"
-            " run it again: it goes on with what was read"
-        )
+    def __init__(self, advice: str = "run it again: it goes on with what was read") -> None:
+        super().__init__(f"a worker process was killed (out of memory?); {advice}")
 
 
 class InlineExecutor(Executor):
@@ -62,14 +58,7 @@ def local_executor(workers: int | None = None) -> Executor:
     count = workers or len(os.sched_getaffinity(0))
     if count <= 1:
         return InlineExecutor()
-    # Forking a process with threads (the progress display) can deadlock the child. Ctrl-C reaches
-    # the workers too: they end silently, and the merge says so once.
-    return ProcessPoolExecutor(
-        count,
-        mp_context=multiprocessing.get_context("forkserver"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_DFL),
-    )
+    return ProcessPool(count)
 
 
 ENGINES = ("processes", "mpi", "dask")
@@ -132,7 +121,7 @@ def run_all(
     ``tick`` is called now and then while nothing finishes. Raises :class:`WorkerDiedError` when a
     worker died.
     """
-    # Not all tasks at once: Python's process pools before 3.12 hang when their pipe fills up.
+    # Not all tasks at once: those of MPI and Dask are all pickled when they are submitted.
     ahead = 1 if isinstance(executor, InlineExecutor) else _AHEAD
     waiting: dict[Future[_Result], int] = {}
     finished: SimpleQueue[Future[_Result]] = SimpleQueue()
@@ -140,7 +129,10 @@ def run_all(
     try:
         while True:
             for number, task in islice(remaining, ahead - len(waiting)):
-                future = executor.submit(function, task)
+                try:
+                    future = executor.submit(function, task)
+                except BrokenExecutor:
+                    raise WorkerDiedError from None
                 waiting[future] = number
                 future.add_done_callback(finished.put)
             if not waiting:
@@ -153,6 +145,11 @@ def run_all(
             if type(future.exception()).__name__ in _DEATHS:
                 raise WorkerDiedError
             yield waiting.pop(future), future
+    except WorkerDiedError:
+        # Futures that are cancelled while their executor fails them end that of Python 3.11, and
+        # its other workers are waited for for ever.
+        waiting.clear()
+        raise
     finally:
         for future in waiting:
             future.cancel()

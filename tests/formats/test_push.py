@@ -96,21 +96,35 @@ def measurement(recorder: Recorder, tmp_path: Path) -> Path:
     return tmp_path / "m"
 
 
-def read_otlp(request: Received) -> dict[tuple[str, ...], Counter[tuple[str, ...]]]:
+Costs = dict[tuple[str, ...], Counter[tuple[str, ...]]]
+
+
+def read_otlp(request: Received) -> Costs:
     """Costs in ns by call path, by labels and sample type; the message's rules are checked."""
-    assert request.headers["content-type"] == "application/x-protobuf"
-    assert urlsplit(request.path).path == "/v1development/profiles"
-    message = profiles_service_pb2.ExportProfilesServiceRequest.FromString(
-        gzip.decompress(request.body)
-    )
-    tables = message.dictionary
+    tables = otlp_message(request).dictionary
     strings = list(tables.string_table)
     assert strings[0] == "" and len(set(strings)) == len(strings)
     for table in (tables.mapping_table, tables.location_table, tables.function_table,
                   tables.link_table, tables.attribute_table, tables.stack_table):  # fmt: skip
         assert table[0] == type(table[0])()
         assert len({entry.SerializeToString() for entry in table}) == len(table)
-    costs: dict[tuple[str, ...], Counter[tuple[str, ...]]] = {}
+    return otlp_costs(request)
+
+
+def otlp_message(request: Received) -> profiles_service_pb2.ExportProfilesServiceRequest:
+    """What was posted."""
+    assert request.headers["content-type"] == "application/x-protobuf"
+    assert urlsplit(request.path).path == "/v1development/profiles"
+    return profiles_service_pb2.ExportProfilesServiceRequest.FromString(
+        gzip.decompress(request.body)
+    )
+
+
+def otlp_costs(request: Received) -> Costs:
+    """Costs in ns by call path, by labels and sample type."""
+    message = otlp_message(request)
+    tables, strings = message.dictionary, list(message.dictionary.string_table)
+    costs: Costs = {}
     for resource in message.resource_profiles:
         attributes = {a.key: a.value.string_value for a in resource.resource.attributes}
         assert attributes["host.name"] == "node7"

@@ -7,7 +7,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from hpcd.analysis.merge.executors import local_executor, run_all
+from hpcd.analysis.merge.executors import WorkerDiedError, local_executor, run_all
 from hpcd.cli.command import Command
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.errors import StorageError, UsageError
@@ -88,11 +88,14 @@ class Synth(Command):
         step = max(len(paths) // _TASKS, 1)
         tasks = [(at, paths[at : at + step]) for at in range(0, len(paths), step)]
         make, done = partial(_make, shape, source), 0
-        with progress_bar() as update, local_executor(args.workers) as pool:
-            for number, future in run_all(pool, make, tasks):
-                future.result()
-                done += len(tasks[number][1])
-                update("measurements", done, len(paths))
+        try:
+            with progress_bar() as update, local_executor(args.workers) as pool:
+                for number, future in run_all(pool, make, tasks):
+                    future.result()
+                    done += len(tasks[number][1])
+                    update("measurements", done, len(paths))
+        except WorkerDiedError:
+            raise WorkerDiedError(f"remove {args.output} and run it again") from None
         size = sum(file.stat().st_size for path in paths for file in path.iterdir())
         records = shape.ranks * shape.records
         if args.json:
