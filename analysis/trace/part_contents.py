@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 SymbolRow = tuple[int, int, str]
+_ADDRESSES = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +137,25 @@ def pack_contents(
     for number, payload in enumerate(calls):
         archive[f"calls-{number}"] = payload
     for module, rows in symbols.items():
+        starts, sizes, names = map(list, zip(*rows, strict=True))
         # Hostile sizes are cut to what an address can be.
-        bounds = [[min(max(part, 0), (1 << 63) - 1) for part in row[:2]] for row in rows]
-        names = [row[2].replace("\0", "") for row in rows]
+        if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
+            starts, sizes = (
+                [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
+            )
+        if any("\0" in name for name in names):
+            names = [name.replace("\0", "") for name in names]
+        bounds = list(zip(starts, sizes, strict=True))
         archive[f"symbols-{module}"] = json.dumps([bounds, names]).encode()
     return archive
 
 
 def _fields(row: Host | Event | Process | Thread | Module) -> dict[str, object]:
     """By name. asdict() would copy all that is in them, which takes longer than the rest."""
-    return {name: getattr(row, name) for name in row.__slots__}
+    return dict(zip(row.__slots__, _VALUES[type(row)](row), strict=True))
+
+
+_VALUES = {kind: attrgetter(*kind.__slots__) for kind in (Host, Event, Process, Thread, Module)}
 
 
 def read_contents(part: Part) -> PartContents:
