@@ -41,8 +41,8 @@ from hpcd.analysis.merge.call_columns import CallSource, CallTables, unite_calls
 from hpcd.analysis.merge.canonical_modules import CanonicalModule, translate, unite_modules
 from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
 from hpcd.analysis.merge.context_statistics import context_statistics
-from hpcd.analysis.merge.executors import local_executor, run_all
-from hpcd.analysis.merge.ingest import IngestTask, ingest, part_name, progress_of
+from hpcd.analysis.merge.executors import local_executor, run_all, together
+from hpcd.analysis.merge.ingest import IngestTask, ingest_several, part_name, progress_of
 from hpcd.analysis.merge.line_order import LineOrder, order_lines, unknown_thread
 from hpcd.analysis.merge.metric_cells import (
     CellTask,
@@ -62,7 +62,7 @@ from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import PartContents, load_tree, read_contents
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
 from hpcd.array_types import F64, I64, U16, U32
-from hpcd.errors import FormatError, HpcdError, NotFoundError, UsageError
+from hpcd.errors import FormatError, HpcdError, UsageError
 from hpcd.measurement.reader import measurement_size
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
@@ -74,6 +74,8 @@ Progress = Callable[[str, int, int], None]
 DEFAULT_MEMORY = 1 << 30
 """Bytes a worker may use for records it gathers; blocks are smaller, and more, with less."""
 
+# Measurements that one task reads, in bytes: short ones are read together.
+_READ_BYTES = 8 << 20
 # Trees united by one task. Two would halve the work of each step and double their number; with
 # alike trees, as ranks of one program have, the total work is less the more are united at once.
 _FAN_IN = 4
@@ -231,13 +233,16 @@ class _Merge:
         refused: list[tuple[int, str]] = []
         errors: list[HpcdError] = []
         sizes = [_size(path) for path in self._paths]
-        # The biggest first, so that no worker is left with it at the end.
-        numbers = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+        compiled = sum(sizes) >= WORTH_BYTES
+        existing = self._old and self._old / "trace"
+        groups = together(sizes, _READ_BYTES)
         tasks = [
-            IngestTask(self._paths[number], parts, self._old and self._old / "trace", self._memory,
-                       sum(sizes) >= WORTH_BYTES)
-            for number in numbers
-        ]  # fmt: skip
+            [
+                IngestTask(self._paths[number], parts, existing, self._memory, compiled)
+                for number in group
+            ]
+            for group in groups
+        ]
         done, total = 0, max(sum(sizes), 1)
         shown = 0.0
 
@@ -249,14 +254,14 @@ class _Merge:
                 self._progress("read", min(done + progress_of(parts), total), total)
                 shown = time.monotonic()
 
-        for at, future in run_all(self._executor, ingest, tasks, show):
-            number = numbers[at]
-            try:
-                ingested.append((number, future.result()))
-            except (FormatError, NotFoundError) as error:
-                refused.append((number, str(error)))
-                errors.append(error)
-            done += sizes[number]
+        for at, future in run_all(self._executor, ingest_several, tasks, show):
+            for number, answer in zip(groups[at], future.result(), strict=True):
+                if isinstance(answer, HpcdError):
+                    refused.append((number, str(answer)))
+                    errors.append(answer)
+                else:
+                    ingested.append((number, answer))
+                done += sizes[number]
             show()
         self._progress("read", total, total)
         measurements = self._distinct(ingested, refused, earlier)

@@ -92,6 +92,39 @@ def count(
 
 
 @_compiled
+def line_cells(start: Any, node: Any, event: Any, value: Any, slot_of: Any, nodes: Any) -> Any:
+    """Sums of records line by line: where each line's begin, nodes times slots plus the slots of
+    their events, ascending, how many records, and the sums of their values."""
+    lines, slots, longest = len(start) - 1, np.int64(0), np.int64(0)
+    for slot in slot_of:
+        slots = max(slots, np.int64(slot) + 1)
+    for line in range(lines):
+        longest = max(longest, start[line + 1] - start[line])
+    counted, added = np.zeros(nodes * slots, np.uint32), np.zeros(nodes * slots, np.uint64)
+    touched = np.empty(longest, np.int64)
+    first = np.zeros(lines + 1, np.int64)
+    keys = np.empty(len(node), np.int64)
+    records, sums = np.empty(len(node), np.uint64), np.empty(len(node), np.uint64)
+    to = 0
+    for line in range(lines):
+        number = 0
+        for at in range(start[line], start[line + 1]):
+            key = np.int64(node[at]) * slots + slot_of[event[at]]
+            if counted[key] == 0:
+                touched[number] = key
+                number += 1
+            counted[key] += np.uint32(1)
+            added[key] += value[at]
+        for key in np.sort(touched[:number]):
+            keys[to], records[to], sums[to] = key, counted[key], added[key]
+            counted[key] = 0
+            added[key] = 0
+            to += 1
+        first[line + 1] = to
+    return first, keys[:to], records[:to], sums[:to]
+
+
+@_compiled
 def _put_planes(data: Any, to: Any, values: Any, planes: Any) -> Any:
     """Write so many byte planes of ``values`` from ``to`` on; where they end."""
     for plane in range(planes):
