@@ -243,6 +243,43 @@ def overview(
 
 
 @_compiled
+def unite(parent: Any, frame: Any, start: Any, seed: Any) -> Any:
+    """The union of trees that begin at ``start``, in the order in which its nodes are met: parents,
+    frames, and the node of the union of each of theirs. ``seed`` is an odd number that nobody can
+    foresee, so that no tree is made to be slow."""
+    size = np.int64(16)
+    while size < 2 * len(parent):
+        size *= 2
+    # Nodes by parent and frame, in a table with open addressing; 0 is a free place, for the root is
+    # nobody's child.
+    table = np.zeros(size, np.uint32)
+    mask = np.uint64(size - 1)
+    ids = np.zeros(len(parent), np.uint32)
+    parents, frames = np.zeros(len(parent), np.uint32), np.zeros(len(parent), np.uint64)
+    used = np.uint32(1)
+    for tree in range(len(start) - 1):
+        first = start[tree]
+        for at in range(first + 1, start[tree + 1]):
+            above = ids[first + parent[at]]
+            key = (frame[at] ^ np.uint64(above) * np.uint64(0x9E3779B97F4A7C15)) * seed
+            key = (key ^ key >> np.uint64(32)) * seed
+            place = (key ^ key >> np.uint64(29)) & mask
+            while True:
+                found = table[place]
+                if found == 0:
+                    table[place] = used
+                    parents[used], frames[used] = above, frame[at]
+                    ids[at] = used
+                    used += np.uint32(1)
+                    break
+                if parents[found] == above and frames[found] == frame[at]:
+                    ids[at] = found
+                    break
+                place = (place + np.uint64(1)) & mask
+    return parents[:used].copy(), frames[:used].copy(), ids
+
+
+@_compiled
 def inclusive_extremes(parent: Any, line_start: Any, node: Any, value: Any, mean: Any) -> Any:
     """Of each node's inclusive values over all lines: how many are not 0, the sum of squared
     distances to ``mean``, the least and the most of those, where, and the first line of 0."""
