@@ -22,6 +22,7 @@ from hpcd.analysis.arrays.column_files import (
 from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, add_cells, sum_by
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.merge.part_groups import located_nodes
+from hpcd.analysis.trace import compiled
 from hpcd.analysis.trace.part_contents import load_sums
 from hpcd.array_types import F64, I64, U16
 from hpcd.errors import FormatError
@@ -29,6 +30,8 @@ from hpcd.model.identity import Event
 
 # Cells handled at once where all of them are: bounds memory at some 100 MB.
 _CHUNK_CELLS = 1 << 21
+# With fewer, numpy has sorted them in the time that loading numba takes.
+_WORTH_CELLS = 8 << 20
 
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -213,8 +216,12 @@ def write_contexts(
     create_column(folder / "node_cell.npy", kind, cells)
     order = map_column(folder / "node_cell.npy")
     following = node_start[:-1].copy()
+    kernels = compiled.kernels() if cells >= _WORTH_CELLS else None
     for part in chunks:
         node = line_node[part]
+        if kernels is not None:
+            kernels.place_by_node(node, part.start, following, np.asarray(order))
+            continue
         by_node = np.argsort(node, kind="stable")
         ranked = node[by_node]
         starts = np.flatnonzero(np.diff(ranked, prepend=np.uint32(0xFFFFFFFF)) != 0)

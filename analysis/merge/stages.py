@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +39,11 @@ from hpcd.analysis.merge.atomic_output import check_output, put_in_place, work_d
 from hpcd.analysis.merge.call_columns import CallSource, CallTables, unite_calls
 from hpcd.analysis.merge.canonical_modules import CanonicalModule, unite_modules
 from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
-from hpcd.analysis.merge.context_statistics import context_statistics
+from hpcd.analysis.merge.context_statistics import (
+    ContextStatistics,
+    StatisticsTask,
+    statistics_of,
+)
 from hpcd.analysis.merge.executors import local_executor, run_all, together
 from hpcd.analysis.merge.ingest import IngestTask, ingest_several, part_name, progress_of
 from hpcd.analysis.merge.line_order import LineOrder, order_lines, unknown_thread
@@ -200,9 +203,9 @@ class _Merge:
         database = DatabaseContents(
             measurements, modules, tree, named, events, clock, order, processes, columns, calls
         )
-        tables = database.tables(
-            node_totals, line_totals, partial(context_statistics, self._root / "metrics", tree)
-        )
+        inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
+        statistics = self._statistics(tree, inclusives)
+        tables = database.tables(node_totals, line_totals, inclusives, statistics)
         write_tables(self._root / layout.SQLITE, tables)
         self._progress("tables", 1, 1)
         result.measurements = len(measurements)
@@ -452,6 +455,15 @@ class _Merge:
             self._executor, modules, tables, tree,
             lambda done, total: self._progress("symbols", done, total),
         )  # fmt: skip
+
+    def _statistics(self, tree: CCT, inclusives: Sequence[F64]) -> list[ContextStatistics]:
+        """Of every metric, how it is spread over lines."""
+        tasks = [
+            StatisticsTask(self._root / "metrics", tree, number, inclusive)
+            for number, inclusive in enumerate(inclusives)
+        ]
+        answers = {n: done.result() for n, done in run_all(self._executor, statistics_of, tasks)}
+        return [answers[number] for number in range(len(tasks))]
 
     def _place_parts(self, measurements: Sequence[PartContents]) -> dict[str, layout.FileEntry]:
         """Put the parts into the database; those of the old one with the checksums known of them.

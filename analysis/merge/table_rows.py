@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,15 +74,14 @@ class DatabaseContents:
         self,
         node_totals: Sequence[F64],
         line_totals: Sequence[F64],
-        statistics: Callable[[int, F64], ContextStatistics],
+        inclusives: Sequence[F64],
+        statistics: Sequence[ContextStatistics],
     ) -> dict[str, Iterator[tuple[Any, ...]]]:
-        """Rows of every table, by its name.
-
-        ``statistics`` gives those of a metric from its inclusive sums.
+        """Rows of every table, by its name. Of each metric are given its sums by node, inclusive
+        ones too, by line, and its statistics.
         """
         hosts = sorted({_host(contents) for contents in self.measurements})
         metrics = metric_table(self.events)
-        inclusives = [self.tree.inclusive(exclusive) for exclusive in node_totals]
         return {
             "meta": iter(
                 [("format", directory.FORMAT), ("origin_ns", str(self.clock.origin_ns)),
@@ -108,26 +107,28 @@ class DatabaseContents:
             "cct": self._nodes(),
             "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
             "node_metric": self._node_metrics(node_totals, inclusives),
-            "node_statistic": self._statistics(inclusives, statistics),
+            "node_statistic": self._statistics(statistics),
             "trace_line_metric": ((k, line, value) for k, total in enumerate(line_totals)
                             for line, value in enumerate(total.tolist())),
             **(call_rows(self.calls) if self.calls else {}),
         }  # fmt: skip
 
     def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        host_of = {host: number for number, host in enumerate(hosts)}
         for number, contents in enumerate(self.measurements):
             shift = self.clock.offsets[number] - self.clock.origin_ns
             opened, closed = contents.window_ns
             yield (
                 number, f"{contents.id:016x}", text(contents.path.name),
-                hosts.index(_host(contents)), opened + shift, closed + shift,
+                host_of[_host(contents)], opened + shift, closed + shift,
                 self.clock.offsets[number], contents.records, contents.nodes,
                 contents.closed, dumps(contents.damage), dumps(contents.options),
                 dumps(contents.summary),
             )  # fmt: skip
 
     def _processes(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        host_of = [hosts.index(_host(contents)) for contents in self.measurements]
+        numbers = {host: number for number, host in enumerate(hosts)}
+        host_of = [numbers[_host(contents)] for contents in self.measurements]
         for row, (number, p) in enumerate(self.processes):
             shift = self.clock.offsets[number] - self.clock.origin_ns
             yield (
@@ -184,11 +185,8 @@ class DatabaseContents:
             for node, own, whole in zip(*rows, strict=True):
                 yield number, node, own, whole
 
-    def _statistics(
-        self, inclusives: Sequence[F64], statistics: Callable[[int, F64], ContextStatistics]
-    ) -> Iterator[tuple[Any, ...]]:
-        for number, inclusive in enumerate(inclusives):
-            spread = statistics(number, inclusive)
+    def _statistics(self, statistics: Sequence[ContextStatistics]) -> Iterator[tuple[Any, ...]]:
+        for number, spread in enumerate(statistics):
             nodes = np.flatnonzero(spread.lines)
             mean, stddev = spread.mean[nodes], spread.stddev[nodes]
             cv = np.divide(stddev, mean, out=np.zeros(len(nodes)), where=mean != 0)

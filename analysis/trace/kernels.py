@@ -290,25 +290,39 @@ def inclusive_extremes(parent: Any, line_start: Any, node: Any, value: Any, mean
     least_line, most_line = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
     total, reached = np.zeros(nodes), np.zeros(nodes, np.bool_)
     touched = np.empty(nodes, np.int64)
+    # Children of a node on this line that have not been added to it; -1 of one that is added.
+    missing = np.zeros(nodes, np.int64)
     for line in range(len(line_start) - 1):
         number = 0
         for cell in range(line_start[line], line_start[line + 1]):
             amount = np.float64(value[cell])
+            if amount == 0:
+                continue
             at = np.int64(node[cell])
-            while amount != 0:
-                if not reached[at]:
-                    reached[at] = True
-                    touched[number] = at
-                    number += 1
-                total[at] += amount
+            total[at] += amount
+            while not reached[at]:
+                reached[at] = True
+                touched[number] = at
+                number += 1
                 if at == 0:
                     break
                 at = np.int64(parent[at])
+                missing[at] += 1
+        # Each node once, after all its children: a path may be long, and most of it is shared.
+        for place in range(number):
+            at = touched[place]
+            while at != 0 and missing[at] == 0:
+                missing[at] = -1
+                above = np.int64(parent[at])
+                total[above] += total[at]
+                missing[above] -= 1
+                at = above
         for place in range(number):
             at = touched[place]
             amount = total[at]
             total[at] = 0.0
             reached[at] = False
+            missing[at] = 0
             if amount == 0:
                 continue
             if count[at] == line:
@@ -320,3 +334,13 @@ def inclusive_extremes(parent: Any, line_start: Any, node: Any, value: Any, mean
             if amount > most[at]:
                 most[at], most_line[at] = amount, line
     return count, squares, least, most, least_line, most_line, whole
+
+
+@_compiled
+def place_by_node(node: Any, first: Any, following: Any, order: Any) -> Any:
+    """Write the numbers of cells, from ``first`` on, to where those of their nodes go on in
+    ``order``, and move these on."""
+    for at in range(len(node)):
+        place = following[node[at]]
+        order[place] = first + at
+        following[node[at]] = place + 1
