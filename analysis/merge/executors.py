@@ -133,9 +133,9 @@ def together(sizes: Sequence[int], most: int) -> list[list[int]]:
     most = min(most, sum(sizes) // _FEWEST_TASKS)
     limit = min(max(len(sizes) // _FEWEST_TASKS, 1), _MOST_TOGETHER)
     groups: list[list[int]] = []
-    filled = most
+    filled = 0
     for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
-        if filled + sizes[number] > most or len(groups[-1]) == limit:
+        if not groups or filled + sizes[number] > most or len(groups[-1]) == limit:
             groups.append([])
             filled = 0
         groups[-1].append(number)

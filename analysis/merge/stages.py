@@ -19,6 +19,7 @@ their order, the engine, or the number of workers.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -80,6 +81,8 @@ DEFAULT_MEMORY = 1 << 30
 
 # Measurements that one task reads, in bytes: short ones are read together.
 _READ_BYTES = 8 << 20
+# Files whose checksums one task makes, in bytes.
+_CHECK_BYTES = 16 << 20
 # Nodes and records of measurements whose parts one task unites and adds up.
 _GROUP_SIZE = 1 << 20
 # With fewer nodes of all trees, numpy unites them in the time that loading numba takes.
@@ -492,13 +495,21 @@ class _Merge:
         return kept
 
     def _checksums(self, checked: dict[str, layout.FileEntry]) -> dict[str, layout.FileEntry]:
-        paths = sorted(path for path in self._root.rglob("*") if path.is_file())
+        sizes = {}
+        for folder in [self._root, *(path for path in self._root.iterdir() if path.is_dir())]:
+            prefix = "" if folder == self._root else f"{folder.name}/"
+            with os.scandir(folder) as found:
+                sizes.update((prefix + f.name, f.stat().st_size) for f in found if f.is_file())
+        names = sorted(sizes.keys() - checked.keys())
+        groups = [
+            [names[at] for at in group]
+            for group in together([sizes[name] for name in names], _CHECK_BYTES)
+        ]
+        tasks = [[self._root / name for name in group] for group in groups]
         entries = dict(checked)
-        paths = [path for path in paths if str(path.relative_to(self._root)) not in checked]
-        done = run_all(self._executor, layout.block_checksums, paths)
-        for count, (number, future) in enumerate(done, start=1):
-            entries[str(paths[number].relative_to(self._root))] = future.result()
-            self._progress("checksums", count, len(paths))
+        for number, future in run_all(self._executor, _checksums, tasks):
+            entries.update(zip(groups[number], future.result(), strict=True))
+            self._progress("checksums", len(entries) - len(checked), len(names))
         return entries
 
 
@@ -517,6 +528,10 @@ class _Group:
 
 def _read_part(place: Path) -> PartContents:
     return read_contents(Part(place))
+
+
+def _checksums(paths: Sequence[Path]) -> list[layout.FileEntry]:
+    return [layout.block_checksums(path) for path in paths]
 
 
 def _unite_task(task: tuple[Sequence[Path], Path]) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -129,15 +130,18 @@ class DatabaseContents:
     def _processes(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         numbers = {host: number for number, host in enumerate(hosts)}
         host_of = [numbers[_host(contents)] for contents in self.measurements]
+        origin, offsets = self.clock.origin_ns, self.clock.offsets
         for row, (number, p) in enumerate(self.processes):
-            shift = self.clock.offsets[number] - self.clock.origin_ns
             yield (
-                row, number, host_of[number], p.pid, p.parent_pid, text(p.name), text(p.exe),
-                dumps(p.command), p.uid, p.start_ns + shift, text(p.job), p.rank, p.size,
+                row, number, host_of[number], p.pid, p.parent_pid, _name(p.name), _name(p.exe),
+                _command(p.command), p.uid, p.start_ns + offsets[number] - origin, _name(p.job),
+                p.rank, p.size,
             )  # fmt: skip
 
     def _threads(self) -> Iterator[tuple[Any, ...]]:
         columns = self.columns
+        tables = [contents.threads for contents in self.measurements]
+        shifts = [offset - self.clock.origin_ns for offset in self.clock.offsets]
         for line, (number, source, process, tid, start, end, first, stop) in enumerate(
             zip(
                 self.order.measurement.tolist(), self.order.source.tolist(),
@@ -146,15 +150,11 @@ class DatabaseContents:
                 strict=True,
             )
         ):  # fmt: skip
-            thread = self.measurements[number].threads.get(source) or unknown_thread(source)
-            shift = self.clock.offsets[number] - self.clock.origin_ns
-            slept = (
-                time + shift if time is not None and abs(time) < _LATEST_NS else None
-                for time in (thread.attached_ns, thread.asleep_since_ns)
-            )
+            thread = tables[number].get(source) or unknown_thread(source)
             yield (
-                line, process, tid, text(thread.name), start, end, first, stop - first, source,
-                *slept,
+                line, process, tid, _name(thread.name), start, end, first, stop - first, source,
+                _moment(thread.attached_ns, shifts[number]),
+                _moment(thread.asleep_since_ns, shifts[number]),
             )  # fmt: skip
 
     def _nodes(self) -> Iterator[tuple[Any, ...]]:
@@ -229,6 +229,10 @@ def _detail(value: object) -> str | None:
     return text(value) if isinstance(value, str) else None
 
 
+def _moment(time: int | None, shift: int) -> int | None:
+    return None if time is None or abs(time) >= _LATEST_NS else time + shift
+
+
 def _host(contents: PartContents) -> tuple[str, str, str, str, int]:
     host = contents.host
     return (host.hostname, host.boot_id, host.kernel, host.machine, host.cpus)
@@ -245,4 +249,10 @@ def text(value: str) -> str:
 
 def dumps(value: object) -> str:
     """JSON of plain data, the same for equal data."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _encode(value)
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+# Programs and threads share names, and the processes of a job their commands.
+_name = lru_cache(maxsize=4096)(text)
+_command = lru_cache(maxsize=4096)(dumps)

@@ -99,6 +99,12 @@ class Module:
     base: int = 0
     process: int = 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Module, _MODULE_FIELDS(self)
+
+
+_MODULE_FIELDS = attrgetter(*Module.__slots__)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
