@@ -35,7 +35,7 @@ from hpcd.model.cct import CCT
 # Records of a measurement that is short: no more than are handled at once anyway.
 _MOST_RECORDS = SLICE_RECORDS
 # Records of short measurements that are gathered.
-BATCH_RECORDS = 1 << 18
+BATCH_RECORDS = SLICE_RECORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from hpcd.analysis.merge.context_statistics import (
     StatisticsTask,
     statistics_of,
 )
-from hpcd.analysis.merge.executors import local_executor, run_all, together
+from hpcd.analysis.merge.executors import fewer_collections, local_executor, run_all, together
 from hpcd.analysis.merge.ingest import IngestTask, ingest_several, part_name, progress_of
 from hpcd.analysis.merge.line_order import LineOrder, order_lines, unknown_thread
 from hpcd.analysis.merge.metric_cells import (
@@ -147,6 +147,7 @@ def merge(
             executor = stack.enter_context(local_executor(_workers(paths, workers)))
         old = out if add and out.exists() else None
         stack.callback(close_readers)
+        stack.enter_context(fewer_collections())
         result = _Merge(paths, work, old, executor, memory, report).run()
         put_in_place(work / "database", out)
     result.database = out
