@@ -39,6 +39,21 @@ class ContextStatistics:
     most_line: I64
 
 
+@dataclass(frozen=True, slots=True)
+class StatisticsTask:
+    """What :func:`context_statistics` is given."""
+
+    folder: Path
+    cct: CCT
+    metric: int
+    inclusive: F64
+
+
+def statistics_of(task: StatisticsTask) -> ContextStatistics:
+    """:func:`context_statistics` in a worker."""
+    return context_statistics(task.folder, task.cct, task.metric, task.inclusive)
+
+
 def context_statistics(folder: Path, cct: CCT, metric: int, inclusive: F64) -> ContextStatistics:
     """Statistics of metric number ``metric`` from the columns by line in ``folder``.
 
@@ -87,7 +102,7 @@ def context_statistics(folder: Path, cct: CCT, metric: int, inclusive: F64) -> C
 def _sparse(
     compiled: Any, cct: CCT, line_start: I64, node: U32, value: npt.NDArray[Any], mean: F64
 ) -> ContextStatistics:
-    """The same from the values that are not 0 alone: O(cells · depth)."""
+    """The same from the values that are not 0 alone: O(nodes that these reach, line by line)."""
     lines = len(line_start) - 1
     count, squares, least, most, least_line, most_line, whole = compiled.inclusive_extremes(
         cct.parent, line_start, node, value, mean

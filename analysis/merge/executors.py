@@ -27,6 +27,9 @@ _Result = TypeVar("_Result")
 _TICK_SECONDS = 0.5
 # Tasks submitted and not finished: enough for the workers of a big machine.
 _AHEAD = 4096
+# Tasks that many small things are put into, at least, and how many of these one has at most.
+_FEWEST_TASKS = 16
+_MOST_TOGETHER = 64
 # What executors say when a worker is gone: concurrent.futures, Dask.
 _DEATHS = ("BrokenProcessPool", "BrokenExecutor", "KilledWorker")
 
@@ -108,6 +111,25 @@ def _library(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise UsageError(f"--engine {extra} needs pip install 'hpcd[{extra}]': {error}") from None
+
+
+def together(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """The numbers of things of these ``sizes``, in groups for a task each.
+
+    The biggest first, so that no worker is left with it at the end; small ones together, up to
+    ``most`` in sum, as long as there are tasks enough for many workers.
+    """
+    most = min(most, sum(sizes) // _FEWEST_TASKS)
+    limit = min(max(len(sizes) // _FEWEST_TASKS, 1), _MOST_TOGETHER)
+    groups: list[list[int]] = []
+    filled = 0
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        if not groups or filled + sizes[number] > most or len(groups[-1]) == limit:
+            groups.append([])
+            filled = 0
+        groups[-1].append(number)
+        filled += sizes[number]
+    return groups
 
 
 def run_all(

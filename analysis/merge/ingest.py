@@ -8,20 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import CellSum
+from hpcd.analysis.merge.measurement_contents import (
+    MONOTONIC_LIMIT,
+    checked_clock,
+    contents_of,
+    with_calls,
+)
+from hpcd.analysis.merge.record_batches import all_are, batches, join, lines_of, slices
+from hpcd.analysis.merge.short_measurements import (
+    BATCH_RECORDS,
+    ShortMeasurement,
+    make_parts,
+    read_short,
+)
 from hpcd.analysis.trace import blocks, compiled
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder
@@ -34,18 +45,13 @@ from hpcd.analysis.trace.part_contents import (
 )
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U16, U32, U64
-from hpcd.errors import FormatError, HpcdError
-from hpcd.measurement.call_codec import Calls, encode_calls
+from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
 from hpcd.measurement.reader import Measurement, measurement_size, open_measurement
 from hpcd.model.cct_union import DEPTH_LIMIT
-from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 # Records gathered at least, so that a line has many in a batch.
 _BATCH_RECORDS = 1 << 18
-# Records handled at once: enough that numpy's fixed costs vanish, little enough that all their
-# columns stay in a core's cache (eight times as many took a tenth longer).
-_SLICE_RECORDS = 1 << 15
 # What a record costs while its batch is gathered, in bytes: decoded, joined, copies between.
 _RECORD_BYTES = 100
 _SHOW_BATCHES = 8
@@ -56,22 +62,6 @@ _GATHER = blocks.BLOCK_RECORDS * 4
 # many records.
 _MORE_CHUNKS = 16
 _MORE_RECORDS = 1 << 16
-
-# 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
-_MONOTONIC_LIMIT = 1 << 60
-_REALTIME_LIMIT = 1 << 62
-_RANK_LIMIT = (1 << 31) - 1
-
-# The fields of each kind of row that are numbers.
-_NUMBERS = {
-    kind.__name__: [
-        field.name for field in fields(kind) if str(field.type).startswith(("int", "float"))
-    ]
-    for kind in (Host, Event, Process, Thread, Module)
-}
-
-_Column = TypeVar("_Column", U16, U32, U64)
-_Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +94,45 @@ def ingest(task: IngestTask) -> PartContents:
     Raises :class:`FormatError` or :class:`NotFoundError` when it is no measurement, or says what
     cannot be: what gets past here is in range. Raises :class:`StorageError`.
     """
+    answer = ingest_several([task])[0]
+    if isinstance(answer, HpcdError):
+        raise answer
+    return answer
+
+
+def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | HpcdError]:
+    """The same of several; why there is no part in place of what would be raised of one.
+
+    Short measurements are made parts together. Raises :class:`StorageError`.
+    """
+    answers: dict[int, PartContents | HpcdError] = {}
+    waiting: dict[tuple[object, ...], list[tuple[int, ShortMeasurement]]] = {}
+
+    def make(kind: tuple[object, ...]) -> None:
+        numbers, measurements = zip(*waiting.pop(kind), strict=True)
+        kernels = compiled.kernels() if tasks[0].compiled else None
+        answers.update(zip(numbers, make_parts(measurements, kernels), strict=True))
+
+    for number, task in enumerate(tasks):
+        try:
+            answer = _ingest(task)
+        except (FormatError, NotFoundError) as error:
+            answers[number] = error
+            continue
+        if isinstance(answer, PartContents):
+            answers[number] = answer
+            continue
+        alike = waiting.setdefault(answer.kind, [])
+        alike.append((number, answer))
+        if sum(len(short.records) for _, short in alike) >= BATCH_RECORDS:
+            make(answer.kind)
+    for kind in list(waiting):
+        make(kind)
+    return [answers[number] for number in range(len(tasks))]
+
+
+def _ingest(task: IngestTask) -> PartContents | ShortMeasurement:
+    """The part of a measurement, or all of a short one."""
     with open_measurement(task.path) as measurement:
         if measurement.id is None:
             raise FormatError(f"{task.path}: nothing readable")
@@ -114,14 +143,18 @@ def ingest(task: IngestTask) -> PartContents:
             if existing is not None:
                 return replace(existing, path=task.path)
         measurement.cct.validate(str(task.path))
-        if int(measurement.cct.depth().max()) >= DEPTH_LIMIT:
+        tree = measurement.cct
+        if len(tree) > DEPTH_LIMIT and int(tree.depth().max()) >= DEPTH_LIMIT:
             raise FormatError(
                 f"{task.path}: calling context tree is deeper than {DEPTH_LIMIT} frames"
             )
-        clock_pairs = _checked_clock(measurement, task.path)
-        lines = set(measurement.threads)
+        clock_pairs = checked_clock(measurement, task.path)
         # In no folder of its own: to make and remove one takes as long as a short measurement.
         unfinished = task.parts / f"part-{task.name}"
+        short = read_short(measurement, task.path, size, clock_pairs, place, unfinished)
+        if short is not None:
+            return short
+        lines = set(measurement.threads)
         while True:
             unfinished.unlink(missing_ok=True)
             try:
@@ -183,12 +216,12 @@ def _read(
         limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
         batch = min(max(len(source) * _GATHER, _BATCH_RECORDS), limit)
         output: _Output | None = None
-        for number, parts in enumerate(_batches(measurement.record_chunks(), batch), start=1):
+        for number, parts in enumerate(batches(measurement.record_chunks(), batch), start=1):
             if output is None:
                 order = _node_order(measurement, parts)
                 output = _Output(source, len(measurement.cct), order, part, overview, kernels,
                                  measurement.records_expected)  # fmt: skip
-            output.put(_join(parts), intervals)
+            output.put(join(parts), intervals)
             if number % _SHOW_BATCHES == 0:
                 with contextlib.suppress(OSError):
                     _shown(part_path).write_text(str(measurement.bytes_read))
@@ -197,45 +230,16 @@ def _read(
             output = _Output(source, len(measurement.cct), order, part, overview, kernels, 0)
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
-        if len(source) and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < _MONOTONIC_LIMIT:
+        if len(source) and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < MONOTONIC_LIMIT:
             raise FormatError(f"{path}: record times are out of range")
         cells = output.sums.result()
-        contents = PartContents(
-            path=path,
-            part=part_path,
-            size=size,
-            id=measurement.id or 0,
-            host=_bounded(measurement.host),
-            options=measurement.options,
-            events={n: _bounded(e) for n, e in measurement.events.items() if n < 1 << 16},
-            processes={n: _bounded(p) for n, p in measurement.processes.items()},
-            threads={n: _bounded(t) for n, t in measurement.threads.items()},
-            modules={n: _bounded(m) for n, m in measurement.modules.items()},
-            symbols=frozenset(module for module, rows in measurement.symbols.items() if rows),
-            clock_pairs=clock_pairs,
-            summary=_summary_with_losses(measurement),
-            closed=measurement.closed,
-            damage=tuple(measurement.damage),
-            nodes=len(measurement.cct),
-            lines=source.astype(np.uint32),
-            counts=output.counts,
-            first_ns=first_ns,
-            last_ns=last_ns,
+        contents = contents_of(measurement, path, size, clock_pairs)
+        contents = replace(
+            contents, part=part_path, lines=source.astype(np.uint32), counts=output.counts,
+            first_ns=first_ns, last_ns=last_ns,
             events_used=frozenset(np.unique(cells.event).tolist()),
-        )
-        calls = []
-        for chunk in measurement.call_chunks():
-            _check_call_times(path, chunk)
-            calls.append(encode_calls(chunk))
-            contents = replace(contents, calls=contents.calls + len(chunk))
-        if measurement.has_calls:
-            contents = replace(
-                contents,
-                functions=dict(measurement.functions),
-                objects=dict(measurement.objects),
-                call_chunks=len(calls),
-                damage=tuple(measurement.damage),
-            )
+        )  # fmt: skip
+        contents, calls = with_calls(contents, measurement)
         symbols = {module: measurement.symbols[module] for module in contents.symbols}
         archive = pack_contents(contents, measurement.cct, order, cells, symbols, calls)
         part.finish(source, output.counts, output.first, output.last,
@@ -289,8 +293,8 @@ class _Output:
         if not announced.all():
             raise _UnknownLinesError(set(batch.line[~announced].tolist()))
         batch = replace(batch, node=self._number[batch.node])
-        for low, high in _slices(batch.start):
-            part = _lines(batch, low, high)
+        for low, high in slices(batch.start):
+            part = lines_of(batch, low, high)
             self._count(rows[low:high], part)
             if self._kernels is not None:
                 start, time, node, event, value, plain = self._kernels.expand(
@@ -302,7 +306,7 @@ class _Output:
                 continue
             part = intervals.expand(part)
             time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
-            plain = _all(part.event, 0) and _all(part.value, 1)
+            plain = all_are(part.event, 0) and all_are(part.value, 1)
             self._write(rows[low:high], part.start, time, part.node,
                         None if plain else part.event, None if plain else part.value)  # fmt: skip
 
@@ -324,8 +328,8 @@ class _Output:
             rows.astype(np.uint32),
             part.start,
             part.node,
-            None if self._kernels is None and _all(part.event, 0) else part.event,
-            None if self._kernels is None and _all(part.value, 1) else part.value,
+            None if self._kernels is None and all_are(part.event, 0) else part.event,
+            None if self._kernels is None and all_are(part.value, 1) else part.value,
         )
 
     def _write(
@@ -355,124 +359,3 @@ class _Output:
                                   time[span], node[span])  # fmt: skip
         else:
             self.overview.add(rows, start, time, node)
-
-
-def _all(values: npt.NDArray[np.unsignedinteger], wanted: int) -> bool:
-    if not len(values) or int(values[0]) != wanted:
-        return not len(values)
-    return values.strides == (0,) or bool((values == wanted).all())
-
-
-def _slices(start: I64) -> Iterator[tuple[int, int]]:
-    """Ranges of lines with about a batch's records each."""
-    low, lines = 0, len(start) - 1
-    while low < lines:
-        high = int(np.searchsorted(start, start[low] + _SLICE_RECORDS))
-        high = min(max(high, low + 1), lines)
-        yield low, high
-        low = high
-
-
-def _lines(batch: RecordChunk, low: int, high: int) -> RecordChunk:
-    """Lines ``low`` to ``high`` of a batch."""
-    span = slice(int(batch.start[low]), int(batch.start[high]))
-    return RecordChunk(
-        batch.line[low:high],
-        batch.start[low : high + 1] - span.start,
-        batch.time_ns[span],
-        batch.node[span],
-        batch.event[span],
-        batch.value[span],
-    )
-
-
-def _batches(chunks: Iterator[RecordChunk], target: int) -> Iterator[list[RecordChunk]]:
-    batch: list[RecordChunk] = []
-    records = 0
-    for part in chunks:
-        if not len(part):
-            continue
-        batch.append(part)
-        records += len(part)
-        if records >= target:
-            yield batch
-            batch, records = [], 0
-    if batch:
-        yield batch
-
-
-def _join(parts: list[RecordChunk]) -> RecordChunk:
-    """One chunk from many: lines once each, their records in the order they came."""
-    if len(parts) == 1:
-        return parts[0]
-    line = np.concatenate([part.line for part in parts])
-    count = np.concatenate([np.diff(part.start) for part in parts])
-    begin = np.concatenate([part.start[:-1] for part in parts])
-    owner = np.repeat(np.arange(len(parts)), [len(part.line) for part in parts])
-    order = np.argsort(line, kind="stable")
-    line, count = line[order], count[order]
-    first = np.flatnonzero(np.concatenate(([True], line[1:] != line[:-1])))
-    # Stretches of records are copied as they are: a line has many in each chunk.
-    stretches = list(
-        zip(owner[order].tolist(), begin[order].tolist(), (begin[order] + count).tolist(),
-            strict=True)
-    )  # fmt: skip
-    return RecordChunk(
-        line[first],
-        np.append((np.cumsum(count) - count)[first], int(count.sum())),
-        _gathered([part.time_ns for part in parts], stretches),
-        _gathered([part.node for part in parts], stretches),
-        _gathered([part.event for part in parts], stretches),
-        _gathered([part.value for part in parts], stretches),
-    )
-
-
-def _gathered(columns: list[_Column], stretches: list[tuple[int, int, int]]) -> _Column:
-    """One column of many, stretch by stretch; what is constant in all stays so."""
-    if all(len(c) and c.strides == (0,) and c[0] == columns[0][0] for c in columns):
-        return np.broadcast_to(columns[0][0], sum(end - begin for _, begin, end in stretches))
-    return np.concatenate([columns[owner][begin:end] for owner, begin, end in stretches])
-
-
-# --- what a measurement says of itself ---
-
-
-def _check_call_times(path: Path, calls: Calls) -> None:
-    if len(calls) and not (
-        int(calls.time.max()) < _MONOTONIC_LIMIT and int(calls.duration.max()) < _MONOTONIC_LIMIT
-    ):
-        raise FormatError(f"{path}: times of calls are out of range")
-
-
-def _checked_clock(measurement: Measurement, path: Path) -> I64:
-    try:
-        pairs = measurement.clock_pairs
-    except OverflowError:
-        pairs = np.full((1, 2), -1)
-    if len(pairs) and not (
-        int(pairs.min()) >= 0
-        and int(pairs[:, 0].max()) < _MONOTONIC_LIMIT
-        and int(pairs[:, 1].max()) < _REALTIME_LIMIT
-    ):
-        raise FormatError(f"{path}: clock readings are out of range")
-    return pairs
-
-
-def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
-    """The last summary, and in which stretches of time samples were dropped."""
-    if measurement.summary is None or not measurement.losses:
-        return measurement.summary
-    return {**measurement.summary, "losses": measurement.losses}
-
-
-def _bounded(row: _Row) -> _Row:
-    """``row`` with its numbers cut to what columns and SQLite hold; JSON knows no bounds."""
-    changes: dict[str, Any] = {}
-    for name in _NUMBERS[type(row).__name__]:
-        value = getattr(row, name)
-        limit = _RANK_LIMIT if name in ("rank", "size") else _MONOTONIC_LIMIT
-        if isinstance(value, int) and not -limit < value < limit:
-            changes[name] = max(-limit, min(value, limit))
-        elif isinstance(value, float) and not math.isfinite(value):
-            changes[name] = 0.0
-    return replace(row, **changes) if changes else row

@@ -21,16 +21,17 @@ from hpcd.analysis.arrays.column_files import (
 )
 from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, add_cells, sum_by
 from hpcd.analysis.database.metrics import SAMPLES
-from hpcd.analysis.merge.canonical_modules import translate
-from hpcd.analysis.merge.canonical_tree import load_canonical
+from hpcd.analysis.merge.part_groups import located_nodes
+from hpcd.analysis.trace import compiled
 from hpcd.analysis.trace.part_contents import load_sums
-from hpcd.array_types import F64, I64, U16, U32
+from hpcd.array_types import F64, I64, U16
 from hpcd.errors import FormatError
-from hpcd.model.cct_union import locate
 from hpcd.model.identity import Event
 
 # Cells handled at once where all of them are: bounds memory at some 100 MB.
 _CHUNK_CELLS = 1 << 21
+# With fewer, numpy has sorted them in the time that loading numba takes.
+_WORTH_CELLS = 8 << 20
 
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -54,48 +55,57 @@ def metric_table(events: Sequence[Event]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class CellTask:
-    """One part's sums, to be translated to the database's node ids and metrics.
+    """The sums of ``parts``, to be translated to the database's node ids and metrics.
 
-    ``module_map`` and ``event_map`` turn the part's ids into the database's, ``canonical`` is the
+    ``rows`` are how many lines each has, ``event_maps`` turn the parts' ids into the database's,
+    ``group`` is the file of their trees (:mod:`hpcd.analysis.merge.part_groups`), ``canonical`` the
     database's tree; ``work`` is the file to leave the result in.
     """
 
-    part: Path
-    module_map: U32
-    event_map: U16
+    parts: tuple[Path, ...]
+    rows: tuple[int, ...]
+    event_maps: tuple[U16, ...]
+    group: Path
     canonical: Path
     events: tuple[Event, ...]
     work: Path
 
 
 def translate_cells(task: CellTask) -> tuple[I64, int]:
-    """Leave (line, node) cells with their metrics in ``task.work``.
+    """Leave (line, node) cells with their metrics in ``task.work``, and the parts' nodes' places in
+    the canonical tree.
 
-    Returns ``int64[rows]``, how many cells each line of the part has, and the most samples one
-    has. Raises :class:`StorageError`.
+    Returns ``int64[rows]``, how many cells each line of the parts has, one part after another, and
+    the most samples one has. Raises :class:`StorageError`.
     """
-    sums = load_sums(task.part)
-    node_map = locate(load_canonical(task.canonical), translate(sums.tree, task.module_map))
-    trace_map = node_map[sums.order]
-    cells = sums.cells
-    rows = int(cells.line.max(initial=0)) + 1
-    if int(cells.node.max(initial=0)) >= len(node_map) or len(task.event_map) <= int(
-        cells.event.max(initial=0)
+    node_maps = located_nodes(task.group, task.canonical)
+    trace_maps = []
+    cells = []
+    first = 0
+    for part, rows, node_map, event_map in zip(
+        task.parts, task.rows, node_maps, task.event_maps, strict=True
     ):
-        raise FormatError(f"{task.part}: damaged (sums of nodes or events that do not exist)")
-    mapped = add_cells(
-        [
-            Cells(cells.line, trace_map[cells.node], task.event_map[cells.event],
-                  cells.records, cells.value),
-            EMPTY_CELLS,
-        ]
-    )  # fmt: skip
+        order, own = load_sums(part, len(node_map))
+        if (
+            int(own.node.max(initial=0)) >= len(node_map)
+            or len(event_map) <= int(own.event.max(initial=0))
+            or int(own.line.max(initial=0)) >= max(rows, 1)
+        ):
+            raise FormatError(f"{part}: damaged (sums of nodes or events that do not exist)")
+        trace_maps.append(node_map[order])
+        cells.append(
+            Cells(own.line + np.uint32(first), trace_maps[-1][own.node], event_map[own.event],
+                  own.records, own.value)
+        )  # fmt: skip
+        first += rows
+    mapped = add_cells([*cells, EMPTY_CELLS])
     new = np.ones(len(mapped), bool)
     new[1:] = (mapped.line[1:] != mapped.line[:-1]) | (mapped.node[1:] != mapped.node[:-1])
     starts = np.flatnonzero(new)
     line, node = mapped.line[starts], mapped.node[starts]
     columns: dict[str, Any] = {
-        "map": node_map, "trace": trace_map, "line": line, "node": node,
+        "map": np.concatenate(node_maps), "trace": np.concatenate(trace_maps),
+        "line": line, "node": node,
     }  # fmt: skip
     most = 0
     for number, (name, unit) in enumerate(metric_table(task.events)):
@@ -109,7 +119,7 @@ def translate_cells(task: CellTask) -> tuple[I64, int]:
             np.savez(file, **columns)
     except OSError as error:
         raise storage_error(task.work, error) from None
-    return np.bincount(line, minlength=rows).astype(np.int64), most
+    return np.bincount(line, minlength=first).astype(np.int64), most
 
 
 def _values(cells: Cells, events: Sequence[Event], name: str, unit: str) -> F64:
@@ -126,9 +136,9 @@ def _values(cells: Cells, events: Sequence[Event], name: str, unit: str) -> F64:
 
 @dataclass(frozen=True, slots=True)
 class PlaceTask:
-    """Cells of one part (``work``) to be put where its lines' cells are.
+    """Cells of some parts (``work``) to be put where their lines' cells are.
 
-    ``place`` ``int64[rows]``: where the cells of each line of the part go in ``folder``'s columns.
+    ``place`` ``int64[rows]``: where the cells of each line of the parts go in ``folder``'s columns.
     """
 
     work: Path
@@ -138,7 +148,7 @@ class PlaceTask:
 
 
 def place_cells(task: PlaceTask) -> None:
-    """Write the cells of a part. Raises :class:`StorageError`."""
+    """Write the cells of parts. Raises :class:`StorageError`."""
     with np.load(task.work, allow_pickle=False) as arrays, ExitStack() as stack:
         line = arrays["line"]
         names = {"line_node": "node"} | {
@@ -147,7 +157,7 @@ def place_cells(task: PlaceTask) -> None:
         starts = np.flatnonzero(np.diff(line, prepend=np.uint32(0xFFFFFFFF)) != 0)
         target = task.place[line[starts]]
         length = np.diff(starts, append=len(line))
-        # Lines of a part mostly follow one another in the database too: one write for all.
+        # Lines of parts mostly follow one another in the database too: one write for all.
         runs = np.flatnonzero(np.append(True, target[1:] != target[:-1] + length[:-1]))
         if not len(starts):
             return
@@ -206,8 +216,12 @@ def write_contexts(
     create_column(folder / "node_cell.npy", kind, cells)
     order = map_column(folder / "node_cell.npy")
     following = node_start[:-1].copy()
+    kernels = compiled.kernels() if cells >= _WORTH_CELLS else None
     for part in chunks:
         node = line_node[part]
+        if kernels is not None:
+            kernels.place_by_node(node, part.start, following, np.asarray(order))
+            continue
         by_node = np.argsort(node, kind="stable")
         ranked = node[by_node]
         starts = np.flatnonzero(np.diff(ranked, prepend=np.uint32(0xFFFFFFFF)) != 0)

@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any, ParamSpec, TypeVar
 
+from hpcd.analysis.merge.garbage import fewer_collections
 from hpcd.errors import HpcdError
 
 _Args = ParamSpec("_Args")
@@ -202,7 +203,7 @@ def _work(connection: Connection) -> None:
     """A worker: one task after another, until nobody has one for it."""
     # Ctrl-C reaches the workers too: they end silently, and who asked says so once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with contextlib.suppress(EOFError, OSError):
+    with contextlib.suppress(EOFError, OSError), fewer_collections():
         while True:
             connection.send_bytes(_answer(connection.recv_bytes()))
 

@@ -19,12 +19,12 @@ their order, the engine, or the number of workers.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +38,16 @@ from hpcd.analysis.arrays.column_files import (
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.atomic_output import check_output, put_in_place, work_directory
 from hpcd.analysis.merge.call_columns import CallSource, CallTables, unite_calls
-from hpcd.analysis.merge.canonical_modules import CanonicalModule, translate, unite_modules
+from hpcd.analysis.merge.canonical_modules import CanonicalModule, unite_modules
 from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
-from hpcd.analysis.merge.context_statistics import context_statistics
-from hpcd.analysis.merge.executors import local_executor, run_all
-from hpcd.analysis.merge.ingest import IngestTask, ingest, part_name, progress_of
+from hpcd.analysis.merge.context_statistics import (
+    ContextStatistics,
+    StatisticsTask,
+    statistics_of,
+)
+from hpcd.analysis.merge.executors import local_executor, run_all, together
+from hpcd.analysis.merge.garbage import fewer_collections
+from hpcd.analysis.merge.ingest import IngestTask, ingest_several, part_name, progress_of
 from hpcd.analysis.merge.line_order import LineOrder, order_lines, unknown_thread
 from hpcd.analysis.merge.metric_cells import (
     CellTask,
@@ -55,14 +60,15 @@ from hpcd.analysis.merge.metric_cells import (
 )
 from hpcd.analysis.merge.module_names import close_readers
 from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
+from hpcd.analysis.merge.part_groups import GroupTask, unite_parts
 from hpcd.analysis.merge.sqlite_writer import write_tables
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
 from hpcd.analysis.trace.compiled import WORTH_BYTES
 from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_contents import PartContents, load_tree, read_contents
+from hpcd.analysis.trace.part_contents import PartContents, read_contents
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
 from hpcd.array_types import F64, I64, U16, U32
-from hpcd.errors import FormatError, HpcdError, NotFoundError, UsageError
+from hpcd.errors import FormatError, HpcdError, UsageError
 from hpcd.measurement.reader import measurement_size
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
@@ -74,6 +80,14 @@ Progress = Callable[[str, int, int], None]
 DEFAULT_MEMORY = 1 << 30
 """Bytes a worker may use for records it gathers; blocks are smaller, and more, with less."""
 
+# Measurements that one task reads, in bytes: short ones are read together.
+_READ_BYTES = 8 << 20
+# Files whose checksums one task makes, in bytes.
+_CHECK_BYTES = 16 << 20
+# Nodes and records of measurements whose parts one task unites and adds up.
+_GROUP_SIZE = 1 << 20
+# With fewer nodes of all trees, numpy unites them in the time that loading numba takes.
+_WORTH_NODES = 1 << 22
 # Trees united by one task. Two would halve the work of each step and double their number; with
 # alike trees, as ranks of one program have, the total work is less the more are united at once.
 _FAN_IN = 4
@@ -134,6 +148,7 @@ def merge(
             executor = stack.enter_context(local_executor(_workers(paths, workers)))
         old = out if add and out.exists() else None
         stack.callback(close_readers)
+        stack.enter_context(fewer_collections())
         result = _Merge(paths, work, old, executor, memory, report).run()
         put_in_place(work / "database", out)
     result.database = out
@@ -155,6 +170,7 @@ class _Merge:
         self._memory = memory
         self._progress = progress
         self._result = MergeResult(self._root)
+        self._groups: list[_Group] = []
 
     def run(self) -> MergeResult:
         """All stages, in order."""
@@ -179,7 +195,7 @@ class _Merge:
         columns = _line_columns(measurements, order, rows, processes, clock)
         columns.save(self._root / "lines")
         node_totals, line_totals, cells = self._sum(
-            measurements, module_maps, tree, tree_path, events, event_maps, rows
+            measurements, tree, tree_path, events, event_maps, rows
         )
         self._map_trace(measurements, event_maps, clock, order, rows)
         calls = self._unite_calls(measurements, clock, rows, len(order.source))
@@ -192,9 +208,9 @@ class _Merge:
         database = DatabaseContents(
             measurements, modules, tree, named, events, clock, order, processes, columns, calls
         )
-        tables = database.tables(
-            node_totals, line_totals, partial(context_statistics, self._root / "metrics", tree)
-        )
+        inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
+        statistics = self._statistics(tree, inclusives)
+        tables = database.tables(node_totals, line_totals, inclusives, statistics)
         write_tables(self._root / layout.SQLITE, tables)
         self._progress("tables", 1, 1)
         result.measurements = len(measurements)
@@ -231,13 +247,16 @@ class _Merge:
         refused: list[tuple[int, str]] = []
         errors: list[HpcdError] = []
         sizes = [_size(path) for path in self._paths]
-        # The biggest first, so that no worker is left with it at the end.
-        numbers = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+        compiled = sum(sizes) >= WORTH_BYTES
+        existing = self._old and self._old / "trace"
+        groups = together(sizes, _READ_BYTES)
         tasks = [
-            IngestTask(self._paths[number], parts, self._old and self._old / "trace", self._memory,
-                       sum(sizes) >= WORTH_BYTES)
-            for number in numbers
-        ]  # fmt: skip
+            [
+                IngestTask(self._paths[number], parts, existing, self._memory, compiled)
+                for number in group
+            ]
+            for group in groups
+        ]
         done, total = 0, max(sum(sizes), 1)
         shown = 0.0
 
@@ -249,14 +268,14 @@ class _Merge:
                 self._progress("read", min(done + progress_of(parts), total), total)
                 shown = time.monotonic()
 
-        for at, future in run_all(self._executor, ingest, tasks, show):
-            number = numbers[at]
-            try:
-                ingested.append((number, future.result()))
-            except (FormatError, NotFoundError) as error:
-                refused.append((number, str(error)))
-                errors.append(error)
-            done += sizes[number]
+        for at, future in run_all(self._executor, ingest_several, tasks, show):
+            for number, answer in zip(groups[at], future.result(), strict=True):
+                if isinstance(answer, HpcdError):
+                    refused.append((number, str(answer)))
+                    errors.append(answer)
+                else:
+                    ingested.append((number, answer))
+                done += sizes[number]
             show()
         self._progress("read", total, total)
         measurements = self._distinct(ingested, refused, earlier)
@@ -310,39 +329,52 @@ class _Merge:
         self, measurements: Sequence[PartContents], module_maps: Sequence[U32]
     ) -> tuple[CCT, Path]:
         """Stage 2: reduce the trees to one. The path is where workers find it."""
-        waiting = [
-            _Leaf(contents.part, module_map)
-            for contents, module_map in zip(measurements, module_maps, strict=True)
-        ]
-        total, done, step = len(waiting), 0, 0
-        while True:
-            groups = [waiting[at : at + _FAN_IN] for at in range(0, len(waiting), _FAN_IN)]
+        sizes = [contents.nodes + contents.records for contents in measurements]
+        self._groups = [
+            _Group(tuple(members), self._work / f"group-{number}.npz",
+                   self._work / f"cells-{number}.npz")
+            for number, members in enumerate(together(sizes, _GROUP_SIZE))
+        ]  # fmt: skip
+        compiled = sum(contents.nodes for contents in measurements) >= _WORTH_NODES
+        groups = [
+            GroupTask(tuple(measurements[n].part for n in group.members),
+                      tuple(module_maps[n] for n in group.members), group.tree, compiled)
+            for group in self._groups
+        ]  # fmt: skip
+        total, done, step = len(measurements), 0, 0
+        for number, future in run_all(self._executor, unite_parts, groups):
+            future.result()
+            done += len(self._groups[number].members) - 1
+            self._progress("unite", done, max(total - 1, 1))
+        waiting = [group.tree for group in self._groups]
+        while len(waiting) > 1:
             tasks = [
-                (group, self._work / f"union-{step}-{number}.npz")
-                for number, group in enumerate(groups)
+                (waiting[at : at + _FAN_IN], self._work / f"union-{step}-{at}.npz")
+                for at in range(0, len(waiting), _FAN_IN)
             ]
             for number, future in run_all(self._executor, _unite_task, tasks):
                 future.result()
-                done += len(groups[number]) - 1
+                done += len(tasks[number][0]) - 1
                 self._progress("unite", done, max(total - 1, 1))
-            waiting = [_Leaf(path, None) for _, path in tasks]
+            waiting = [path for _, path in tasks]
             step += 1
-            if len(waiting) == 1:
-                return load_canonical(waiting[0].path), waiting[0].path
+        return load_canonical(waiting[0]), waiting[0]
 
     def _sum(
-        self, measurements: Sequence[PartContents], module_maps: Sequence[U32], tree: CCT,
-        tree_path: Path,
+        self, measurements: Sequence[PartContents], tree: CCT, tree_path: Path,
         events: Sequence[Event], event_maps: Sequence[U16], rows: Sequence[I64],
     ) -> tuple[list[F64], list[F64], int]:  # fmt: skip
         """Stage 3: metrics by line and by context; totals per metric of nodes and of lines."""
         folder = self._root / "metrics"
         metrics = len(metric_table(events))
         tasks = [
-            CellTask(contents.part, module_maps[number], event_maps[number], tree_path,
-                     tuple(events), self._cells(number))
-            for number, contents in enumerate(measurements)
+            CellTask(tuple(measurements[n].part for n in group.members),
+                     tuple(len(rows[n]) for n in group.members),
+                     tuple(event_maps[n] for n in group.members),
+                     group.tree, tree_path, tuple(events), group.cells)
+            for group in self._groups
         ]  # fmt: skip
+        lines = [np.concatenate([rows[n] for n in group.members]) for group in self._groups]
         total = 2 * len(tasks) + 1
         counts = np.zeros(sum(map(len, rows)), np.int64)
         most = 0
@@ -350,14 +382,14 @@ class _Merge:
             run_all(self._executor, translate_cells, tasks), start=1
         ):
             cells, high = future.result()
-            counts[rows[number][: len(cells)]] = cells[: len(rows[number])]
+            counts[lines[number]] = cells
             most = max(most, high)
             self._progress("sums", done, total)
         line_start = np.concatenate(([0], np.cumsum(counts)))
         create_cells(folder, line_start, metrics, most)
         places = [
-            PlaceTask(self._cells(number), folder, line_start[rows[number]], metrics)
-            for number in range(len(measurements))
+            PlaceTask(group.cells, folder, line_start[mine], metrics)
+            for group, mine in zip(self._groups, lines, strict=True)
         ]
         for done, (_, placed) in enumerate(run_all(self._executor, place_cells, places), start=1):
             placed.result()
@@ -366,8 +398,12 @@ class _Merge:
         self._progress("sums", total, total)
         return node_totals, line_totals, int(line_start[-1])
 
-    def _cells(self, number: int) -> Path:
-        return self._work / f"cells-{number}.npz"
+    def _nodes(self, measurements: Sequence[PartContents], name: str) -> Iterator[tuple[int, U32]]:
+        """Per measurement, in no order, what a group's file says of its nodes."""
+        for group in self._groups:
+            with np.load(group.cells, allow_pickle=False) as arrays:
+                ends = np.cumsum([measurements[n].nodes for n in group.members])
+                yield from zip(group.members, np.split(arrays[name], ends[:-1]), strict=True)
 
     def _map_trace(
         self, measurements: Sequence[PartContents], event_maps: Sequence[U16], clock: ClockOffsets,
@@ -379,9 +415,8 @@ class _Merge:
         save_column(folder / "node_start.npy", starts.astype(np.int64))
         create_column(folder / "node.npy", np.uint32, int(starts[-1]))
         with ColumnWriter(folder / "node.npy") as column:
-            for number, at in enumerate(starts[:-1].tolist()):
-                with np.load(self._cells(number), allow_pickle=False) as arrays:
-                    column.write(at, arrays["trace"])
+            for number, node in self._nodes(measurements, "trace"):
+                column.write(int(starts[number]), node)
         save_column(folder / "event.npy", np.concatenate(event_maps).astype(np.uint16))
         bounds = np.concatenate(([0], np.cumsum([len(table) for table in event_maps])))
         save_column(folder / "event_start.npy", bounds.astype(np.int64))
@@ -398,12 +433,19 @@ class _Merge:
         lines: int,
     ) -> CallTables | None:  # fmt: skip
         """The columns of recorded calls, where there are any."""
-        sources = []
-        for number, contents in enumerate(measurements):
-            with np.load(self._cells(number), allow_pickle=False) as arrays:
-                node = arrays["map"]
-            shift = clock.offsets[number] - clock.origin_ns
-            sources.append(CallSource(contents, rows[number], node, shift))
+        nodes: dict[int, U32] = {}
+        if any(contents.call_chunks for contents in measurements):
+            nodes = {
+                number: node
+                for number, node in self._nodes(measurements, "map")
+                if measurements[number].call_chunks
+            }
+        none = np.zeros(0, np.uint32)
+        sources = [
+            CallSource(contents, rows[number], nodes.get(number, none),
+                       clock.offsets[number] - clock.origin_ns)
+            for number, contents in enumerate(measurements)
+        ]  # fmt: skip
         return unite_calls(sources, lines, self._root / layout.CALLS)
 
     def _name(
@@ -418,6 +460,15 @@ class _Merge:
             self._executor, modules, tables, tree,
             lambda done, total: self._progress("symbols", done, total),
         )  # fmt: skip
+
+    def _statistics(self, tree: CCT, inclusives: Sequence[F64]) -> list[ContextStatistics]:
+        """Of every metric, how it is spread over lines."""
+        tasks = [
+            StatisticsTask(self._root / "metrics", tree, number, inclusive)
+            for number, inclusive in enumerate(inclusives)
+        ]
+        answers = {n: done.result() for n, done in run_all(self._executor, statistics_of, tasks)}
+        return [answers[number] for number in range(len(tasks))]
 
     def _place_parts(self, measurements: Sequence[PartContents]) -> dict[str, layout.FileEntry]:
         """Put the parts into the database; those of the old one with the checksums known of them.
@@ -446,13 +497,21 @@ class _Merge:
         return kept
 
     def _checksums(self, checked: dict[str, layout.FileEntry]) -> dict[str, layout.FileEntry]:
-        paths = sorted(path for path in self._root.rglob("*") if path.is_file())
+        sizes = {}
+        for folder in [self._root, *(path for path in self._root.iterdir() if path.is_dir())]:
+            prefix = "" if folder == self._root else f"{folder.name}/"
+            with os.scandir(folder) as found:
+                sizes.update((prefix + f.name, f.stat().st_size) for f in found if f.is_file())
+        names = sorted(sizes.keys() - checked.keys())
+        groups = [
+            [names[at] for at in group]
+            for group in together([sizes[name] for name in names], _CHECK_BYTES)
+        ]
+        tasks = [[self._root / name for name in group] for group in groups]
         entries = dict(checked)
-        paths = [path for path in paths if str(path.relative_to(self._root)) not in checked]
-        done = run_all(self._executor, layout.block_checksums, paths)
-        for count, (number, future) in enumerate(done, start=1):
-            entries[str(paths[number].relative_to(self._root))] = future.result()
-            self._progress("checksums", count, len(paths))
+        for number, future in run_all(self._executor, _checksums, tasks):
+            entries.update(zip(groups[number], future.result(), strict=True))
+            self._progress("checksums", len(entries) - len(checked), len(names))
         return entries
 
 
@@ -460,27 +519,27 @@ class _Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A tree to unite; a part's with a module map, for it still has its measurement's ids."""
+class _Group:
+    """Measurements whose parts are handled by one task, the file of their trees, and that of their
+    cells."""
 
-    path: Path
-    module_map: U32 | None
+    members: tuple[int, ...]
+    tree: Path
+    cells: Path
 
 
 def _read_part(place: Path) -> PartContents:
     return read_contents(Part(place))
 
 
-def _unite_task(task: tuple[Sequence[_Leaf], Path]) -> None:
-    leaves, out = task
-    trees = [
-        load_canonical(leaf.path)
-        if leaf.module_map is None
-        else translate(load_tree(leaf.path), leaf.module_map)
-        for leaf in leaves
-    ]
+def _checksums(paths: Sequence[Path]) -> list[layout.FileEntry]:
+    return [layout.block_checksums(path) for path in paths]
+
+
+def _unite_task(task: tuple[Sequence[Path], Path]) -> None:
+    paths, out = task
     try:
-        save_canonical(out, union(trees)[0])
+        save_canonical(out, union([load_canonical(path) for path in paths])[0])
     except OSError as error:
         raise storage_error(out, error) from None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,15 +75,14 @@ class DatabaseContents:
         self,
         node_totals: Sequence[F64],
         line_totals: Sequence[F64],
-        statistics: Callable[[int, F64], ContextStatistics],
+        inclusives: Sequence[F64],
+        statistics: Sequence[ContextStatistics],
     ) -> dict[str, Iterator[tuple[Any, ...]]]:
-        """Rows of every table, by its name.
-
-        ``statistics`` gives those of a metric from its inclusive sums.
+        """Rows of every table, by its name. Of each metric are given its sums by node, inclusive
+        ones too, by line, and its statistics.
         """
         hosts = sorted({_host(contents) for contents in self.measurements})
         metrics = metric_table(self.events)
-        inclusives = [self.tree.inclusive(exclusive) for exclusive in node_totals]
         return {
             "meta": iter(
                 [("format", directory.FORMAT), ("origin_ns", str(self.clock.origin_ns)),
@@ -108,35 +108,40 @@ class DatabaseContents:
             "cct": self._nodes(),
             "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
             "node_metric": self._node_metrics(node_totals, inclusives),
-            "node_statistic": self._statistics(inclusives, statistics),
+            "node_statistic": self._statistics(statistics),
             "trace_line_metric": ((k, line, value) for k, total in enumerate(line_totals)
                             for line, value in enumerate(total.tolist())),
             **(call_rows(self.calls) if self.calls else {}),
         }  # fmt: skip
 
     def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        host_of = {host: number for number, host in enumerate(hosts)}
         for number, contents in enumerate(self.measurements):
             shift = self.clock.offsets[number] - self.clock.origin_ns
             opened, closed = contents.window_ns
             yield (
                 number, f"{contents.id:016x}", text(contents.path.name),
-                hosts.index(_host(contents)), opened + shift, closed + shift,
+                host_of[_host(contents)], opened + shift, closed + shift,
                 self.clock.offsets[number], contents.records, contents.nodes,
                 contents.closed, dumps(contents.damage), dumps(contents.options),
                 dumps(contents.summary),
             )  # fmt: skip
 
     def _processes(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        host_of = [hosts.index(_host(contents)) for contents in self.measurements]
+        numbers = {host: number for number, host in enumerate(hosts)}
+        host_of = [numbers[_host(contents)] for contents in self.measurements]
+        origin, offsets = self.clock.origin_ns, self.clock.offsets
         for row, (number, p) in enumerate(self.processes):
-            shift = self.clock.offsets[number] - self.clock.origin_ns
             yield (
-                row, number, host_of[number], p.pid, p.parent_pid, text(p.name), text(p.exe),
-                dumps(p.command), p.uid, p.start_ns + shift, text(p.job), p.rank, p.size,
+                row, number, host_of[number], p.pid, p.parent_pid, _name(p.name), _name(p.exe),
+                _command(p.command), p.uid, p.start_ns + offsets[number] - origin, _name(p.job),
+                p.rank, p.size,
             )  # fmt: skip
 
     def _threads(self) -> Iterator[tuple[Any, ...]]:
         columns = self.columns
+        tables = [contents.threads for contents in self.measurements]
+        shifts = [offset - self.clock.origin_ns for offset in self.clock.offsets]
         for line, (number, source, process, tid, start, end, first, stop) in enumerate(
             zip(
                 self.order.measurement.tolist(), self.order.source.tolist(),
@@ -145,15 +150,11 @@ class DatabaseContents:
                 strict=True,
             )
         ):  # fmt: skip
-            thread = self.measurements[number].threads.get(source) or unknown_thread(source)
-            shift = self.clock.offsets[number] - self.clock.origin_ns
-            slept = (
-                time + shift if time is not None and abs(time) < _LATEST_NS else None
-                for time in (thread.attached_ns, thread.asleep_since_ns)
-            )
+            thread = tables[number].get(source) or unknown_thread(source)
             yield (
-                line, process, tid, text(thread.name), start, end, first, stop - first, source,
-                *slept,
+                line, process, tid, _name(thread.name), start, end, first, stop - first, source,
+                _moment(thread.attached_ns, shifts[number]),
+                _moment(thread.asleep_since_ns, shifts[number]),
             )  # fmt: skip
 
     def _nodes(self) -> Iterator[tuple[Any, ...]]:
@@ -184,11 +185,8 @@ class DatabaseContents:
             for node, own, whole in zip(*rows, strict=True):
                 yield number, node, own, whole
 
-    def _statistics(
-        self, inclusives: Sequence[F64], statistics: Callable[[int, F64], ContextStatistics]
-    ) -> Iterator[tuple[Any, ...]]:
-        for number, inclusive in enumerate(inclusives):
-            spread = statistics(number, inclusive)
+    def _statistics(self, statistics: Sequence[ContextStatistics]) -> Iterator[tuple[Any, ...]]:
+        for number, spread in enumerate(statistics):
             nodes = np.flatnonzero(spread.lines)
             mean, stddev = spread.mean[nodes], spread.stddev[nodes]
             cv = np.divide(stddev, mean, out=np.zeros(len(nodes)), where=mean != 0)
@@ -231,6 +229,10 @@ def _detail(value: object) -> str | None:
     return text(value) if isinstance(value, str) else None
 
 
+def _moment(time: int | None, shift: int) -> int | None:
+    return None if time is None or abs(time) >= _LATEST_NS else time + shift
+
+
 def _host(contents: PartContents) -> tuple[str, str, str, str, int]:
     host = contents.host
     return (host.hostname, host.boot_id, host.kernel, host.machine, host.cpus)
@@ -247,4 +249,10 @@ def text(value: str) -> str:
 
 def dumps(value: object) -> str:
     """JSON of plain data, the same for equal data."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _encode(value)
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+# Programs and threads share names, and the processes of a job their commands.
+_name = lru_cache(maxsize=4096)(text)
+_command = lru_cache(maxsize=4096)(dumps)

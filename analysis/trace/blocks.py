@@ -164,9 +164,13 @@ def cut(start: I64, time: I64) -> I64:
 
 
 def encode(
-    cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None, kernels: Any = None
-) -> Encoded:
+    cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None, kernels: Any = None,
+    parts: I64 | None = None,
+) -> Encoded:  # fmt: skip
     """Blocks of the records between ``cuts``; ``event`` and ``value`` both or neither.
+
+    ``parts`` are cuts at which the records of another part begin (the first one too): no frame has
+    blocks of two.
 
     Nodes are below 2^32 - 1. A block's first time is not in it: the part's table has it.
     ``kernels`` are :mod:`hpcd.analysis.trace.kernels`; without them the same is done by numpy.
@@ -174,15 +178,16 @@ def encode(
     make = _place_planes if kernels is None else kernels.place_planes
     data, begin, least, times, nodes = make(cuts, time, node)
     width = times | nodes << np.uint16(4) | _CHAINED
-    start = cuts[:-1] - cuts[:1] if len(cuts) > 1 else np.zeros(0, np.int64)
-    frames, content, frame, at = _packed(data, begin, start // _PLACES_TOGETHER, _PLACE_PARAMETERS)
+    start, owner = _starts(cuts, parts)
+    group = start // _PLACES_TOGETHER + owner
+    frames, content, frame, at = _packed(data, begin, group, _PLACE_PARAMETERS)
     none = np.full(len(frame), -1, np.int64)
     if event is None or value is None:
         return Encoded(frames, content, frame, at, none, np.zeros_like(none), least, width)
     weigh = _code_planes if kernels is None else kernels.code_planes
     data, begin, codes, others = weigh(cuts, time, event, value)
     more, code_content, code_frame, code_at = _packed(
-        data, begin, start // _CODES_TOGETHER, _CODE_PARAMETERS
+        data, begin, start // _CODES_TOGETHER + owner, _CODE_PARAMETERS
     )
     return Encoded(
         frames + more,
@@ -194,6 +199,15 @@ def encode(
         least,
         width | codes << np.uint16(8) | others << _OTHER_SHIFT,
     )
+
+
+def _starts(cuts: I64, parts: I64 | None) -> tuple[I64, I64]:
+    """Where each block begins in its part, and a number of that part, far from all others."""
+    if len(cuts) < 2:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    begin = cuts[:1] if parts is None else parts
+    owner = np.searchsorted(begin, cuts[:-1], side="right") - 1
+    return cuts[:-1] - begin[owner], owner << 40
 
 
 def _packed(

@@ -8,6 +8,7 @@ of it is closest to itself, and nothing that reads a trace needs to know of inte
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 
@@ -24,22 +25,27 @@ class Intervals:
     """Knows which events are intervals and how long a unit of their value is."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._length = np.zeros(1 << 16)
-        for event in events:
-            if event.interval and 0 <= event.id < 1 << 16:
-                self._length[event.id] = event.scale * _SECONDS_NS.get(event.unit, 0.0)
-        self._any = bool(self._length.any())
+        lengths = {
+            event.id: event.scale * _SECONDS_NS.get(event.unit, 0.0)
+            for event in events
+            if event.interval and 0 <= event.id < 1 << 16
+        }
+        self.key = tuple(sorted((id, length) for id, length in lengths.items() if length != 0))
+        """The events that are intervals, and how long one of their value lasts."""
 
-    @property
+    @cached_property
     def length_ns(self) -> F64:
         """``float64[65536]``: how long one of each event's value lasts; 0 for no interval."""
-        return self._length
+        table = np.zeros(1 << 16)
+        for code, length in self.key:
+            table[code] = length
+        return table
 
     def expand(self, part: RecordChunk) -> RecordChunk:
         """``part`` with an entry at the end of each interval: same node and event, value 0."""
-        if not self._any:
+        if not self.key:
             return part
-        length = self._length[part.event] * part.value
+        length = self.length_ns[part.event] * part.value
         at = np.flatnonzero(length > 0)
         if not len(at):
             return part

@@ -92,6 +92,39 @@ def count(
 
 
 @_compiled
+def line_cells(start: Any, node: Any, event: Any, value: Any, slot_of: Any, nodes: Any) -> Any:
+    """Sums of records line by line: where each line's begin, nodes times slots plus the slots of
+    their events, ascending, how many records, and the sums of their values."""
+    lines, slots, longest = len(start) - 1, np.int64(0), np.int64(0)
+    for slot in slot_of:
+        slots = max(slots, np.int64(slot) + 1)
+    for line in range(lines):
+        longest = max(longest, start[line + 1] - start[line])
+    counted, added = np.zeros(nodes * slots, np.uint32), np.zeros(nodes * slots, np.uint64)
+    touched = np.empty(longest, np.int64)
+    first = np.zeros(lines + 1, np.int64)
+    keys = np.empty(len(node), np.int64)
+    records, sums = np.empty(len(node), np.uint64), np.empty(len(node), np.uint64)
+    to = 0
+    for line in range(lines):
+        number = 0
+        for at in range(start[line], start[line + 1]):
+            key = np.int64(node[at]) * slots + slot_of[event[at]]
+            if counted[key] == 0:
+                touched[number] = key
+                number += 1
+            counted[key] += np.uint32(1)
+            added[key] += value[at]
+        for key in np.sort(touched[:number]):
+            keys[to], records[to], sums[to] = key, counted[key], added[key]
+            counted[key] = 0
+            added[key] = 0
+            to += 1
+        first[line + 1] = to
+    return first, keys[:to], records[:to], sums[:to]
+
+
+@_compiled
 def _put_planes(data: Any, to: Any, values: Any, planes: Any) -> Any:
     """Write so many byte planes of ``values`` from ``to`` on; where they end."""
     for plane in range(planes):
@@ -210,6 +243,43 @@ def overview(
 
 
 @_compiled
+def unite(parent: Any, frame: Any, start: Any, seed: Any) -> Any:
+    """The union of trees that begin at ``start``, in the order in which its nodes are met: parents,
+    frames, and the node of the union of each of theirs. ``seed`` is an odd number that nobody can
+    foresee, so that no tree is made to be slow."""
+    size = np.int64(16)
+    while size < 2 * len(parent):
+        size *= 2
+    # Nodes by parent and frame, in a table with open addressing; 0 is a free place, for the root is
+    # nobody's child.
+    table = np.zeros(size, np.uint32)
+    mask = np.uint64(size - 1)
+    ids = np.zeros(len(parent), np.uint32)
+    parents, frames = np.zeros(len(parent), np.uint32), np.zeros(len(parent), np.uint64)
+    used = np.uint32(1)
+    for tree in range(len(start) - 1):
+        first = start[tree]
+        for at in range(first + 1, start[tree + 1]):
+            above = ids[first + parent[at]]
+            key = (frame[at] ^ np.uint64(above) * np.uint64(0x9E3779B97F4A7C15)) * seed
+            key = (key ^ key >> np.uint64(32)) * seed
+            place = (key ^ key >> np.uint64(29)) & mask
+            while True:
+                found = table[place]
+                if found == 0:
+                    table[place] = used
+                    parents[used], frames[used] = above, frame[at]
+                    ids[at] = used
+                    used += np.uint32(1)
+                    break
+                if parents[found] == above and frames[found] == frame[at]:
+                    ids[at] = found
+                    break
+                place = (place + np.uint64(1)) & mask
+    return parents[:used].copy(), frames[:used].copy(), ids
+
+
+@_compiled
 def inclusive_extremes(parent: Any, line_start: Any, node: Any, value: Any, mean: Any) -> Any:
     """Of each node's inclusive values over all lines: how many are not 0, the sum of squared
     distances to ``mean``, the least and the most of those, where, and the first line of 0."""
@@ -220,25 +290,39 @@ def inclusive_extremes(parent: Any, line_start: Any, node: Any, value: Any, mean
     least_line, most_line = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
     total, reached = np.zeros(nodes), np.zeros(nodes, np.bool_)
     touched = np.empty(nodes, np.int64)
+    # Children of a node on this line that have not been added to it; -1 of one that is added.
+    missing = np.zeros(nodes, np.int64)
     for line in range(len(line_start) - 1):
         number = 0
         for cell in range(line_start[line], line_start[line + 1]):
             amount = np.float64(value[cell])
+            if amount == 0:
+                continue
             at = np.int64(node[cell])
-            while amount != 0:
-                if not reached[at]:
-                    reached[at] = True
-                    touched[number] = at
-                    number += 1
-                total[at] += amount
+            total[at] += amount
+            while not reached[at]:
+                reached[at] = True
+                touched[number] = at
+                number += 1
                 if at == 0:
                     break
                 at = np.int64(parent[at])
+                missing[at] += 1
+        # Each node once, after all its children: a path may be long, and most of it is shared.
+        for place in range(number):
+            at = touched[place]
+            while at != 0 and missing[at] == 0:
+                missing[at] = -1
+                above = np.int64(parent[at])
+                total[above] += total[at]
+                missing[above] -= 1
+                at = above
         for place in range(number):
             at = touched[place]
             amount = total[at]
             total[at] = 0.0
             reached[at] = False
+            missing[at] = 0
             if amount == 0:
                 continue
             if count[at] == line:
@@ -250,3 +334,13 @@ def inclusive_extremes(parent: Any, line_start: Any, node: Any, value: Any, mean
             if amount > most[at]:
                 most[at], most_line[at] = amount, line
     return count, squares, least, most, least_line, most_line, whole
+
+
+@_compiled
+def place_by_node(node: Any, first: Any, following: Any, order: Any) -> Any:
+    """Write the numbers of cells, from ``first`` on, to where those of their nodes go on in
+    ``order``, and move these on."""
+    for at in range(len(node)):
+        place = following[node[at]]
+        order[place] = first + at
+        following[node[at]] = place + 1

@@ -13,6 +13,7 @@ finer one's, and entry ``j`` of a level is entry ``8 j`` of the finer one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from typing import IO, Any
 
 import numpy as np
@@ -77,8 +78,8 @@ class OverviewBuilder:
 
     How many records a line will have is not known before the end: entries are made closer together
     than needed, doubling the step where they would become too many, kept in ``spool`` (an open
-    temporary file), and thinned at the end. Steps are powers of two until then: a shift costs a
-    sixth of a division.
+    temporary file, or memory), and thinned at the end. Steps are powers of two until then: a shift
+    costs a sixth of a division.
     """
 
     def __init__(self, lines: int, spool: IO[bytes], kernels: Any = None) -> None:
@@ -183,7 +184,9 @@ class OverviewBuilder:
         pieces = np.concatenate(self._pieces) if self._pieces else np.zeros((0, 5), np.int64)
         order = np.argsort(pieces[:, 0], kind="stable")
         entries: U32 = np.zeros(0, np.uint32)
-        if self._written:
+        if isinstance(self._spool, BytesIO):
+            entries = np.frombuffer(self._spool.getvalue(), np.uint32)
+        elif self._written:
             entries = np.memmap(self._spool, np.uint32, "r", shape=(self._written,))
         return OverviewSource(pieces[order], entries, self._seen, self._first, self._last)
 

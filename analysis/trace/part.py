@@ -213,6 +213,21 @@ def expect(paths: Iterable[Path]) -> None:
             os.close(file)
 
 
+def read_archive(path: Path) -> dict[str, memoryview]:
+    """The packed entries of a part's archive by name; see :func:`unpack_array`. Reads nothing else
+    of it. Raises :class:`FormatError`."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            header = _Header.read(path, file.read(HEADER.size))
+            if header.archive > size:
+                raise FormatError(f"{path}: damaged (shorter than its header says)")
+            file.seek(size - header.archive)
+            return archive_index(file.read(header.archive))
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from None
+
+
 class Part:
     """A part, memory-mapped: opening reads its tables and nothing else."""
 

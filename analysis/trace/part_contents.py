@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.archive import unpack_array, unpack_bytes
 from hpcd.analysis.arrays.sparse_sums import Cells
-from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.part import Part, read_archive
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, decode_calls
@@ -34,6 +35,7 @@ from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 SymbolRow = tuple[int, int, str]
+_ADDRESSES = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +137,25 @@ def pack_contents(
     for number, payload in enumerate(calls):
         archive[f"calls-{number}"] = payload
     for module, rows in symbols.items():
+        starts, sizes, names = map(list, zip(*rows, strict=True))
         # Hostile sizes are cut to what an address can be.
-        bounds = [[min(max(part, 0), (1 << 63) - 1) for part in row[:2]] for row in rows]
-        names = [row[2].replace("\0", "") for row in rows]
+        if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
+            starts, sizes = (
+                [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
+            )
+        if any("\0" in name for name in names):
+            names = [name.replace("\0", "") for name in names]
+        bounds = list(zip(starts, sizes, strict=True))
         archive[f"symbols-{module}"] = json.dumps([bounds, names]).encode()
     return archive
 
 
 def _fields(row: Host | Event | Process | Thread | Module) -> dict[str, object]:
     """By name. asdict() would copy all that is in them, which takes longer than the rest."""
-    return {name: getattr(row, name) for name in row.__slots__}
+    return dict(zip(row.__slots__, _VALUES[type(row)](row), strict=True))
+
+
+_VALUES = {kind: attrgetter(*kind.__slots__) for kind in (Host, Event, Process, Thread, Module)}
 
 
 def read_contents(part: Part) -> PartContents:
@@ -187,34 +198,23 @@ def read_contents(part: Part) -> PartContents:
         raise FormatError(f"{part.path}: damaged (identities in its archive)") from None
 
 
-@dataclass(frozen=True, slots=True)
-class PartSums:
-    """A part's ``tree``; ``order`` ``uint32[nodes]``: its node of each number that records and sums
-    have; and its sums, ``line`` being the row in it.
-    """
-
-    tree: CCT
-    order: U32
-    cells: Cells
-
-
 def load_tree(part: Path) -> CCT:
     """The measurement's calling context tree, from its part. Raises :class:`FormatError`."""
-    return _tree(part, Part(part).archive())
+    return _tree(part, read_archive(part))
 
 
-def load_sums(part: Path) -> PartSums:
-    """What is added up of a part. Raises :class:`FormatError`."""
-    archive = Part(part).archive()
-    tree = _tree(part, archive)
+def load_sums(part: Path, nodes: int) -> tuple[U32, Cells]:
+    """What is added up of a part with so many ``nodes``, and ``uint32[nodes]``: its node of each
+    number that records and sums have; ``line`` is the row in it. Raises :class:`FormatError`."""
+    archive = read_archive(part)
     # Until version 3 records had the nodes' own numbers.
     first: U32 = np.zeros(0, np.uint32)
     if "order" in archive:
         first = unpack_array(archive["order"], np.uint32)
-    order = whole_order(first, len(tree))
+    order = whole_order(first, nodes)
     if order is None:
         raise FormatError(f"{part}: damaged (numbers of nodes in its archive)")
-    return PartSums(tree, order, _cells(part, archive))
+    return order, _cells(part, archive)
 
 
 def whole_order(first: U32, nodes: int) -> U32 | None:
@@ -240,7 +240,7 @@ def _tree(part: Path, archive: Mapping[str, memoryview]) -> CCT:
 
 def load_cells(part: Path) -> Cells:
     """The sums of a part: ``line`` is the row in it. Raises :class:`FormatError`."""
-    return _cells(part, Part(part).archive())
+    return _cells(part, read_archive(part))
 
 
 def _cells(part: Path, archive: Mapping[str, memoryview]) -> Cells:
@@ -263,7 +263,7 @@ def _cells(part: Path, archive: Mapping[str, memoryview]) -> Cells:
 def load_calls(part: Path, chunks: int) -> Iterator[Calls]:
     """The calls of a part, a chunk at a time, sorted by line and time within it; lines, nodes,
     functions and objects are the measurement's. Raises :class:`FormatError`."""
-    archive = Part(part).archive()
+    archive = read_archive(part)
     for number in range(chunks):
         try:
             yield decode_calls(unpack_bytes(archive[f"calls-{number}"]))
@@ -274,7 +274,7 @@ def load_calls(part: Path, chunks: int) -> Iterator[Calls]:
 def load_symbols(part: Path, module: int) -> list[SymbolRow]:
     """The symbols (start, size, name) a measurement brought along for ``module``."""
     try:
-        bounds, names = json.loads(unpack_bytes(Part(part).archive()[f"symbols-{module}"]))
+        bounds, names = json.loads(unpack_bytes(read_archive(part)[f"symbols-{module}"]))
         return [(int(a), int(b), str(name)) for (a, b), name in zip(bounds, names, strict=True)]
     except (KeyError, ValueError, TypeError, RecursionError):
         raise FormatError(f"{part}: damaged (symbols of module {module})") from None

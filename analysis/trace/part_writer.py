@@ -41,12 +41,13 @@ _SOME = 4
 class PartWriter:
     """Writes a part: blocks as they come, the rest at the end."""
 
-    def __init__(self, path: Path) -> None:
-        """Begin the file ``path``. Raises :class:`StorageError`."""
+    def __init__(self, path: Path, file: BinaryIO | None = None) -> None:
+        """Begin the file ``path``, or write to ``file`` in its place. Raises
+        :class:`StorageError`."""
         self._path = path
         self._tables: list[Array] = []
         try:
-            self._file: BinaryIO = path.open("x+b")
+            self._file: BinaryIO = file or path.open("x+b")
             self._file.write(bytes(HEADER.size))
         except OSError as error:
             raise storage_error(path, error) from None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -26,6 +29,9 @@ from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 _MAX_DAMAGE_LINES = 100
 # Of a record in a chunk's columns, before they are compressed.
 _RECORD_BYTES = 6
+# Segments of fewer bytes are read in one go: a short measurement has dozens of chunks.
+_AT_ONCE = 1 << 20
+_MOST_AT_ONCE = 8
 # Stretches in which samples were dropped; more are joined, two and two.
 _MAX_LOSSES = 1000
 _Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
@@ -42,7 +48,12 @@ def open_measurement(path: Path | str) -> Measurement:
 
 def measurement_size(path: Path) -> int:
     """Bytes of a measurement's segments. Raises :class:`OSError` when one goes meanwhile."""
-    return sum(file.lstat().st_size for file in path.glob("segment-*.hpcd"))
+    with os.scandir(path) as entries:
+        return sum(
+            entry.stat(follow_symlinks=False).st_size
+            for entry in entries
+            if entry.name.startswith("segment-") and entry.name.endswith(".hpcd")
+        )
 
 
 def is_being_written(path: Path) -> bool:
@@ -105,6 +116,8 @@ class Measurement:
         self._nodes = 1
         self._cct: CCT | None = None
         self._files: list[BinaryIO] = []
+        # The contents of segments that are read in one go.
+        self._content: dict[int, BinaryIO] = {}
         self._end: list[int] = []
         # Each records chunk with the nodes known when it was written: it may refer to no others.
         self._records: list[tuple[int, ChunkHeader, int]] = []
@@ -131,6 +144,7 @@ class Measurement:
         for file in self._files:
             file.close()
         self._files.clear()
+        self._content.clear()
 
     # --- contents ---
 
@@ -191,7 +205,7 @@ class Measurement:
                     yield self._decode(*self._records[place])
 
     def _decode(self, number: int, header: ChunkHeader, nodes: int) -> RecordChunk:
-        records = codec.decode_records(chunk.read_payload(self._files[number], header))
+        records = codec.decode_records(chunk.read_payload(self._source(number, header), header))
         if len(records) and int(records.node.max()) >= nodes:
             raise FormatError(f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}")
         if len(records) and int(records.line.max()) not in self.threads:
@@ -218,7 +232,7 @@ class Measurement:
         for number, header, nodes in self._calls[first:]:
             self.bytes_read += header.stored
             try:
-                calls = decode_calls(chunk.read_payload(self._files[number], header))
+                calls = decode_calls(chunk.read_payload(self._source(number, header), header))
                 for what, column, known in (
                     ("node", calls.node, range(nodes)),
                     ("line", calls.line, self.threads),
@@ -287,6 +301,11 @@ class Measurement:
         if self._end[number] < 0:
             return
         size = file.seek(0, 2)
+        new = self._end[number] == chunk.SEGMENT_HEADER_BYTES
+        if new and size <= _AT_ONCE and len(self._content) < _MOST_AT_ONCE:
+            file.seek(0)
+            self._content[number] = io.BytesIO(file.read(size))
+            file = self._content[number]
         for header in chunk.scan(file, size, self._end[number]):
             if header.sequence != self._sequence:
                 self._damaged(number, header.offset, f"chunk {self._sequence} is missing")
@@ -308,6 +327,13 @@ class Measurement:
                 number, self._end[number], f"{size - self._end[number]} bytes of a torn chunk"
             )
             self._end[number] = -1
+
+    def _source(self, number: int, header: ChunkHeader) -> BinaryIO:
+        """What a chunk of a segment is read from."""
+        content = self._content.get(number)
+        if content is not None and header.end <= content.getbuffer().nbytes:
+            return content
+        return self._files[number]
 
     def _take(self, header: ChunkHeader, file: BinaryIO) -> None:
         takers: dict[int, Callable[[Any], None]] = {
@@ -374,9 +400,12 @@ class Measurement:
 
     def _take_symbols(self, value: dict[str, list[tuple[int, int, str]]]) -> None:
         for module, rows in value.items():
-            self.symbols.setdefault(int(module), []).extend(
-                (int(start), int(size), str(name)) for start, size, name in rows
-            )
+            columns = list(zip(*rows, strict=True))
+            if [set(map(type, column)) for column in columns] == [{int}, {int}, {str}]:
+                symbols: Iterable[tuple[int, int, str]] = map(tuple, rows)
+            else:
+                symbols = ((int(start), int(size), str(name)) for start, size, name in rows)
+            self.symbols.setdefault(int(module), []).extend(symbols)
 
     def _take_summary(self, value: dict[str, Any]) -> None:
         self.summary = dict(value)
@@ -417,6 +446,17 @@ _TYPES: dict[str, list[tuple[str, str, type]]] = {
     ]
     for kind in (Event, Process, Thread, Module, Host)
 }
+# Of each kind of row its fields, what gets all their values, and which of them JSON has otherwise.
+_VALUES = {
+    kind.__name__: (frozenset(kind.__slots__), itemgetter(*kind.__slots__))
+    for kind in (Event, Process, Thread, Module, Host)
+}
+_CONVERTED: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "Process": (Process.__slots__.index("command"), lambda words: tuple(map(str, words))),
+    "Module": (Module.__slots__.index("kind"), ModuleKind),
+}
+# Types of values of which a row was made before: the next one needs no look at each field.
+_MADE: dict[str, set[tuple[type, ...]]] = {name: set() for name in _TYPES}
 
 
 def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
@@ -424,6 +464,29 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
 
     Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`.
     """
+    if type(values) is not dict:
+        raise TypeError("a row is no object")
+    names, get = _VALUES[kind.__name__]
+    if values.keys() != names:
+        return _read_fields(kind, values)
+    row = get(values)
+    types = tuple(map(type, row))
+    if types not in _MADE[kind.__name__]:
+        result = _read_fields(kind, values)
+        made = tuple(getattr(result, name) for name in kind.__slots__)
+        place = _CONVERTED.get(kind.__name__, (-1,))[0]
+        # Another number of the same types is read alike: nothing else was converted.
+        if all(a is b for at, (a, b) in enumerate(zip(row, made, strict=True)) if at != place):
+            _MADE[kind.__name__].add(types)
+        return result
+    if kind.__name__ in _CONVERTED:
+        place, convert = _CONVERTED[kind.__name__]
+        row = (*row[:place], convert(row[place]), *row[place + 1 :])
+    return kind(*row)
+
+
+def _read_fields(kind: type[_Row], values: dict[str, Any]) -> _Row:
+    """The same field by field."""
     arguments: dict[str, Any] = {}
     for name, expected, usual in _TYPES[kind.__name__]:
         if name not in values:

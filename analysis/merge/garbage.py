@@ -1,0 +1,25 @@
+"""Collecting garbage less often than Python does, for work that makes none."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Objects made between two collections of garbage.
+_ALLOCATIONS = 200_000
+
+
+@contextmanager
+def fewer_collections() -> Iterator[None]:
+    """Garbage is collected less often meanwhile.
+
+    A merge makes millions of small objects that stay, and no cycles: looking through them all time
+    and again takes a fifth of what reading a measurement's tables does.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], _ALLOCATIONS) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -1,0 +1,134 @@
+"""What a measurement says of itself besides its records, checked and bounded for a part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.array_types import I64
+from hpcd.errors import FormatError
+from hpcd.measurement.call_codec import Calls, encode_calls
+from hpcd.measurement.reader import Measurement
+from hpcd.model.identity import Event, Host, Module, Process, Thread
+
+# 36 years of uptime, and the year 2116: sums and differences of two stay within 64 bits.
+MONOTONIC_LIMIT = 1 << 60
+_REALTIME_LIMIT = 1 << 62
+_RANK_LIMIT = (1 << 31) - 1
+
+# The fields of each kind of row that are numbers, and their limits.
+_NUMBERS = {
+    kind.__name__: [
+        field.name for field in fields(kind) if str(field.type).startswith(("int", "float"))
+    ]
+    for kind in (Host, Event, Process, Thread, Module)
+}
+_LIMITS = {
+    kind: [_RANK_LIMIT if name in ("rank", "size") else MONOTONIC_LIMIT for name in names]
+    for kind, names in _NUMBERS.items()
+}
+
+_Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
+
+
+def contents_of(measurement: Measurement, path: Path, size: int, clock_pairs: I64) -> PartContents:
+    """What the part of ``measurement`` says of it, but for where it is and what its lines have."""
+    none = np.zeros(0, np.int64)
+    return PartContents(
+        path=path,
+        part=path,
+        size=size,
+        id=measurement.id or 0,
+        host=_bounded(measurement.host),
+        options=measurement.options,
+        events={n: _bounded(e) for n, e in measurement.events.items() if n < 1 << 16},
+        processes={n: _bounded(p) for n, p in measurement.processes.items()},
+        threads={n: _bounded(t) for n, t in measurement.threads.items()},
+        modules={n: _bounded(m) for n, m in measurement.modules.items()},
+        symbols=frozenset(module for module, rows in measurement.symbols.items() if rows),
+        clock_pairs=clock_pairs,
+        summary=_summary_with_losses(measurement),
+        closed=measurement.closed,
+        damage=tuple(measurement.damage),
+        nodes=len(measurement.cct),
+        lines=none.astype(np.uint32),
+        counts=none,
+        first_ns=none,
+        last_ns=none,
+        events_used=frozenset(),
+    )
+
+
+def with_calls(
+    contents: PartContents, measurement: Measurement
+) -> tuple[PartContents, list[bytes]]:
+    """``contents`` with the calls there are, and these as payloads of CALLS chunks.
+
+    Raises :class:`FormatError` when their times cannot be.
+    """
+    calls = []
+    number = 0
+    for chunk in measurement.call_chunks():
+        _check_call_times(contents.path, chunk)
+        calls.append(encode_calls(chunk))
+        number += len(chunk)
+    if not measurement.has_calls:
+        return contents, calls
+    contents = replace(
+        contents,
+        functions=dict(measurement.functions),
+        objects=dict(measurement.objects),
+        calls=number,
+        call_chunks=len(calls),
+        damage=tuple(measurement.damage),
+    )
+    return contents, calls
+
+
+def _check_call_times(path: Path, calls: Calls) -> None:
+    if len(calls) and not (
+        int(calls.time.max()) < MONOTONIC_LIMIT and int(calls.duration.max()) < MONOTONIC_LIMIT
+    ):
+        raise FormatError(f"{path}: times of calls are out of range")
+
+
+def checked_clock(measurement: Measurement, path: Path) -> I64:
+    """``int64[n, 2]``: the clock pairs. Raises :class:`FormatError` where they cannot be."""
+    try:
+        pairs = measurement.clock_pairs
+    except OverflowError:
+        pairs = np.full((1, 2), -1)
+    if len(pairs) and not (
+        int(pairs.min()) >= 0
+        and int(pairs[:, 0].max()) < MONOTONIC_LIMIT
+        and int(pairs[:, 1].max()) < _REALTIME_LIMIT
+    ):
+        raise FormatError(f"{path}: clock readings are out of range")
+    return pairs
+
+
+def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
+    """The last summary, and in which stretches of time samples were dropped."""
+    if measurement.summary is None or not measurement.losses:
+        return measurement.summary
+    return {**measurement.summary, "losses": measurement.losses}
+
+
+def _bounded(row: _Row) -> _Row:
+    """``row`` with its numbers cut to what columns and SQLite hold; JSON knows no bounds."""
+    kind = type(row).__name__
+    changes: dict[str, Any] = {}
+    for name, limit in zip(_NUMBERS[kind], _LIMITS[kind], strict=True):
+        value = getattr(row, name)
+        if value is None or -limit < value < limit:
+            continue
+        if isinstance(value, int):
+            changes[name] = max(-limit, min(value, limit))
+        elif not math.isfinite(value):
+            changes[name] = 0.0
+    return replace(row, **changes) if changes else row

@@ -1,0 +1,83 @@
+"""Parts whose trees are united, and whose sums are translated, by one task.
+
+A short measurement's tree has as many nodes as it has records: of thousands, what is done once for
+a tree takes longer than anything done with records.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.merge.canonical_modules import translate
+from hpcd.analysis.merge.canonical_tree import load_canonical
+from hpcd.analysis.trace import compiled
+from hpcd.analysis.trace.part_contents import load_tree
+from hpcd.array_types import I64, U32
+from hpcd.model.cct import CCT
+from hpcd.model.cct_union import locate, union
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTask:
+    """The trees of ``parts``, their module ids to be replaced by ``module_maps``, to be united in
+    the file ``out``; ``compiled`` whether numba is worth loading."""
+
+    parts: tuple[Path, ...]
+    module_maps: tuple[U32, ...]
+    out: Path
+    compiled: bool = False
+
+
+def unite_parts(task: GroupTask) -> None:
+    """Leave the union of the parts' trees in ``task.out``, and where each of their nodes is in it.
+
+    Raises :class:`FormatError` and :class:`StorageError`.
+    """
+    trees = [
+        translate(load_tree(part), module_map)
+        for part, module_map in zip(task.parts, task.module_maps, strict=True)
+    ]
+    tree, node = unite(trees, compiled.kernels() if task.compiled else None)
+    start = np.concatenate(([0], np.cumsum([len(each) for each in trees]))).astype(np.int64)
+    try:
+        with task.out.open("xb") as file:
+            np.savez(file, parent=tree.parent, frame=tree.frame, node=node, start=start)
+    except OSError as error:
+        raise storage_error(task.out, error) from None
+
+
+def unite(trees: Sequence[CCT], kernels: Any) -> tuple[CCT, U32]:
+    """The canonical union of ``trees``, and the nodes in it of all of theirs, one after another.
+
+    ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
+    """
+    if kernels is None or len(trees) < 2:
+        tree, maps = union(trees)
+        return tree, np.concatenate(maps)
+    start = np.concatenate(([0], np.cumsum([len(tree) for tree in trees]))).astype(np.int64)
+    parent, frame, node = kernels.unite(
+        np.concatenate([tree.parent for tree in trees]),
+        np.concatenate([tree.frame for tree in trees]),
+        start,
+        np.uint64(secrets.randbits(64) | 1),
+    )
+    tree, (number,) = union([CCT(parent, frame)])
+    return tree, number[node]
+
+
+def located_nodes(group: Path, canonical: Path) -> list[U32]:
+    """Per part of the file ``group``, ``uint32[nodes]``: where its nodes are in the canonical tree.
+
+    Raises :class:`FormatError`.
+    """
+    with np.load(group, allow_pickle=False) as arrays:
+        start: I64 = arrays["start"]
+        number = locate(load_canonical(canonical), CCT(arrays["parent"], arrays["frame"]))
+        return np.split(number[arrays["node"]], start[1:-1])

@@ -1,0 +1,285 @@
+"""Many short measurements made parts at once: numpy's fixed costs are those of all together.
+
+A build of thousands of processes, or a day of a node in segments, is thousands of measurements with
+some records each. What is done with records takes a hundred calls of numpy, 10 µs each however few
+records there are: here their columns are joined, lines and nodes counted on from one measurement to
+the next, and cut apart again where a part begins. The parts are the same to the byte as those made
+one by one.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
+from hpcd.analysis.merge.measurement_contents import MONOTONIC_LIMIT, contents_of, with_calls
+from hpcd.analysis.merge.record_batches import SLICE_RECORDS, all_are, join
+from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace.intervals import Intervals
+from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
+from hpcd.analysis.trace.part_contents import PartContents, SymbolRow, pack_contents
+from hpcd.analysis.trace.part_writer import PartWriter
+from hpcd.array_types import I64, U32
+from hpcd.errors import FormatError
+from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
+from hpcd.measurement.reader import Measurement
+from hpcd.model.cct import CCT
+
+# Records of a measurement that is short: no more than are handled at once anyway.
+_MOST_RECORDS = SLICE_RECORDS
+# Records of short measurements that are gathered.
+BATCH_RECORDS = SLICE_RECORDS
+
+
+@dataclass(frozen=True, slots=True)
+class ShortMeasurement:
+    """A measurement that was read whole; ``records.line`` are rows of ``contents.lines``."""
+
+    contents: PartContents
+    place: Path
+    unfinished: Path
+    tree: CCT
+    records: RecordChunk
+    symbols: dict[int, list[SymbolRow]]
+    calls: list[bytes]
+    intervals: Intervals
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Measurements with the same are made parts together."""
+        plain = all_are(self.records.event, 0) and all_are(self.records.value, 1)
+        return self.intervals.key, plain
+
+
+def read_short(
+    measurement: Measurement, path: Path, size: int, clock_pairs: I64, place: Path, unfinished: Path
+) -> ShortMeasurement | None:
+    """All of ``measurement``, if it is short and nothing about it is unusual; else None.
+
+    ``place`` is where its part will be, ``unfinished`` where it is written. Raises
+    :class:`FormatError`.
+    """
+    if measurement.records_expected > _MOST_RECORDS:
+        return None
+    chunks = [chunk for chunk in measurement.record_chunks() if len(chunk)]
+    if not chunks or sum(map(len, chunks)) > _MOST_RECORDS:
+        return None
+    records = join(chunks)
+    source = np.array(sorted(measurement.threads), np.int64)
+    rows = np.searchsorted(source, records.line)
+    known = bool((source[np.minimum(rows, len(source) - 1)] == records.line).all())
+    if not known or bool((np.diff(rows) < 1).any()):
+        return None
+    if len(chunks) > 1:
+        back = np.flatnonzero(records.time_ns[1:] < records.time_ns[:-1]) + 1
+        if not np.isin(back, records.start).all():
+            return None
+    contents, calls = with_calls(contents_of(measurement, path, size, clock_pairs), measurement)
+    return ShortMeasurement(
+        replace(contents, part=place, lines=source.astype(np.uint32)),
+        place,
+        unfinished,
+        measurement.cct,
+        replace(records, line=rows.astype(np.uint32)),
+        {module: measurement.symbols[module] for module in contents.symbols},
+        calls,
+        Intervals(measurement.events.values()),
+    )
+
+
+def make_parts(
+    measurements: Sequence[ShortMeasurement], kernels: Any
+) -> list[PartContents | FormatError]:
+    """Write the parts of measurements of one kind; what each has, or why there is none.
+
+    ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work. Raises
+    :class:`StorageError`.
+    """
+    return _Batch(measurements, kernels).write()
+
+
+class _Batch:
+    """The records of several measurements in one table, and where those of each begin."""
+
+    def __init__(self, measurements: Sequence[ShortMeasurement], kernels: Any) -> None:
+        self._measurements = measurements
+        self._kernels = kernels
+        records = [each.records for each in measurements]
+        self._row = _bounds([len(each.contents.lines) for each in measurements])
+        self._line = _bounds([len(part.line) for part in records])
+        self._nodes = _bounds([len(each.tree) for each in measurements])
+        start = [
+            part.start[:-1] + at
+            for part, at in zip(records, _bounds(list(map(len, records))).tolist(), strict=False)
+        ]
+        self._records = RecordChunk(
+            _moved([part.line for part in records], self._row).astype(np.uint32),
+            np.append(np.concatenate(start), sum(map(len, records))),
+            np.concatenate([part.time_ns for part in records]),
+            self._numbered(_moved([part.node for part in records], self._nodes)),
+            np.concatenate([part.event for part in records]),
+            np.concatenate([part.value for part in records]),
+        )
+
+    def _numbered(self, node: I64) -> U32:
+        """The parts' numbers of nodes: those of most records first (see ``_node_order``)."""
+        total = int(self._nodes[-1])
+        counts = np.bincount(node, minlength=total)
+        seen = np.flatnonzero(counts)
+        owner = np.searchsorted(self._nodes, seen, side="right") - 1
+        seen = seen[np.lexsort((-counts[seen], owner))]
+        self._seen = seen
+        self._seen_bounds = np.concatenate(([0], np.cumsum(np.bincount(
+            owner, minlength=len(self._measurements)
+        ))))  # fmt: skip
+        number = np.empty(total, np.uint32)
+        number[seen] = np.arange(len(seen)) - self._seen_bounds[owner]
+        # The number of a node without records: those with some come first.
+        rest = counts == 0
+        before = np.cumsum(rest) - rest
+        place = np.flatnonzero(rest)
+        whose = np.searchsorted(self._nodes, place, side="right") - 1
+        first = before[self._nodes[whose]]
+        number[place] = np.diff(self._seen_bounds)[whose] + before[place] - first
+        return number[node]
+
+    def write(self) -> list[PartContents | FormatError]:
+        cells, cell_bounds = self._cells()
+        start, time, node, event, value = self._entries()
+        rows = self._records.line
+        counts, first, last = (np.zeros(int(self._row[-1]), np.int64) for _ in range(3))
+        counts[rows] = np.diff(start)
+        first[rows], last[rows] = time[start[:-1]], time[start[1:] - 1]
+        overview = self._overview(start, time, node)
+        cuts = blocks.cut(start, time)
+        begins = start[self._line[:-1]]
+        encoded = blocks.encode(cuts, time, node, event, value, self._kernels, begins)
+        owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1]
+        block = np.append(np.searchsorted(cuts[:-1], begins), len(cuts) - 1)
+        answers: list[PartContents | FormatError] = []
+        for number, measurement in enumerate(self._measurements):
+            mine = slice(int(self._row[number]), int(self._row[number + 1]))
+            first_ns, last_ns = first[mine] * TIME_UNIT_NS, last[mine] * TIME_UNIT_NS
+            path = measurement.contents.path
+            if not 0 <= int(first_ns.min()) <= int(last_ns.max()) < MONOTONIC_LIMIT:
+                answers.append(FormatError(f"{path}: record times are out of range"))
+                continue
+            own = slice(int(cell_bounds[number]), int(cell_bounds[number + 1]))
+            sums = Cells(cells.line[own] - np.uint32(mine.start), cells.node[own], cells.event[own],
+                         cells.records[own], cells.value[own])  # fmt: skip
+            contents = replace(
+                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
+                events_used=frozenset(np.unique(sums.event).tolist()),
+            )  # fmt: skip
+            a, b = int(self._seen_bounds[number]), int(self._seen_bounds[number + 1])
+            order = (self._seen[a:b] - self._nodes[number]).astype(np.uint32)
+            chosen = slice(int(block[number]), int(block[number + 1]))
+            buffer = io.BytesIO()
+            with PartWriter(measurement.place, buffer) as part:
+                part.add(
+                    owners[chosen].astype(np.int64) - mine.start, time[cuts[:-1][chosen]],
+                    node[cuts[:-1][chosen]], np.diff(cuts)[chosen], _some(encoded, chosen),
+                )  # fmt: skip
+                part.finish(
+                    contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
+                    _Lines(overview, mine.start),
+                    pack_contents(contents, measurement.tree, order, sums, measurement.symbols,
+                                  measurement.calls),
+                )  # fmt: skip
+                try:
+                    measurement.unfinished.write_bytes(buffer.getbuffer())
+                    measurement.unfinished.rename(measurement.place)
+                except OSError as error:
+                    raise storage_error(measurement.place, error) from None
+            answers.append(contents)
+        return answers
+
+    def _entries(self) -> tuple[I64, I64, U32, Any, Any]:
+        """All records with the ends of intervals: where lines begin, ticks, nodes, events and
+        values, the last two None where all are 0 and 1."""
+        part, intervals = self._records, self._measurements[0].intervals
+        if self._kernels is not None:
+            start, time, node, event, value, plain = self._kernels.expand(
+                part.start, part.time_ns, part.node, part.event, part.value, intervals.length_ns
+            )
+        else:
+            part = intervals.expand(part)
+            start, node, event, value = part.start, part.node, part.event, part.value
+            time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
+            plain = all_are(event, 0) and all_are(value, 1)
+        return start, time, node, None if plain else event, None if plain else value
+
+    def _cells(self) -> tuple[Cells, I64]:
+        """The sums of all lines, and where those of each measurement begin."""
+        part = self._records
+        nodes = int(np.diff(self._nodes).max())
+        if self._kernels is None:
+            sums = CellSum(int(self._row[-1]), nodes, limit=0)
+            sums.add(part.line, part.start, part.node, part.event, part.value)
+            cells = sums.result()
+            return cells, np.searchsorted(cells.line, self._row)
+        codes = np.flatnonzero(np.bincount(part.event))
+        slot_of = np.full(int(codes[-1]) + 1, -1, np.int64)
+        slot_of[codes] = np.arange(len(codes))
+        first, key, records, value = self._kernels.line_cells(
+            part.start, part.node, part.event, part.value, slot_of, nodes
+        )
+        cells = Cells(
+            np.repeat(part.line, np.diff(first)), (key // len(codes)).astype(np.uint32),
+            codes[key % len(codes)].astype(np.uint16), records, value,
+        )  # fmt: skip
+        return cells, first[self._line]
+
+    def _overview(self, start: I64, time: I64, node: U32) -> OverviewSource:
+        """The overviews of lines that are long enough for one."""
+        builder = OverviewBuilder(int(self._row[-1]), io.BytesIO(), self._kernels)
+        for line in np.flatnonzero(np.diff(start) >= FEWEST_RECORDS).tolist():
+            mine = slice(int(start[line]), int(start[line + 1]))
+            builder.add(self._records.line[line : line + 1].astype(np.int64),
+                        np.array([0, mine.stop - mine.start]), time[mine], node[mine])  # fmt: skip
+        return builder.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The overviews of the lines from row ``first`` on."""
+
+    overview: OverviewSource
+    first: int
+
+    def line(self, line: int) -> tuple[int, int, U32]:
+        return self.overview.line(self.first + line)
+
+
+def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:
+    """The blocks ``chosen``, and their frames, which are of no others."""
+    frame, code_frame = encoded.frame[chosen], encoded.code_frame[chosen]
+    places = slice(int(frame[0]), int(frame[-1]) + 1)
+    data, content = encoded.data[places], [encoded.content[places]]
+    if int(code_frame[0]) >= 0:
+        codes = slice(int(code_frame[0]), int(code_frame[-1]) + 1)
+        code_frame = code_frame - codes.start + len(data)
+        data, content = data + encoded.data[codes], [*content, encoded.content[codes]]
+    return blocks.Encoded(
+        data, np.concatenate(content), frame - places.start, encoded.at[chosen], code_frame,
+        encoded.code_at[chosen], encoded.least[chosen], encoded.width[chosen],
+    )  # fmt: skip
+
+
+def _bounds(sizes: Sequence[int]) -> I64:
+    """Where each of these begins, and the last one ends."""
+    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+
+def _moved(columns: Sequence[Any], bounds: I64) -> I64:
+    """One column of many, those of each counted on from where its table begins."""
+    return np.concatenate(
+        [column + at for column, at in zip(columns, bounds[:-1].tolist(), strict=True)]
+    ).astype(np.int64)
