@@ -17,7 +17,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication, delays_of
 from hpcd.analysis.messages.wait_states import Kind
-from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, read, vector_truth
+from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, members_of, read, vector_truth
 
 pytestmark = [
     pytest.mark.root,
@@ -59,14 +59,16 @@ def matrix_is_true(found: Communication, truth: Truth) -> None:
     assert len(found.messages) == truth.sent[:, :, 0].sum()
 
 
-@pytest.mark.parametrize("name", ("halo", "subcommunicators", "wildcards", "persistent"))
+@pytest.mark.parametrize(
+    "name", ("halo", "subcommunicators", "two_groups", "wildcards", "persistent")
+)
 def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str) -> None:
     truth, path = recorded(built, tmp_path, flavour, name, 3)
     with hpcd.analysis.open(path) as db:
         found = communication(db)
         matrix_is_true(found, truth)
         assert found.collectives.complete.all()
-        made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
+        made = {members_of(one) for one in found.communicators.all if one.parent >= 0}
         assert made == truth.communicators
 
 
