@@ -158,13 +158,14 @@ static __always_inline void on_shot(u64 ring, u64 number, s32 result)
 SECTION("raw_tp/")
 int on_request_end(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 ring = ctx->args[0], address = ctx->args[1], third = ctx->args[2], fourth = ctx->args[3];
+	u64 ring = ctx->args[0], address = ctx->args[1], third = ctx->args[2];
 
 	if (!address) {
+		/* A program that may read more arguments than there are cannot be attached. */
 		if (COMPLETION_IS_ENTRY)
 			on_shot(ring, kernel_word(third), kernel_half(third + OFFSET_ENTRY_RESULT));
 		else
-			on_shot(ring, third, fourth);
+			on_shot(ring, third, ctx->args[3]);
 		return 0;
 	}
 	struct request *request = map_lookup(MAP(REQUESTS), &address);

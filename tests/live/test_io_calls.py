@@ -115,7 +115,8 @@ def test_requests_to_io_uring_are_those_the_program_counts(
     hpcd("check", tmp_path / "m")
     hpcd("check", tmp_path / "db")
     with open_database(tmp_path / "db") as db:
-        requests = [each for each in db.calls.functions if each.name.startswith(PREFIX)]
+        names = {request.name for request in IO_REQUESTS}
+        requests = [each for each in db.calls.functions if each.name in names]
         by_opcode = total_calls(db, "function", requests)
         columns = (by_opcode.calls.tolist(), by_opcode.errors.tolist())
         assert dict(zip(by_opcode.name, zip(*columns, strict=True), strict=True)) == {
