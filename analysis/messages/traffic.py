@@ -197,12 +197,12 @@ def _vector_flow(
     each = np.repeat(np.arange(groups), size)
     place = np.arange(len(each)) - (np.cumsum(size) - size)[each]
     of = first[each]
-    target = communicators.job_rank(number[of], place, rank[of])
-    add(rank[of], target, payload[of], sums[each])
+    receiver = communicators.job_rank(number[of], place, rank[of])
+    add(rank[of], receiver, payload[of], sums[each])
     mine = np.isin(counts.call, calls("alltoallv"))
     of, place = counts.call[mine], counts.place[mine]
-    target = communicators.job_rank(number[of], place, rank[of])
-    add(rank[of], target, counts.bytes[mine], weight[of])
+    receiver = communicators.job_rank(number[of], place, rank[of])
+    add(rank[of], receiver, counts.bytes[mine], weight[of])
     source, target, volume, times = zip(*columns, strict=True)
     return tuple(map(np.concatenate, (source, target, volume, times)))  # type: ignore[return-value]
 

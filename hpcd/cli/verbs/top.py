@@ -49,9 +49,9 @@ class Top(Command):
     With nothing selected it shows all your processes, or for root what the service monitors. All
     figures cover the last seconds (--window); 100 % is one CPU. Where calls are recorded (--io,
     --mpi, --probe) it shows what those did that ended: files by bytes, ranks and functions of MPI
-    by their time, pairs of ranks by bytes, probed functions by calls and mean duration. Ctrl-C ends it. With --json, or into a pipe, it prints one
-    window and ends. Records through the hpcd service where it runs; the service is required unless
-    root.
+    by their time, pairs of ranks by bytes, probed functions by calls and mean duration. Ctrl-C ends
+    it. With --json, or into a pipe, it prints one window and ends. Records through the hpcd service
+    where it runs; the service is required unless root.
     """
 
     name = "top"
