@@ -13,12 +13,15 @@ from hpcd.bpf.layouts import (
     CALL,
     CALL_SLOTS,
     CALL_SLOTS_BYTES,
+    FIRST_REQUEST,
     MAX_FUNCTIONS,
     NAME_BYTES,
     OBJECT_EVENT,
     OBJECT_KEY_BYTES,
+    REQUEST_BYTES,
+    REQUEST_KINDS,
+    SHOT_KEY_BYTES,
     SYSTEM_CALL_DTYPE,
-    SYSTEM_CALLS_32,
 )
 from hpcd.bpf.loading.btf import file_offsets
 from hpcd.bpf.ring import Ring
@@ -26,6 +29,8 @@ from hpcd.bpf.ring import Ring
 # 95,000 calls: a tenth of a second of as many calls as two CPUs make.
 CALL_RING_BYTES = 8 << 20
 MAX_OBJECTS = 1 << 18
+# Requests to io_uring that are not completed.
+MAX_REQUESTS = 1 << 17
 
 
 class CallMaps:
@@ -46,7 +51,10 @@ class CallMaps:
             self.ring = Ring("calls", ring_bytes)
             resources.callback(self.ring.close)
             self._system_calls = create(
-                "system_calls", maps.ARRAY, SYSTEM_CALL_DTYPE.itemsize, 2 * SYSTEM_CALLS_32
+                "system_calls",
+                maps.ARRAY,
+                SYSTEM_CALL_DTYPE.itemsize,
+                FIRST_REQUEST + REQUEST_KINDS,
             )
             self._rates = create("call_rates", maps.ARRAY, 4, MAX_FUNCTIONS)
             self._maps = {
@@ -56,6 +64,8 @@ class CallMaps:
                 "FD_CALL_SLOTS": create("call_slots", maps.PERCPU_ARRAY, CALL_SLOTS_BYTES, 1),
                 "FD_OBJECTS": create("objects", maps.HASH, 4, MAX_OBJECTS, OBJECT_KEY_BYTES),
                 "FD_OBJECT_COUNT": create("object_count", maps.ARRAY, 4, 1),
+                "FD_REQUESTS": create("requests", maps.HASH, REQUEST_BYTES, MAX_REQUESTS, 8),
+                "FD_SHOTS": create("shots", maps.HASH, 8, MAX_REQUESTS, SHOT_KEY_BYTES),
                 "FD_OBJECT_EVENTS": create(
                     "object_events",
                     maps.PERCPU_ARRAY,
@@ -76,6 +86,10 @@ class CallMaps:
     def set_system_calls(self, table: npt.NDArray[np.void]) -> None:
         """Record these system calls: :data:`SYSTEM_CALL_DTYPE` by number."""
         self._system_calls.update_range(0, table)
+
+    def set_requests(self, table: npt.NDArray[np.void]) -> None:
+        """Record these requests to io_uring: :data:`SYSTEM_CALL_DTYPE` by opcode."""
+        self._system_calls.update_range(FIRST_REQUEST, table)
 
     def set_rate(self, function: int, one_in: int) -> None:
         """Record one in ``one_in`` calls of ``function``, drawn at random."""

@@ -12,6 +12,7 @@ from hpcd.bpf.call_maps import CallMaps
 from hpcd.bpf.layouts import CALL_SLOTS, FIRST_CALL_CONTEXT
 from hpcd.bpf.loading.btf import return_offsets
 from hpcd.bpf.loading.loader import require_calls
+from hpcd.bpf.loading.request_offsets import request_offsets, submission
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
@@ -22,6 +23,8 @@ CALL_PROGRAMS = (
     "on_fault_user",
     "on_fault_kernel",
     "on_page",
+    "on_request",
+    "on_request_end",
     *PROBE_PROGRAMS,
 )
 """Programs whose run time is the cost of calls."""
@@ -33,11 +36,13 @@ class CallOptions:
 
     - ``touched_function``: pages that are touched are recorded as calls of this function.
     - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
+    - ``requests``: the same by opcode, of requests to io_uring.
     - ``probes``: functions can be probed.
     """
 
     touched_function: int | None = None
     system_calls: npt.NDArray[np.void] | None = None
+    requests: npt.NDArray[np.void] | None = None
     probes: bool = False
 
     def tracepoints(self) -> dict[str, str]:
@@ -45,6 +50,8 @@ class CallOptions:
         tracepoints: dict[str, str] = {}
         if self.system_calls is not None:
             tracepoints |= {"on_call_enter": "sys_enter", "on_call_exit": "sys_exit"}
+        if self.requests is not None:
+            tracepoints |= {"on_request": submission(), "on_request_end": "io_uring_complete"}
         if self.probes:
             tracepoints |= {
                 "on_probed_exit": "sched_process_exit",
@@ -75,6 +82,9 @@ class CallPrograms:
             resources.callback(self._maps.close)
             if options.system_calls is not None:
                 self._maps.set_system_calls(options.system_calls)
+            if options.requests is not None:
+                self._maps.set_requests(options.requests)
+            self._requests = options.requests is not None
             self.probes: ProbeMaps | None = None
             if options.probes:
                 require_uprobes()
@@ -85,7 +95,13 @@ class CallPrograms:
     def constants(self) -> dict[str, int]:
         """What the programs are filled in with."""
         probing = {**self.probes.constants(), **return_offsets()} if self.probes else {}
-        return {**self._maps.constants(), **probing, "PROBING": int(self.probes is not None)}
+        asking = request_offsets() if self._requests else {}
+        return {
+            **self._maps.constants(),
+            **probing,
+            **asking,
+            "PROBING": int(self.probes is not None),
+        }
 
     def attach_types(self) -> dict[str, int] | None:
         """The programs at probes, each with what it is attached as; None without probes."""

@@ -2,7 +2,8 @@
 
 Numbers of x86-64 (arch/x86/entry/syscalls/syscall_64.tbl), of its 32-bit programs (syscall_32.tbl)
 and of arm64 (include/uapi/asm-generic/unistd.h), which never change; arguments as in the manual
-pages. What 32-bit programs do by socketcall(2) is not told apart, nor is what io_uring does.
+pages. What 32-bit programs do by socketcall(2) is not told apart; requests to io_uring are in
+:mod:`hpcd.bpf.io_requests`.
 """
 
 from __future__ import annotations

@@ -272,6 +272,11 @@ SYSTEM_CALL_DTYPE = np.dtype(
 
 SYSTEM_CALLS_32 = 1024
 """Index of the first system call of 32-bit programs."""
+FIRST_REQUEST = 2 * SYSTEM_CALLS_32
+"""Index of the first kind of request to io_uring, by opcode; there are :data:`REQUEST_KINDS`."""
+REQUEST_KINDS = 128
+REQUEST_BYTES = 40
+SHOT_KEY_BYTES = 16
 NO_ARGUMENT = 255
 CALL_SLOTS = 3
 """Calls of one CPU whose paths may be walked at a time, as one may preempt another."""
@@ -298,6 +303,14 @@ class SystemCallKind(IntEnum):
     BREAKS = 9
     REMAPS = 10
     DISCARDS = 11
+
+
+class RequestLength(IntEnum):
+    """What says how much a request to io_uring asks for (``enum request_length``)."""
+
+    OF_BUFFER = 0
+    OF_VECTOR = 1
+    OF_MESSAGE = 2
 
 
 SETTINGS_DTYPE = np.dtype(

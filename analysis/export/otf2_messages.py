@@ -88,7 +88,8 @@ class ArchivedMessages:
         self.locations += _lines_of_ranks(found)
         first = len(self._comms)
         for one in found.communicators.all:
-            members = tuple(place[rank] for rank in one.members.tolist())
+            # Of one between two groups both: OTF2 counts the ranks of either.
+            members = tuple(place[rank] for rank in one.everybody.tolist() if rank in place)
             group = self._groups.setdefault(members, len(self._groups) + 1)
             self._comms.append(
                 (one.name, group, UNDEFINED_32 if one.parent < 0 else first + one.parent)
@@ -203,7 +204,7 @@ class _Job:
         at, ended = at[kept], ended[kept]
         number = communicators.number[at]
         root = operations.named("root")[at]
-        is_root = communicators.job_rank(number, root) == operations.rank[at]
+        is_root = communicators.job_rank(number, root, operations.rank[at]) == operations.rank[at]
         payload = self._found.payload[at]
         payload = np.where(payload == MISSING, 0, payload)
         received = (operations.role[at] == Role.FROM_ROOT) & ~is_root
@@ -243,7 +244,7 @@ class _Job:
         peer = operations.named("peer")[at]
         size = operations.payload[at]
         known = (window[made] >= 0) & self._taken[at]
-        known &= communicators.job_rank(communicators.number[made], peer) >= 0
+        known &= communicators.job_rank(communicators.number[made], peer, operations.rank[at]) >= 0
         transfer = window[made], peer, np.where(size == MISSING, 0, size), 3 * at + 2
         for kind, role in ((EventKind.PUT, Role.PUT), (EventKind.GET, Role.GET)):
             yield self._made(kind, at, known & (operations.role[at] == role), transfer)
@@ -272,7 +273,7 @@ class _Places:
     """Which rank of a communicator a rank of the job is."""
 
     def __init__(self, communicators: Communicators) -> None:
-        members = [one.members for one in communicators.all]
+        members = [one.everybody for one in communicators.all]
         size = np.array([len(one) for one in members], np.int64)
         rank = np.concatenate(members)
         self._spread = int(rank.max(initial=0)) + 1

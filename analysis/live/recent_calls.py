@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hpcd.analysis.live.recent_messages import Sent, SentMessages
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.operations import Operations, operations
 from hpcd.array_types import F64, I64
@@ -57,6 +58,29 @@ class RankUse:
 
 
 @dataclass(frozen=True, slots=True)
+class MpiUse:
+    """A function of MPI: its calls, bytes handed to it to be sent, seconds in them, of all
+    processes."""
+
+    name: str
+    calls: float
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PeerUse:
+    """Messages and bytes that a rank sent to another, ``target`` None where it is not known to
+    which: point-to-point messages, of ranks that the launcher's environment says."""
+
+    job: str
+    source: int
+    target: int | None
+    messages: float
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionUse:
     """A probed function: its calls, seconds in them; ``mean_s`` None where returns are not seen."""
 
@@ -69,12 +93,14 @@ class FunctionUse:
 
 @dataclass(frozen=True, slots=True)
 class RecentCalls:
-    """Calls that ended in a window of ``seconds``: files by bytes and calls, processes by their
-    time in MPI, probed functions by calls."""
+    """Calls that ended in a window of ``seconds``: files by bytes and calls, processes and
+    functions of MPI by their time, pairs of ranks by bytes, probed functions by calls."""
 
     seconds: float
     files: list[FileUse]
     ranks: list[RankUse]
+    mpi: list[MpiUse]
+    peers: list[PeerUse]
     functions: list[FunctionUse]
 
 
@@ -88,8 +114,11 @@ class _Sums:
     """Calls, errors, bytes read, bytes written, seconds."""
     processes: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
     """Calls, bytes, seconds; of the calls in ``long`` without these."""
-    long: list[tuple[int, int, int]] = field(default_factory=list)
-    """Process, begin and end of calls of MPI."""
+    mpi: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
+    """The same by function of MPI."""
+    long: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Process, function, begin and end of calls of MPI."""
+    sent: Sent = field(default_factory=dict)
     functions: dict[int, F64] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
     """Calls, those whose return was seen, seconds."""
 
@@ -101,6 +130,8 @@ class CallWindow:
         self._measurement = measurement
         self._length_ns = int(seconds * 1e9)
         self._chunks = 0
+        self._sent = SentMessages(measurement)
+        self._messages: deque[tuple[_Sums, Calls]] = deque()
         self._sums: deque[_Sums] = deque()
 
     @property
@@ -110,9 +141,21 @@ class CallWindow:
 
     def refresh(self) -> None:
         """Take in what was written since."""
+        end = self.end
         for calls in self._measurement.call_chunks(self._chunks):
-            if len(calls):
-                self._sums.append(self._summed(calls))
+            if not len(calls):
+                continue
+            sums = self._summed(calls)
+            self._sums.append(sums)
+            end = max(end, sums.end)
+            self._messages.append((sums, self._sent.learn(calls)))
+            while self._messages[0][0].end < end - self._length_ns:
+                self._messages.popleft()
+        for sums, calls in self._messages:
+            sums.sent = self._sent.sent(calls)
+        # Other ranks may say what its handles mean in the next chunk only.
+        while len(self._messages) > 1:
+            self._messages.popleft()
         self._chunks = self._measurement.number_of_call_chunks
 
     def snapshot(self, end: int, limit: int) -> RecentCalls | None:
@@ -128,6 +171,8 @@ class CallWindow:
             (end - begin) / 1e9,
             self._files()[:limit],
             self._ranks(begin)[:limit],
+            self._mpi(begin)[:limit],
+            self._peers()[:limit],
             self._functions()[:limit],
         )
 
@@ -178,7 +223,7 @@ class CallWindow:
             ),
             owner,
         )
-        _add_operations(sums, found)
+        _add_operations(sums, found, np.array(known, np.int64))
 
     # --- the window ---
 
@@ -199,7 +244,7 @@ class CallWindow:
         for sums in self._sums:
             for number, row in sums.processes.items():
                 total[number] += row
-            for number, begin, end in sums.long:
+            for number, _, begin, end in sums.long:
                 total[number][2] += max(end - max(begin, oldest), 0) / 1e9
         processes = self._measurement.processes
         ranks = [
@@ -208,6 +253,32 @@ class CallWindow:
             if (process := processes.get(number))
         ]
         return sorted(ranks, key=lambda use: (-use.seconds, -use.calls, use.pid))
+
+    def _mpi(self, oldest: int) -> list[MpiUse]:
+        total: dict[int, F64] = defaultdict(lambda: np.zeros(3))
+        for sums in self._sums:
+            for number, row in sums.mpi.items():
+                total[number] += row
+            for _, number, begin, end in sums.long:
+                total[number][2] += max(end - max(begin, oldest), 0) / 1e9
+        functions = self._measurement.functions
+        # The library may be there twice, in two implementations.
+        named: dict[str, F64] = defaultdict(lambda: np.zeros(3))
+        for number, row in total.items():
+            named[functions[number].name] += row
+        uses = [MpiUse(name, *row.tolist()) for name, row in named.items() if row[0]]
+        return sorted(uses, key=lambda use: (-use.seconds, -use.calls, use.name))
+
+    def _peers(self) -> list[PeerUse]:
+        total: dict[tuple[str, int, int], F64] = defaultdict(lambda: np.zeros(2))
+        for sums in self._sums:
+            for key, row in sums.sent.items():
+                total[key] += row
+        uses = [
+            PeerUse(job, source, None if target < 0 else target, *row.tolist())
+            for (job, source, target), row in total.items()
+        ]
+        return sorted(uses, key=lambda use: (-use.bytes, -use.messages, use.job, use.source))
 
     def _functions(self) -> list[FunctionUse]:
         total: dict[int, F64] = defaultdict(lambda: np.zeros(3))
@@ -250,8 +321,9 @@ def _add_files(sums: _Sums, function: CalledFunction, calls: Calls) -> None:
         _add_by(sums.files, calls.value[:, objects[1]].astype(np.int64), source)
 
 
-def _add_operations(sums: _Sums, found: Operations) -> None:
-    """Add the operations of MPI; what is called their rank is the process."""
+def _add_operations(sums: _Sums, found: Operations, number: I64) -> None:
+    """Add the operations of MPI; what is called their rank is the process. ``number`` are the ids
+    of their functions."""
     carried = np.where(found.are(*_CARRYING) & (found.payload != MISSING), found.payload, 0)
     first = found.call == np.arange(len(found))
     lasted = np.maximum(found.end - found.begin, 0)
@@ -261,8 +333,11 @@ def _add_operations(sums: _Sums, found: Operations) -> None:
     columns[1] = np.maximum(carried, 0) * found.weight
     columns[2] = np.where(first & ~long, lasted * found.weight / 1e9, 0)
     _add_by(sums.processes, found.rank, columns)
-    rows = np.stack([found.rank[long], found.begin[long], found.end[long]], axis=1)
-    sums.long += [(process, begin, end) for process, begin, end in rows.tolist()]
+    # A second record of a call, as of the message that MPI_Sendrecv receives, is no call.
+    function = number[found.function[found.call]]
+    _add_by(sums.mpi, function, columns)
+    rows = found.rank[long], function[long], found.begin[long], found.end[long]
+    sums.long += list(zip(*(row.tolist() for row in rows), strict=True))
 
 
 def _add_by(total: dict[int, F64], key: I64, columns: F64) -> None:

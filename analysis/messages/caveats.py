@@ -27,6 +27,18 @@ def caveats(db: Database, found: Communication) -> Iterator[str]:
             f"{found.unknown_communicators:,} operations are on communicators of which nothing is"
             " known: they were made before the recording began"
         )
+    strangers = found.to_other_jobs
+    if strangers:
+        yield (
+            f"{strangers:,} messages are to or from processes of another job (MPI_Comm_spawn and"
+            " its like): which these are is not known"
+        )
+    unordered = sum(not one.ordered for one in found.communicators.all)
+    if unordered:
+        yield (
+            f"of {unordered:,} communicators nothing says in which order their ranks are: messages"
+            " on them are not matched"
+        )
     incomplete = int((~found.collectives.complete).sum())
     if incomplete:
         yield f"{incomplete:,} of {len(found.collectives):,} collectives lack some of their ranks"

@@ -113,7 +113,7 @@ def _extremes(operations: Operations, collectives: Collectives) -> tuple[I64, I6
     the other has begun. A ring of them connects all hosts."""
     at, instance = collectives.operation, collectives.instance
     all_to_all = np.isin(operations.role[at], (Role.ALL_TO_ALL, Role.BARRIER))
-    chosen = np.flatnonzero(all_to_all & collectives.complete[instance] & (collectives.ended == at))
+    chosen = np.flatnonzero(all_to_all & collectives.meeting[instance] & (collectives.ended == at))
     following = chosen + 1
     last = following == collectives.first[instance[chosen] + 1]
     following[last] = collectives.first[instance[chosen[last]]]

@@ -133,6 +133,16 @@ class Communication:
         return traffic.one_sided(self.recorded, self.communicators)
 
     @property
+    def to_other_jobs(self) -> int:
+        """Messages on communicators whose other group are processes of another job."""
+        foreign = [
+            one.number
+            for one in self.communicators.all
+            if one.remote is not None and not len(one.remote)
+        ]
+        return sum(int(np.isin(ends.number, foreign).sum()) for ends in (self.sends, self.receives))
+
+    @property
     def unknown_communicators(self) -> int:
         """Operations on communicators made before the recording began, or that nothing tells of."""
         used = self.recorded.named("communicator") != np.iinfo(np.int64).min

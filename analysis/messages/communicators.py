@@ -3,7 +3,8 @@
 A handle means something in one process only, and is used again after the communicator was freed.
 What all ranks of a communicator share is the sequence of collective calls on it: the k-th call that
 makes a communicator of it is the same on all its ranks. Of those calls, colours, dimensions and
-results say who is in the new one.
+results say who is in the new one. One between two groups (an intercommunicator) is made by a call
+on each side, paired in :mod:`hpcd.analysis.messages.group_pairs`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hpcd.analysis.messages.group_pairs import Leader, pair_groups
 from hpcd.analysis.messages.grouping import groups_of, ranks_within
 from hpcd.analysis.messages.operations import Operations
 from hpcd.array_types import I64, Mask
@@ -29,6 +31,8 @@ _FOREVER = np.iinfo(np.int64).max
 _NAMES = {
     Role.NEW_COMMUNICATOR: "copy", Role.SPLIT: "split", Role.SPLIT_HOST: "split by host",
     Role.CARTESIAN: "Cartesian", Role.CARTESIAN_SUB: "part of Cartesian",
+    Role.BETWEEN_GROUPS: "between groups", Role.MERGED_GROUPS: "merged groups",
+    Role.OTHER_JOB: "to another job",
 }  # fmt: skip
 
 
@@ -40,7 +44,9 @@ class Communicator:
     """``members`` are ranks of the job, in the communicator's order.
 
     ``parent`` is the number of that it was made of, -1 of none. Of a Cartesian one, ``dims`` and
-    ``periods`` are its extents and which of these wrap around; else they are empty.
+    ``periods`` are its extents and which of these wrap around; else they are empty. Of one between
+    two groups ``remote`` are the ranks of the other group in its order, none where they are another
+    job's; else it is None. Where not ``ordered``, nothing says in which order the members are.
     """
 
     number: int
@@ -49,6 +55,13 @@ class Communicator:
     members: I64
     dims: tuple[int, ...] = ()
     periods: tuple[int, ...] = ()
+    remote: I64 | None = None
+    ordered: bool = True
+
+    @property
+    def everybody(self) -> I64:
+        """The members of both groups."""
+        return self.members if self.remote is None else np.append(self.members, self.remote)
 
 
 @dataclass
@@ -82,6 +95,7 @@ class Communicators:
         self.number: I64 = np.full(len(operations), UNKNOWN, np.int64)
         """``int64[n]``: of each operation the communicator it is on, UNKNOWN where not known."""
         self._predefined()
+        self._parents_of_jobs()
         freed = np.flatnonzero(operations.are(Role.FREE_COMMUNICATOR))
         self._lifetimes.add(
             operations.rank[freed], self._handle[freed], operations.end[freed],
@@ -93,25 +107,52 @@ class Communicators:
         while len(pending):
             self._resolve()
             ready = pending[self.number[pending] != UNKNOWN]
-            if not len(ready):
+            done = self._create(ready)
+            if not len(done):
                 break
-            self._create(ready)
-            pending = pending[self.number[pending] == UNKNOWN]
+            pending = np.setdiff1d(pending, done)
         self._resolve()
 
     def members(self, number: int) -> I64:
-        """Ranks of communicator ``number`` in its order."""
+        """Ranks of communicator ``number`` in its order; of one between groups those of the
+        first."""
         return self.all[number].members
 
-    def job_rank(self, number: I64, place: I64) -> I64:
-        """Ranks of the job of ranks ``place`` of communicators ``number``; -1 where there is none
-        such. O(n)."""
-        first = np.cumsum([0, *(len(one.members) for one in self.all)])
-        flat = np.concatenate([one.members for one in self.all])
-        size = np.diff(first)
-        known = (number >= 0) & (place >= 0) & (place < size[np.maximum(number, 0)])
-        at = first[np.maximum(number, 0)] + np.where(known, place, 0)
+    @property
+    def sizes(self) -> I64:
+        """``int64[communicators]``: how many ranks each has, both groups together."""
+        return np.array([len(one.everybody) for one in self.all], np.int64)
+
+    @property
+    def between(self) -> Mask:
+        """``bool[communicators]``: which are between two groups."""
+        return np.array([one.remote is not None for one in self.all], bool)
+
+    def job_rank(self, number: I64, place: I64, rank: I64) -> I64:
+        """Ranks of the job of what ``rank`` calls ranks ``place`` of communicators ``number``,
+        which between two groups are those of the group that it is not in; -1 where there is none
+        such, or it is not known. O(n + communicators)."""
+        nobody = np.zeros(0, np.int64)
+        groups = []
+        for one in self.all:
+            known = one.members if one.ordered else nobody
+            groups += [known if one.remote is None else one.remote, known]
+        first = np.cumsum([0, *map(len, groups)])
+        flat = np.concatenate(groups)
+        group = 2 * np.maximum(number, 0) + self._is_second(number, rank)
+        size = np.diff(first)[group]
+        known = (number >= 0) & (place >= 0) & (place < size)
+        at = first[group] + np.where(known, place, 0)
         return np.where(known, flat[np.minimum(at, len(flat) - 1)], -1)
+
+    def _is_second(self, number: I64, rank: I64) -> Mask:
+        """``bool[n]``: where ``rank`` is of the second group of communicator ``number``."""
+        second = [(one.number, one.remote) for one in self.all if one.remote is not None]
+        if not second:
+            return np.zeros(len(number), bool)
+        span = int(rank.max(initial=0)) + 1
+        keys = np.concatenate([one * span + ranks[ranks < span] for one, ranks in second])
+        return np.isin(number * span + rank, keys)
 
     def _are_null(self, at: I64) -> Mask:
         """``bool[k]``: creations whose result is no communicator: MPI_COMM_NULL.
@@ -183,15 +224,40 @@ class Communicators:
         number = first + np.arange(len(rank))
         self._lifetimes.add(rank, handle, np.full(len(rank), -_FOREVER), number)
 
+    def _parents_of_jobs(self) -> None:
+        """What MPI_Comm_get_parent() gave: the same to all of a job that another one started."""
+        operations = self._operations
+        at = np.flatnonzero(operations.are(Role.OTHER_JOB) & (self._handle == MISSING))
+        at = at[~self._are_null(at)]
+        if not len(at):
+            return
+        number = self._connect(np.unique(operations.rank[at]), WORLD)
+        self._lifetimes.add(
+            operations.rank[at], self._new[at], operations.end[at], np.full(len(at), number)
+        )
+
+    def _connect(self, members: I64, parent: int) -> int:
+        """The number of a new communicator of ``members`` to processes of another job."""
+        number, nobody = len(self.all), np.zeros(0, np.int64)
+        self.all.append(
+            Communicator(number, _NAMES[Role.OTHER_JOB], parent, members, remote=nobody)
+        )
+        return number
+
     def _resolve(self) -> None:
         """Give operations their communicators, as far as lifetimes are known. O(n · log n)."""
+        self.number = self._meant(self._handle)
+
+    def _meant(self, handle_of: I64) -> I64:
+        """``int64[n]``: the communicator that operations mean by these handles, as far as lifetimes
+        are known; else UNKNOWN."""
         parts = self._lifetimes
         rank, handle = np.concatenate(parts.rank), np.concatenate(parts.handle)
         since, number = np.concatenate(parts.since), np.concatenate(parts.number)
-        mine = np.flatnonzero(self._handle != MISSING)
+        mine = np.flatnonzero(handle_of != MISSING)
         group, _ = groups_of(
             np.concatenate([rank, self._operations.rank[mine]]),
-            np.concatenate([handle, self._handle[mine]]),
+            np.concatenate([handle, handle_of[mine]]),
         )
         time = np.concatenate([since, self._operations.begin[mine]])
         is_use = np.arange(len(time)) >= len(since)
@@ -199,10 +265,13 @@ class Communicators:
         at = np.maximum.accumulate(np.where(is_use[order], -1, np.arange(len(order))))
         source = order[np.maximum(at, 0)]
         right = (at >= 0) & is_use[order] & (group[source] == group[order])
-        self.number[mine[order[right] - len(since)]] = number[source[right]]
+        meant = np.full(len(handle_of), UNKNOWN, np.int64)
+        meant[mine[order[right] - len(since)]] = number[source[right]]
+        return meant
 
-    def _create(self, creations: I64) -> None:
-        """The communicators that these operations made, whose parents are known."""
+    def _create(self, creations: I64) -> I64:
+        """Make the communicators that these operations made, whose parents are known; returns those
+        that are done with: a group may have to wait for the other one."""
         operations = self._operations
         parent, rank = self.number[creations], operations.rank[creations]
         # The k-th creation of each rank on its parent, counted over all there are: what is ready is
@@ -212,14 +281,80 @@ class Communicators:
         order = np.lexsort((rank, turn, parent))
         keys = np.stack([parent, turn], 1)[order]
         bounds = np.flatnonzero(np.any(np.diff(keys, axis=0), axis=1)) + 1
-        for group in np.split(order, bounds):
-            self._create_together(creations[group], Role(int(role[group[0]])))
+        halves: list[I64] = []
+        done = [np.zeros(0, np.int64)]
+        for group in np.split(order, bounds) if len(order) else []:
+            at, kind = creations[group], Role(int(role[group[0]]))
+            if kind == Role.BETWEEN_GROUPS:
+                halves.append(at)
+                continue
+            self._create_together(at, kind)
+            done.append(at)
+        if halves:
+            done += self._join_halves(halves)
+        return np.concatenate(done)
+
+    def _join_halves(self, halves: list[I64]) -> list[I64]:
+        """Make communicators of the calls of two groups each; returns the calls that have found
+        each other."""
+        operations = self._operations
+        done: list[I64] = []
+        leaders = self._leaders(halves)
+        for first, second in pair_groups(leaders):
+            number = len(self.all)
+            groups = []
+            for at in (halves[first], halves[second]):
+                rank, parent = operations.rank[at], self.all[int(self.number[at[0]])]
+                groups.append(parent.members[np.isin(parent.members, rank)])
+                self._lifetimes.add(
+                    rank, self._new[at], operations.end[at], np.full(len(at), number)
+                )
+                done.append(at)
+            parent_number = int(self.number[halves[first][0]])
+            self.all.append(
+                Communicator(
+                    number, _NAMES[Role.BETWEEN_GROUPS], parent_number, groups[0], remote=groups[1]
+                )
+            )
+        return done
+
+    def _leaders(self, halves: list[I64]) -> list[Leader]:
+        """Who leads the calls of each group, and whom it names as the other's leader."""
+        operations = self._operations
+        peers = self._meant(operations.named("peer_communicator"))
+        found = []
+        for half, at in enumerate(halves):
+            parent = self.all[int(self.number[at[0]])]
+            place = int(operations.named("local_leader")[at[0]])
+            own = int(parent.members[place]) if 0 <= place < len(parent.members) else UNKNOWN
+            mine = at[operations.rank[at] == own]
+            if not len(mine) or not parent.ordered:
+                continue
+            leading = mine[:1]
+            other = self.job_rank(
+                peers[leading], operations.named("remote_leader")[leading],
+                operations.rank[leading],
+            )  # fmt: skip
+            found.append(
+                Leader(
+                    half, own, int(other[0]), int(peers[leading][0]),
+                    int(operations.named("tag")[leading][0]), int(operations.begin[leading][0]),
+                )
+            )  # fmt: skip
+        return found
 
     def _create_together(self, at: I64, role: Role) -> None:
         """What the calls ``at``, one of each rank of a parent, made."""
         operations = self._operations
         rank, handle, parent = operations.rank[at], self._new[at], int(self.number[at[0]])
-        in_parent = self.members(parent)
+        if role == Role.OTHER_JOB:
+            number = self._connect(self.all[parent].everybody, parent)
+            self._lifetimes.add(rank, handle, operations.end[at], np.full(len(at), number))
+            return
+        in_parent = self.all[parent].everybody
+        if role == Role.MERGED_GROUPS:
+            self._merge(at, parent)
+            return
         place = np.zeros(int(in_parent.max()) + 1, np.int64)
         place[in_parent] = np.arange(len(in_parent))
         color, key = self._colours(at, role, place[rank], parent)
@@ -229,16 +364,56 @@ class Communicators:
             if not len(group):
                 continue
             number = len(self.all)
-            members = rank[group]
+            sides, ordered = [], self.all[parent].ordered
             # Elsewhere keys say in which order.
-            if role in (Role.NEW_COMMUNICATOR, Role.CARTESIAN):
-                members = self._ordered_by_answer(at[group], members, handle[group])
+            by_answer = role in (Role.NEW_COMMUNICATOR, Role.CARTESIAN) or not ordered
+            for side in self._sides(parent, rank[group]):
+                part = group[side]
+                members, answered = rank[part], False
+                if by_answer:
+                    members, answered = self._ordered_by_answer(at[part], members, handle[part])
+                ordered |= answered
+                sides.append(members)
             dims, periods = self._shape(at[group[0]], role, parent)
-            self.all.append(Communicator(number, _NAMES[role], parent, members, dims, periods))
+            self.all.append(
+                Communicator(
+                    number, _NAMES[role], parent, sides[0], dims, periods,
+                    remote=sides[1] if len(sides) > 1 else None, ordered=ordered,
+                )
+            )  # fmt: skip
             self._lifetimes.add(
                 rank[group], handle[group], operations.end[at[group]],
                 np.full(len(group), number),
             )  # fmt: skip
+
+    def _sides(self, parent: int, rank: I64) -> list[Mask]:
+        """``bool[k]`` each: which of ``rank`` are in each group of ``parent``; one, of all, where
+        it has but one group."""
+        remote = self.all[parent].remote
+        if remote is None:
+            return [np.ones(len(rank), bool)]
+        second = np.isin(rank, remote)
+        return [~second, second]
+
+    def _merge(self, at: I64, parent: int) -> None:
+        """What the calls ``at``, one of each rank of two groups, made: the group that says it is
+        the high one comes second. Where both say the same, the library decides."""
+        operations = self._operations
+        rank, handle = operations.rank[at], self._new[at]
+        whole, high = self.all[parent], operations.named("high")[at] != 0
+        groups = [whole.members, np.zeros(0, np.int64) if whole.remote is None else whole.remote]
+        is_high = [bool(high[np.isin(rank, group)].any()) for group in groups]
+        if is_high[0] and not is_high[1]:
+            groups.reverse()
+        members, ordered = np.concatenate(groups), is_high[0] != is_high[1]
+        if not ordered and len(at) == len(members):
+            members, ordered = self._ordered_by_answer(at, rank, handle)
+        ordered &= whole.ordered and len(groups[0]) > 0 and len(groups[1]) > 0
+        number = len(self.all)
+        self.all.append(
+            Communicator(number, _NAMES[Role.MERGED_GROUPS], parent, members, ordered=bool(ordered))
+        )
+        self._lifetimes.add(rank, handle, operations.end[at], np.full(len(at), number))
 
     def _colours(self, at: I64, role: Role, place: I64, parent: int) -> tuple[I64, I64]:
         """Of the calls ``at``: which new communicator each rank is in, and what orders them."""
@@ -256,9 +431,9 @@ class Communicators:
             return color, nothing
         return nothing, nothing
 
-    def _ordered_by_answer(self, at: I64, rank: I64, handle: I64) -> I64:
+    def _ordered_by_answer(self, at: I64, rank: I64, handle: I64) -> tuple[I64, bool]:
         """Members in the order of what ``MPI_Comm_rank`` told each before the handle was freed,
-        where all asked."""
+        where all asked; and whether they did."""
         answer = np.full(len(at), -1, np.int64)
         ends = self._operations.end[at].tolist()
         for place, pair in enumerate(zip(rank.tolist(), handle.tolist(), strict=True)):
@@ -269,8 +444,8 @@ class Communicators:
             if later < len(times) and times[later] <= freed:
                 answer[place] = values[later]
         if np.array_equal(np.sort(answer), np.arange(len(at))):
-            return rank[np.argsort(answer)]
-        return rank
+            return rank[np.argsort(answer)], True
+        return rank, False
 
     @cached_property
     def _answers(self) -> _Times:

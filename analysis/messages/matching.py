@@ -100,7 +100,9 @@ def _sends(
     size = operations.payload[source]
     return Endpoints(
         operation=at, ended=ended, number=number, rank=operations.rank[at],
-        peer=communicators.job_rank(number, operations.named("peer")[source]),
+        peer=communicators.job_rank(
+            number, operations.named("peer")[source], operations.rank[at]
+        ),
         tag=operations.named("tag")[source], size=np.where(size == MISSING, -1, size),
         weight=operations.weight[at],
     )  # fmt: skip
@@ -122,7 +124,8 @@ def _receives(
     actual, actual_tag, size = said("source"), said("tag"), said("bytes")
     place = np.where((place == flavour.any_source) & (actual != MISSING), actual, place)
     tag = np.where((tag == flavour.any_tag) & (actual_tag != MISSING), actual_tag, tag)
-    peer = np.where(place == flavour.any_source, UNKNOWN, communicators.job_rank(number, place))
+    named = communicators.job_rank(number, place, operations.rank[at])
+    peer = np.where(place == flavour.any_source, UNKNOWN, named)
     return Endpoints(
         operation=at, ended=ended, number=number, rank=operations.rank[at], peer=peer,
         tag=np.where(tag == flavour.any_tag, UNKNOWN, tag),
@@ -202,7 +205,8 @@ class Collectives:
     ``operation`` ``int64[k]``; ``instance`` ``int64[k]`` which are one, from 0 without gaps;
     ``first`` ``int64[i + 1]`` where each instance begins in ``operation``; ``ended`` ``int64[k]``
     the operation that ended it; ``complete`` ``bool[i]``: all members of its communicator called
-    it, and the same function.
+    it, and the same function; ``meeting`` ``bool[i]``: so that all of them met, which those between
+    two groups do not.
     """
 
     operation: I64
@@ -210,6 +214,7 @@ class Collectives:
     first: I64
     ended: I64
     complete: Mask
+    meeting: Mask
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -230,15 +235,17 @@ def match_collectives(
     instance = np.cumsum(new) - 1
     first = np.append(np.flatnonzero(new), len(at))
     count = np.diff(first)
-    size = np.array([len(one.members) for one in communicators.all], np.int64)
+    of = number[first[:-1]]
     function = operations.function[at]
     equal = np.ones(len(count), bool)
     np.logical_and.at(equal, instance, function == function[first[:-1]][instance])
     blocking = operations.named("request")[at] == MISSING
+    complete = equal & (count == communicators.sizes[of])
     return Collectives(
         operation=at,
         instance=instance,
         first=first,
         ended=np.where(blocking, at, requests.ended_by[at]),
-        complete=equal & (count == size[number[first[:-1]]]),
+        complete=complete,
+        meeting=complete & ~communicators.between[of],
     )

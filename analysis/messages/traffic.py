@@ -64,7 +64,7 @@ def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
     """Puts from their caller, gets to it; of windows whose communicator is known."""
     at, made = one_sided_calls(operations)
     number = np.where(made >= 0, communicators.number[made], -1)
-    peer = communicators.job_rank(number, operations.named("peer")[at])
+    peer = communicators.job_rank(number, operations.named("peer")[at], operations.rank[at])
     size = operations.payload[at]
     size = np.where(size == MISSING, -1, size)
     known = peer >= 0
@@ -101,7 +101,8 @@ def collective_flow(
     Gather to all and all to all: from each to each other, where counts differ what each passes to
     each; no message is counted for a count of 0. Neighbourhood collectives: to Cartesian
     neighbours. Reductions to all, prefix reductions and barriers are left out: which rank's data
-    reaches which is not said by them. Memory O(sum of instances' pairs, distinct).
+    reaches which is not said by them; so is what is done between two groups. Memory O(sum of
+    instances' pairs, distinct).
     """
     source, target, size, weight = [], [], [], []
     payload = np.where(operations.payload == MISSING, -1, operations.payload)
@@ -109,6 +110,8 @@ def collective_flow(
         operations, communicators, collectives, payload
     ):
         members = communicators.members(number)
+        if communicators.all[number].remote is not None:
+            continue
         pairs = _pairs(communicators, number, name, root)
         if pairs is None:
             continue
@@ -182,13 +185,13 @@ def _vector_flow(
     def calls(*names: str) -> I64:
         called = _named(operations, names)[operations.function[collectives.operation]]
         at: I64 = collectives.operation[called]
-        return at
+        return at[~communicators.between[communicators.number[at]]]
 
     payload = np.where(operations.payload == MISSING, -1, operations.payload)
     rank, number, weight = operations.rank, communicators.number, operations.weight
     for name in ("gatherv", "scatterv"):
         at = calls(name)
-        root = communicators.job_rank(number[at], operations.named("root")[at])
+        root = communicators.job_rank(number[at], operations.named("root")[at], rank[at])
         ends = (rank[at], root) if name == "gatherv" else (root, rank[at])
         add(*ends, payload[at], weight[at])
     # Equal calls of a rank go to all others as one.
@@ -201,10 +204,12 @@ def _vector_flow(
     each = np.repeat(np.arange(groups), size)
     place = np.arange(len(each)) - (np.cumsum(size) - size)[each]
     of = first[each]
-    add(rank[of], communicators.job_rank(number[of], place), payload[of], sums[each])
+    receiver = communicators.job_rank(number[of], place, rank[of])
+    add(rank[of], receiver, payload[of], sums[each])
     mine = np.isin(counts.call, calls("alltoallv"))
     of, place = counts.call[mine], counts.place[mine]
-    add(rank[of], communicators.job_rank(number[of], place), counts.bytes[mine], weight[of])
+    receiver = communicators.job_rank(number[of], place, rank[of])
+    add(rank[of], receiver, counts.bytes[mine], weight[of])
     source, target, volume, times = zip(*columns, strict=True)
     return tuple(map(np.concatenate, (source, target, volume, times)))  # type: ignore[return-value]
 

@@ -51,6 +51,8 @@ def vector_counts(operations: Operations, communicators: Communicators) -> Vecto
     sizes = np.array([len(one.members) for one in communicators.all] + [0], np.int64)
     number, type_size = communicators.number[call], operations.type_size[call]
     kept = (number != UNKNOWN) & (type_size != MISSING) & (place < sizes[number])
+    # Between two groups there is one for each rank of the other one.
+    kept &= ~np.append(communicators.between, False)[number]
     call, place, number = call[kept], place[kept], number[kept]
     bytes_each = counts.ravel()[kept].astype(np.int64) * type_size[kept]
     order = np.lexsort((place, call))

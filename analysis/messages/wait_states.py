@@ -128,7 +128,7 @@ def _at_collectives(
         return []
     at, instance = collectives.operation, collectives.instance
     role = operations.role[at]
-    usable = collectives.complete[instance] & (collectives.ended >= 0)
+    usable = collectives.meeting[instance] & (collectives.ended >= 0)
     last = _last(operations.begin[at], collectives.first)
     parts = []
     for kind, roles in ((Kind.WAIT_AT_NXN, _NXN), (Kind.WAIT_AT_BARRIER, (Role.BARRIER,))):
@@ -175,7 +175,7 @@ def _roots(operations: Operations, collectives: Collectives, communicators: Comm
     """``bool[k]``: calls by the root of their operation."""
     at = collectives.operation
     number = np.maximum(communicators.number[at], 0)
-    root = communicators.job_rank(number, operations.named("root")[at])
+    root = communicators.job_rank(number, operations.named("root")[at], operations.rank[at])
     is_root: Mask = operations.rank[at] == root
     return is_root
 

@@ -2,7 +2,8 @@
 
 Each call has its thread, begin and duration, so a phase is worked out from the database, whatever
 it was recorded for. Phases of one thread may lie in one another and may overlap: each moment
-belongs to the innermost, the one that began last.
+belongs to the innermost, the one that began last. One phase is marked by several functions
+together: :data:`hpcd.analysis.profile.device_idle.DEVICE_IDLE`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.profile.device_idle import DEVICE_IDLE, idle_times
 from hpcd.analysis.profile.time_segments import Segments, ranges
 from hpcd.array_types import I64, U32, U64, Mask
 from hpcd.errors import UsageError, did_you_mean
@@ -103,6 +105,9 @@ class MarkedPhases:
         claimed: Mask = np.zeros(len(db.calls), bool)
         found = [_PhaseCalls.none()]
         for spec in parse_phase_specs(text):
+            if spec == PhaseSpec(DEVICE_IDLE):
+                found.append(self._device_idle())
+                continue
             of_spec = list(self._of_spec(spec, claimed))
             if not any(len(marks.line) for marks in of_spec):
                 wanted = ", ".join(f"{name}={text}" for name, text in spec.values if text)
@@ -200,6 +205,37 @@ class MarkedPhases:
                 calls.weight[at[mine]].astype(np.int64), calls.node[at[mine]].astype(np.int64),
             )  # fmt: skip
 
+    def _device_idle(self) -> _PhaseCalls:
+        """The times in which the device of a process was idle, on all its threads."""
+        calls, times = self._db.calls, idle_times(self._db)
+        self.notes += times.notes
+        if not len(times.begin):
+            why = f"; {times.notes[0]}" if times.notes else ""
+            raise UsageError(
+                f"{self._db.path}: no call is known after which a device was idle (recorded with"
+                f" --probes cuda or hip){why}"
+            )
+        self._add_group(DEVICE_IDLE, "", {}, DEVICE_IDLE)
+        group = np.full(len(times.begin), len(self.name) - 1)
+        own = _PhaseCalls(
+            calls.line[times.call].astype(np.int64), times.begin, times.end, group,
+            np.ones(len(group), np.int64), calls.node[times.call].astype(np.int64),
+        )  # fmt: skip
+        process = np.asarray(self._db.lines.process).astype(np.int64)
+        order = np.argsort(process, kind="stable")
+        low = np.searchsorted(process[order], times.process)
+        high = np.searchsorted(process[order], times.process, "right")
+        which, at = ranges(low, high)
+        others = _PhaseCalls(*(column[which] for column in own.columns))
+        line = order[at]
+        away = line != others.line
+        nothing = np.zeros(int(away.sum()), np.int64)
+        return _PhaseCalls.joined([
+            own,
+            _PhaseCalls(line[away], others.begin[away], others.end[away], others.group[away],
+                        nothing, others.node[away]),
+        ])  # fmt: skip
+
     def _last(self, line: I64) -> I64:
         """When phases that nothing ends do: behind the last record of their lines."""
         last: I64 = self._db.lines.end[line] + 1
@@ -277,13 +313,19 @@ class MarkedPhases:
         self, spec: PhaseSpec, function: CalledFunction, texts: Sequence[str],
         details: Sequence[dict[str, Any]],
     ) -> I64:  # fmt: skip
-        first = len(self.name)
-        self._label += texts
-        self.family += [self.family[-1] + 1] * len(texts)
-        self.name += [f"{function.name} {text}".strip() for text in texts]
-        self.alone += [spec.alone(function.name, words) for words in details]
-        self.details += [{"phase": function.name, "values": words} for words in details]
+        first, family = len(self.name), self.family[-1] + 1
+        for text, words in zip(texts, details, strict=True):
+            self._add_group(function.name, text, words, spec.alone(function.name, words))
+            self.family[-1] = family
         return np.arange(first, len(self.name))
+
+    def _add_group(self, name: str, text: str, words: dict[str, Any], alone: str) -> None:
+        """A group of phases, and a family, of its own."""
+        self.alone.append(alone)
+        self._label.append(text)
+        self.family.append(self.family[-1] + 1)
+        self.name.append(f"{name} {text}".strip())
+        self.details.append({"phase": name, "values": words})
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from hpcd.bpf.loading.kernel_headers import cache_directory, kernel_headers
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace
+from hpcd.bpf.loading.request_offsets import request_offsets, submission
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
@@ -68,6 +69,8 @@ def probe() -> list[Feature]:
         _attempt("BPF programs", _bpf_program, _privileges(), needed=True),
         _attempt("stacks of sleeping threads", _task_stacks,
                  "Linux 5.18 or later and make bpf-object; hpcd stacks needs it"),
+        _attempt("requests to io_uring", _requests,
+                 "Linux 6.0 or later; --io records what else there is"),
         _attempt("locked memory", _locked_memory, "ulimit -l unlimited", needed=True),
         _attempt("cpu-clock sampling", _cpu_clock, _privileges(), needed=True),
         _attempt("hardware counters", _cycles, "a machine, or VM, with a PMU exposed to it"),
@@ -238,6 +241,11 @@ def _bpf_program() -> str:
 def _task_stacks() -> str:
     TaskStacks().close()
     return "an iterator over threads was loaded"
+
+
+def _requests() -> str:
+    request_offsets()
+    return f"recorded with --io, at {submission()}"
 
 
 def _locked_memory() -> str:

@@ -64,6 +64,8 @@ PLACEHOLDER(PROBE_COUNTS, PERCPU_ARRAY, 4, 8);
 PLACEHOLDER(OPEN_CALLS, HASH, 16, 8);
 PLACEHOLDER(OPEN_THREADS, HASH, 4, 16);
 PLACEHOLDER(POLLED, HASH, 16, 8);
+PLACEHOLDER(REQUESTS, HASH, 8, 8);
+PLACEHOLDER(SHOTS, HASH, 16, 8);
 struct {
 	int(*type)[RINGBUF];
 	int(*max_entries)[4096];
@@ -73,7 +75,7 @@ struct {
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[83] SECTION(".rodata") = {1};
+const volatile u32 constants[94] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -157,6 +159,17 @@ const volatile u32 constants[83] SECTION(".rodata") = {1};
 #define OFFSET_UTASK_ADDRESS constants[80]
 #define OFFSET_MM_BREAK constants[81]
 #define TOUCHED_FUNCTION constants[82]
+#define OFFSET_REQUEST_FILE constants[83]
+#define OFFSET_REQUEST_OPCODE constants[84]
+#define OFFSET_REQUEST_FLAGS constants[85]
+#define OFFSET_REQUEST_RESULT constants[86]
+#define OFFSET_REQUEST_NUMBER constants[87]
+#define OFFSET_REQUEST_RING constants[88]
+#define OFFSET_TRANSFER_LENGTH constants[89]
+#define OFFSET_TRANSFER_POSITION constants[90]
+#define OFFSET_MESSAGE_LENGTH constants[91]
+#define COMPLETION_IS_ENTRY constants[92]
+#define OFFSET_ENTRY_RESULT constants[93]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {

@@ -1175,5 +1175,6 @@ int on_free(struct bpf_raw_tracepoint_args *ctx)
 #include "arguments.h"
 #include "memory.h"
 #include "system_calls.h"
+#include "requests.h"
 #include "probes.h"
 #endif

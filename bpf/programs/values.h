@@ -72,6 +72,32 @@ enum system_call_kind {
 	CALL_MESSAGES = 6, /* returns how many messages it has moved, struct mmsghdr at argument 1 */
 };
 
+/* Kinds of requests to io_uring follow in the same map, by their opcodes. Of these `size` is an enum
+ * request_length, `other` is 1 where one may complete several times. */
+#define FIRST_REQUEST (2 * SYSTEM_CALLS_32)
+#define REQUEST_KINDS 128
+
+enum request_length {
+	LENGTH_OF_BUFFER = 0,  /* struct io_rw: bytes, and the position in the file */
+	LENGTH_OF_VECTOR = 1,  /* struct io_rw: not in bytes; the position */
+	LENGTH_OF_MESSAGE = 2, /* struct io_sr_msg */
+};
+
+/* A request that io_uring has taken and not completed, by its address in the kernel. */
+struct request {
+	u64 time;
+	u64 asked, position;
+	u32 thread, stack; /* who submitted it, as in struct call */
+	u32 weight;
+	u16 cache;
+	u16 opcode;
+};
+
+/* One that may complete several times: the kernel then tells its ring and the program's number of it. */
+struct shot_key {
+	u64 ring, number;
+};
+
 /* Programs at probes may be preempted: each call takes one of its CPU's memories for the time of its
  * walk. Those of samples and switches come before them. */
 #define CALL_SLOTS 3

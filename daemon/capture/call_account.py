@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,7 +20,8 @@ class CallAccount:
     """Has fewer calls recorded where they cost more than ``share`` of the targets' CPU time (None:
     any), or are more than anybody can use, and counts them.
 
-    ``calls`` takes them from the ring; their programs belong to ``sampler``.
+    ``calls`` takes them from the ring; their programs belong to ``sampler``. ``lacks`` says what of
+    those asked for cannot be recorded here, for the summary.
     """
 
     def __init__(
@@ -28,11 +30,13 @@ class CallAccount:
         sampler: Sampler,
         writer: MeasurementWriter,
         share: float | None,
+        lacks: Sequence[str] = (),
     ) -> None:
         self._calls = calls
         self._sampler = sampler
         self._writer = writer
         self._pace = CallPace(len(calls.names), share)
+        self._lacks = list(lacks)
         self._rates: list[dict[str, object]] = []
 
     def start(self, now: float) -> None:
@@ -72,4 +76,5 @@ class CallAccount:
             "objects_lost": int(counters["objects_lost"]),
             "rates": self._rates[-_MOST_RATES:],
             "dropped": dropped,
+            "not_recorded": self._lacks,
         }

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from hpcd.bpf.call_programs import CallOptions
 from hpcd.bpf.io_calls import io_functions, system_call_table
+from hpcd.bpf.io_requests import request_functions, request_table
+from hpcd.bpf.loading.request_offsets import request_offsets
 from hpcd.bpf.memory_calls import (
     PAGE_TOUCH,
     add_memory_calls,
@@ -14,6 +19,7 @@ from hpcd.bpf.memory_calls import (
 )
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.recording_options import Options
+from hpcd.errors import PlatformError
 from hpcd.model.calls import CalledFunction
 
 if TYPE_CHECKING:  # imported where they are needed: most recordings have no probes
@@ -32,9 +38,23 @@ class CallSetup:
         self._options = options
         self._specs = options.probes.specs()
         self.functions: list[CalledFunction] = io_functions(0) if options.io else []
-        """System calls that are recorded, numbered from 0."""
+        """System calls and requests to io_uring that are recorded, numbered from 0."""
         if options.memory:
             self.functions += memory_functions(len(self.functions))
+        self.lacks: list[str] = []
+        """What of the calls that were asked for cannot be recorded here, and why."""
+        self._first_request = len(self.functions)
+        if options.io and self._tells_requests():
+            self.functions += request_functions(self._first_request)
+
+    def _tells_requests(self) -> bool:
+        """Whether the kernel says what io_uring is asked to do."""
+        try:
+            request_offsets()
+        except PlatformError as error:
+            self.lacks.append(f"requests to io_uring: {error}")
+            return False
+        return True
 
     def sampler_options(self) -> CallOptions | None:
         """What the programs are to record."""
@@ -47,8 +67,14 @@ class CallSetup:
         return CallOptions(
             touched_function=touched,
             system_calls=table if self.functions else None,
+            requests=self._requests(),
             probes=bool(self._specs),
         )
+
+    def _requests(self) -> npt.NDArray[np.void] | None:
+        if len(self.functions) == self._first_request:
+            return None
+        return request_table(self._first_request)
 
     @property
     def call_share(self) -> float | None:

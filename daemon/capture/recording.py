@@ -15,6 +15,7 @@ from hpcd.bpf.events import EventSpec
 from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
+from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate
@@ -290,9 +291,15 @@ class Recording:
             mmaps=mmaps,
             attachment=attachment,
             thread_times=thread_times,
-            calls=CallAccount(calls, sampler, writer, self._calls.call_share) if calls else None,
+            calls=self._account(calls, sampler, writer) if calls else None,
             probes=probes,
         )
+
+    def _account(
+        self, calls: CallRecorder, sampler: Sampler, writer: MeasurementWriter
+    ) -> CallAccount:
+        setup = self._calls
+        return CallAccount(calls, sampler, writer, setup.call_share, setup.lacks)
 
     def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
         """What reads the stacks of threads that sleep when they are attached to, closed by

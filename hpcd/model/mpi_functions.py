@@ -58,6 +58,12 @@ class Role(IntEnum):
     CARTESIAN = 23
     CARTESIAN_PERIODS = 24
     CARTESIAN_SUB = 25
+    BETWEEN_GROUPS = 50
+    """Two groups form a communicator between them, each by a call on its own."""
+    MERGED_GROUPS = 51
+    """Both groups of such a communicator form one."""
+    OTHER_JOB = 52
+    """All of the communicator are connected to processes of another job."""
     FREE_COMMUNICATOR = 26
     OWN_RANK = 27
     OWN_SIZE = 28
@@ -71,6 +77,7 @@ class Role(IntEnum):
 
 CREATIONS: Final = (
     Role.NEW_COMMUNICATOR, Role.SPLIT, Role.SPLIT_HOST, Role.CARTESIAN, Role.CARTESIAN_SUB,
+    Role.BETWEEN_GROUPS, Role.MERGED_GROUPS, Role.OTHER_JOB,
 )  # fmt: skip
 """Roles of calls that make communicators, each collective over the one it is made of."""
 COLLECTIVES: Final = (
@@ -106,6 +113,10 @@ C_TYPES: Final = {
     "rdispls": "const int *", "stypes": "const MPI_Datatype *", "rtypes": "const MPI_Datatype *",
     "color": "int", "key": "int", "split_type": "int",
     "ndims": "int", "dims": "const int *", "periods": "const int *", "reorder": "int",
+    "local_leader": "int", "peer_comm": "MPI_Comm", "remote_leader": "int", "high": "int",
+    "command": "const char *", "arguments": "char **", "processes": "int", "errors": "int *",
+    "commands": "char **", "argument_lists": "char ***", "processes_each": "const int *",
+    "infos": "const MPI_Info *", "port": "const char *",
     "remain_dims": "const int *", "rank": "int *", "size": "int *",
     "bytes": "MPI_Aint", "unit": "int", "disp": "MPI_Aint", "assertion": "int",
     "stride": "int", "hstride": "MPI_Aint", "lower": "MPI_Aint", "extent": "MPI_Aint",
@@ -181,6 +192,17 @@ _OTHERS: Final[tuple[tuple[tuple[Role, ...], tuple[str, ...]], ...]] = (
         "Cart_create(comm, ndims, dims, periods, reorder, newcomm)",
     )),
     ((Role.CARTESIAN_SUB,), ("Cart_sub(comm, remain_dims, newcomm)",)),
+    ((Role.BETWEEN_GROUPS,), (
+        "Intercomm_create(comm, local_leader, peer_comm, remote_leader, tag, newcomm)",
+    )),
+    ((Role.MERGED_GROUPS,), ("Intercomm_merge(comm, high, newcomm)",)),
+    ((Role.OTHER_JOB,), (
+        "Comm_spawn(command, arguments, processes, info, root, comm, newcomm, errors)",
+        "Comm_spawn_multiple(count, commands, argument_lists, processes_each, infos, root, comm,"
+        " newcomm, errors)",
+        "Comm_accept(port, info, root, comm, newcomm)",
+        "Comm_connect(port, info, root, comm, newcomm)", "Comm_get_parent(newcomm)",
+    )),
     ((Role.FREE_COMMUNICATOR,), ("Comm_free(freed)",)),
     ((Role.OWN_RANK,), ("Comm_rank(comm, rank)",)),
     ((Role.OWN_SIZE,), ("Comm_size(comm, size)",)),

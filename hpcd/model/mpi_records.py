@@ -150,6 +150,9 @@ VALUES: Final[dict[Role, tuple[str, ...]]] = {
     Role.CARTESIAN: (*_NEW, "dimensions", "dims0", "dims2", "dims4"),
     Role.CARTESIAN_PERIODS: ("new_communicator", "periods0", "periods2", "periods4"),
     Role.CARTESIAN_SUB: (*_NEW, "remain0", "remain2", "remain4"),
+    Role.BETWEEN_GROUPS: (*_NEW, "local_leader", "peer_communicator", "remote_leader", "tag"),
+    Role.MERGED_GROUPS: (*_NEW, "high"),
+    Role.OTHER_JOB: _NEW,
     Role.FREE_COMMUNICATOR: ("communicator",),
     Role.OWN_RANK: ("communicator", "rank"),
     Role.OWN_SIZE: ("communicator", "size"),
@@ -170,6 +173,8 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "new_window": ("newwin",), "root": ("root",),
     "request": ("request", "started", "ended", "requests"), "requests": ("count",),
     "position": ("count",), "index": ("index",), "ended": ("outcount",), "positions": ("indices",),
+    "local_leader": ("local_leader",), "peer_communicator": ("peer_comm",),
+    "remote_leader": ("remote_leader",), "high": ("high",),
     "flag": ("flag",), "color": ("color", "split_type"), "key": ("key",),
     "dimensions": ("ndims",), "rank": ("rank",), "size": ("size",), "old_datatype": ("oldtype",),
     "new_datatype": ("newtype",), "blocks": ("blocks",), "block_length": ("block_length",),
@@ -184,8 +189,8 @@ _RECEIVED: Final = {"peer": ("source",), "tag": ("tag", "rtag")}
 # What root sends is described by what every other rank receives.
 _SCATTERED: Final = {"count": ("count", "rcount"), "datatype": ("type", "rtype")}
 _HANDLES: Final = frozenset(
-    {"communicator", "new_communicator", "window", "new_window", "request", "old_datatype",
-     "new_datatype", "datatype"}
+    {"communicator", "new_communicator", "peer_communicator", "window", "new_window", "request",
+     "old_datatype", "new_datatype", "datatype"}
 )  # fmt: skip
 # Read on return, where the argument points.
 _RESULTS: Final = frozenset(

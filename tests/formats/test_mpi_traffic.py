@@ -14,10 +14,18 @@ import pytest
 from hpcd.__main__ import main
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.wait_states import Kind
-from tests.support.mpi_truth import LAUNCH, Truth, build, database, run, vector_truth
+from tests.support.mpi_truth import LAUNCH, Truth, build, database, members_of, run, vector_truth
 from tests.support.otf2_calls import ArchivedCalls, read_otf2_calls
 
-TRAFFIC = ("ring", "all_to_all", "halo", "subcommunicators", "wildcards", "persistent")
+TRAFFIC = (
+    "ring",
+    "all_to_all",
+    "halo",
+    "subcommunicators",
+    "two_groups",
+    "wildcards",
+    "persistent",
+)
 PLANTED = {
     "late_sender": Kind.LATE_SENDER,
     "late_receiver": Kind.LATE_RECEIVER,
@@ -54,7 +62,7 @@ def test_traffic_is_the_truth(
     np.testing.assert_array_equal(volume, truth.sent[:, :, 1])
     assert len(found.messages) == truth.sent[:, :, 0].sum()
     assert found.collectives.complete.all()
-    made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
+    made = {members_of(one) for one in found.communicators.all if one.parent >= 0}
     assert made == truth.communicators
     assert found.unknown_communicators == 0
     if ranks == 5:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections import Counter
@@ -13,6 +14,9 @@ import pytest
 
 from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import open as open_database
+from hpcd.bpf.io_requests import IO_REQUESTS, PREFIX
+from hpcd.bpf.loading.request_offsets import request_offsets
+from hpcd.errors import PlatformError
 from tests.support.recorded import HPCD, hpcd, record
 from tests.support.strace import trace
 
@@ -87,6 +91,54 @@ def test_both_ends_of_a_connection_are_known(tmp_path: Path, build: Callable[...
             if name.startswith("127.0.0.1:") and peers.read[at] + peers.written[at]
         ]
         assert sorted(inet) == sorted([(sent + 5, 300), (300, sent + 5)])
+
+
+def test_requests_to_io_uring_are_those_the_program_counts(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Bytes by file, calls and failures by opcode, with the call path of who submitted them."""
+    work = tmp_path / "work"
+    work.mkdir()
+    program = build("uring.c")
+    try:
+        request_offsets()
+        subprocess.run([program, work], check=True, stdout=subprocess.DEVNULL)
+    except (subprocess.CalledProcessError, PlatformError):
+        pytest.skip("needs io_uring")
+    with (tmp_path / "said").open("wb") as said:
+        command = [*HPCD, "run", "--io", "-o", tmp_path / "m", "--json-file", tmp_path / "summary"]
+        subprocess.run([*map(str, command), "--", program, work], stdout=said, check=True)
+    truth = json.loads((tmp_path / "said").read_text())
+    summary = json.loads((tmp_path / "summary").read_text())["calls"]
+    assert (summary["dropped"], summary["not_recorded"]) == ({}, [])
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    hpcd("check", tmp_path / "m")
+    hpcd("check", tmp_path / "db")
+    with open_database(tmp_path / "db") as db:
+        names = {request.name for request in IO_REQUESTS}
+        requests = [each for each in db.calls.functions if each.name in names]
+        by_opcode = total_calls(db, "function", requests)
+        columns = (by_opcode.calls.tolist(), by_opcode.errors.tolist())
+        assert dict(zip(by_opcode.name, zip(*columns, strict=True), strict=True)) == {
+            IO_REQUESTS[int(opcode)].name: tuple(counts)
+            for opcode, counts in truth["opcodes"].items()
+        }
+        files = total_calls(db, "file", requests)
+        moved = {Path(name).name: at for at, name in enumerate(files.name)}
+        for name, (read, written) in truth["files"].items():
+            assert (files.read[moved[name]], files.written[moved[name]]) == (read, written), name
+        total = total_calls(db, "function", [db.calls.find(f"{PREFIX}recv")])
+        assert total.read.tolist() == [truth["received"]]
+        paths = total_calls(db, "path", [db.calls.find(f"{PREFIX}write")])
+        written = {
+            place: sum(
+                int(paths.written[at]) for at, name in enumerate(paths.name) if place in name
+            )
+            for place in ("plain", "linked")
+        }
+        # What is asked for in plain() is submitted there, by finish().
+        assert written == {"plain": truth["files"]["plain"][1] - 30, "linked": 777}
+        assert all("finish" in name for name in paths.name if "plain" in name)
 
 
 def test_calls_that_are_passed_over_are_stood_for(

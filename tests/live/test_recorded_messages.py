@@ -17,7 +17,7 @@ from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.database_calls import communication, delays_of
 from hpcd.analysis.messages.wait_states import Kind
-from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, read, vector_truth
+from tests.support.mpi_truth import LAUNCH, PROGRAM, Truth, build, members_of, read, vector_truth
 
 pytestmark = [
     pytest.mark.root,
@@ -59,15 +59,35 @@ def matrix_is_true(found: Communication, truth: Truth) -> None:
     assert len(found.messages) == truth.sent[:, :, 0].sum()
 
 
-@pytest.mark.parametrize("name", ("halo", "subcommunicators", "wildcards", "persistent"))
+@pytest.mark.parametrize(
+    "name", ("halo", "subcommunicators", "two_groups", "wildcards", "persistent")
+)
 def test_traffic(built: tuple[Path, Path], tmp_path: Path, flavour: str, name: str) -> None:
     truth, path = recorded(built, tmp_path, flavour, name, 3)
     with hpcd.analysis.open(path) as db:
         found = communication(db)
         matrix_is_true(found, truth)
         assert found.collectives.complete.all()
-        made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
+        made = {members_of(one) for one in found.communicators.all if one.parent >= 0}
         assert made == truth.communicators
+    if name == "two_groups":
+        top_is_true(tmp_path / "m", truth)
+
+
+def top_is_true(measurement: Path, truth: Truth) -> None:
+    """The live view has the same messages, when its window has all of them."""
+    shown = ["top", "--json", "-w", "3600", "-n", "1000", str(measurement)]
+    done = subprocess.run([*HPCD, *shown], check=True, capture_output=True, text=True)
+    now = json.loads(done.stdout)["calls"]
+    sent = np.zeros_like(truth.sent)
+    for use in now["peers"]:
+        sent[use["source"], use["target"]] = use["messages"], use["bytes"]
+    np.testing.assert_array_equal(sent, truth.sent)
+    functions = {use["name"]: use for use in now["mpi"]}
+    assert functions["MPI_Intercomm_create"]["calls"] == 2 * truth.ranks
+    for figure in ("calls", "bytes", "seconds"):
+        total = sum(use[figure] for use in now["mpi"])
+        assert total == pytest.approx(sum(use[figure] for use in now["ranks"]))
 
 
 def test_polls_and_counts_for_each_rank(

@@ -126,6 +126,66 @@ static void subcommunicators(void)
 	}
 }
 
+/* Even and odd ranks, the odd ones in reverse order, and what is made of both groups together. */
+static void two_groups(void)
+{
+	int odd = rank % 2, own, others, everybody;
+	MPI_Comm half, between, copy, merged, merged_back, quarters, again;
+	MPI_Status status;
+	MPI_Comm_split(MPI_COMM_WORLD, odd, odd ? -rank : rank, &half);
+	/* The leader of the odd ranks is its last one, rank 1. */
+	MPI_Comm_size(half, &own);
+	MPI_Intercomm_create(half, odd ? own - 1 : 0, MPI_COMM_WORLD, odd ? 0 : 1, 11, &between);
+	MPI_Comm_rank(between, &own);
+	MPI_Comm_remote_size(between, &others);
+	for (int round = 0; round < ROUNDS; round++)
+		for (int peer = 0; peer < others; peer++)
+			MPI_Sendrecv(out, 10 + round + odd, MPI_CHAR, peer, 4, in, 100, MPI_CHAR, peer, 4,
+				     between, MPI_STATUS_IGNORE);
+	if (odd)
+		MPI_Send(out, 5, MPI_INT, 0, 8, between);
+	else if (own == 0)
+		for (int peer = 0; peer < others; peer++)
+			MPI_Recv(in, 5, MPI_INT, MPI_ANY_SOURCE, 8, between, &status);
+	MPI_Barrier(between);
+	MPI_Allreduce(out, in, 2, MPI_INT, MPI_SUM, between);
+	MPI_Bcast(out, 3, MPI_INT, odd ? 0 : own == 0 ? MPI_ROOT : MPI_PROC_NULL, between);
+	MPI_Comm_dup(between, &copy);
+	if (own < others)
+		MPI_Sendrecv(out, 6, MPI_CHAR, own, 1, in, 6, MPI_CHAR, own, MPI_ANY_TAG, copy, &status);
+	MPI_Intercomm_merge(between, !odd, &merged); /* the odd ones first */
+	MPI_Intercomm_merge(copy, 1, &merged_back);
+	for (int which = 0; which < 2; which++) {
+		again = which ? merged_back : merged;
+		MPI_Comm_rank(again, &own);
+		MPI_Comm_size(again, &everybody);
+		MPI_Sendrecv(out, 7, MPI_CHAR, (own + 1) % everybody, 0, in, 7, MPI_CHAR,
+			     (own + everybody - 1) % everybody, 0, again, MPI_STATUS_IGNORE);
+	}
+	/* Of either group the ranks of one colour; where a group has none there is nothing. */
+	MPI_Comm_split(between, rank / 2 % 2, rank, &quarters);
+	if (quarters != MPI_COMM_NULL) {
+		MPI_Comm_rank(quarters, &own);
+		MPI_Comm_remote_size(quarters, &others);
+		if (!odd && own == 0)
+			MPI_Send(out, 9, MPI_CHAR, others - 1, 2, quarters);
+		if (odd) {
+			MPI_Comm_size(quarters, &everybody);
+			if (own == everybody - 1)
+				MPI_Recv(in, 9, MPI_CHAR, 0, 2, quarters, MPI_STATUS_IGNORE);
+		}
+		MPI_Comm_free(&quarters);
+	}
+	MPI_Comm_free(&between);
+	/* The same groups again, one within the other's place. */
+	MPI_Comm_size(half, &own);
+	MPI_Intercomm_create(half, odd ? own - 1 : 0, merged, odd ? (size / 2) : size / 2 - 1, 11, &again);
+	MPI_Comm_rank(again, &own);
+	if (own == 0)
+		MPI_Sendrecv(out, 3, MPI_CHAR, 0, 0, in, 3, MPI_CHAR, 0, 0, again, MPI_STATUS_IGNORE);
+	MPI_Comm_free(&again);
+}
+
 static void wildcards(void)
 {
 	MPI_Status status;
@@ -367,7 +427,7 @@ int main(int count, char **arguments)
 		void (*run)(void);
 	} programs[] = {
 		{"ring", ring}, {"all_to_all", all_to_all}, {"halo", halo},
-		{"subcommunicators", subcommunicators}, {"wildcards", wildcards},
+		{"subcommunicators", subcommunicators}, {"two_groups", two_groups}, {"wildcards", wildcards},
 		{"persistent", persistent}, {"vectors", vectors}, {"polling", polling}, {"one_sided", one_sided}, {"late_sender", late_sender},
 		{"late_receiver", late_receiver}, {"late_broadcast", late_broadcast},
 		{"wait_at_nxn", wait_at_nxn}, {"early_reduce", early_reduce},

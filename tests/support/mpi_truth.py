@@ -17,6 +17,7 @@ import numpy as np
 
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
+from hpcd.analysis.messages.communicators import Communicator
 from hpcd.array_types import I64
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
@@ -88,10 +89,14 @@ static void record(uint32_t function, int64_t begin, int64_t end, const int64_t 
 static int in_world(MPI_Comm communicator, int place)
 {
 	MPI_Group group, world;
-	int rank = -1;
+	int rank = -1, between;
 	if (place < 0)
 		return -1;
-	PMPI_Comm_group(communicator, &group);
+	PMPI_Comm_test_inter(communicator, &between);
+	if (between)
+		PMPI_Comm_remote_group(communicator, &group);
+	else
+		PMPI_Comm_group(communicator, &group);
 	PMPI_Comm_group(MPI_COMM_WORLD, &world);
 	PMPI_Group_translate_ranks(group, 1, &place, world, &rank);
 	PMPI_Group_free(&group);
@@ -121,16 +126,32 @@ static void start_truth(MPI_Request request)
 			send_truth(persistent[at].peer, persistent[at].bytes);
 }
 
+/* The ranks of the other group are the last ones of a line, with a -1 before them. */
 static void communicator_truth(MPI_Comm communicator)
 {
-	int size;
+	int size, between, ranks[4096], places[4096];
+	MPI_Group group, world;
 	if (communicator == MPI_COMM_NULL)
 		return;
 	if (!communicators)
 		communicators = file("communicators");
-	PMPI_Comm_size(communicator, &size);
+	for (int place = 0; place < 4096; place++)
+		places[place] = place;
+	PMPI_Comm_group(MPI_COMM_WORLD, &world);
+	PMPI_Comm_test_inter(communicator, &between);
+	PMPI_Comm_group(communicator, &group);
+	PMPI_Group_size(group, &size);
+	PMPI_Group_translate_ranks(group, size, places, world, ranks);
 	for (int place = 0; place < size; place++)
-		fprintf(communicators, "%d ", in_world(communicator, place));
+		fprintf(communicators, "%d ", ranks[place]);
+	if (between) {
+		PMPI_Comm_remote_group(communicator, &group);
+		PMPI_Group_size(group, &size);
+		PMPI_Group_translate_ranks(group, size, places, world, ranks);
+		fprintf(communicators, "-1 ");
+		for (int place = 0; place < size; place++)
+			fprintf(communicators, "%d ", ranks[place]);
+	}
 	fprintf(communicators, "\\n");
 }
 
@@ -265,7 +286,8 @@ _PERSISTENT = """
 @dataclass(frozen=True)
 class Truth:
     """What a run sent: ``sent`` ``int64[ranks, ranks, 2]`` messages and bytes by sender and
-    receiver; ``communicators`` the members of each made one, once; ``said`` what it printed."""
+    receiver; ``communicators`` the members of each made one, once (:func:`members_of`); ``said``
+    what it printed."""
 
     calls: CallArrays
     ranks: int
@@ -312,7 +334,7 @@ def read(folder: Path, flavour: str, ranks: int, printed: str) -> Truth:
     line = np.repeat(np.arange(ranks), [len(column) for column in columns])
     sent = np.array([np.loadtxt(folder / f"sent.{rank}", ndmin=2) for rank in range(ranks)])
     members = {
-        tuple(map(int, row.split()))
+        _sorted_groups(tuple(map(int, row.split())))
         for path in folder.glob("communicators.*")
         for row in path.read_text().splitlines()
     }
@@ -364,6 +386,23 @@ def database(truth: Truth, folder: Path) -> Path:
     writer.close({})
     merge([folder / "m"], folder / "db", workers=1)
     return folder / "db"
+
+
+def _sorted_groups(members: tuple[int, ...]) -> tuple[int, ...]:
+    """Of two groups with a -1 between them that with the lower first rank foremost."""
+    if -1 not in members:
+        return members
+    at = members.index(-1)
+    first, second = sorted((members[:at], members[at + 1 :]))
+    return (*first, -1, *second)
+
+
+def members_of(communicator: Communicator) -> tuple[int, ...]:
+    """As in :attr:`Truth.communicators`: of one between two groups both, with a -1 between them."""
+    members = tuple(communicator.members.tolist())
+    if communicator.remote is None:
+        return members
+    return _sorted_groups((*members, -1, *communicator.remote.tolist()))
 
 
 def vector_truth(ranks: int) -> dict[tuple[int, int], float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import stat
@@ -12,7 +13,14 @@ import numpy as np
 import pytest
 
 from hpcd.bpf.io_calls import IO_CALLS, io_functions, system_call_table
-from hpcd.bpf.layouts import OBJECT_EVENT, SYSTEM_CALLS_32, EventKind, SystemCallKind
+from hpcd.bpf.io_requests import IO_REQUESTS, PREFIX, request_functions, request_table
+from hpcd.bpf.layouts import (
+    OBJECT_EVENT,
+    REQUEST_KINDS,
+    SYSTEM_CALLS_32,
+    EventKind,
+    SystemCallKind,
+)
 from hpcd.bpf.loading.object_loader import SOURCES
 from hpcd.daemon.capture.call_pace import MOST_ONE_IN, CallPace
 from hpcd.daemon.naming.file_objects import FileObjects
@@ -91,6 +99,22 @@ def test_every_system_call_is_in_the_table_once() -> None:
     native = table[:SYSTEM_CALLS_32]
     functions = native["function"][native["kind"] != SystemCallKind.IGNORED]
     assert len(np.unique(functions)) == len(functions)
+
+
+def test_requests_to_io_uring_are_recorded_by_opcode() -> None:
+    """Opcodes are those of the kernel's header, as far as the one installed here goes."""
+    table = request_table(20)
+    assert len(table) == REQUEST_KINDS
+    assert table["function"].tolist()[: len(IO_REQUESTS)] == list(range(20, 20 + len(IO_REQUESTS)))
+    assert int(table["function"].max()) == request_functions(20)[-1].id
+    header = Path("/usr/include/linux/io_uring.h")
+    if not header.exists():
+        pytest.skip("needs linux-libc-dev")
+    body = header.read_text().partition("enum io_uring_op {")[2].partition("}")[0]
+    opcodes = re.findall(r"IORING_OP_(\w+),", body)
+    names = [f"{PREFIX}{opcode.lower()}" for opcode in opcodes if opcode != "LAST"]
+    assert names
+    assert [request.name for request in IO_REQUESTS][: len(names)] == names[: len(IO_REQUESTS) - 1]
 
 
 def pace_after(pace: CallPace, rates: list[int], spent_each: float = 0.0) -> list[int]:

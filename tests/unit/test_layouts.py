@@ -18,7 +18,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from hpcd.bpf import layouts, probe_maps, table_memory, uprobes
-from hpcd.bpf.layouts import EventKind, ObjectFlag, Switch, SystemCallKind
+from hpcd.bpf.layouts import EventKind, ObjectFlag, RequestLength, Switch, SystemCallKind
 from hpcd.bpf.libbpf import ProgramInfoStruct
 from hpcd.bpf.loading.object_loader import CONSTANTS
 from hpcd.bpf.saved_walk import WALK_DEPTH, WALK_SP
@@ -69,6 +69,7 @@ MEMBERS = {
 }
 ENUMS: dict[str, tuple[str, dict[str, int]]] = {
     "system_call_kind": ("CALL_", dict(SystemCallKind.__members__)),
+    "request_length": ("LENGTH_", dict(RequestLength.__members__)),
     "object_flag": ("OBJECT_", dict(ObjectFlag.__members__)),
     "ending": ("END_", {e.name: e.value for e in UnwindStatus if e < UnwindStatus.BEFORE_ATTACH}),
     "event_kind": ("EVENT_", dict(EventKind.__members__)),
@@ -87,6 +88,10 @@ NUMBERS = {
     "sizeof(struct call_slots)": layouts.CALL_SLOTS_BYTES,
     "FIRST_CALL_CONTEXT": layouts.FIRST_CALL_CONTEXT,
     "SYSTEM_CALLS_32": layouts.SYSTEM_CALLS_32,
+    "FIRST_REQUEST": layouts.FIRST_REQUEST,
+    "REQUEST_KINDS": layouts.REQUEST_KINDS,
+    "sizeof(struct request)": layouts.REQUEST_BYTES,
+    "sizeof(struct shot_key)": layouts.SHOT_KEY_BYTES,
     "NO_ARGUMENT": layouts.NO_ARGUMENT,
     "NAME_BYTES": layouts.NAME_BYTES,
     "sizeof(struct object_key)": layouts.OBJECT_KEY_BYTES,

@@ -323,3 +323,47 @@ def test_answers_of_a_later_communicator_say_nothing_of_an_earlier_one() -> None
     # Place 1 of the reversed one is rank 0.
     _, volume = found.point_to_point.dense(2)
     assert volume.tolist() == [[4, 0], [0, 8]]
+
+
+def test_processes_of_another_job_are_said_to_be_unknown() -> None:
+    """They were started by this job, or have started it."""
+    started, parents = 0x84000001, 0x84000002
+    calls: list[Call] = []
+    for rank in range(2):
+        new = {"communicator": WORLD, "new_communicator": started}
+        calls += [
+            (rank, "MPI_Comm_get_parent", 0, 1, {"new_communicator": parents}),
+            (rank, "MPI_Comm_spawn", 10, 20, new),
+            send(rank, 30, 31, 1, communicator=started),
+            receive(rank, 40, 41, 0, communicator=parents),
+            (rank, "MPI_Intercomm_merge", 50, 60,
+             {"communicator": started, "new_communicator": 0x84000003, "high": 0}),
+            send(rank, 70, 71, 1 - rank, communicator=0x84000003),
+        ]  # fmt: skip
+    found = made(calls, 2)
+    made_of = {one.name: one for one in found.communicators.all}
+    for one in found.communicators.all[1:]:
+        assert one.members.tolist() == [0, 1]
+    assert [len(one.remote) for one in found.communicators.all if one.remote is not None] == [0, 0]
+    assert not made_of["merged groups"].ordered
+    assert found.to_other_jobs == 4
+    assert found.unknown_communicators == 0
+    assert not len(found.messages) and not len(found.point_to_point.bytes)
+
+
+def test_two_groups_of_which_one_was_not_recorded_are_unknown() -> None:
+    """Leaders that name nobody, and one that waits for a group that never comes."""
+    between = 0x84000001
+    new = {"communicator": WORLD, "new_communicator": between, "local_leader": 0, "tag": 3}
+    calls = [
+        *(
+            (rank, "MPI_Intercomm_create", 0, 1,
+             new | {"peer_communicator": 0x84000009 if rank else WORLD, "remote_leader": leader})
+            for rank, leader in ((0, 1), (1, 7))
+        ),
+        send(0, 30, 31, 0, communicator=between),
+        send(1, 30, 31, 0),
+    ]  # fmt: skip
+    found = made(calls, 2)
+    assert [one.name for one in found.communicators.all] == ["MPI_COMM_WORLD"]
+    assert found.unknown_communicators == 1

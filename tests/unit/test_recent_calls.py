@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.console import Group as Screen
 
 from hpcd.analysis.live.recent_calls import CallWindow
+from hpcd.analysis.live.recent_messages import SentMessages
 from hpcd.cli.output.call_rates import call_tables
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import open_measurement
@@ -105,6 +107,13 @@ def test_a_window_has_what_ended_in_it(path: Path) -> None:
     assert (first.pid, first.rank, first.job) == (70, 0, "job 9")
     assert (first.calls, first.bytes, first.seconds) == (1, 800, pytest.approx(0.1))
     assert (second.pid, second.bytes, second.seconds) == (71, 800, pytest.approx(1.0))
+    (used,) = now.mpi
+    assert (used.name, used.calls, used.bytes) == ("MPI_Send", 2, 1600)
+    assert used.seconds == pytest.approx(1.1)
+    assert [(use.source, use.target, use.messages, use.bytes) for use in now.peers] == [
+        (0, 1, 1, 800),
+        (1, 1, 1, 800),
+    ]
 
 
 def test_tables_of_a_window(path: Path) -> None:
@@ -114,13 +123,73 @@ def test_tables_of_a_window(path: Path) -> None:
         console = Console(width=100)
         with console.capture() as captured:
             console.print(Screen(*call_tables(window.snapshot(window.end, 1))))
-    files, file, ranks, rank, functions, function = captured.get().splitlines()
+    files, file, ranks, rank, mpi, used, peers, peer, functions, function = (
+        captured.get().splitlines()
+    )
     assert files.split()[:2] == ["read", "B/s"]
     assert file.split() == ["130", "0", "4.0", "1.0", "/data/a"]
     assert ranks.split()[0] == "MPI"
     assert rank.split() == ["100.0", "800", "1.0", "71", "1", "app", "job", "9"]
+    assert mpi.split()[:2] == ["time", "%"]
+    assert used.split() == ["110.0", "1.6k", "2.0", "550", "ms", "MPI_Send"]
+    assert peers.split()[:2] == ["B/s", "messages/s"]
+    assert peer.split() == ["800", "1.0", "0", "1", "job", "9"]
     assert functions.split()[0] == "calls/s"
     assert function.split() == ["3.0", "200", "ms", "60.0", "solve", "(libsolver.so)"]
+
+
+def test_handles_mean_what_was_said_long_ago(tmp_path: Path) -> None:
+    """A communicator of the ranks in reverse order, and sends on it in a later chunk; a rank of
+    which the launcher says nothing; and, with too much to be kept, peers that are not known."""
+    names = ("MPI_Comm_split", "MPI_Send", "MPI_Comm_rank")
+    writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
+    writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
+    for line, rank in enumerate((0, 1, None)):
+        writer.add_process(
+            Process(line, 70 + line, 1, "app", "/bin/app", (), 0, SECOND, "job 9", rank, 2)
+        )
+        writer.add_thread(Thread(line, line, 70 + line, "app", SECOND))
+    places: dict[str, list[str]] = {}
+    for number, name in enumerate(names):
+        (record,) = records(FUNCTIONS[name], OPENMPI)
+        places[name] = [value.name for value in record.values]
+        told = tuple(CallValue(v.name, KINDS[v.kind], v.unit) for v in record.values)
+        writer.add_function(CalledFunction(number, name, "/lib/libmpi.so.40", Group.MPI, told))
+
+    def called(line: int, name: str, begin: float, **values: int) -> tuple[Any, ...]:
+        given = tuple(values.get(value, 1) for value in places[name])
+        return line, names.index(name), begin, 0.1, 1, given
+
+    new = 0x7F0000000000
+    for rank in range(2):
+        writer.add_calls(
+            calls(
+                called(rank, "MPI_Comm_split", 2, new_communicator=new, color=0, key=-rank),
+                *(called(rank, "MPI_Comm_rank", 3, communicator=new, rank=0) for _ in range(50)),
+            )
+        )
+    writer.flush()
+    sends = [
+        called(line, "MPI_Send", 10, communicator=new, peer=0, count=10, datatype_size=4)
+        for line in range(3)
+    ]
+    writer.add_calls(calls(*sends))
+    writer.flush()
+    writer.close({})
+    with open_measurement(tmp_path / "m") as measurement:
+        window = CallWindow(measurement, 2.0)
+        window.refresh()
+        now = window.snapshot(window.end, 10)
+        assert now is not None
+        found = [(use.source, use.target, use.bytes) for use in now.peers]
+        assert found == [(0, 1, 40), (1, 1, 40)]
+        assert now.mpi[0].calls == 3
+        sent = SentMessages(measurement)
+        several = list(measurement.call_chunks(0))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hpcd.analysis.live.recent_messages.MOST_KEPT", 3)
+            told_of = [sent.sent(sent.learn(chunk)) for chunk in several]
+        assert {key[1:] for key in told_of[-1]} == {(0, -1), (1, -1)}
 
 
 def test_a_measurement_without_calls_has_no_window_of_them(tmp_path: Path) -> None:

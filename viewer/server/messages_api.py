@@ -234,8 +234,9 @@ class Traffic:
                 "number": one,
                 "name": found.communicators.all[one].name,
                 "parent": found.communicators.all[one].parent,
-                "ranks": len(found.communicators.members(one)),
+                "ranks": len(found.communicators.all[one].everybody),
                 "members": found.communicators.members(one)[:_MEMBERS].tolist(),
+                "remote": _first(found.communicators.all[one].remote),
                 "dims": list(found.communicators.all[one].dims),
                 "messages": float(messages[one]),
                 "bytes": float(volume[one]),
@@ -355,6 +356,10 @@ class LazyTraffic:
             if self._traffic is None:
                 self._traffic = Traffic(self._db)
             return self._traffic
+
+
+def _first(ranks: I64 | None) -> list[int] | None:
+    return None if ranks is None else ranks[:_MEMBERS].tolist()
 
 
 def _time(seconds: float) -> str:

@@ -7,7 +7,14 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from hpcd.analysis.live.recent_calls import FileUse, FunctionUse, RankUse, RecentCalls
+from hpcd.analysis.live.recent_calls import (
+    FileUse,
+    FunctionUse,
+    MpiUse,
+    PeerUse,
+    RankUse,
+    RecentCalls,
+)
 from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.terminal_text import harmless
 
@@ -20,7 +27,8 @@ def call_tables(calls: RecentCalls | None) -> list[Table]:
     return [
         table
         for table in (
-            _files(calls.files, span), _ranks(calls.ranks, span), _functions(calls.functions, span)
+            _files(calls.files, span), _ranks(calls.ranks, span), _mpi(calls.mpi, span),
+            _peers(calls.peers, span), _functions(calls.functions, span),
         )
         if table.row_count
     ]  # fmt: skip
@@ -43,6 +51,26 @@ def _ranks(ranks: list[RankUse], span: float) -> Table:
             f"{100 * use.seconds / span:.1f}", size_text(use.bytes / span),
             _rate(use.calls / span), str(use.pid), "" if use.rank is None else str(use.rank),
             _name(" ".join(filter(None, (use.name, use.job)))),
+        )  # fmt: skip
+    return table
+
+
+def _mpi(functions: list[MpiUse], span: float) -> Table:
+    table = _table("time %", "B/s", "calls/s", "mean", name="function of MPI")
+    for use in functions:
+        table.add_row(
+            f"{100 * use.seconds / span:.1f}", size_text(use.bytes / span),
+            _rate(use.calls / span), _duration(use.seconds / use.calls), _name(use.name),
+        )  # fmt: skip
+    return table
+
+
+def _peers(peers: list[PeerUse], span: float) -> Table:
+    table = _table("B/s", "messages/s", "from", "to", name="messages from rank to rank")
+    for use in peers:
+        table.add_row(
+            size_text(use.bytes / span), _rate(use.messages / span), str(use.source),
+            "?" if use.target is None else str(use.target), _name(use.job),
         )  # fmt: skip
     return table
 

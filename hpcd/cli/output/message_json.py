@@ -49,6 +49,8 @@ def as_json(db: Database, found: Communication, delays: Delays) -> dict[str, Any
                 "name": one.name,
                 "parent": one.parent if one.parent >= 0 else None,
                 "members": one.members.tolist(),
+                "remote": None if one.remote is None else one.remote.tolist(),
+                "ordered": one.ordered,
                 "dims": list(one.dims),
                 "periods": [bool(period) for period in one.periods],
             }

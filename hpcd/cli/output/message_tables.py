@@ -132,13 +132,19 @@ def _size_rows(found: Communication) -> list[Row]:
 def _communicator_rows(found: Communication, limit: int) -> list[Row]:
     rows = [Row(f"{'number':>6} {'of':>4} {'ranks':>6}  ", "", "communicator")]
     for one in found.communicators.all[:limit]:
-        members = one.members[:_MEMBERS].tolist()
-        listed = ", ".join(map(str, members)) + (", …" if len(one.members) > _MEMBERS else "")
+        listed = _listed(one.members)
+        if one.remote is not None:
+            listed += f" with {_listed(one.remote) if len(one.remote) else 'unknown processes'}"
+        listed += "" if one.ordered else " (in an unknown order)"
         shape = f", {' x '.join(map(str, one.dims))}" if one.dims else ""
         parent = str(one.parent) if one.parent >= 0 else ""
-        figures = f"{one.number:>6} {parent:>4} {len(one.members):>6}  "
+        figures = f"{one.number:>6} {parent:>4} {len(one.everybody):>6}  "
         rows.append(Row(figures, "", f"{one.name}{shape}: {listed}"))
     return [*rows, *_left(len(found.communicators.all), limit)]
+
+
+def _listed(ranks: I64) -> str:
+    return ", ".join(map(str, ranks[:_MEMBERS].tolist())) + (", …" if len(ranks) > _MEMBERS else "")
 
 
 def _collective_rows(found: Communication, limit: int) -> list[Row]:

@@ -481,6 +481,8 @@ def _call_lines(calls: dict[str, object]) -> list[str]:
         lines.append(f"  calls lost: {number:,} ({cause})")
     if calls["objects_lost"]:
         lines.append(f"  files not known: {calls['objects_lost']:,}")
+    lacks = calls.get("not_recorded")
+    lines += [f"  not recorded: {lack}" for lack in lacks] if isinstance(lacks, list) else []
     return lines
 
 

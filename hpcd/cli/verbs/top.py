@@ -48,10 +48,10 @@ class Top(Command):
     selected processes as hpcd attach does, into a temporary directory that is removed at the end.
     With nothing selected it shows all your processes, or for root what the service monitors. All
     figures cover the last seconds (--window); 100 % is one CPU. Where calls are recorded (--io,
-    --mpi, --probe) it shows what those did that ended: files by bytes, ranks by their time in MPI,
-    functions by calls and mean duration. Ctrl-C ends it. With --json, or into a pipe, it prints one
-    window and ends. Records through the hpcd service where it runs; the service is required unless
-    root.
+    --mpi, --probe) it shows what those did that ended: files by bytes, ranks and functions of MPI
+    by their time, pairs of ranks by bytes, probed functions by calls and mean duration. Ctrl-C ends
+    it. With --json, or into a pipe, it prints one window and ends. Records through the hpcd service
+    where it runs; the service is required unless root.
     """
 
     name = "top"

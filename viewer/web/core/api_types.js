@@ -131,6 +131,7 @@
  * @property {number} parent -1: none
  * @property {number} ranks
  * @property {number[]} members the first of them
+ * @property {number[] | null} remote of one between two groups the first of the other group, none where they are not known
  * @property {number[]} dims
  * @property {number} messages
  * @property {number} bytes

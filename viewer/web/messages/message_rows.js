@@ -105,7 +105,9 @@ export function sizeRows({ sizes, messages, bytes }) {
  */
 export function communicatorRows({ communicators }) {
   const rows = communicators.map((one) => {
-    const members = one.members.join(", ") + (one.members.length < one.ranks ? ", …" : "");
+    const other = one.remote === null ? "" : ` with ${one.remote.join(", ") || "unknown processes"}`;
+    const shown = one.members.length + (one.remote?.length ?? 0);
+    const members = one.members.join(", ") + other + (shown < one.ranks ? ", …" : "");
     const shape = one.dims.length ? `, ${one.dims.join(" × ")}` : "";
     const below = one.collectives.map((row) => ({
       name: `${row.function}, ${whole(row.operations)} operation${row.operations === 1 ? "" : "s"}`, title: row.function, order: 0,

@@ -1,0 +1,83 @@
+"""Requests to io_uring as recorded functions: what is asked of the kernel without system calls.
+
+Opcodes as in ``include/uapi/linux/io_uring.h``, which never change. Values are those of system
+calls of input and output (:mod:`hpcd.bpf.io_calls`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.bpf.io_calls import SystemCall
+from hpcd.bpf.layouts import (
+    NO_ARGUMENT,
+    REQUEST_KINDS,
+    SYSTEM_CALL_DTYPE,
+    RequestLength,
+    SystemCallKind,
+)
+from hpcd.model.calls import CalledFunction, Group
+
+PREFIX = "io_uring_"
+"""What the names of the recorded functions begin with; the opcode's in small letters follows."""
+
+_OPCODES = (
+    "nop", "readv", "writev", "fsync", "read_fixed", "write_fixed", "poll_add", "poll_remove",
+    "sync_file_range", "sendmsg", "recvmsg", "timeout", "timeout_remove", "accept",
+    "async_cancel", "link_timeout", "connect", "fallocate", "openat", "close", "files_update",
+    "statx", "read", "write", "fadvise", "madvise", "send", "recv", "openat2", "epoll_ctl",
+    "splice", "provide_buffers", "remove_buffers", "tee", "shutdown", "renameat", "unlinkat",
+    "mkdirat", "symlinkat", "linkat", "msg_ring", "fsetxattr", "setxattr", "fgetxattr",
+    "getxattr", "socket", "uring_cmd", "send_zc", "sendmsg_zc", "read_multishot", "waitid",
+    "futex_wait", "futex_wake", "futex_waitv", "fixed_fd_install", "ftruncate", "bind", "listen",
+    "recv_zc", "epoll_wait", "readv_fixed", "writev_fixed", "pipe",
+)  # fmt: skip
+_BUFFER, _VECTOR, _MESSAGE = RequestLength
+# What becomes of the bytes that a completion tells, and what says how many were asked for. Of
+# those between two files it is not told which the other is.
+_MOVING = {
+    **dict.fromkeys(("read", "read_fixed", "read_multishot"), ("read", _BUFFER)),
+    **dict.fromkeys(("readv", "readv_fixed"), ("read", _VECTOR)),
+    **dict.fromkeys(("write", "write_fixed"), ("written", _BUFFER)),
+    **dict.fromkeys(("writev", "writev_fixed"), ("written", _VECTOR)),
+    **dict.fromkeys(("send", "send_zc"), ("written", _MESSAGE)),
+    **dict.fromkeys(("sendmsg", "sendmsg_zc"), ("written", None)),
+    "recv": ("read", _MESSAGE),
+    **dict.fromkeys(("recvmsg", "recv_zc"), ("read", None)),
+    **dict.fromkeys(("splice", "tee"), ("moved", None)),
+}
+# One submission of these may complete many times.
+_MANY = ("accept", "recv", "recvmsg", "recv_zc", "read_multishot")
+
+
+def _request(opcode: str) -> SystemCall:
+    name = PREFIX + opcode
+    if opcode not in _MOVING:
+        return SystemCall(name)
+    moved, length = _MOVING[opcode]
+    return SystemCall(name, SystemCallKind.MOVES, moved, size=length)
+
+
+IO_REQUESTS = (*map(_request, _OPCODES), SystemCall(f"{PREFIX}other"))
+"""What ``--io`` records of io_uring, by opcode; the last are those of a later kernel."""
+
+
+def request_functions(first: int) -> list[CalledFunction]:
+    """The requests as recorded functions, numbered from ``first``."""
+    return [
+        CalledFunction(first + number, request.name, "", Group.IO, request.values)
+        for number, request in enumerate(IO_REQUESTS)
+    ]
+
+
+def request_table(first: int) -> npt.NDArray[np.void]:
+    """:data:`SYSTEM_CALL_DTYPE` by opcode, of functions numbered from ``first``."""
+    table = np.zeros(REQUEST_KINDS, SYSTEM_CALL_DTYPE)
+    for opcode in range(REQUEST_KINDS):
+        number = min(opcode, len(IO_REQUESTS) - 1)
+        request = IO_REQUESTS[number]
+        many = opcode < len(_OPCODES) and _OPCODES[opcode] in _MANY
+        size = NO_ARGUMENT if request.size is None else request.size
+        table[opcode] = (first + number, request.kind, NO_ARGUMENT, int(many), size, NO_ARGUMENT, 0)
+    return table

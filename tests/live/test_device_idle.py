@@ -1,0 +1,65 @@
+"""What a host does while its device has nothing to do, with a stub for a device's runtime."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import hpcd.analysis
+from hpcd.analysis.profile.filters import Filter
+from hpcd.analysis.profile.marked_phases import MarkedPhases
+from tests.support.recorded import HPCD, hpcd
+
+pytestmark = pytest.mark.root
+SOURCE = Path(__file__).parents[1] / "programs/cudart.c"
+
+
+def test_idle_time_is_what_the_program_knows_of(tmp_path: Path, build: Callable[..., Path]) -> None:
+    """From the return of what waited for the device to the next launch; and the host's call paths
+    in that time."""
+    library = tmp_path / "libcudart.so.12"
+    subprocess.run(
+        ["gcc", "-O1", "-g", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True
+    )
+    flags = ("-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
+    program = build("device.c", *flags)
+    with (tmp_path / "said").open("wb") as said:
+        command = [
+            *HPCD,
+            "run",
+            "--probes",
+            "cuda",
+            "-o",
+            tmp_path / "m",
+            "--json-file",
+            "/dev/null",
+        ]
+        subprocess.run([*map(str, command), "--", str(program)], stdout=said, check=True)
+    truth = json.loads((tmp_path / "said").read_text())
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        phases = MarkedPhases(db, "device_idle")
+        (line,) = phases.lines.tolist()
+        seconds = float(phases.segments(line).lengths(len(phases))[1]) / 1e9
+        assert seconds == pytest.approx(truth["known"], rel=0.02)
+        assert seconds < truth["idle"]
+        assert not phases.notes
+        row = db.metrics.names.index("cpu_time")
+        cost = Filter.parse(["phase=device_idle"]).exclusive(db)[row]
+        within = {
+            name: sum(
+                float(cost[node])
+                for node in cost.nonzero()[0].tolist()
+                if name
+                in [db.procedure_names[at] for at in db.procedure_of_node[db.cct.path(node)]]
+            )
+            for name in ("after", "beside", "unnoticed")
+        }
+        assert within["after"] > 0.9 * float(cost.sum()) > 0
+        assert within["beside"] + within["unnoticed"] < 0.05 * float(cost.sum())
+    report = hpcd("report", tmp_path / "db", "--by", "phase=device_idle")
+    assert "device_idle" in report.stdout
