@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf import libbpf, maps, syscalls
-from hpcd.bpf.call_programs import CallPrograms
 from hpcd.bpf.cpu_clock import CpuClock, periods
 from hpcd.bpf.layouts import (
     CALL,
+    CALL_SLOTS,
     COUNTERS,
     FIRST_CALL_CONTEXT,
     MAX_EVENTS,
@@ -37,8 +38,10 @@ from hpcd.bpf.sampler_maps import SamplerMaps
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import KernelMemory, Space
-from hpcd.bpf.uprobes import PROBE_PROGRAMS
 from hpcd.errors import HpcdError, PlatformError, UsageError
+
+if TYPE_CHECKING:
+    from hpcd.bpf.call_programs import CallPrograms
 
 # Stacks of what is not ready to be unwound, a few KB each; emptied when it is an eighth full.
 COPY_RING_BYTES = 32 << 20
@@ -84,8 +87,8 @@ class Sampler:
     ) -> None:
         if not 1 <= len(events) <= MAX_EVENTS:
             raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
-        contexts = CallPrograms.CONTEXTS if options.calls else FIRST_CALL_CONTEXT
-        self.caches = contexts * maps.possible_cpus()
+        contexts = CALL_SLOTS if options.calls else 0
+        self.caches = (FIRST_CALL_CONTEXT + contexts) * maps.possible_cpus()
         self._perf_events = tuple(events)
         self._user_threads = 0
         self._counters: dict[int, list[int]] = {}
@@ -111,6 +114,8 @@ class Sampler:
             resources.callback(self.copies.close)
             self.calls: CallPrograms | None = None
             if options.calls:
+                from hpcd.bpf.call_programs import CallPrograms  # most recordings record none
+
                 self.calls = CallPrograms(options.calls, options.loader)
                 resources.callback(self.calls.close)
             self._maps = SamplerMaps(resources, self.caches)
@@ -118,10 +123,7 @@ class Sampler:
             resources.callback(self._programs.close)
             resources.callback(self._close_walkers)
             resources.callback(os.close, libbpf.enable_stats())
-            # Recording everything, what is seen is recorded: not before samples are taken.
             self._raw, self._hits = options.tracepoints(), hits
-            if not options.everything:
-                self._attach_tracepoints()
             self._resources = resources.pop_all()
 
     def _load(self, options: SamplerOptions, hits: list[int]) -> Programs | ObjectPrograms:
@@ -197,14 +199,12 @@ class Sampler:
         )
 
     def _attach_tracepoints(self) -> None:
-        """Attach to raw tracepoints and to the events that are tracepoints, unless that is done."""
+        """Attach to raw tracepoints and to the events that are tracepoints."""
         fds = self._programs.fds
-        raw, hits = self._raw, self._hits
-        self._raw, self._hits = {}, []
-        for program, name in raw.items():
+        for program, name in self._raw.items():
             self._tracepoints.append(libbpf.raw_tracepoint(name, fds[program]))
         # The program of a tracepoint runs on every CPU, whichever its event was opened for.
-        for number in hits:
+        for number in self._hits:
             fd = syscalls.perf_event_open(self._perf_events[number], -1, 0)
             self._tracepoints.append(fd)
             syscalls.perf_attach(fd, fds[f"hit_{number}"])
@@ -346,6 +346,8 @@ class Sampler:
 
     def probe_programs(self) -> dict[str, int]:
         """Descriptors of the programs that run at probes, for :class:`hpcd.bpf.uprobes.Uprobes`."""
+        from hpcd.bpf.uprobes import PROBE_PROGRAMS
+
         fds = self._programs.fds
         return {name: fds[name] for name in PROBE_PROGRAMS if name in fds}
 
@@ -381,7 +383,8 @@ class Sampler:
 
     def overhead(self) -> Overhead:
         """Cost of the sampling program, the walk included, and of the lifecycle ones."""
-        return program_overhead(self._programs.fds | (self._walkers.fds if self._walkers else {}))
+        fds = self._programs.fds | (self._walkers.fds if self._walkers else {})
+        return program_overhead(fds, self.calls.NAMES if self.calls else ())
 
     def stop(self) -> None:
         """Detach from every CPU. What is in the rings can still be taken."""

@@ -131,14 +131,15 @@ class TaskStacks:
     """Reads threads' stacks. Raises what
     :class:`~hpcd.bpf.loading.iterator_loader.Iterator` does."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, background: bool = False) -> None:
         with ExitStack() as resources:
             self._wanted = Map("wanted", HASH, 4, 4, _MAX_PROCESSES, flags=NO_PREALLOC)
             resources.callback(self._wanted.close)
             self._ring = Ring("stacks", _RING_BYTES)
             resources.callback(self._ring.close)
             self._iterator = Iterator(
-                {"map_WANTED": self._wanted.fd, "map_STACKS": self._ring.map.fd}
+                {"map_WANTED": self._wanted.fd, "map_STACKS": self._ring.map.fd},
+                background=background,
             )
             resources.callback(self._iterator.close)
             self._resources = resources.pop_all()

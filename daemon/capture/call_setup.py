@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpcd.bpf.call_programs import CallOptions
-from hpcd.bpf.io_calls import io_functions, system_call_table
-from hpcd.bpf.memory_calls import (
-    PAGE_TOUCH,
-    add_memory_calls,
-    memory_functions,
-    no_system_calls,
-)
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.recording_options import Options
-from hpcd.model.calls import CalledFunction
 
-if TYPE_CHECKING:  # imported where they are needed: most recordings have no probes
+if TYPE_CHECKING:  # imported where they are needed: most recordings record no calls
+    from hpcd.bpf.call_programs import CallOptions
     from hpcd.daemon.probes.probe_rights import ProbeRights
     from hpcd.daemon.probes.probes import Probes
     from hpcd.measurement.writer import MeasurementWriter
+    from hpcd.model.calls import CalledFunction
 
 
 class CallSetup:
@@ -31,15 +24,25 @@ class CallSetup:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._specs = options.probes.specs()
-        self.functions: list[CalledFunction] = io_functions(0) if options.io else []
+        self.functions: list[CalledFunction] = []
         """System calls that are recorded, numbered from 0."""
+        if options.io:
+            from hpcd.bpf.io_calls import io_functions
+
+            self.functions += io_functions(0)
         if options.memory:
+            from hpcd.bpf.memory_calls import memory_functions
+
             self.functions += memory_functions(len(self.functions))
 
     def sampler_options(self) -> CallOptions | None:
         """What the programs are to record."""
         if not self.functions and not self._specs:
             return None
+        from hpcd.bpf.call_programs import CallOptions
+        from hpcd.bpf.io_calls import system_call_table
+        from hpcd.bpf.memory_calls import PAGE_TOUCH, add_memory_calls, no_system_calls
+
         touched = next((f.id for f in self.functions if f.name == PAGE_TOUCH), None)
         table = system_call_table(0) if self._options.io else no_system_calls()
         if touched is not None:

@@ -7,12 +7,13 @@ what walks them follows when sampling may have begun: until then paths are defer
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.events import EventSpec, parse_events
+from hpcd.bpf.loading.ahead import QuickTurns
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
@@ -20,12 +21,7 @@ from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
-
-# Each of the loader's calls gives the interpreter away and wants it back, for which it would wait
-# for the usual 5 ms while modules are being imported.
-_SWITCH_SECONDS = 0.0001
 
 
 class SamplerLoading:
@@ -41,14 +37,14 @@ class SamplerLoading:
         self.cpu_start = time.process_time()
         """CPU seconds this process had used by then."""
         self._options = options
-        self._interval = sys.getswitchinterval()
+        self._turns: QuickTurns | None = None
         self._thread = ThreadPoolExecutor(1, "loader")
         self._sampler: Future[Sampler] | None = None
         self._saved_walker: Future[SavedWalker | None] | None = None
         # Not bcc: what a compiler writes to standard error is captured by taking the descriptor,
         # also from whoever else writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
-            sys.setswitchinterval(_SWITCH_SECONDS)
+            self._turns = QuickTurns()
             self._sampler = self._thread.submit(_load, options, self.calls, background=True)
 
     def sampler(self) -> Sampler:
@@ -65,7 +61,7 @@ class SamplerLoading:
         except PlatformError:
             sampler = _load(self._options, self.calls, background=False)  # says why
         finally:
-            sys.setswitchinterval(self._interval)
+            self._end_turns()
         if sampler.walks_later:
             self._thread.submit(sampler.load_walkers)
             self._saved_walker = self._thread.submit(_saved_walker, sampler)
@@ -80,9 +76,13 @@ class SamplerLoading:
         taken, self._saved_walker = self._saved_walker, None
         return taken.result() if taken else None
 
+    def _end_turns(self) -> None:
+        if self._turns:
+            self._turns.end()
+
     def close(self) -> None:
         """Wait for the thread, and free what nobody has taken."""
-        sys.setswitchinterval(self._interval)
+        self._end_turns()
         self._thread.shutdown()
         for loaded in (self._sampler, self._saved_walker):
             if loaded and not loaded.exception() and (part := loaded.result()):
@@ -109,7 +109,7 @@ def _load(options: Options, calls: CallSetup, *, background: bool) -> Sampler:
     selector = options.selector
     return Sampler(
         [event.perf_event() for event in recorded_events(options)],
-        processes.online_cpus(),
+        online_cpus(),
         SamplerOptions(
             follow_children=options.children,
             waiting=options.waits,

@@ -203,7 +203,7 @@ class StackResolver:
         if node is None:
             address = np.zeros(0, np.uint64)
             if kernel_stack:
-                address = self._kernel.symbols.addresses(kernel_stack[::-1])
+                address = self._kernel.addresses(kernel_stack[::-1])
             body = self._kernel.to_module_frames(address, np.zeros(len(address), np.int64))
             path = np.append(np.uint64(frames.marker_frame(UnwindStatus.BEFORE_ATTACH)), body)
             node = int(self.cct.insert(path, np.array([len(path)]))[0])

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import numpy as np
 
 from hpcd.array_types import U64
+from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.sampler import Sampler
@@ -28,7 +29,6 @@ from hpcd.daemon.stacks.running_threads import FREQUENCY, RunningThreads
 from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
 from hpcd.daemon.stacks.thread_walks import ThreadWalks
 from hpcd.daemon.stacks.wait_reasons import WaitReasons
-from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -57,7 +57,7 @@ class StackReader:
             (event,) = parse_events("cpu-clock", FREQUENCY)
             self._sampler = Sampler(
                 [event.perf_event()],
-                processes.online_cpus(),
+                online_cpus(),
                 SamplerOptions(follow_children=False, waiting=False),
             )
             resources.callback(self._sampler.close)
