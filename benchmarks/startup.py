@@ -25,11 +25,13 @@ _BUSY = ["sh", "-c", "while :; do :; done"]
 _ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 _LOADING = """
 import json, time
-from hpcd.bpf.sampler import Sampler, SamplerOptions
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.events import parse_events
 began = time.monotonic()
-sampler = Sampler([parse_events("cpu-clock", 997)[0].perf_event()], [0],
-                  SamplerOptions(background=True))
+event = parse_events("cpu-clock", 997)[0].perf_event()
+sampler = Sampler(SamplerPrograms([event], [0], SamplerOptions(background=True)))
 sampling = time.monotonic()
 sampler.load_walkers()
 walking = time.monotonic()

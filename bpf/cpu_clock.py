@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hpcd.bpf import syscalls
-from hpcd.bpf.layouts import CLOCK_PARTS
+from hpcd.bpf.map_sizes import CLOCK_PARTS
 
 # Of what begins when one of them fires, the clock sees one part in so many too little.
 PARTS = CLOCK_PARTS

@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.layouts import COPY_BYTES, REGISTERS_BYTES, STACK_COPY
+from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.loading.iterator_loader import Iterator
+from hpcd.bpf.map_sizes import COPY_BYTES, REGISTERS_BYTES
 from hpcd.bpf.maps import HASH, NO_PREALLOC, Map
 from hpcd.bpf.ring import Ring
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hpcd.bpf import libbpf, maps, syscalls
 from hpcd.bpf.loading.btf import KernelTypes, task_offsets
+from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.bpf.loading.kernel_headers import kernel_headers
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.loading.object_loader import object_path
@@ -23,7 +24,6 @@ from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
-from hpcd.sandbox.file_cache import cache_directory
 
 # Capabilities (include/uapi/linux/capability.h) and what they are needed for.
 _CAPABILITIES = {

@@ -23,8 +23,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.errors import PlatformError, StorageError
-from hpcd.sandbox.file_cache import cache_directory
 
 _ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
 _SOURCES = Path("/usr/src")
@@ -41,7 +41,7 @@ def kernel_headers(cache: Path | None = None) -> Path:
     In this order: ``BCC_KERNEL_SOURCE`` itself, the running kernel's build directory, the headers
     the kernel carries in itself, a pair of Debian header packages (the running kernel's, else the
     newest), joined by symbolic links. ``cache`` replaces
-    :func:`~hpcd.sandbox.file_cache.cache_directory`. Takes 0.4 s the first time, then 1 ms. Raises
+    :func:`~hpcd.bpf.loading.cache_directory.cache_directory`. Takes 0.4 s the first time, then 1 ms. Raises
     :class:`PlatformError` with the command that helps when there is none, and
     :class:`StorageError` when the cache cannot be written or trusted.
     """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.recording_options import Options
 
 if TYPE_CHECKING:  # imported where they are needed: most recordings record no calls
     from hpcd.bpf.call_programs import CallOptions
+    from hpcd.bpf.sampler import Sampler
     from hpcd.daemon.probes.probe_rights import ProbeRights
     from hpcd.daemon.probes.probes import Probes
     from hpcd.measurement.writer import MeasurementWriter

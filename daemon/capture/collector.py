@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import I64, U32, U64, Mask
-from hpcd.bpf.layouts import MAX_EVENTS, THREAD_EVENT, EventKind, Switch, ThreadEvent
+from hpcd.bpf.layouts import THREAD_EVENT, EventKind, Switch, ThreadEvent
+from hpcd.bpf.map_sizes import MAX_EVENTS
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.stack_resolver import StackResolver

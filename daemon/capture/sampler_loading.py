@@ -10,18 +10,22 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.events import EventSpec, parse_events
 from hpcd.bpf.loading.ahead import QuickTurns
 from hpcd.bpf.loading.loader import chosen_loader
-from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
-from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
+
+if TYPE_CHECKING:  # with numpy, which is imported while the programs load
+    from hpcd.bpf.sampler import Sampler
+    from hpcd.bpf.saved_walk import SavedWalker
 
 
 class SamplerLoading:
@@ -39,29 +43,32 @@ class SamplerLoading:
         self._options = options
         self._turns: QuickTurns | None = None
         self._thread = ThreadPoolExecutor(1, "loader")
-        self._sampler: Future[Sampler] | None = None
+        self._programs: Future[SamplerPrograms] | None = None
         self._saved_walker: Future[SavedWalker | None] | None = None
         # Not bcc: what a compiler writes to standard error is captured by taking the descriptor,
         # also from whoever else writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
             self._turns = QuickTurns()
-            self._sampler = self._thread.submit(_load, options, self.calls, background=True)
+            self._programs = self._thread.submit(_load, options, self.calls, background=True)
 
     def sampler(self) -> Sampler:
         """The sampler, ready to be attached; the caller closes it, after this. Raises what it
         does."""
         try:
-            if self._sampler:
-                loaded, self._sampler = self._sampler, None
-                sampler = loaded.result()
+            if self._programs:
+                loaded, self._programs = self._programs, None
+                programs = loaded.result()
             else:
-                sampler = _load(self._options, self.calls, background=False)
+                programs = _load(self._options, self.calls, background=False)
         except PrivilegeError:
             raise
         except PlatformError:
-            sampler = _load(self._options, self.calls, background=False)  # says why
+            programs = _load(self._options, self.calls, background=False)  # says why
         finally:
             self._end_turns()
+        from hpcd.bpf.sampler import Sampler
+
+        sampler = Sampler(programs)
         if sampler.walks_later:
             self._thread.submit(sampler.load_walkers)
             self._saved_walker = self._thread.submit(_saved_walker, sampler)
@@ -84,10 +91,12 @@ class SamplerLoading:
         """Wait for the thread, and free what nobody has taken."""
         self._end_turns()
         self._thread.shutdown()
-        for loaded in (self._sampler, self._saved_walker):
-            if loaded and not loaded.exception() and (part := loaded.result()):
-                part.close()
-        self._sampler = self._saved_walker = None
+        loaded: tuple[Future[SamplerPrograms] | Future[SavedWalker | None] | None, ...]
+        loaded = self._programs, self._saved_walker
+        for part in loaded:
+            if part and not part.exception() and (made := part.result()):
+                made.close()
+        self._programs = self._saved_walker = None
 
 
 def recorded_events(options: Options) -> list[EventSpec]:
@@ -105,9 +114,9 @@ def _ordered(events: Sequence[EventSpec]) -> list[EventSpec]:
     return sorted(events, key=lambda event: not is_cpu_time(event))
 
 
-def _load(options: Options, calls: CallSetup, *, background: bool) -> Sampler:
+def _load(options: Options, calls: CallSetup, *, background: bool) -> SamplerPrograms:
     selector = options.selector
-    return Sampler(
+    return SamplerPrograms(
         [event.perf_event() for event in recorded_events(options)],
         online_cpus(),
         SamplerOptions(

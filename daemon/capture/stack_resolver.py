@@ -14,14 +14,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.layouts import (
-    CACHE_SET_BITS,
-    EVENT_HEADER,
-    FIRST_CALL_CONTEXT,
-    MAX_USER_FRAMES,
-    SLOT_BITS,
-    STACK_EVENT,
-)
+from hpcd.bpf.layouts import EVENT_HEADER, MAX_USER_FRAMES, SLOT_BITS, STACK_EVENT
+from hpcd.bpf.map_sizes import CACHE_SET_BITS, FIRST_CALL_CONTEXT
 from hpcd.bpf.maps import possible_cpus
 from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.deep_stacks import unfold

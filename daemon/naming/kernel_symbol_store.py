@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
-from hpcd.sandbox.file_cache import FileStore, cache_directory
+from hpcd.sandbox.file_cache import FileStore
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _KIND = "symbols1"

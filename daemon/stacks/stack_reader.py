@@ -15,6 +15,7 @@ from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
 from hpcd.bpf.task_stacks import TaskStack
@@ -55,11 +56,9 @@ class StackReader:
             self._modules = Modules(Decoder(), self._names.add_module, accounts)
             resources.callback(self._modules.close)
             (event,) = parse_events("cpu-clock", FREQUENCY)
-            self._sampler = Sampler(
-                [event.perf_event()],
-                online_cpus(),
-                SamplerOptions(follow_children=False, waiting=False),
-            )
+            options = SamplerOptions(follow_children=False, waiting=False)
+            programs = SamplerPrograms([event.perf_event()], online_cpus(), options)
+            self._sampler = Sampler(programs)
             resources.callback(self._sampler.close)
             require_hosts_namespace()
             self._walker: SavedWalker = self._sampler.saved_walker()

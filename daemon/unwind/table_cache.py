@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.daemon.unwind.unwind_table import VERSION, ModuleTable, pack_table, unpack_table
 from hpcd.errors import FormatError
-from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, cache_directory, writers_of
+from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
 
 # A whole clang takes 9 MB, all programs of a node with many some 100.
 LIMIT_BYTES = 512 << 20

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from hpcd.bpf.layouts import MAX_RULES
+from hpcd.bpf.map_sizes import MAX_RULES
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
 from hpcd.elf.elf_view import Segment
 from hpcd.errors import FormatError

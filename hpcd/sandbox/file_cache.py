@@ -27,16 +27,6 @@ _PART = ".part"
 _ROOM = 0.9
 
 
-def cache_directory() -> Path:
-    """/var/cache/hpcd for root, else the user's cache directory; HPCD_CACHE overrides."""
-    override = os.environ.get("HPCD_CACHE")
-    if override:
-        return Path(override)
-    if os.geteuid() == 0:
-        return Path("/var/cache/hpcd")
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpcd"
-
-
 class FileStore:
     """Files in ``directory`` (None: nowhere), of ``limit_bytes`` together. It never fails: what
     cannot be read is not there, what cannot be kept is not."""
