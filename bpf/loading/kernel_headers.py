@@ -40,8 +40,8 @@ def kernel_headers(cache: Path | None = None) -> Path:
 
     In this order: ``BCC_KERNEL_SOURCE`` itself, the running kernel's build directory, the headers
     the kernel carries in itself, a pair of Debian header packages (the running kernel's, else the
-    newest), joined by symbolic links. ``cache`` replaces
-    :func:`~hpcd.bpf.loading.cache_directory.cache_directory`. Takes 0.4 s the first time, then 1 ms. Raises
+    newest), joined by symbolic links. ``cache`` replaces that of
+    :mod:`hpcd.bpf.loading.cache_directory`. Takes 0.4 s the first time, then 1 ms. Raises
     :class:`PlatformError` with the command that helps when there is none, and
     :class:`StorageError` when the cache cannot be written or trusted.
     """
