@@ -21,6 +21,7 @@ from hpcd.analysis.symbols.symbol_tables import SymbolTable
 from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, demangle, symbolize
 from hpcd.analysis.trace.part_contents import load_symbols
 from hpcd.daemon.naming.kernel_naming import KernelNaming
+from hpcd.daemon.naming.kernel_symbol_store import KernelSymbolStore
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
@@ -387,6 +388,18 @@ def test_what_the_kernel_has_loaded_is_read_when_an_address_lies_there(tmp_path:
     kernel.to_module_frames(loaded, np.zeros(1, np.int64))
     assert (len(reads), names.modules) == (1, ["[kernel]", "[nfs]", "[ext4]"])
     assert names.rows == [(1, 64, 128, "schedule"), (2, 0x1000, 0x2000, "read_page")]
+
+
+@pytest.mark.root
+def test_the_kernels_own_symbols_are_kept_until_the_next_boot(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    store = KernelSymbolStore(tmp_path)
+    assert store.load() is None
+    read, kept = store.read(), store.load()
+    assert kept and not kept.whole
+    assert kept.range_of("__schedule") == read.range_of("__schedule") != (0, 0)
+    store._boot = "0" * 36
+    assert store.load() is None
 
 
 def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:
