@@ -55,7 +55,7 @@ def main() -> None:
         os.environ[SMALLEST] = "1"
     if os.geteuid() != 0:
         sys.exit("benchmarks load BPF programs and need root: sudo make bench")
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120")))
     for name in options.names or NAMES:
         console.print(importlib.import_module(f"benchmarks.{name}").run())
 

@@ -25,11 +25,13 @@ _BUSY = ["sh", "-c", "while :; do :; done"]
 _ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 _LOADING = """
 import json, time
-from hpcd.bpf.sampler import Sampler, SamplerOptions
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.events import parse_events
 began = time.monotonic()
-sampler = Sampler([parse_events("cpu-clock", 997)[0].perf_event()], [0],
-                  SamplerOptions(background=True))
+event = parse_events("cpu-clock", 997)[0].perf_event()
+sampler = Sampler(SamplerPrograms([event], [0], SamplerOptions(background=True)))
 sampling = time.monotonic()
 sampler.load_walkers()
 walking = time.monotonic()
@@ -79,7 +81,8 @@ def run() -> Table:
         ("until the programs begin to load", "import hpcd.__main__, hpcd.cli.verbs.run"),
         (
             "until the recorder is imported",
-            "import hpcd.__main__, hpcd.cli.verbs.run, hpcd.daemon.capture.recording",
+            "import hpcd.__main__, hpcd.cli.fast_imports as fast, hpcd.cli.verbs.run\n"
+            "with fast.fast_imports(): import hpcd.daemon.capture.recording",
         ),
     ):
         table.add_row(what, _ms([_seconds([sys.executable, "-c", code]) for _ in range(RUNS)]), "")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
@@ -16,15 +19,37 @@ _ROOTS = ("_start", "clone", "clone3", "__clone", "__clone3", "__libc_start_main
           "__libc_start_main@@GLIBC_2.34", "__libc_start_main_impl")  # fmt: skip
 
 
-def perf_whole(workload: Workload, folder: Path, *graph: str) -> tuple[float, float]:
-    """(share of user samples whose path reaches the thread's start, bytes a sample) of perf."""
-    data = folder / "perf.data"
-    subprocess.run(
+# Runs a command and leaves its CPU time, and that of what it started, in the file it is given.
+_TIMED = 'file="$1"; shift; "$@"; times > "$file"'
+
+
+@dataclass(frozen=True)
+class PerfResult:
+    """What a recording by perf came to."""
+
+    whole: float
+    """Share of the user samples whose path reaches the thread's start."""
+    sample_bytes: float
+    """Bytes a sample."""
+    cpu_s: float
+    """CPU seconds of perf itself while it recorded."""
+
+
+def perf_whole(workload: Workload, folder: Path, *graph: str) -> PerfResult:
+    """Record ``workload`` with perf from its start, stacks by ``graph``."""
+    data, times = folder / "perf.data", folder / "times"
+    perf = subprocess.Popen(
         ["perf", "record", "-q", "-e", "cpu-clock:u", "-F", "997", *graph, "-o", str(data), "--",
-         *workload.command],
-        cwd=workload.folder, env=ENVIRONMENT, check=True, stdin=subprocess.DEVNULL,
+         "sh", "-c", _TIMED, "sh", str(times), *workload.command],
+        cwd=workload.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
+    _, status, used = os.wait4(perf.pid, 0)
+    perf.returncode = os.waitstatus_to_exitcode(status)
+    if perf.returncode:
+        raise subprocess.CalledProcessError(perf.returncode, perf.args)
+    # What perf has waited for counts as its own.
+    cpu_s = used.ru_utime + used.ru_stime - _seconds(times.read_text())
     script = subprocess.Popen(
         ["perf", "script", "-i", str(data), "-F", "ip,sym", "--no-inline"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -43,7 +68,13 @@ def perf_whole(workload: Workload, folder: Path, *graph: str) -> tuple[float, fl
     script.wait()
     size = data.stat().st_size
     data.unlink()
-    return (whole / total if total else 0.0), size / max(total, 1)
+    return PerfResult(whole / total if total else 0.0, size / max(total, 1), cpu_s)
+
+
+def _seconds(times: str) -> float:
+    """The sum of what a shell's ``times`` printed, as in ``0m1.250s``."""
+    parts = re.findall(r"(\d+)m([\d.]+)s", times)
+    return sum(60 * int(minutes) + float(seconds) for minutes, seconds in parts)
 
 
 def line_symbol(line: str) -> str:
@@ -64,17 +95,17 @@ def run() -> Table:
             summary, size = hpcd_attach(workload)
             taken = summary["samples"]["recorded"]
             unwind = summary["unwind"]
-            pointers, pointer_bytes = perf_whole(workload, folder, "-g")
-            copied, copied_bytes = perf_whole(workload, folder, "--call-graph", "dwarf,8192")
+            pointers = perf_whole(workload, folder, "-g")
+            copied = perf_whole(workload, folder, "--call-graph", "dwarf,8192")
             table.add_row(
                 workload.name,
                 f"{100 * unwind['complete'] / unwind['paths']:.2f} %",
                 f"{taken:,}",
                 f"{size / taken:.1f}",
-                f"{100 * pointers:.1f} %",
-                f"{pointer_bytes:.0f}",
-                f"{100 * copied:.1f} %",
-                f"{copied_bytes:.0f}",
+                f"{100 * pointers.whole:.1f} %",
+                f"{pointers.sample_bytes:.0f}",
+                f"{100 * copied.whole:.1f} %",
+                f"{copied.sample_bytes:.0f}",
                 ", ".join(f"{n} {why}" for why, n in unwind["truncated"].items()),
             )
     return table

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from hpcd.bpf import maps
 from hpcd.bpf.layouts import (
     CALL,
-    CALL_SLOTS,
     CALL_SLOTS_BYTES,
     FIRST_REQUEST,
     MAX_FUNCTIONS,
@@ -24,6 +23,7 @@ from hpcd.bpf.layouts import (
     SYSTEM_CALL_DTYPE,
 )
 from hpcd.bpf.loading.btf import file_offsets
+from hpcd.bpf.map_sizes import CALL_SLOTS
 from hpcd.bpf.ring import Ring
 
 # 95,000 calls: a tenth of a second of as many calls as two CPUs make.

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.call_maps import CallMaps
-from hpcd.bpf.layouts import CALL_SLOTS, FIRST_CALL_CONTEXT
 from hpcd.bpf.loading.btf import return_offsets
 from hpcd.bpf.loading.loader import require_calls
 from hpcd.bpf.loading.request_offsets import request_offsets, submission
@@ -72,8 +71,8 @@ class CallPrograms:
     Raises :class:`hpcd.errors.PlatformError` in one line where calls, or probes, are not possible.
     """
 
-    CONTEXTS = FIRST_CALL_CONTEXT + CALL_SLOTS
-    """Contexts of a CPU in which call paths are taken, with those of calls."""
+    NAMES = CALL_PROGRAMS
+    """As :data:`CALL_PROGRAMS`."""
 
     def __init__(self, options: CallOptions, loader: str) -> None:
         require_calls(loader)

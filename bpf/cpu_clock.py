@@ -18,9 +18,10 @@ import random
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from hpcd.bpf import syscalls
-from hpcd.bpf.layouts import CLOCK_PARTS
+from hpcd.bpf.map_sizes import CLOCK_PARTS
 
 # Of what begins when one of them fires, the clock sees one part in so many too little.
 PARTS = CLOCK_PARTS
@@ -30,6 +31,16 @@ PARTS = CLOCK_PARTS
 _LONGEST_NS = 200_000_000
 # How far the periods of the first and last event lie from their mean.
 _SPREAD = 0.1
+_ONLINE = Path("/sys/devices/system/cpu/online")
+
+
+def online_cpus() -> list[int]:
+    """Numbers of the CPUs that run."""
+    cpus: list[int] = []
+    for part in _ONLINE.read_text(encoding="ascii").strip().split(","):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return cpus
 
 
 def periods(period_ns: int) -> list[int]:

@@ -19,12 +19,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpcd.bpf import syscalls
 from hpcd.bpf.libbpf import KernelRefusedError
 from hpcd.bpf.loading import tracefs
 from hpcd.errors import PlatformError, UsageError, did_you_mean
-from hpcd.model.identity import Event
+
+if TYPE_CHECKING:  # imported when sampling is being prepared, while the programs are loaded
+    from hpcd.model.identity import Event
 
 _PMUS = Path("/sys/bus/event_source/devices")
 _RATE_LIMIT = Path("/proc/sys/kernel/perf_event_max_sample_rate")
@@ -131,6 +134,8 @@ class EventSpec:
         A record of a clock counts sampling periods, any other the occurrences it stands for,
         which the kernel gives with each sample (``sample_period``).
         """
+        from hpcd.model.identity import Event
+
         if not self.clock:
             return Event(number, self.name, self.unit, self.scale, self.name, self.frequency)
         period_ns = self.period or 1_000_000_000 // self.frequency

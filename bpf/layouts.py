@@ -7,14 +7,22 @@ compilers for both processors say.
 
 from __future__ import annotations
 
-import platform
 import struct
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
 import numpy as np
 
-from hpcd.errors import PlatformError
+from hpcd.bpf.map_sizes import (
+    CACHE_SET_BITS,
+    CLOCK_PHASE_BYTES,
+    COUNTERS_BYTES,
+    PROCESS_BYTES,
+    SAVED_BYTES,
+    SETTINGS_BYTES,
+    STACK_COPY_BYTES,
+    THREAD_BYTES,
+)
 
 _CODES = {"<u2": "H", "<u4": "I", "<u8": "Q"}
 
@@ -54,9 +62,6 @@ class Switch(IntEnum):
     FAULT = 21
     STOPPED = 22
 
-
-MAX_EVENTS = 8
-"""Perf events one sampler can have."""
 
 EVENT_HEADER = np.dtype([("time", "<u8"), ("kind", "<u4"), ("tgid", "<u4")])
 
@@ -206,21 +211,14 @@ COUNTERS = np.dtype(
 
 # --- what the maps hold ---
 
-CACHE_SET_BITS = 13
 GENERATION_BITS = 14
 SLOT_BITS = CACHE_SET_BITS + 1
 """A sample's ``stack`` is ``generation << SLOT_BITS | slot`` of its stack cache."""
-
-CACHE_SET_BYTES = 16
 
 THREAD_CPU_BITS = 10
 """A thread's number is ``counter << THREAD_CPU_BITS | CPU``."""
 THREADS_PER_CPU = (1 << (32 - THREAD_CPU_BITS)) - 1
 """Threads that have one; those that come later are counted as dropped."""
-
-MAX_RULES = 1 << 16
-"""Unwind rules of a recording, and of a module: rows name them by 16 bits."""
-RULE_BYTES = 16
 
 PROCESS_DTYPE = np.dtype(
     [
@@ -278,11 +276,7 @@ REQUEST_KINDS = 128
 REQUEST_BYTES = 40
 SHOT_KEY_BYTES = 16
 NO_ARGUMENT = 255
-CALL_SLOTS = 3
-"""Calls of one CPU whose paths may be walked at a time, as one may preempt another."""
 CALL_SLOTS_BYTES = 16
-FIRST_CALL_CONTEXT = 2
-"""The first of the CPU's memories for walks that is a call's, and so for stack caches."""
 MAX_FUNCTIONS = 4096
 """Recorded functions of one recording."""
 OBJECT_KEY_BYTES = 16
@@ -326,17 +320,8 @@ SETTINGS_DTYPE = np.dtype(
 )
 SETTINGS = _struct_of(SETTINGS_DTYPE)
 
-CLOCK_PARTS = 16
-"""Events that make up the clock of one CPU, at most."""
-
 CLOCK_PHASE_DTYPE = np.dtype([("due", "<u8"), ("off", "<u8")])
 CLOCK_PHASE = _struct_of(CLOCK_PHASE_DTYPE)
-
-REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
-"""Size of ``struct registers`` by processor."""
-
-COPY_BYTES = 65_536
-"""What of a stack is copied at most."""
 
 COPIED = 1 << 31
 """In a sample's ``stack``: not a slot of the stack cache, but the number of a copied stack."""
@@ -371,42 +356,8 @@ SAVED = np.dtype(
 frames."""
 
 MAX_FRAMES = 127 + 1024
-STACK_WORDS = 64
 
-COPIER_BYTES = 32
-
-WALK_BYTES = {"x86_64": 10_128, "aarch64": 10_248}
-"""Size of ``struct walk`` by processor: the saved registers differ."""
-
-
-def walk_bytes() -> int:
-    """Size of ``struct walk`` here. Raises :class:`PlatformError` on another processor."""
-    return _of_this_processor(WALK_BYTES)
-
-
-def registers_bytes() -> int:
-    """Size of ``struct registers`` here, as :func:`walk_bytes`."""
-    return _of_this_processor(REGISTERS_BYTES)
-
-
-def copier_bytes() -> int:
-    """Size of ``struct copier`` here, as :func:`walk_bytes`."""
-    return COPIER_BYTES + STACK_COPY.itemsize + registers_bytes() + COPY_BYTES
-
-
-def saved_bytes() -> int:
-    """Size of ``struct saved`` here, as :func:`walk_bytes`."""
-    return (
-        SAVED.itemsize
-        + registers_bytes()
-        + COPY_BYTES
-        + 8 * STACK_WORDS
-        + _of_this_processor(WALK_BYTES)
-    )
-
-
-def _of_this_processor(sizes: dict[str, int]) -> int:
-    try:
-        return sizes[platform.machine()]
-    except KeyError:
-        raise PlatformError(f"processor {platform.machine()} is not supported") from None
+assert (PROCESS.size, THREAD.size) == (PROCESS_BYTES, THREAD_BYTES)
+assert (SETTINGS.size, CLOCK_PHASE.size) == (SETTINGS_BYTES, CLOCK_PHASE_BYTES)
+assert (COUNTERS.itemsize, SAVED.itemsize) == (COUNTERS_BYTES, SAVED_BYTES)
+assert STACK_COPY.itemsize == STACK_COPY_BYTES

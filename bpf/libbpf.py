@@ -10,6 +10,8 @@ import contextlib
 import ctypes
 import errno
 import os
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -143,6 +145,24 @@ def library() -> ctypes.CDLL:
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
     return loaded
+
+
+_silencing = threading.Lock()
+_silenced: list[object] = []
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Have libbpf print nothing, whichever threads want that at a time."""
+    with _silencing:
+        _silenced.append(library().libbpf_set_print(None) if not _silenced else _silenced[0])
+    try:
+        yield
+    finally:
+        with _silencing:
+            printing = _silenced.pop()
+            if not _silenced:
+                library().libbpf_set_print(printing)
 
 
 def checked(result: int, what: str) -> int:

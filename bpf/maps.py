@@ -6,11 +6,13 @@ import ctypes
 import errno
 import os
 import struct
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from hpcd.bpf.libbpf import MapCreateOptions, checked, library
+
+if TYPE_CHECKING:  # the programs begin to load before it is imported
+    import numpy as np
+    import numpy.typing as npt
 
 HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY = 1, 2, 3, 6
 ARRAY_OF_MAPS, RINGBUF = 12, 27
@@ -84,6 +86,8 @@ class Map:
 
     def lookup_percpu(self, index: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         """Element ``index`` of a per-CPU array: one ``dtype`` per possible CPU."""
+        import numpy as np
+
         stride = (dtype.itemsize + 7) & ~7
         raw = np.zeros(stride * possible_cpus(), dtype=np.uint8)
         key = struct.pack("<I", index)
@@ -92,6 +96,8 @@ class Map:
 
     def update_range(self, first: int, values: npt.NDArray[np.generic]) -> None:
         """Set elements ``first ...`` of an array map in one system call (kernel 5.6)."""
+        import numpy as np
+
         data = np.ascontiguousarray(values)
         count = data.nbytes // self.value_size
         if not count:
@@ -111,3 +117,8 @@ class Map:
 def possible_cpus() -> int:
     """CPUs this kernel may ever have: the length of per-CPU values."""
     return checked(library().libbpf_num_possible_cpus(), "counting CPUs")
+
+
+def ring_map(name: str, size: int) -> Map:
+    """A ring buffer of ``size`` bytes (:class:`hpcd.bpf.ring.Ring` reads it)."""
+    return Map(name, RINGBUF, 0, 0, size)

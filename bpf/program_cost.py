@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hpcd.bpf import libbpf
-from hpcd.bpf.call_programs import CALL_PROGRAMS
 
 _SWITCH_PROGRAMS = ("on_switch", "on_wakeup", "walk_switch")
 
@@ -26,14 +25,15 @@ class Overhead:
     missed: int
 
 
-def program_overhead(fds: Mapping[str, int]) -> Overhead:
-    """The cost of the programs with these descriptors, by their names."""
+def program_overhead(fds: Mapping[str, int], calls: Collection[str] = ()) -> Overhead:
+    """The cost of the programs with these descriptors, by their names; ``calls`` are those of
+    calls."""
     by_name = {name: libbpf.program_info(fd) for name, fd in fds.items()}
     infos = by_name.values()
     return Overhead(
         sum(info.run_ns for info in infos) / 1e9,
         sum(by_name[name].run_ns for name in _SWITCH_PROGRAMS if name in by_name) / 1e9,
-        sum(by_name[name].run_ns for name in CALL_PROGRAMS if name in by_name) / 1e9,
+        sum(by_name[name].run_ns for name in calls if name in by_name) / 1e9,
         sum(info.runs for info in infos),
         sum(info.recursion_misses for info in infos),
     )

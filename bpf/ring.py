@@ -21,7 +21,7 @@ from contextlib import ExitStack
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.maps import RINGBUF, Map
+from hpcd.bpf.maps import Map, ring_map
 from hpcd.errors import PlatformError
 
 _BUSY = 1 << 31
@@ -33,12 +33,15 @@ _MAX_YIELDS = 100_000
 
 
 class Ring:
-    """A BPF ring buffer of ``size`` bytes (a power of two, at least a page) and its reader."""
+    """A BPF ring buffer of ``size`` bytes (a power of two, at least a page) and its reader.
 
-    def __init__(self, name: str, size: int) -> None:
+    ``made`` is its map where that is there already (:func:`hpcd.bpf.maps.ring_map`).
+    """
+
+    def __init__(self, name: str, size: int, made: Map | None = None) -> None:
         page = mmap.PAGESIZE
         with ExitStack() as resources:
-            self.map = Map(name, RINGBUF, 0, 0, size)
+            self.map = made or ring_map(name, size)
             resources.callback(self.map.close)
             self._consumer = mmap.mmap(
                 self.map.fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=0

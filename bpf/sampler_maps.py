@@ -5,17 +5,17 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from hpcd.bpf import maps
-from hpcd.bpf.layouts import (
+from hpcd.bpf.map_sizes import (
     CACHE_SET_BITS,
     CACHE_SET_BYTES,
     CLOCK_PARTS,
-    CLOCK_PHASE,
-    COUNTERS,
+    CLOCK_PHASE_BYTES,
+    COUNTERS_BYTES,
     MAX_RULES,
-    PROCESS,
+    PROCESS_BYTES,
     RULE_BYTES,
-    SETTINGS,
-    THREAD,
+    SETTINGS_BYTES,
+    THREAD_BYTES,
     copier_bytes,
     saved_bytes,
     walk_bytes,
@@ -36,18 +36,18 @@ class SamplerMaps:
 
         grown = maps.NO_PREALLOC
         self.rules = create("rules", maps.ARRAY, RULE_BYTES, MAX_RULES)
-        self.processes = create("processes", maps.HASH, PROCESS.size, MAX_PROCESSES, grown)
-        self.threads = create("threads", maps.HASH, THREAD.size, MAX_THREADS, grown)
-        self.counters = create("counters", maps.PERCPU_ARRAY, COUNTERS.itemsize, 1)
+        self.processes = create("processes", maps.HASH, PROCESS_BYTES, MAX_PROCESSES, grown)
+        self.threads = create("threads", maps.HASH, THREAD_BYTES, MAX_THREADS, grown)
+        self.counters = create("counters", maps.PERCPU_ARRAY, COUNTERS_BYTES, 1)
         self.next_thread = create("next_thread", maps.PERCPU_ARRAY, 4, 1)
         contexts = caches // maps.possible_cpus()
         self.scratch = create("scratch", maps.PERCPU_ARRAY, walk_bytes(), contexts)
         self.stack_cache = create(
             "stack_cache", maps.ARRAY, CACHE_SET_BYTES, caches << CACHE_SET_BITS
         )
-        self.settings = create("settings", maps.ARRAY, SETTINGS.size, 1)
+        self.settings = create("settings", maps.ARRAY, SETTINGS_BYTES, 1)
         parts = CLOCK_PARTS * maps.possible_cpus()
-        self.clock_phases = create("clock_phases", maps.ARRAY, CLOCK_PHASE.size, parts)
+        self.clock_phases = create("clock_phases", maps.ARRAY, CLOCK_PHASE_BYTES, parts)
         self.programs = create("programs", maps.PROG_ARRAY, 4, 2)
         self.switch_programs = create("switch_programs", maps.PROG_ARRAY, 4, 2)
         self.hit_programs = create("hit_programs", maps.PROG_ARRAY, 4, 2)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hpcd.bpf.call_programs import CallOptions
+if TYPE_CHECKING:  # most recordings record no calls
+    from hpcd.bpf.call_programs import CallOptions
 
 # 210,000 records, samples and switches: half a second of 400,000 switches a second, as many as
 # ranks make that yield while they wait, should the reader be held up.

@@ -14,17 +14,10 @@ import numpy as np
 
 from hpcd.array_types import U64
 from hpcd.bpf import libbpf, maps
-from hpcd.bpf.layouts import (
-    COPY_BYTES,
-    MAX_FRAMES,
-    SAVED,
-    STACK_COPY,
-    registers_bytes,
-    saved_bytes,
-    walk_bytes,
-)
+from hpcd.bpf.layouts import MAX_FRAMES, SAVED, STACK_COPY
 from hpcd.bpf.loading.loader import Programs, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
+from hpcd.bpf.map_sizes import COPY_BYTES, registers_bytes, saved_bytes, walk_bytes
 from hpcd.bpf.table_memory import Space
 
 WALK_SP, WALK_DEPTH = 8, 72

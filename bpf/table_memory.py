@@ -1,26 +1,20 @@
 """Table memory: packing unwind rows and address spaces into what the walker reads.
 
-``stack/table.h`` describes the layout. The memory lives in the kernel (:class:`KernelMemory`) or,
-for replaying saved stacks, in a plain array (:class:`ArrayMemory`).
+``stack/table.h`` describes the layout. The memory lives in the kernel
+(:class:`~hpcd.bpf.kernel_memory.KernelMemory`) or, for replaying saved stacks, in a plain array
+(:class:`ArrayMemory`).
 """
 
 from __future__ import annotations
 
-import struct
-from contextlib import ExitStack
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import U32
-from hpcd.bpf.maps import ARRAY, ARRAY_OF_MAPS, Map
-from hpcd.errors import PlatformError
+from hpcd.bpf.map_sizes import BLOCK_WORDS
 
-BLOCK_WORDS = 1024
-BLOCK_BYTES = 4 * BLOCK_WORDS
-SEGMENT_BLOCKS = 1024
-MAX_SEGMENTS = 1024
 PAGE_BITS = 10
 MAPPINGS_PER_BLOCK = 128
 MAX_MAPPINGS = 32 * MAPPINGS_PER_BLOCK
@@ -61,50 +55,6 @@ class ArrayMemory:
                 [self.words, np.zeros(end - len(self.words), dtype=np.uint32)]
             )
         self.words[block * BLOCK_WORDS : end] = words
-
-
-class KernelMemory:
-    """Table memory in the kernel: an array of maps; inner ones are made as they are needed."""
-
-    def __init__(self) -> None:
-        with ExitStack() as resources:
-            first = self._segment(0)
-            resources.callback(first.close)
-            self.map = Map("memory", ARRAY_OF_MAPS, 4, 4, MAX_SEGMENTS, inner=first.fd)
-            resources.callback(self.map.close)
-            self._segments: list[Map] = [first]
-            self._publish(0)
-            resources.pop_all()
-
-    @staticmethod
-    def _segment(number: int) -> Map:
-        return Map(f"segment{number}", ARRAY, 4, BLOCK_BYTES, SEGMENT_BLOCKS)
-
-    def _publish(self, number: int) -> None:
-        self.map.update(struct.pack("<I", number), struct.pack("<I", self._segments[number].fd))
-
-    def write(self, block: int, words: U32) -> None:
-        """Store whole blocks, making segments as needed."""
-        count = len(words) // BLOCK_WORDS
-        done = 0
-        while done < count:
-            segment, first = divmod(block + done, SEGMENT_BLOCKS)
-            while segment >= len(self._segments):
-                if segment >= MAX_SEGMENTS:
-                    raise PlatformError("unwind tables exceed 4 GiB")
-                self._segments.append(self._segment(len(self._segments)))
-                self._publish(len(self._segments) - 1)
-            part = min(count - done, SEGMENT_BLOCKS - first)
-            self._segments[segment].update_range(
-                first, words[done * BLOCK_WORDS : (done + part) * BLOCK_WORDS]
-            )
-            done += part
-
-    def close(self) -> None:
-        """Drop the maps."""
-        for segment in self._segments:
-            segment.close()
-        self.map.close()
 
 
 class Blocks:

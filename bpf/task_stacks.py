@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hpcd.array_types import U64
-from hpcd.bpf.layouts import COPY_BYTES, REGISTERS_BYTES, STACK_COPY
+from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.loading.iterator_loader import Iterator
+from hpcd.bpf.map_sizes import COPY_BYTES, REGISTERS_BYTES
 from hpcd.bpf.maps import HASH, NO_PREALLOC, Map
 from hpcd.bpf.ring import Ring
 
@@ -131,14 +132,15 @@ class TaskStacks:
     """Reads threads' stacks. Raises what
     :class:`~hpcd.bpf.loading.iterator_loader.Iterator` does."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, background: bool = False) -> None:
         with ExitStack() as resources:
             self._wanted = Map("wanted", HASH, 4, 4, _MAX_PROCESSES, flags=NO_PREALLOC)
             resources.callback(self._wanted.close)
             self._ring = Ring("stacks", _RING_BYTES)
             resources.callback(self._ring.close)
             self._iterator = Iterator(
-                {"map_WANTED": self._wanted.fd, "map_STACKS": self._ring.map.fd}
+                {"map_WANTED": self._wanted.fd, "map_STACKS": self._ring.map.fd},
+                background=background,
             )
             resources.callback(self._iterator.close)
             self._resources = resources.pop_all()

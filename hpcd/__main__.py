@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import gc
 import importlib
 import io
 import os
 import sys
-from collections.abc import Iterator
 from textwrap import dedent
 
 from hpcd import __version__
-from hpcd.cli.verbs import GROUPS, VERBS, load
+from hpcd.cli.fast_imports import fast_imports
+from hpcd.cli.verbs import GROUPS, LOADING, VERBS, load
 from hpcd.errors import HpcdError, StorageError, UsageError, did_you_mean
 from hpcd.sandbox.limits import raise_descriptor_limit
 
-_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
 _INTERRUPTED = 130  # as shells say of a command ended by SIGINT
 # Errors of storage wherever hpcd writes, standard output included: no internal error.
@@ -129,7 +127,11 @@ def _run(arguments: list[str]) -> int:
         near = did_you_mean(verb, VERBS) or f"; there are {', '.join(VERBS)}"
         raise UsageError(f"no verb {verb}{near} (see hpcd --help)")
     try:
-        with _fast_imports():
+        with fast_imports():
+            if verb in LOADING and os.geteuid() == 0:
+                from hpcd.bpf.loading.ahead import look_up_ahead
+
+                look_up_ahead()
             parser = build_parser(verb)
         args, unknown = parser.parse_known_args(arguments)
     except SystemExit:
@@ -143,21 +145,6 @@ def _run(arguments: list[str]) -> int:
     code: int = args.command_object.run(args)
     _flush()
     return code
-
-
-@contextlib.contextmanager
-def _fast_imports() -> Iterator[None]:
-    """What is imported stays, so nothing is to be collected meanwhile; and numpy's library makes no
-    threads that hpcd has no use for. Children's environment stays what it was."""
-    gc.disable()
-    chosen = os.environ.get(_BLAS_THREADS)
-    os.environ.setdefault(_BLAS_THREADS, "1")
-    try:
-        yield
-    finally:
-        if chosen is None:
-            del os.environ[_BLAS_THREADS]
-        gc.enable()
 
 
 def _cleaned(documentation: str) -> str:

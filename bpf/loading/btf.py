@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import threading
 from functools import cache
 
-from hpcd.bpf.libbpf import library
+from hpcd.bpf.libbpf import library, silence
 from hpcd.errors import PlatformError
 
 _STRUCT, _UNION, _ENUM, _TYPEDEF = 4, 5, 6, 8
@@ -31,9 +32,8 @@ class KernelTypes:
     def __init__(self) -> None:
         lib = library()
         # Its own messages on standard error would be a second line.
-        printing = lib.libbpf_set_print(None)
-        handle = lib.btf__load_vmlinux_btf()
-        lib.libbpf_set_print(printing)
+        with silence():
+            handle = lib.btf__load_vmlinux_btf()
         if not handle:
             raise PlatformError(
                 "this kernel has no BTF (/sys/kernel/btf/vmlinux); it needs CONFIG_DEBUG_INFO_BTF"
@@ -117,9 +117,20 @@ class KernelTypes:
         return None
 
 
-@cache
+_looking_up = threading.Lock()
+
+
 def task_offsets() -> dict[str, int]:
-    """The compile-time constants the programs read ``task_struct`` with."""
+    """The compile-time constants the programs read ``task_struct`` with.
+
+    Who asks while another thread looks them up waits for that.
+    """
+    with _looking_up:
+        return _task_offsets()
+
+
+@cache
+def _task_offsets() -> dict[str, int]:
     types = KernelTypes()
     try:
         waiting = types.bit("task_struct", "in_iowait")

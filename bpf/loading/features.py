@@ -16,7 +16,8 @@ from pathlib import Path
 
 from hpcd.bpf import libbpf, maps, syscalls
 from hpcd.bpf.loading.btf import KernelTypes, task_offsets
-from hpcd.bpf.loading.kernel_headers import cache_directory, kernel_headers
+from hpcd.bpf.loading.cache_directory import cache_directory
+from hpcd.bpf.loading.kernel_headers import kernel_headers
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.loading.object_loader import object_path
 from hpcd.bpf.loading.pid_namespace import REMEDY, in_hosts_namespace

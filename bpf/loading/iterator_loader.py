@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from hpcd.bpf.libbpf import KernelRefusedError, checked, library
-from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
-from hpcd.bpf.loading.object_loader import SOURCES, compiled_path, open_object
+from hpcd.bpf.loading.captured_stderr import first_error_line
+from hpcd.bpf.loading.object_loader import SOURCES, compiled_path, messages, open_object
 from hpcd.errors import PlatformError
 
 ITERATOR = "read_task_stack"
@@ -32,7 +32,8 @@ class Iterator:
     (before Linux 5.18), :class:`hpcd.errors.PrivilegeError` where BPF is not permitted.
     """
 
-    def __init__(self, maps: Mapping[str, int]) -> None:
+    def __init__(self, maps: Mapping[str, int], *, background: bool = False) -> None:
+        """In the ``background`` standard error is left alone: what libbpf says is lost."""
         path = iterator_path()
         if not path.is_file():
             raise PlatformError(
@@ -40,7 +41,7 @@ class Iterator:
             )
         self._library = library()
         self._link = None
-        with Stderr() as stderr:
+        with messages(background=background) as stderr:
             self._object = open_object(path, stderr)
             try:
                 self._load(maps)

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.errors import PlatformError, StorageError
 
 _ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
@@ -39,9 +40,10 @@ def kernel_headers(cache: Path | None = None) -> Path:
 
     In this order: ``BCC_KERNEL_SOURCE`` itself, the running kernel's build directory, the headers
     the kernel carries in itself, a pair of Debian header packages (the running kernel's, else the
-    newest), joined by symbolic links. ``cache`` replaces :func:`cache_directory`. Takes 0.4 s the
-    first time, then 1 ms. Raises :class:`PlatformError` with the command that helps when there is
-    none, and :class:`StorageError` when the cache cannot be written or trusted.
+    newest), joined by symbolic links. ``cache`` replaces that of
+    :mod:`hpcd.bpf.loading.cache_directory`. Takes 0.4 s the first time, then 1 ms. Raises
+    :class:`PlatformError` with the command that helps when there is none, and
+    :class:`StorageError` when the cache cannot be written or trusted.
     """
     if platform.machine() not in _ARCHITECTURES:
         raise PlatformError(f"processor {platform.machine()} is not supported")
@@ -73,16 +75,6 @@ def kernel_headers(cache: Path | None = None) -> Path:
             continue
         return _made(kept / flavour.name, _origin(common, flavour), _joiner(common, flavour))
     raise PlatformError(problem)
-
-
-def cache_directory() -> Path:
-    """/var/cache/hpcd for root, else the user's cache directory; HPCD_CACHE overrides."""
-    override = os.environ.get("HPCD_CACHE")
-    if override:
-        return Path(override)
-    if os.geteuid() == 0:
-        return Path("/var/cache/hpcd")
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hpcd"
 
 
 def _complete(*parts: Path) -> bool:

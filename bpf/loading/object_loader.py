@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from hpcd.bpf.libbpf import library
+from hpcd.bpf.libbpf import library, silence
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.errors import PlatformError, PrivilegeError
 
@@ -150,13 +150,15 @@ class _NoText:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[_NoText]:
-    """Have libbpf say nothing."""
-    printing = library().libbpf_set_print(None)
-    try:
+def messages(*, background: bool) -> Iterator[Stderr | _NoText]:
+    """What libbpf says while the block runs: in the ``background``, beside other threads, standard
+    error is left alone and nothing is said."""
+    if not background:
+        with Stderr() as stderr:
+            yield stderr
+        return
+    with silence():
         yield _NoText()
-    finally:
-        library().libbpf_set_print(printing)
 
 
 def open_object(path: Path, stderr: Stderr | _NoText) -> int:
@@ -193,7 +195,7 @@ class ObjectPrograms:
         self._library = library()
         self.fds: dict[str, int] = {}
         path = object_path()
-        with _silence() if background else Stderr() as stderr:
+        with messages(background=background) as stderr:
             self._object = open_object(path, stderr)
             try:
                 self._load(constants, names, stderr)

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from hpcd.bpf.call_programs import CallOptions
-from hpcd.bpf.io_calls import io_functions, system_call_table
-from hpcd.bpf.io_requests import request_functions, request_table
-from hpcd.bpf.loading.request_offsets import request_offsets
-from hpcd.bpf.memory_calls import (
-    PAGE_TOUCH,
-    add_memory_calls,
-    memory_functions,
-    no_system_calls,
-)
-from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.errors import PlatformError
-from hpcd.model.calls import CalledFunction
 
-if TYPE_CHECKING:  # imported where they are needed: most recordings have no probes
+if TYPE_CHECKING:  # imported where they are needed: most recordings record no calls
+    import numpy as np
+    import numpy.typing as npt
+
+    from hpcd.bpf.call_programs import CallOptions
+    from hpcd.bpf.sampler import Sampler
     from hpcd.daemon.probes.probe_rights import ProbeRights
     from hpcd.daemon.probes.probes import Probes
     from hpcd.measurement.writer import MeasurementWriter
+    from hpcd.model.calls import CalledFunction
 
 
 class CallSetup:
@@ -37,18 +28,28 @@ class CallSetup:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._specs = options.probes.specs()
-        self.functions: list[CalledFunction] = io_functions(0) if options.io else []
+        self.functions: list[CalledFunction] = []
         """System calls and requests to io_uring that are recorded, numbered from 0."""
+        if options.io:
+            from hpcd.bpf.io_calls import io_functions
+
+            self.functions += io_functions(0)
         if options.memory:
+            from hpcd.bpf.memory_calls import memory_functions
+
             self.functions += memory_functions(len(self.functions))
         self.lacks: list[str] = []
         """What of the calls that were asked for cannot be recorded here, and why."""
         self._first_request = len(self.functions)
         if options.io and self._tells_requests():
+            from hpcd.bpf.io_requests import request_functions
+
             self.functions += request_functions(self._first_request)
 
     def _tells_requests(self) -> bool:
         """Whether the kernel says what io_uring is asked to do."""
+        from hpcd.bpf.loading.request_offsets import request_offsets
+
         try:
             request_offsets()
         except PlatformError as error:
@@ -60,6 +61,10 @@ class CallSetup:
         """What the programs are to record."""
         if not self.functions and not self._specs:
             return None
+        from hpcd.bpf.call_programs import CallOptions
+        from hpcd.bpf.io_calls import system_call_table
+        from hpcd.bpf.memory_calls import PAGE_TOUCH, add_memory_calls, no_system_calls
+
         touched = next((f.id for f in self.functions if f.name == PAGE_TOUCH), None)
         table = system_call_table(0) if self._options.io else no_system_calls()
         if touched is not None:
@@ -74,6 +79,8 @@ class CallSetup:
     def _requests(self) -> npt.NDArray[np.void] | None:
         if len(self.functions) == self._first_request:
             return None
+        from hpcd.bpf.io_requests import request_table
+
         return request_table(self._first_request)
 
     @property

@@ -17,14 +17,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import I64, U32, U64, Mask
-from hpcd.bpf.layouts import MAX_EVENTS, THREAD_EVENT, EventKind, Switch, ThreadEvent
+from hpcd.bpf.layouts import THREAD_EVENT, EventKind, Switch, ThreadEvent
+from hpcd.bpf.map_sizes import MAX_EVENTS
 from hpcd.bpf.sampler import Sampler
-from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
@@ -32,6 +33,9 @@ from hpcd.daemon.capture.thread_times import Records, ThreadTimes, joined
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
+
+if TYPE_CHECKING:
+    from hpcd.daemon.capture.call_recorder import CallRecorder
 
 
 class Collector:

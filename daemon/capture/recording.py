@@ -15,12 +15,9 @@ from hpcd.bpf.events import EventSpec
 from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.maps import ARRAY, Map, possible_cpus
-from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Budget, SamplingRate
-from hpcd.daemon.capture.call_account import CallAccount
-from hpcd.daemon.capture.call_recorder import CallRecorder
 from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -37,6 +34,7 @@ from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
+from hpcd.daemon.naming.kernel_symbol_store import KernelSymbolStore
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets import processes
@@ -219,12 +217,17 @@ class Recording:
         stack.callback(modules.close)
         # The targets' modules are looked up while the programs are being loaded.
         preparing = background.submit(self._prepare_modules, modules)
+        reading = self._begin_reading(background)
+        if reading:
+            stack.callback(_close, reading)
         mmaps = MmapEvents(possible_cpus())
         stack.callback(mmaps.close)
 
+        kernel_symbols = KernelSymbolStore()
+
         @cache
         def symbols() -> Future[KernelSymbols]:
-            return background.submit(KernelSymbols)
+            return background.submit(kernel_symbols.read)
 
         starter = threading.Timer(_DECODER_SECONDS, _start, [decoder])
         starter.daemon = True
@@ -232,7 +235,8 @@ class Recording:
 
         def begun() -> None:
             """What is needed when sampling has begun: until then there is better to do."""
-            symbols()
+            if not kernel.load():
+                symbols()
             starter.start()
 
         self._begun = begun
@@ -243,7 +247,7 @@ class Recording:
             sampler.set_pace(events[0].frequency, 1)
         tables = Tables(sampler.memory)
         targets = Targets(modules, tables, sampler, mmaps.history, writer.add_process, accounts)
-        kernel = KernelNaming(lambda: symbols().result(), modules, writer)
+        kernel = KernelNaming(lambda: symbols().result(), modules, writer, kernel_symbols.load)
         stacks = StackResolver(modules, kernel, mmaps.lookup, sampler.caches)
         deferred = DeferredPaths(
             loading.saved_walker, mmaps, modules, tables, targets.number_of, stacks.insert
@@ -251,9 +255,13 @@ class Recording:
         stack.callback(deferred.close)
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
         jit = JitNaming(modules, targets, writer)
-        calls = None
+        calls = account = None
         if sampler.calls:
+            from hpcd.daemon.capture.call_account import CallAccount
+            from hpcd.daemon.capture.call_recorder import CallRecorder
+
             calls = CallRecorder(self._calls.functions, threads, stacks, deferred, writer)
+            account = CallAccount(calls, sampler, writer, self._calls.call_share, self._calls.lacks)
         probes = targets.watcher = self._calls.probes(sampler, writer)
         if probes:
             stack.callback(probes.close)
@@ -267,7 +275,7 @@ class Recording:
             children=options.children,
             only_user=options.only_user,
             only_groups=options.only_groups,
-            sleeping=self._sleeping_threads(stack),
+            sleeping=reading.result() if reading else None,
         )
         preparing.result()
         if options.command and not modules.slow:
@@ -291,25 +299,18 @@ class Recording:
             mmaps=mmaps,
             attachment=attachment,
             thread_times=thread_times,
-            calls=self._account(calls, sampler, writer) if calls else None,
+            calls=account,
             probes=probes,
         )
 
-    def _account(
-        self, calls: CallRecorder, sampler: Sampler, writer: MeasurementWriter
-    ) -> CallAccount:
-        setup = self._calls
-        return CallAccount(calls, sampler, writer, setup.call_share, setup.lacks)
-
-    def _sleeping_threads(self, stack: contextlib.ExitStack) -> SleepingThreads | None:
-        """What reads the stacks of threads that sleep when they are attached to, closed by
-        ``stack``. Not wanted without waits, nor of what is about to exec."""
+    def _begin_reading(
+        self, background: ThreadPoolExecutor
+    ) -> Future[SleepingThreads | None] | None:
+        """Begin to load what reads the stacks of threads that sleep when they are attached to. Not
+        wanted without waits, nor of what is about to exec."""
         if not self._options.waits or self._options.before_exec:
             return None
-        sleeping = sleeping_threads()
-        if sleeping:
-            stack.callback(sleeping.close)
-        return sleeping
+        return background.submit(sleeping_threads)
 
     def _prepare_modules(self, modules: Modules) -> None:
         """Have the modules of the targets there are analysed, or those the command will run."""
@@ -326,6 +327,11 @@ class Recording:
             if only_user is None or processes.is_open_to(pid, only_user, only_groups):
                 with contextlib.suppress(WithheldError):
                     modules.mappings(pid, number)
+
+
+def _close(reading: Future[SleepingThreads | None]) -> None:
+    if not reading.exception() and (sleeping := reading.result()):
+        sleeping.close()
 
 
 def _start(decoder: Decoder) -> None:

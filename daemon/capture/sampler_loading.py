@@ -7,25 +7,25 @@ what walks them follows when sampling may have begun: until then paths are defer
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
+from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.events import EventSpec, parse_events
+from hpcd.bpf.loading.ahead import QuickTurns
 from hpcd.bpf.loading.loader import chosen_loader
-from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
-from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError
 
-# Each of the loader's calls gives the interpreter away and wants it back, for which it would wait
-# for the usual 5 ms while modules are being imported.
-_SWITCH_SECONDS = 0.0001
+if TYPE_CHECKING:  # with numpy, which is imported while the programs load
+    from hpcd.bpf.sampler import Sampler
+    from hpcd.bpf.saved_walk import SavedWalker
 
 
 class SamplerLoading:
@@ -41,31 +41,34 @@ class SamplerLoading:
         self.cpu_start = time.process_time()
         """CPU seconds this process had used by then."""
         self._options = options
-        self._interval = sys.getswitchinterval()
+        self._turns: QuickTurns | None = None
         self._thread = ThreadPoolExecutor(1, "loader")
-        self._sampler: Future[Sampler] | None = None
+        self._programs: Future[SamplerPrograms] | None = None
         self._saved_walker: Future[SavedWalker | None] | None = None
         # Not bcc: what a compiler writes to standard error is captured by taking the descriptor,
         # also from whoever else writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
-            sys.setswitchinterval(_SWITCH_SECONDS)
-            self._sampler = self._thread.submit(_load, options, self.calls, background=True)
+            self._turns = QuickTurns()
+            self._programs = self._thread.submit(_load, options, self.calls, background=True)
 
     def sampler(self) -> Sampler:
         """The sampler, ready to be attached; the caller closes it, after this. Raises what it
         does."""
         try:
-            if self._sampler:
-                loaded, self._sampler = self._sampler, None
-                sampler = loaded.result()
+            if self._programs:
+                loaded, self._programs = self._programs, None
+                programs = loaded.result()
             else:
-                sampler = _load(self._options, self.calls, background=False)
+                programs = _load(self._options, self.calls, background=False)
         except PrivilegeError:
             raise
         except PlatformError:
-            sampler = _load(self._options, self.calls, background=False)  # says why
+            programs = _load(self._options, self.calls, background=False)  # says why
         finally:
-            sys.setswitchinterval(self._interval)
+            self._end_turns()
+        from hpcd.bpf.sampler import Sampler
+
+        sampler = Sampler(programs)
         if sampler.walks_later:
             self._thread.submit(sampler.load_walkers)
             self._saved_walker = self._thread.submit(_saved_walker, sampler)
@@ -80,14 +83,20 @@ class SamplerLoading:
         taken, self._saved_walker = self._saved_walker, None
         return taken.result() if taken else None
 
+    def _end_turns(self) -> None:
+        if self._turns:
+            self._turns.end()
+
     def close(self) -> None:
         """Wait for the thread, and free what nobody has taken."""
-        sys.setswitchinterval(self._interval)
+        self._end_turns()
         self._thread.shutdown()
-        for loaded in (self._sampler, self._saved_walker):
-            if loaded and not loaded.exception() and (part := loaded.result()):
-                part.close()
-        self._sampler = self._saved_walker = None
+        loaded: tuple[Future[SamplerPrograms] | Future[SavedWalker | None] | None, ...]
+        loaded = self._programs, self._saved_walker
+        for part in loaded:
+            if part and not part.exception() and (made := part.result()):
+                made.close()
+        self._programs = self._saved_walker = None
 
 
 def recorded_events(options: Options) -> list[EventSpec]:
@@ -105,11 +114,11 @@ def _ordered(events: Sequence[EventSpec]) -> list[EventSpec]:
     return sorted(events, key=lambda event: not is_cpu_time(event))
 
 
-def _load(options: Options, calls: CallSetup, *, background: bool) -> Sampler:
+def _load(options: Options, calls: CallSetup, *, background: bool) -> SamplerPrograms:
     selector = options.selector
-    return Sampler(
+    return SamplerPrograms(
         [event.perf_event() for event in recorded_events(options)],
-        processes.online_cpus(),
+        online_cpus(),
         SamplerOptions(
             follow_children=options.children,
             waiting=options.waits,

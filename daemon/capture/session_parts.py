@@ -10,7 +10,6 @@ from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Tables
 from hpcd.daemon.capture.budget import Budget, SamplingRate
-from hpcd.daemon.capture.call_account import CallAccount
 from hpcd.daemon.capture.collector import Collector
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.stack_resolver import StackResolver
@@ -23,6 +22,7 @@ from hpcd.daemon.targets.selector import Selector
 from hpcd.measurement.writer import MeasurementWriter
 
 if TYPE_CHECKING:
+    from hpcd.daemon.capture.call_account import CallAccount
     from hpcd.daemon.probes.probes import Probes
 
 

@@ -14,14 +14,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.layouts import (
-    CACHE_SET_BITS,
-    EVENT_HEADER,
-    FIRST_CALL_CONTEXT,
-    MAX_USER_FRAMES,
-    SLOT_BITS,
-    STACK_EVENT,
-)
+from hpcd.bpf.layouts import EVENT_HEADER, MAX_USER_FRAMES, SLOT_BITS, STACK_EVENT
+from hpcd.bpf.map_sizes import CACHE_SET_BITS, FIRST_CALL_CONTEXT
 from hpcd.bpf.maps import possible_cpus
 from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.deep_stacks import unfold
@@ -203,7 +197,7 @@ class StackResolver:
         if node is None:
             address = np.zeros(0, np.uint64)
             if kernel_stack:
-                address = self._kernel.symbols.addresses(kernel_stack[::-1])
+                address = self._kernel.addresses(kernel_stack[::-1])
             body = self._kernel.to_module_frames(address, np.zeros(len(address), np.int64))
             path = np.append(np.uint64(frames.marker_frame(UnwindStatus.BEFORE_ATTACH)), body)
             node = int(self.cct.insert(path, np.array([len(path)]))[0])

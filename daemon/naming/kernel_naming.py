@@ -5,8 +5,7 @@ The names go into the measurement because nobody can look them up after the next
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -28,12 +27,22 @@ class SymbolWriter(Protocol):
 
 
 class KernelNaming:
-    """Owns the module ids of the kernel's parts and which of their symbols have been written."""
+    """Owns the module ids of the kernel's parts and which of their symbols have been written.
+
+    ``read_symbols`` reads all symbols, ``load_core`` those of the kernel itself, if they are kept:
+    then the others are read only when an address lies elsewhere.
+    """
 
     def __init__(
-        self, read_symbols: Callable[[], KernelSymbols], modules: Modules, writer: SymbolWriter
+        self,
+        read_symbols: Callable[[], KernelSymbols],
+        modules: Modules,
+        writer: SymbolWriter,
+        load_core: Callable[[], KernelSymbols | None] = lambda: None,
     ) -> None:
         self._read_symbols = read_symbols
+        self._load_core = load_core
+        self._symbols: KernelSymbols | None = None
         self._modules = modules
         self._writer = writer
         self._module_ids: list[int] = []
@@ -42,10 +51,26 @@ class KernelNaming:
         self._written: set[tuple[int, int]] = set()
         """(module index, start) of symbols already written."""
 
-    @cached_property
+    @property
     def symbols(self) -> KernelSymbols:
-        """Waits for them the first time: sampling need not."""
-        return self._read_symbols()
+        """Those of the kernel itself at least. Waits for them the first time: sampling need not."""
+        if self._symbols is None and not self.load():
+            self._symbols = self._read_symbols()
+        assert self._symbols is not None
+        return self._symbols
+
+    def load(self) -> bool:
+        """Whether no symbols need be read for now, as those of the kernel itself are kept."""
+        self._symbols = self._symbols or self._load_core()
+        return self._symbols is not None
+
+    def addresses(self, places: Sequence[str]) -> U64:
+        """As :meth:`KernelSymbols.addresses`."""
+        found = self.symbols.addresses(places)
+        if len(found) < len(places) and not self.symbols.whole:
+            self._symbols = self._read_symbols()
+            found = self.symbols.addresses(places)
+        return found
 
     def to_module_frames(self, path: U64, depth: I64) -> U64:
         """``path`` u64[n] with its kernel addresses as module frames; writes their symbols.
@@ -55,14 +80,13 @@ class KernelNaming:
         kernel = np.flatnonzero(frames.is_kernel(path))
         if not len(kernel):
             return path
-        if not self._module_ids:
-            build_id = kernel_build_id()
-            self._module_ids = [
-                self._modules.kernel(name, build_id if index == 0 else "")
-                for index, name in enumerate(self.symbols.modules)
-            ]
         # Callers are return addresses; the interrupted instruction itself is not.
         address = path[kernel] - (depth[kernel] > 0).astype(np.uint64)
+        if not self.symbols.knows(address):
+            self._symbols = self._read_symbols()
+        for name in self.symbols.modules[len(self._module_ids) :]:
+            build_id = "" if self._module_ids else kernel_build_id()
+            self._module_ids.append(self._modules.kernel(name, build_id))
         module, offset = self.symbols.locate(address)
         module_id = np.array(self._module_ids, dtype=np.uint64)[module]
         result = path.copy()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import stat
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 U64 = npt.NDArray[np.uint64]
+U32 = npt.NDArray[np.uint32]
 
 KERNEL_NAME = "[kernel]"
 _TEXT = np.isin(np.arange(256), np.frombuffer(b"tTwW", np.uint8))
@@ -25,6 +27,9 @@ _PIECE_BYTES = 1 << 20
 _USUAL = Path("/proc/kallsyms")
 # The service's copy, made before it gave up the right to see addresses there.
 _COPY = Path("/run/hpcd/kallsyms")
+
+# Before the packed symbols: how many there are, and bytes of names.
+_HEAD = struct.Struct("<II")
 
 # Of each the innermost first.
 _SIGNAL_FUNCTIONS = {
@@ -44,6 +49,7 @@ class KernelSymbols:
 
     ``modules`` are the names modules are known by (:data:`KERNEL_NAME` first); ``available`` is
     False where the kernel hides its addresses (``kptr_restrict``): then everything is one module.
+    ``whole`` is False of those that are the kernel's own alone, without what it has loaded.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -65,13 +71,20 @@ class KernelSymbols:
                     names += text
         except (OSError, ValueError):
             pass  # what has been read up to there is right
-        self._address = np.concatenate(addresses)
-        order = np.argsort(self._address, kind="stable")
-        self._address = self._address[order]
-        self._owner = np.concatenate(owners)[order]
-        self._start = np.concatenate(starts)[order]
-        self._names = bytes(names)
+        address = np.concatenate(addresses)
+        order = np.argsort(address, kind="stable")
+        self.whole = True
         self.modules = [name.decode(errors="replace") for name in index]
+        self._set(
+            address[order],
+            np.concatenate(owners)[order],
+            np.concatenate(starts)[order],
+            bytes(names),
+        )
+
+    def _set(self, address: U64, owner: U32, start: U32, names: bytes) -> None:
+        """Take symbols in order of their address; ``start`` is where in ``names`` each one's is."""
+        self._address, self._owner, self._start, self._names = address, owner, start, names
         self.available = bool(len(self._address)) and bool(self._address[-1])
         # The kernel starts at _text; a module at its lowest symbol.
         self.base: U64 = np.zeros(len(self.modules), dtype=np.uint64)
@@ -83,6 +96,42 @@ class KernelSymbols:
                 self.base[0] = self._address[first]
         else:
             self.base[0] = np.uint64(0xFFFFFFFF80000000)
+
+    def packed_core(self) -> bytes:
+        """The kernel's own symbols, for :meth:`from_packed_core`: until the machine starts again
+        they stay what they are. Nothing where they are not known."""
+        own = self._owner == 0
+        if not self.available or not own.any():
+            return b""
+        address, start = self._address[own], self._start[own]
+        names = self._names[: self._names.index(b"\0", int(start.max())) + 1]
+        head = _HEAD.pack(len(address), len(names))
+        return b"".join((head, address.tobytes(), start.tobytes(), names))
+
+    @classmethod
+    def from_packed_core(cls, packed: bytes) -> KernelSymbols | None:
+        """What :meth:`packed_core` has packed; None of anything else."""
+        if len(packed) < _HEAD.size:
+            return None
+        count, size = _HEAD.unpack_from(packed)
+        names_at = _HEAD.size + 12 * count
+        if not count or len(packed) != names_at + size:
+            return None
+        symbols = cls.__new__(cls)
+        symbols.whole = False
+        symbols.modules = [KERNEL_NAME]
+        symbols._set(
+            np.frombuffer(packed, np.uint64, count, _HEAD.size),
+            np.zeros(count, np.uint32),
+            np.frombuffer(packed, np.uint32, count, _HEAD.size + 8 * count),
+            packed[names_at:],
+        )
+        return symbols
+
+    def knows(self, address: U64) -> bool:
+        """Whether it can tell of all of these where they lie."""
+        inside = (address >= self.base[0]) & (address < self._address[-1:].max(initial=0))
+        return self.whole or bool(inside.all())
 
     def _name(self, at: int) -> str:
         start = int(self._start[at])

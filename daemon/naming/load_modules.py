@@ -19,15 +19,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.layouts import MAX_RULES
-from hpcd.bpf.table_memory import (
-    BLOCK_WORDS,
-    FRAME_POINTER,
-    MAPPING,
-    PAGE_BITS,
-    ModuleTables,
-    Tables,
-)
+from hpcd.bpf.map_sizes import BLOCK_WORDS, MAX_RULES
+from hpcd.bpf.table_memory import FRAME_POINTER, MAPPING, PAGE_BITS, ModuleTables, Tables
 from hpcd.daemon.targets import patience
 from hpcd.daemon.targets.patience import WithheldError, real_user
 from hpcd.daemon.targets.processes import executable_regions

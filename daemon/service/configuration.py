@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from hpcd.daemon.service.protocol import SOCKET
+from hpcd.daemon.service import SOCKET
 from hpcd.errors import NotFoundError, UsageError, did_you_mean
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)

@@ -23,9 +23,6 @@ from hpcd.errors import FormatError, HpcdError
 MAX_REQUEST = 64 << 10
 MAX_ANSWER = 16 << 20
 # A recording that ends takes the service up to 25 s.
-SOCKET = "/run/hpcd/control.sock"
-"""The service's control socket, unless it is configured otherwise."""
-
 _ANSWER_SECONDS = 30.0
 _LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("3i")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from hpcd.array_types import U64
-from hpcd.bpf.layouts import COPY_BYTES
+from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.task_stacks import TaskStack
 from hpcd.daemon.stacks.target_memory import TargetMemory

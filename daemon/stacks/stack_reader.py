@@ -10,10 +10,12 @@ from contextlib import ExitStack
 import numpy as np
 
 from hpcd.array_types import U64
+from hpcd.bpf.cpu_clock import online_cpus
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.pid_namespace import require_hosts_namespace
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Tables
 from hpcd.bpf.task_stacks import TaskStack
@@ -28,7 +30,6 @@ from hpcd.daemon.stacks.running_threads import FREQUENCY, RunningThreads
 from hpcd.daemon.stacks.thread_activity import activity_of, notes_on
 from hpcd.daemon.stacks.thread_walks import ThreadWalks
 from hpcd.daemon.stacks.wait_reasons import WaitReasons
-from hpcd.daemon.targets import processes
 from hpcd.daemon.targets.thread_reading import ThreadReading
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
@@ -55,11 +56,9 @@ class StackReader:
             self._modules = Modules(Decoder(), self._names.add_module, accounts)
             resources.callback(self._modules.close)
             (event,) = parse_events("cpu-clock", FREQUENCY)
-            self._sampler = Sampler(
-                [event.perf_event()],
-                processes.online_cpus(),
-                SamplerOptions(follow_children=False, waiting=False),
-            )
+            options = SamplerOptions(follow_children=False, waiting=False)
+            programs = SamplerPrograms([event.perf_event()], online_cpus(), options)
+            self._sampler = Sampler(programs)
             resources.callback(self._sampler.close)
             require_hosts_namespace()
             self._walker: SavedWalker = self._sampler.saved_walker()

@@ -35,16 +35,17 @@ _LAUNCHERS = frozenset(
     )
 )  # fmt: skip
 
-_CONTAINER = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?:\.scope)?(?=/|$)")
-_LXC = re.compile(r"/lxc(?:\.payload[./]|/)([\w.-]{1,64})(?=/|$)")
-_MACHINE = re.compile(r"/machine\.slice/machine-([\w.\\-]{1,64})\.scope(?=/|$)")
+# Patterns are compiled when they are needed first: not while a recording begins.
+_CONTAINER = r"(?:^|[/-])([0-9a-f]{64})(?:\.scope)?(?=/|$)"
+_LXC = r"/lxc(?:\.payload[./]|/)([\w.-]{1,64})(?=/|$)"
+_MACHINE = r"/machine\.slice/machine-([\w.\\-]{1,64})\.scope(?=/|$)"
 _RUNTIMES = (
     ("libpod", "podman"),
     ("docker", "docker"),
     ("containerd", "containerd"),
     ("crio", "cri-o"),
 )
-_SLURM = re.compile(r"/job_(\d{1,10})(?:/step_(\w{1,12}))?(?=/|$)")
+_SLURM = r"/job_(\d{1,10})(?:/step_(\w{1,12}))?(?=/|$)"
 
 
 class Role(StrEnum):
@@ -104,7 +105,7 @@ def place(
     Hydra gives ranks no name of their mpiexec; what they share on all nodes is the port their
     proxies report to.
     """
-    group = _SLURM.search(control_group)
+    group = re.search(_SLURM, control_group)
     batch = group[1] if group else ""
     batch = batch or next((text for key in _BATCH if (text := _text(environment, key))), "")
     if is_launcher(name):
@@ -148,7 +149,7 @@ def container_of(control_group: str) -> Container | None:
 
     The innermost where containers hold containers.
     """
-    found = list(_CONTAINER.finditer(control_group))
+    found = list(re.finditer(_CONTAINER, control_group))
     if found:
         # "docker-ID.scope" with systemd, "/docker/ID" without, "/kubepods/.../ID" with neither.
         before = control_group[: found[-1].start(1)]
@@ -157,7 +158,7 @@ def container_of(control_group: str) -> Container | None:
         runtime = "kubernetes" if "kubepods" in before else "container"
         return Container(next(known, next(parent, runtime)), found[-1][1])
     for pattern, runtime in ((_LXC, "lxc"), (_MACHINE, "machine")):
-        names = pattern.findall(control_group)
+        names = re.findall(pattern, control_group)
         if names:
             return Container(runtime, names[-1])
     return None

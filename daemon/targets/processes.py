@@ -134,15 +134,6 @@ def control_group_of(pid: int) -> str:
     return max(paths, key=len, default="")
 
 
-def online_cpus() -> list[int]:
-    """Numbers of the CPUs that run."""
-    cpus: list[int] = []
-    for part in _read("/sys/devices/system/cpu/online").decode().strip().split(","):
-        first, _, last = part.partition("-")
-        cpus.extend(range(int(first), int(last or first) + 1))
-    return cpus
-
-
 def is_kernel_thread(pid: int) -> bool:
     """Whether ``pid`` is one of the kernel's own threads."""
     fields = stat_fields(pid)
@@ -215,7 +206,7 @@ _SWITCHES = {
     "t": Switch.STOPPED,
 }
 # A place on a kernel stack; what a module or a compiler adds to the name is no part of kallsyms'.
-_PLACE = re.compile(r"^\[<\w*>\] ([\w.]+\+0x[0-9a-f]+)/0x", re.MULTILINE)
+_PLACE = r"(?m)^\[<\w*>\] ([\w.]+\+0x[0-9a-f]+)/0x"
 
 
 def thread_state(pid: int, tid: int) -> ThreadState | None:
@@ -229,7 +220,7 @@ def thread_state(pid: int, tid: int) -> ThreadState | None:
         _read(f"/proc/{pid}/task/{tid}/comm").decode(errors="replace").strip(),
         int(fields[19]) * (1_000_000_000 // os.sysconf("SC_CLK_TCK")),
         fields[0],
-        tuple(_PLACE.findall(stack)),
+        tuple(re.findall(_PLACE, stack)),
     )
 
 

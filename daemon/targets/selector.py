@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from hpcd.daemon.targets import processes
 from hpcd.errors import UsageError
 
-_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-_SLURM_JOB = re.compile(r"/job_(\d+)(?:/|$)")
+_CONTAINER_ID = r"[0-9a-f]{64}"
+_SLURM_JOB = r"/job_(\d+)(?:/|$)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,9 @@ class Selector:
 
     def matches(self, pid: int) -> bool:
         """Whether process ``pid`` is selected now. False when it is gone."""
+        # Only now: the programs begin to load before it is needed.
+        from hpcd.daemon.targets import processes
+
         if self.everything:
             return True
         if self.pids and pid not in self.pids:
@@ -63,7 +65,7 @@ class Selector:
                 return False
             if self.containers and not any(
                 each.startswith(prefix)
-                for each in _CONTAINER_ID.findall(path)
+                for each in re.findall(_CONTAINER_ID, path)
                 for prefix in self.containers
             ):
                 return False
@@ -72,13 +74,17 @@ class Selector:
         return True
 
     def _in_job(self, pid: int, path: str) -> bool:
+        from hpcd.daemon.targets import processes
+
         # Slurm's control groups say it where it has any; the environment where it has not.
-        found = _SLURM_JOB.search(path)
+        found = re.search(_SLURM_JOB, path)
         job = found[1] if found else processes.environment_of(pid).get("SLURM_JOB_ID", "")
         return job in self.jobs
 
     def scan(self) -> Iterator[int]:
         """Pids selected at this moment, in order; neither hpcd itself nor kernel threads."""
+        from hpcd.daemon.targets import processes
+
         candidates = self.pids or processes.pids()
         for pid in candidates:
             if pid != os.getpid() and self.matches(pid) and not processes.is_kernel_thread(pid):

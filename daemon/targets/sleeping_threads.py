@@ -35,11 +35,11 @@ class SleepingThread:
 
 
 class SleepingThreads:
-    """Reads threads before and after they are registered."""
+    """Reads threads before and after they are registered. Any thread may make one."""
 
     def __init__(self) -> None:
         """Raises what :class:`hpcd.daemon.targets.thread_reading.ThreadReading` does."""
-        self._reading = ThreadReading()
+        self._reading = ThreadReading(background=True)
         self._before: dict[int, TaskStack] = {}
         self._count = 0
 

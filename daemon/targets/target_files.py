@@ -31,7 +31,7 @@ _PIN = os.O_PATH | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 # A user may have 100,000 mounts in a namespace of its own.
 _MAX_MOUNTS = 1 << 20
-_MOUNT_ID = re.compile(r"^mnt_id:\s*(\d+)", re.MULTILINE)
+_MOUNT_ID = r"(?m)^mnt_id:\s*(\d+)"
 _SERVED = "its file system is served by a program of a user's (FUSE)"
 
 
@@ -156,7 +156,7 @@ def require_answer(pin: int, pid: int) -> None:
 
 
 def _mount_of(descriptor: int) -> int:
-    match = _MOUNT_ID.search(_text("self", f"fdinfo/{descriptor}"))
+    match = re.search(_MOUNT_ID, _text("self", f"fdinfo/{descriptor}"))
     return int(match[1]) if match else -1
 
 

@@ -29,8 +29,9 @@ def _whole(record: TaskStack) -> TaskStack:
 class ThreadReading:
     """Reads threads. Raises what :class:`hpcd.bpf.task_stacks.TaskStacks` does."""
 
-    def __init__(self) -> None:
-        self._stacks = TaskStacks()
+    def __init__(self, *, background: bool = False) -> None:
+        """In the ``background``: by a thread, beside others."""
+        self._stacks = TaskStacks(background=background)
         self.withheld: set[int] = set()
         """Processes that do not let their memory be read: of these the kernel's part is."""
 

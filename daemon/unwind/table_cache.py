@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hpcd.bpf.loading.kernel_headers import cache_directory
+from hpcd.bpf.loading.cache_directory import cache_directory
 from hpcd.daemon.unwind.unwind_table import VERSION, ModuleTable, pack_table, unpack_table
 from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from hpcd.bpf.layouts import MAX_RULES
+from hpcd.bpf.map_sizes import MAX_RULES
 
 RULE_DTYPE = np.dtype(
     [

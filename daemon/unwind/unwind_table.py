@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from hpcd.bpf.layouts import MAX_RULES
+from hpcd.bpf.map_sizes import MAX_RULES
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
 from hpcd.elf.elf_view import Segment
 from hpcd.errors import FormatError
@@ -18,7 +18,7 @@ from hpcd.errors import FormatError
 # Text beyond this is not one program's: the page directory alone would take 4 MiB.
 MAX_SPAN = 1 << 30
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
-VERSION = 11
+VERSION = 12
 _MAGIC = b"HPCDUNW\n"
 _HEAD = struct.Struct("<8sIIQIIIIIIII")
 _SEGMENT = struct.Struct("<QQQQ")

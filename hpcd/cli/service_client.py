@@ -8,14 +8,22 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcd.daemon.capture.recording_options import Options
-from hpcd.daemon.service.protocol import SOCKET, ask, held
-from hpcd.daemon.targets.selector import Selector
+from hpcd.daemon.service import SOCKET
 from hpcd.errors import HpcdError, StorageError
 
+if TYPE_CHECKING:
+    from hpcd.daemon.capture.recording_options import Options
+    from hpcd.daemon.targets.selector import Selector
+
 _POLL_SECONDS = 0.25
+
+
+def _ask(socket: str, request: dict[str, Any], fd: int | None = None) -> dict[str, Any]:
+    from hpcd.daemon.service.protocol import ask  # only now: who is root records without it
+
+    return ask(socket, request, fd)
 
 
 def add_socket_option(parser: argparse._ActionsContainer) -> None:
@@ -34,9 +42,9 @@ def attach_by_service(socket: str, options: Options, output: Path | None) -> dic
     The directory ``output`` is created and opened here, with the rights of the user running this.
     """
     if output is None:
-        return ask(socket, request_of(options))
+        return _ask(socket, request_of(options))
     with _new_directory(output) as fd:
-        return ask(socket, {**request_of(options), "output": str(output.absolute())}, fd)
+        return _ask(socket, {**request_of(options), "output": str(output.absolute())}, fd)
 
 
 @contextlib.contextmanager
@@ -47,6 +55,8 @@ def held_by_service(socket: str, options: Options, output: Path | None) -> Itera
         if output is not None:
             request["output"] = str(output.absolute())
             fd = stack.enter_context(_new_directory(output))
+        from hpcd.daemon.service.protocol import held
+
         yield stack.enter_context(held(socket, request, fd))
 
 
@@ -60,7 +70,7 @@ def recorded_by_service(socket: str, options: Options, output: Path) -> Iterator
         finally:
             # Closing the connection would end it too; detaching waits until all data is written.
             with contextlib.suppress(HpcdError):
-                ask(socket, {"verb": "detach", "id": recording["id"]})
+                _ask(socket, {"verb": "detach", "id": recording["id"]})
 
 
 def request_of(options: Options) -> dict[str, Any]:
@@ -118,9 +128,9 @@ def wait_for_end(socket: str, number: int) -> dict[str, Any]:
     try:
         while True:
             recording: dict[str, Any]
-            (recording,) = ask(socket, {"verb": "status", "id": number})["recordings"]
+            (recording,) = _ask(socket, {"verb": "status", "id": number})["recordings"]
             if recording["state"] in ("ended", "failed"):
                 return recording
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
-        return ask(socket, {"verb": "detach", "id": number})
+        return _ask(socket, {"verb": "detach", "id": number})

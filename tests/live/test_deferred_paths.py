@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 from hpcd.bpf import sampler, syscalls
-from hpcd.bpf.layouts import COPY_BYTES, STACK_COPY
+from hpcd.bpf.layouts import STACK_COPY
+from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.table_memory import MAPPING, Tables
 from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.capture.recording_options import Options
@@ -45,7 +47,7 @@ def copy_of(saved: SavedStack) -> bytes:
 def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
     replay = Replay(tmp_path)
     clock = syscalls.PerfEvent(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, frequency=997)
-    loaded = Sampler([clock], [0])
+    loaded = Sampler(SamplerPrograms([clock], [0]))
     walked = 0
     try:
         walker = loaded.saved_walker()

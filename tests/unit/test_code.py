@@ -65,6 +65,13 @@ def test_a_call_that_does_not_return_does_not_lead_into_the_next_function(tmp_pa
     }
 
 
+def test_a_section_of_a_few_bytes_is_looked_into(tmp_path: Path) -> None:
+    """As .fini is, which runs when a program ends."""
+    end = '.section .fini,"ax"\n sub $8, %rsp\nat_inside: add $8, %rsp\nat_return: ret\n'
+    marked = offsets(tmp_path, function("f", "ret") + end)
+    assert marked == {"at_inside": (CfaKind.SP, 16), "at_return": (CfaKind.SP, 8)}
+
+
 def test_nor_does_it_where_nothing_has_a_name_and_no_padding_is_between(tmp_path: Path) -> None:
     """As in browsers, which are stripped; the call ends where the next function may begin."""
     cfa_offsets = offsets(

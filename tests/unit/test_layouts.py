@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from hpcd.bpf import layouts, probe_maps, table_memory, uprobes
+from hpcd.bpf import layouts, map_sizes, probe_maps, table_memory, uprobes
 from hpcd.bpf.layouts import EventKind, ObjectFlag, RequestLength, Switch, SystemCallKind
 from hpcd.bpf.libbpf import ProgramInfoStruct
 from hpcd.bpf.loading.object_loader import CONSTANTS
@@ -84,9 +84,9 @@ ENUMS: dict[str, tuple[str, dict[str, int]]] = {
 }
 NUMBERS = {
     "CALL_VALUES": layouts.CALL_VALUES,
-    "CALL_SLOTS": layouts.CALL_SLOTS,
+    "CALL_SLOTS": map_sizes.CALL_SLOTS,
     "sizeof(struct call_slots)": layouts.CALL_SLOTS_BYTES,
-    "FIRST_CALL_CONTEXT": layouts.FIRST_CALL_CONTEXT,
+    "FIRST_CALL_CONTEXT": map_sizes.FIRST_CALL_CONTEXT,
     "SYSTEM_CALLS_32": layouts.SYSTEM_CALLS_32,
     "FIRST_REQUEST": layouts.FIRST_REQUEST,
     "REQUEST_KINDS": layouts.REQUEST_KINDS,
@@ -100,7 +100,7 @@ NUMBERS = {
         f"__builtin_offsetof(struct object_event, {name})": place[1]
         for name, place in (layouts.OBJECT_EVENT.fields or {}).items()
     },
-    "BLOCK_WORDS": table_memory.BLOCK_WORDS,
+    "BLOCK_WORDS": map_sizes.BLOCK_WORDS,
     "sizeof(struct probed_function)": probe_maps.PROBED_BYTES,
     "sizeof(struct value_program)": probe_maps.VALUE_PROGRAM_BYTES,
     "__builtin_offsetof(struct probed_function, value)": probe_maps.PROBED_HEAD.size,
@@ -115,14 +115,14 @@ NUMBERS = {
     "PROBE_RETURNS": probe_maps.RETURNS_SEEN,
     "PROBE_TRAMPOLINE": probe_maps.TRAMPOLINE,
     "POINT_RETURN": uprobes.RETURN_POINT,
-    "sizeof(struct block)": table_memory.BLOCK_BYTES,
-    "1 << BLOCK_SHIFT": table_memory.BLOCK_WORDS,
-    "1 << SEGMENT_SHIFT": table_memory.BLOCK_WORDS * table_memory.SEGMENT_BLOCKS,
-    "SEGMENT_BLOCKS": table_memory.SEGMENT_BLOCKS,
-    "MAX_SEGMENTS": table_memory.MAX_SEGMENTS,
+    "sizeof(struct block)": map_sizes.BLOCK_BYTES,
+    "1 << BLOCK_SHIFT": map_sizes.BLOCK_WORDS,
+    "1 << SEGMENT_SHIFT": map_sizes.BLOCK_WORDS * map_sizes.SEGMENT_BLOCKS,
+    "SEGMENT_BLOCKS": map_sizes.SEGMENT_BLOCKS,
+    "MAX_SEGMENTS": map_sizes.MAX_SEGMENTS,
     "PAGE_BITS": table_memory.PAGE_BITS,
     "MAPPINGS_PER_BLOCK": table_memory.MAPPINGS_PER_BLOCK,
-    "sizeof(struct mapping_block)": table_memory.BLOCK_BYTES,
+    "sizeof(struct mapping_block)": map_sizes.BLOCK_BYTES,
     "MAX_SPACE_BLOCKS * MAPPINGS_PER_BLOCK": table_memory.MAX_MAPPINGS,
     "MAPPING_FRAME_POINTER": table_memory.FRAME_POINTER,
     "MODULE_MASK": frame.MODULE_MAX,
@@ -131,16 +131,16 @@ NUMBERS = {
     "FRAME_RAW": frame.SPECIAL,
     "FRAME_RAW_MASK": frame.RAW_MASK,
     "MAX_FRAMES + 1": MAX_FRAMES,
-    "CACHE_SET_BITS": layouts.CACHE_SET_BITS,
+    "CACHE_SET_BITS": map_sizes.CACHE_SET_BITS,
     "GENERATION_BITS": layouts.GENERATION_BITS,
-    "sizeof(struct cache_set)": layouts.CACHE_SET_BYTES,
-    "CLOCK_PARTS": layouts.CLOCK_PARTS,
+    "sizeof(struct cache_set)": map_sizes.CACHE_SET_BYTES,
+    "CLOCK_PARTS": map_sizes.CLOCK_PARTS,
     "THREAD_CPU_BITS": layouts.THREAD_CPU_BITS,
     "THREADS_PER_CPU": layouts.THREADS_PER_CPU,
-    "sizeof(struct rule)": layouts.RULE_BYTES,
-    "COPY_BYTES": layouts.COPY_BYTES,
+    "sizeof(struct rule)": map_sizes.RULE_BYTES,
+    "COPY_BYTES": map_sizes.COPY_BYTES,
     "COPIED": layouts.COPIED,
-    "STACK_WORDS": layouts.STACK_WORDS,
+    "STACK_WORDS": map_sizes.STACK_WORDS,
     "MAX_FRAMES": layouts.MAX_FRAMES,
     "__builtin_offsetof(struct stack_copy, regs)": layouts.STACK_COPY.itemsize,
     "__builtin_offsetof(struct stack_copy, cache)": layouts.STACK_COPY.fields["cache"][1],
@@ -148,7 +148,7 @@ NUMBERS = {
     "__builtin_offsetof(struct saved, regs)": layouts.SAVED.itemsize,
     "__builtin_offsetof(struct saved, frames)": layouts.SAVED.fields["frames"][1],
     "__builtin_offsetof(struct saved, done)": layouts.SAVED.fields["done"][1],
-    "__builtin_offsetof(struct copier, copy)": layouts.COPIER_BYTES,
+    "__builtin_offsetof(struct copier, copy)": map_sizes.COPIER_BYTES,
     "__builtin_offsetof(struct walk, sp)": WALK_SP,
     "__builtin_offsetof(struct walk, depth)": WALK_DEPTH,
     "DROPS": layouts.COUNTERS["dropped"].shape[0],
@@ -240,7 +240,7 @@ def test_structures_are_the_same(struct: str, compiled: tuple[str, dict[str, int
 def test_the_walk_is_as_large_as_the_compiler_says(compiled: tuple[str, dict[str, int]]) -> None:
     """The kernel refuses programs that reach beyond a map's value."""
     processor, value = compiled
-    assert value["sizeof(struct walk)"] == layouts.WALK_BYTES[processor]
+    assert value["sizeof(struct walk)"] == map_sizes.WALK_BYTES[processor]
 
 
 def test_a_stack_event_is_the_end_of_a_walk(compiled: tuple[str, dict[str, int]]) -> None:
@@ -293,15 +293,15 @@ def test_thread_events_unpack_in_the_order_of_their_names() -> None:
 
 def test_rules_are_named_by_as_many_bits_as_rows_have() -> None:
     """A row is rule << 16 | pc within its page."""
-    assert np.iinfo(np.uint16).max == layouts.MAX_RULES - 1
+    assert np.iinfo(np.uint16).max == map_sizes.MAX_RULES - 1
 
 
 def test_a_module_with_too_many_rules_has_unsupported_ones_but_no_impossible_numbers() -> None:
     rules = RuleSet()
-    numbers = [rules.number(rule(CfaKind.SP, offset)) for offset in range(layouts.MAX_RULES + 2)]
-    assert numbers[: layouts.MAX_RULES - 1] == list(range(layouts.MAX_RULES - 1))
-    assert set(numbers[layouts.MAX_RULES - 1 :]) == {layouts.MAX_RULES - 1}
-    assert len(rules.array()) == layouts.MAX_RULES
+    numbers = [rules.number(rule(CfaKind.SP, offset)) for offset in range(map_sizes.MAX_RULES + 2)]
+    assert numbers[: map_sizes.MAX_RULES - 1] == list(range(map_sizes.MAX_RULES - 1))
+    assert set(numbers[map_sizes.MAX_RULES - 1 :]) == {map_sizes.MAX_RULES - 1}
+    assert len(rules.array()) == map_sizes.MAX_RULES
     assert rules.array()[-1]["cfa_kind"] == CfaKind.UNSUPPORTED
 
 
@@ -309,7 +309,7 @@ def test_every_event_has_its_programs() -> None:
     text = (PROGRAMS / "sampler.bpf.c").read_text()
     for kind in ("SAMPLE", "HIT"):
         numbers = re.findall(rf"^{kind}\((\d+)\)$", text, re.MULTILINE)
-        assert [int(number) for number in numbers] == list(range(layouts.MAX_EVENTS))
+        assert [int(number) for number in numbers] == list(range(map_sizes.MAX_EVENTS))
 
 
 def test_constants_are_filled_in_where_the_object_reads_them() -> None:

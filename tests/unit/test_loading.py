@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.bpf import libbpf, maps, sampler, syscalls
+from hpcd.bpf import libbpf, maps, sampler_programs, syscalls
 from hpcd.bpf.layouts import SAMPLE
 from hpcd.bpf.loading import features, loader, object_loader, pid_namespace
+from hpcd.bpf.loading.ahead import QuickTurns
 from hpcd.bpf.loading.btf import KernelTypes
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.object_loader import ObjectPrograms
@@ -23,6 +24,7 @@ from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.bpf.syscalls import PerfEvent
 from hpcd.errors import PlatformError, PrivilegeError
 
@@ -62,22 +64,21 @@ def failing_call(number: int, function: Callable[..., Any]) -> Callable[..., Any
         (maps.Map, "__init__", range(1, 16)),
         (maps.Map, "update", range(1, 4)),
         (syscalls, "perf_event_open", [1, 5]),
-        (sampler, "load_sampler", [1]),
+        (sampler_programs, "load_sampler", [1]),
         (libbpf, "enable_stats", [1]),
-        (libbpf, "raw_tracepoint", [1, 5]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_sampler_that_cannot_be_made_leaves_nothing_open(
     module: Any, function: str, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Sampler([CLOCK], [0]).close()
+    Sampler(SamplerPrograms([CLOCK], [0])).close()
     before = descriptors()
     for call in calls:
         with monkeypatch.context() as patch:
             patch.setattr(module, function, failing_call(call, getattr(module, function)))
             with pytest.raises(PlatformError, match="as the test asks"):
-                Sampler([CLOCK], [0])
+                Sampler(SamplerPrograms([CLOCK], [0]))
         assert descriptors() == before, f"{function}, call {call}"
 
 
@@ -85,15 +86,15 @@ def test_a_sampler_that_cannot_be_made_leaves_nothing_open(
 def test_a_ring_of_an_impossible_size_leaves_nothing_open() -> None:
     before = descriptors()
     with pytest.raises(libbpf.KernelRefusedError):
-        Sampler([CLOCK], [0], SamplerOptions(event_ring=4095))
+        SamplerPrograms([CLOCK], [0], SamplerOptions(event_ring=4095))
     assert descriptors() == before
 
 
 @pytest.mark.root
 def test_a_closed_sampler_leaves_nothing_open() -> None:
-    Sampler([CLOCK], [0]).close()  # what is loaded once stays
+    Sampler(SamplerPrograms([CLOCK], [0])).close()  # what is loaded once stays
     before = descriptors()
-    tested = Sampler([CLOCK], [0])
+    tested = Sampler(SamplerPrograms([CLOCK], [0]))
     tested.attach()
     tested.close()
     tested.close()
@@ -101,13 +102,16 @@ def test_a_closed_sampler_leaves_nothing_open() -> None:
 
 
 @pytest.mark.root
+@pytest.mark.parametrize(
+    ("module", "function"), [(syscalls, "perf_attach"), (libbpf, "raw_tracepoint")]
+)
 def test_an_event_that_cannot_be_attached_leaves_nothing_open(
-    monkeypatch: pytest.MonkeyPatch,
+    module: Any, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = descriptors()
-    tested = Sampler([CLOCK, FAULTS], [0])
+    tested = SamplerPrograms([CLOCK, FAULTS], [0])
     with monkeypatch.context() as patch:
-        patch.setattr(syscalls, "perf_attach", failing_call(2, syscalls.perf_attach))
+        patch.setattr(module, function, failing_call(2, getattr(module, function)))
         with pytest.raises(PlatformError, match="as the test asks"):
             tested.attach()
     tested.close()
@@ -125,6 +129,16 @@ def test_mapping_events_that_cannot_be_read_leave_nothing_open(
     assert descriptors() == before
 
 
+def test_threads_take_turns_quickly_for_as_long_as_anybody_wants_that() -> None:
+    usual = sys.getswitchinterval()
+    first, second = QuickTurns(), QuickTurns()
+    first.end()
+    first.end()
+    assert sys.getswitchinterval() < usual
+    second.end()
+    assert sys.getswitchinterval() == usual
+
+
 def test_a_kernel_that_permits_no_bpf_is_a_lack_of_privilege() -> None:
     with Stderr() as stderr, pytest.raises(PrivilegeError, match="run hpcd as root"):
         ObjectPrograms._check(-errno.EPERM, stderr)
@@ -138,16 +152,18 @@ def test_the_object_loaded_by_another_user_is_a_lack_of_privilege() -> None:
     """The maps are there; the kernel refuses the programs."""
     script = """
 import os
-from hpcd.bpf import sampler
+from hpcd.bpf import sampler_programs as programs
+from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.bpf.sampler_programs import SamplerPrograms
 from hpcd.errors import PrivilegeError
-load = sampler.load_sampler
+load = programs.load_sampler
 def unprivileged(*arguments, **options):
     os.setresuid(65534, 65534, 65534)
     return load(*arguments, **options)
-sampler.load_sampler = unprivileged
-event = sampler.syscalls.PerfEvent(1, 0, frequency=99)
+programs.load_sampler = unprivileged
+event = programs.syscalls.PerfEvent(1, 0, frequency=99)
 try:
-    sampler.Sampler([event], [0], sampler.SamplerOptions(loader="object"))
+    programs.SamplerPrograms([event], [0], SamplerOptions(loader="object"))
 except PrivilegeError as error:
     print(error.exit_code, error)
 """

@@ -20,6 +20,8 @@ from hpcd.analysis.symbols import symbol_tables, symbolization
 from hpcd.analysis.symbols.symbol_tables import SymbolTable
 from hpcd.analysis.symbols.symbolization import SymbolAnswer, SymbolTask, demangle, symbolize
 from hpcd.analysis.trace.part_contents import load_symbols
+from hpcd.daemon.naming.kernel_naming import KernelNaming
+from hpcd.daemon.naming.kernel_symbol_store import KernelSymbolStore
 from hpcd.daemon.naming.kernel_symbols import KernelSymbols
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
@@ -316,8 +318,8 @@ def test_limits_end_symbols_without_size() -> None:
     assert table.find(np.array([29, 30, 60], np.uint64)).tolist() == [0, -1, 1]
 
 
-def test_kernel_symbols_are_those_of_code_by_address_and_module(tmp_path: Path) -> None:
-    path = tmp_path / "kallsyms"
+def _kallsyms(folder: Path) -> Path:
+    path = folder / "kallsyms"
     lines = [
         "ffffffff81000000 T _stext",
         "ffffffff81000000 T _text",
@@ -331,7 +333,11 @@ def test_kernel_symbols_are_those_of_code_by_address_and_module(tmp_path: Path) 
         "short",
     ]
     path.write_text("\n".join(lines) + "\n")
-    symbols = KernelSymbols(path)
+    return path
+
+
+def test_kernel_symbols_are_those_of_code_by_address_and_module(tmp_path: Path) -> None:
+    symbols = KernelSymbols(_kallsyms(tmp_path))
     assert symbols.modules == ["[kernel]", "[nfs]", "[ext4]"]
     assert symbols.available and [hex(base)[-5:] for base in symbols.base] == [
         "00000", "00000", "03000",
@@ -344,6 +350,56 @@ def test_kernel_symbols_are_those_of_code_by_address_and_module(tmp_path: Path) 
     assert named == [(64, 128, "schedule"), (0x1000, 0x2000, "read_page"), (0, 4096, "ext4_read")]
     assert symbols.range_of("schedule") == (0xFFFFFFFF81000040, 0xFFFFFFFF810000C0)
     assert symbols.range_of("jiffies") == (0, 0)
+
+
+class _Names:
+    """Who is told of the kernel's parts and their symbols."""
+
+    def __init__(self) -> None:
+        self.modules: list[str] = []
+        self.rows: list[tuple[int, int, int, str]] = []
+
+    def kernel(self, name: str, _build_id: str) -> int:
+        self.modules.append(name)
+        return len(self.modules)
+
+    def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
+        self.rows += [(module, *row) for row in rows]
+
+
+def test_what_the_kernel_has_loaded_is_read_when_an_address_lies_there(tmp_path: Path) -> None:
+    path = _kallsyms(tmp_path)
+    reads, names = [], _Names()
+
+    def read() -> KernelSymbols:
+        reads.append(path)
+        return KernelSymbols(path)
+
+    packed = KernelSymbols(path).packed_core()
+    assert KernelSymbols.from_packed_core(packed[:-1]) is None
+    core = KernelSymbols.from_packed_core(packed)
+    assert core and core.range_of("schedule") == (0xFFFFFFFF81000040, 0xFFFFFFFF810000C0)
+    kernel = KernelNaming(read, names, names, lambda: core)  # type: ignore[arg-type]
+    own = np.array([0xFFFFFFFF81000045], np.uint64)
+    assert hex(kernel.to_module_frames(own, np.zeros(1, np.int64))[0])[-2:] == "45"
+    assert kernel.addresses(["schedule+0x5"]).tolist() == own.tolist()
+    assert (reads, names.modules) == ([], ["[kernel]"])
+    loaded = np.array([0xFFFFFFFFC0001001], np.uint64)
+    kernel.to_module_frames(loaded, np.zeros(1, np.int64))
+    assert (len(reads), names.modules) == (1, ["[kernel]", "[nfs]", "[ext4]"])
+    assert names.rows == [(1, 64, 128, "schedule"), (2, 0x1000, 0x2000, "read_page")]
+
+
+@pytest.mark.root
+def test_the_kernels_own_symbols_are_kept_until_the_next_boot(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    store = KernelSymbolStore(tmp_path)
+    assert store.load() is None
+    read, kept = store.read(), store.load()
+    assert kept and not kept.whole
+    assert kept.range_of("__schedule") == read.range_of("__schedule") != (0, 0)
+    store._boot = "0" * 36
+    assert store.load() is None
 
 
 def test_kernel_symbols_come_from_the_measurement(tmp_path: Path) -> None:

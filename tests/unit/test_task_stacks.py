@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hpcd.bpf.layouts import COPY_BYTES, REGISTERS_BYTES
+from hpcd.bpf.map_sizes import COPY_BYTES, REGISTERS_BYTES
 from hpcd.bpf.task_stacks import (
     HAS_CHANGED,
     HAS_REGISTERS,

@@ -6,15 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from hpcd.bpf.map_sizes import BLOCK_BYTES
 from hpcd.bpf.mapping_history import MappingHistory
-from hpcd.bpf.table_memory import (
-    BLOCK_BYTES,
-    MAPPING,
-    ArrayMemory,
-    Space,
-    Tables,
-    space_blocks,
-)
+from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Space, Tables, space_blocks
 from hpcd.daemon.targets import process_table, user_accounts
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.user_accounts import UserAccounts

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from hpcd.bpf.events import parse_events
 from hpcd.bpf.loading.loader import LOADERS
 from hpcd.cli.command import Command
+from hpcd.cli.fast_imports import fast_imports
 from hpcd.cli.output.probe_lines import probe_lines
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.service_client import (
@@ -100,7 +101,8 @@ def begin(options: Options) -> Recording:
     """
     loading = SamplerLoading(options)
     try:
-        from hpcd.daemon.capture.recording import Recording
+        with fast_imports():
+            from hpcd.daemon.capture.recording import Recording
 
         return Recording(options, loading)
     except BaseException:

@@ -1,0 +1,229 @@
+"""The sampler's programs, with their maps and the events they run at.
+
+No numpy here: they begin to load before that is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hpcd.bpf import libbpf, maps, syscalls
+from hpcd.bpf.cpu_clock import CpuClock
+from hpcd.bpf.kernel_memory import KernelMemory
+from hpcd.bpf.loading.btf import task_offsets
+from hpcd.bpf.loading.loader import Programs, chosen_loader, load_sampler
+from hpcd.bpf.loading.object_loader import ObjectPrograms
+from hpcd.bpf.map_sizes import CALL_SLOTS, FIRST_CALL_CONTEXT, MAX_EVENTS
+from hpcd.bpf.sampler_maps import SamplerMaps
+from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.errors import HpcdError, PlatformError, UsageError
+
+if TYPE_CHECKING:
+    from hpcd.bpf.call_programs import CallPrograms
+
+# Stacks of what is not ready to be unwound, a few KB each; emptied when it is an eighth full.
+COPY_RING_BYTES = 32 << 20
+_DEFAULTS = SamplerOptions()
+
+
+class SamplerPrograms:
+    """The programs of one :class:`~hpcd.bpf.sampler.Sampler`, which closes them.
+
+    ``events`` are numbered in order; a sample says the number of its event. ``cpus`` are those to
+    sample on. Loading takes 1 to 2.5 s with bcc, 0.1 s from an object.
+
+    Raises :class:`hpcd.errors.PrivilegeError` or :class:`hpcd.errors.PlatformError` in one line
+    when it cannot work here; nothing stays open then.
+    """
+
+    def __init__(
+        self,
+        events: Sequence[syscalls.PerfEvent],
+        cpus: Sequence[int],
+        options: SamplerOptions = _DEFAULTS,
+    ) -> None:
+        if not 1 <= len(events) <= MAX_EVENTS:
+            raise UsageError(f"between 1 and {MAX_EVENTS} events can be sampled at once")
+        contexts = CALL_SLOTS if options.calls else 0
+        self.caches = (FIRST_CALL_CONTEXT + contexts) * maps.possible_cpus()
+        """Stack caches: of each CPU one for each program that may preempt another."""
+        self.events = tuple(events)
+        self._counters: dict[int, list[int]] = {}
+        self._clocks: dict[int, CpuClock] = {}
+        self._tracepoints: list[int] = []
+        self._walkers: Programs | ObjectPrograms | None = None
+        self.walker_error: HpcdError | None = None
+        """Why what walks stacks could not be loaded."""
+        numbered = list(enumerate(events))
+        hits = [n for n, event in numbered if event.type == syscalls.PERF_TYPE_TRACEPOINT]
+        self._sampled = [(n, event) for n, event in numbered if n not in hits]
+        with ExitStack() as resources:
+            resources.callback(self.stop)
+            self._open_events(cpus)
+            self.memory = KernelMemory()
+            resources.callback(self.memory.close)
+            # Calls have paths of their own, several times as many as samples have.
+            event_ring = options.event_ring * (4 if options.calls else 1)
+            self.rings: dict[str, maps.Map] = {}
+            """The maps of the rings of samples, events and copied stacks, in this order."""
+            for name, size in (
+                ("samples", options.sample_ring),
+                ("events", event_ring),
+                ("copies", COPY_RING_BYTES),
+            ):
+                self.rings[name] = maps.ring_map(name, size)
+                resources.callback(self.rings[name].close)
+            self.calls: CallPrograms | None = None
+            if options.calls:
+                from hpcd.bpf.call_programs import CallPrograms  # most recordings record none
+
+                self.calls = CallPrograms(options.calls, options.loader)
+                resources.callback(self.calls.close)
+            self.maps = SamplerMaps(resources, self.caches)
+            self._programs = self._load(options, hits)
+            resources.callback(self._programs.close)
+            resources.callback(self._close_walkers)
+            resources.callback(os.close, libbpf.enable_stats())
+            self._raw, self._hits = options.tracepoints(), hits
+            self._resources = resources.pop_all()
+
+    def _load(self, options: SamplerOptions, hits: list[int]) -> Programs | ObjectPrograms:
+        """Load the programs that ``options`` need and let the walks call themselves."""
+        self.constants = {
+            "FD_MEMORY": self.memory.map.fd,
+            "FD_SAMPLES": self.rings["samples"].fd,
+            "FD_EVENTS": self.rings["events"].fd,
+            "FD_COPIES": self.rings["copies"].fd,
+            **self.maps.constants(),
+            **options.constants(),
+            **task_offsets(),
+            "PROBING": 0,
+            **(self.calls.constants() if self.calls else {}),
+            "SAVED_STACK": 0,
+        }
+        self.walks_later = options.background and chosen_loader(options.loader) == "object"
+        self._walker_names = (
+            ["walk_sample"],
+            ["walk_switch"] if options.waiting else [],
+            ["walk_hit"] if hits else [],
+        )
+        now = ([], [], []) if self.walks_later else self._walker_names
+        deferring = ["defer_switch"] if options.waiting else []
+        hitting = [*(f"hit_{number}" for number in hits), "defer_hit"] if hits else []
+        programs = load_sampler(
+            self.constants,
+            [*(f"sample_{number}" for number, _ in self._sampled), *now[0], "defer_sample"],
+            [*options.tracepoints(), *now[1], *deferring],
+            [*now[2], *hitting],
+            options.loader,
+            self.calls.attach_types() if self.calls else None,
+            background=self.walks_later,
+        )
+        try:
+            self._enter(programs)
+        except BaseException:
+            programs.close()
+            raise
+        return programs
+
+    def _enter(self, programs: Programs | ObjectPrograms) -> None:
+        """Let the walks call these."""
+        for table, kind in (
+            (self.maps.programs, "sample"),
+            (self.maps.switch_programs, "switch"),
+            (self.maps.hit_programs, "hit"),
+        ):
+            for slot, part in enumerate(("walk", "defer")):
+                fd = programs.fds.get(f"{part}_{kind}")
+                if fd is not None:
+                    table.update(struct.pack("<I", slot), struct.pack("<I", fd))
+
+    def load_walkers(self) -> None:
+        """Load what walks stacks, by any thread; until then all paths are deferred. Should it fail,
+        :attr:`walker_error` says why."""
+        try:
+            self._walkers = load_sampler(self.constants, *self._walker_names, background=True)
+            self._enter(self._walkers)
+        except HpcdError as error:
+            self.walker_error = error
+
+    @property
+    def fds(self) -> dict[str, int]:
+        """Descriptors of the programs that are loaded by now, by their names."""
+        return self._programs.fds | (self._walkers.fds if self._walkers else {})
+
+    def _attach_tracepoints(self) -> None:
+        """Attach to raw tracepoints and to the events that are tracepoints."""
+        fds = self._programs.fds
+        for program, name in self._raw.items():
+            self._tracepoints.append(libbpf.raw_tracepoint(name, fds[program]))
+        # The program of a tracepoint runs on every CPU, whichever its event was opened for.
+        for number in self._hits:
+            fd = syscalls.perf_event_open(self.events[number], -1, 0)
+            self._tracepoints.append(fd)
+            syscalls.perf_attach(fd, fds[f"hit_{number}"])
+            syscalls.perf_enable(fd)
+
+    def attach(self) -> None:
+        """Sample from now on. A CPU that does not have one of the events is left out.
+
+        Raises :class:`PlatformError` when no CPU has the events; nothing stays open then.
+        """
+        try:
+            self._attach_tracepoints()
+            for number, fds in self._counters.items():
+                for fd in fds:
+                    syscalls.perf_attach(fd, self._programs.fds[f"sample_{number}"])
+                    syscalls.perf_enable(fd)
+            for number, clock in self._clocks.items():
+                clock.attach(self._programs.fds[f"sample_{number}"])
+        except BaseException:
+            self.stop()
+            raise
+
+    def _open_events(self, cpus: Sequence[int]) -> None:
+        """Open the events on ``cpus``. Clocks begin to tick, but no program runs yet."""
+        for number, event in self._sampled:
+            period_ns = event.clock_period_ns
+            if period_ns:
+                self._clocks[number] = CpuClock(event, period_ns, cpus)
+                continue
+            self._counters[number] = fds = []
+            refusal: PlatformError | None = None
+            for cpu in cpus:
+                opened = replace(event, flags=event.flags | syscalls.DISABLED)
+                try:
+                    fds.append(syscalls.perf_event_open(opened, -1, cpu))
+                except PlatformError as error:  # such as a counter of other cores than this
+                    refusal = error
+            if refusal and not fds:
+                raise refusal
+
+    def _detach(self) -> None:
+        for clock in self._clocks.values():
+            clock.close()
+        self._clocks.clear()
+        for fds in self._counters.values():
+            for fd in fds:
+                os.close(fd)
+        self._counters.clear()
+
+    def stop(self) -> None:
+        """Detach from every CPU. What is in the rings can still be taken."""
+        self._detach()
+        for fd in self._tracepoints:
+            os.close(fd)
+        self._tracepoints.clear()
+
+    def _close_walkers(self) -> None:
+        if self._walkers:
+            self._walkers.close()
+
+    def close(self) -> None:
+        """Stop, unload and free everything; calling again does nothing."""
+        self._resources.close()
