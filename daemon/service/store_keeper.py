@@ -37,7 +37,7 @@ class StoreKeeper:
         self._limits = limits
         self._end_recordings = end_recordings
         self._seconds = seconds
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | None = self._start()
         self._closed = threading.Event()
         self._stuck: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
@@ -61,17 +61,21 @@ class StoreKeeper:
             self._closed.wait(self._seconds)
         self._end()
 
+    def _start(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hpcd.daemon.service.keeper_process", str(self._store)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            start_new_session=True,
+        )
+        after_service(process.pid)
+        return process
+
     def _ask(self, limits: dict[str, Any]) -> dict[str, Any]:
         if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "hpcd.daemon.service.keeper_process", str(self._store)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                cwd="/",
-                start_new_session=True,
-            )
-            after_service(self._process.pid)
+            self._process = self._start()
         assert self._process.stdin
         assert self._process.stdout
         with contextlib.suppress(BrokenPipeError):  # it is gone, as the next line finds
