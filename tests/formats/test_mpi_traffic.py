@@ -18,6 +18,8 @@ from tests.support.mpi_truth import LAUNCH, Truth, build, database, run, vector_
 from tests.support.otf2_calls import ArchivedCalls, read_otf2_calls
 
 TRAFFIC = ("ring", "all_to_all", "halo", "subcommunicators", "wildcards", "persistent")
+# Non-blocking and persistent requests, communicators of some ranks: enough of OTF2.
+ARCHIVED = ("all_to_all", "subcommunicators", "persistent")
 PLANTED = {
     "late_sender": Kind.LATE_SENDER,
     "late_receiver": Kind.LATE_RECEIVER,
@@ -57,7 +59,7 @@ def test_traffic_is_the_truth(
     made = {tuple(one.members.tolist()) for one in found.communicators.all if one.parent >= 0}
     assert made == truth.communicators
     assert found.unknown_communicators == 0
-    if ranks == 5:
+    if ranks == 5 and name in ARCHIVED:
         archive_has(truth, found, tmp_path)
 
 
