@@ -13,7 +13,7 @@ import ctypes
 import errno
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import _otf2
 import numpy as np
@@ -268,6 +268,15 @@ class _EventWriter:
         return len(calls)
 
 
+class _Group(NamedTuple):
+    """A process: its rank and job, the string of its name, the system tree node of its host."""
+
+    rank: int | None
+    job: str
+    name: int
+    host: int
+
+
 class _Definitions:
     """The global definitions, written when the number of events of every location is known."""
 
@@ -279,7 +288,7 @@ class _Definitions:
         self._rows = events.rows
         self._string = strings
         self._hosts: dict[str, int] = {}
-        self._groups: dict[int, tuple[int, int, int]] = {}
+        self._groups: dict[int, _Group] = {}
         self._locations: list[tuple[int, int, int, int]] = []
 
     def host(self, line: Line) -> int:
@@ -292,9 +301,8 @@ class _Definitions:
         if process not in self._groups:
             rank = f"rank {line.rank} " if line.rank is not None else ""
             name = self._string[f"{rank}{line.process} {line.pid}"]
-            self._groups[process] = (len(self._groups), name, self.host(line))
-        group = self._groups[process][0]
-        self._locations.append((line.number, self._string[line.label], events, group))
+            self._groups[process] = _Group(line.rank, line.job, name, self.host(line))
+        self._locations.append((line.number, self._string[line.label], events, process))
 
     def write(self, writer: Any, messages: ArchivedMessages, files: ArchivedFiles) -> None:
         """All definitions, those that others refer to first."""
@@ -318,13 +326,16 @@ class _Definitions:
         _otf2.GlobalDefWriter_WriteSystemTreeNode(writer, 0, machine, machine, _UNDEFINED)
         for name, number in hosts:
             _otf2.GlobalDefWriter_WriteSystemTreeNode(writer, number, name, node, 0)
-        for number, name, host in self._groups.values():
+        numbers = self._group_numbers(messages.locations)
+        for process, number in numbers.items():
+            group = self._groups[process]
             _otf2.GlobalDefWriter_WriteLocationGroup(
-                writer, number, name, _otf2.LOCATION_GROUP_TYPE_PROCESS, host, _UNDEFINED
-            )
-        for line, name, events, group in self._locations:
+                writer, number, group.name, _otf2.LOCATION_GROUP_TYPE_PROCESS, group.host,
+                _UNDEFINED,
+            )  # fmt: skip
+        for line, name, events, process in self._locations:
             _otf2.GlobalDefWriter_WriteLocation(
-                writer, line, name, _otf2.LOCATION_TYPE_CPU_THREAD, events, group
+                writer, line, name, _otf2.LOCATION_TYPE_CPU_THREAD, events, numbers[process]
             )
         for number, (name, mode, exponent, period) in enumerate(generators):
             _otf2.GlobalDefWriter_WriteInterruptGenerator(
@@ -333,6 +344,19 @@ class _Definitions:
         self._write_code(writer, *code)
         messages.write_definitions(writer)
         files.write_definitions(writer)
+
+    def _group_numbers(self, locations: list[int]) -> dict[int, int]:
+        """The location group of each process: those of ranks first, for some readers take their
+        numbers for ranks; ``locations`` are those of ranks that sent messages."""
+        ranks, others = [], []
+        for process, group in self._groups.items():
+            if group.rank is None:
+                others.append(process)
+            else:
+                ranks.append((group.job, group.rank, process))
+        of_messages = self._selection.db.lines.process[locations].tolist()
+        order = [*of_messages, *(process for _, _, process in sorted(ranks)), *others]
+        return {process: number for number, process in enumerate(dict.fromkeys(order))}
 
     def _attributes(self) -> list[tuple[int, int, Any]]:
         """Name, description and type of each: what samples stand for, what is told of calls."""

@@ -6,14 +6,17 @@ import random
 import shutil
 from pathlib import Path
 
+import otf2
 import pytest
 
 from hpcd.__main__ import main
+from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import HpcdError
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
+from tests.support.called import ranks_that_call
 from tests.support.hpctoolkit_database import Node, Thread, write_database
 from tests.support.imported import DATA, imported, sums
 from tests.support.made import make
@@ -111,6 +114,39 @@ def test_regions_of_otf2_are_intervals(tmp_path: Path, capsys: pytest.CaptureFix
         assert db.duration_ns == pytest.approx(0.835e9, rel=1e-3)
 
 
+@pytest.mark.skipif(not shutil.which("otf2-print"), reason="needs otf2-tools")
+def test_operations_of_otf2_are_calls_where_the_location_is(tmp_path: Path) -> None:
+    """As Score-P writes them: within the region of the call, without attributes."""
+    with otf2.writer.open(str(tmp_path / "trace"), timer_resolution=10**9) as trace:
+        given = trace.definitions
+        node = given.system_tree_node("node")
+        group = given.location_group("rank 0", system_tree_parent=node)
+        writer = trace.event_writer("main thread", group=group)
+        main_region, read_region = given.region("main"), given.region("read(fd)")
+        file = given.io_regular_file("/data/\u00e4 b", scope=node)
+        serial, flag = otf2.IoParadigmClass.SERIAL, otf2.IoParadigmFlag.OS
+        posix = given.io_paradigm("POSIX", "POSIX I/O", serial, flag)
+        handle = given.io_handle("", file=file, io_paradigm=posix)
+        writer.enter(0, main_region)
+        for time, matching in ((100, 7), (300, 8)):
+            writer.enter(time, read_region)
+            mode, flags = otf2.IoOperationMode.READ, otf2.IoOperationFlag.NONE
+            writer.io_operation_begin(time + 10, handle, mode, flags, 64, matching)
+            writer.io_operation_complete(time + 50, handle, 40, matching)
+            writer.leave(time + 60, read_region)
+        writer.io_operation_complete(500, handle, 40, 99)  # Began before the trace.
+        writer.leave(1000, main_region)
+    result = imported(tmp_path / "trace", tmp_path / "m")
+    assert result.left_out == {"operations on files": 1}
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        totals = total_calls(db, "path")
+        assert totals.name == ["read(fd) < main"]
+        assert (totals.calls.tolist(), totals.read.tolist()) == ([2], [80])
+        assert totals.seconds.tolist() == pytest.approx([80e-9])
+        assert total_calls(db, "file").name == ["/data/\u00e4 b"]
+
+
 @pytest.mark.parametrize("name", ["meta.db", "profile.db", "trace.db"])
 def test_damaged_databases_are_read_or_refused(tmp_path: Path, name: str) -> None:
     write_database(tmp_path / "database", tree(), THREADS)
@@ -140,7 +176,7 @@ def test_damaged_databases_are_read_or_refused(tmp_path: Path, name: str) -> Non
 def test_damaged_archives_are_read_or_refused(tmp_path: Path, own: bool) -> None:
     archive = otf2_archive(tmp_path)
     if own:
-        database = make(tmp_path / "db", {0: [("main/solve", "cpu", 0.01)]})
+        database = ranks_that_call(tmp_path, ranks=2, rounds=1)
         archive = tmp_path / "own"
         assert main(["export", str(database), "--format", "otf2", "-o", str(archive)]) == 0
     random_source = random.Random(3)

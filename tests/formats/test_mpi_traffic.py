@@ -26,6 +26,9 @@ TRAFFIC = (
     "wildcards",
     "persistent",
 )
+# Non-blocking and persistent requests, communicators of some ranks and between two groups: enough of
+# OTF2.
+ARCHIVED = ("all_to_all", "subcommunicators", "two_groups", "persistent")
 PLANTED = {
     "late_sender": Kind.LATE_SENDER,
     "late_receiver": Kind.LATE_RECEIVER,
@@ -65,7 +68,7 @@ def test_traffic_is_the_truth(
     made = {members_of(one) for one in found.communicators.all if one.parent >= 0}
     assert made == truth.communicators
     assert found.unknown_communicators == 0
-    if ranks == 5:
+    if ranks == 5 and name in ARCHIVED:
         archive_has(truth, found, tmp_path)
 
 

@@ -122,10 +122,12 @@ class PhaseViews:
     def _read(self, text: str, key: bytes, t0: int, t1: int) -> list[PhaseCosts]:
         phases = self._marked(text)
         lines = np.intersect1d(phases.lines, np.frombuffer(key, np.int64))
-        if int(self._db.lines.records[lines].sum()) > _MOST_RECORDS:
+        duration = max(self._db.duration_ns, 1)
+        share = max(min(t1, duration) - max(t0, 0), 0) / duration
+        if int(self._db.lines.records[lines].sum()) * share > _MOST_RECORDS:
             raise UsageError(
                 f"phases of more than {_MOST_RECORDS:,} records take too long here: choose fewer"
-                " lines (hpcd report --filter phase= takes any number)"
+                " lines or less time (hpcd report --filter phase= takes any number)"
             )
         window = Segments.of_windows([(t0, t1)])
         return list(

@@ -2,8 +2,8 @@
 
 Each location enters and leaves regions. Between two such events it is in one call path: an
 interval, so that times are exact, as are the sums. Calling-context samples, which sampling tools
-write, are in ``otf2_samples``. Messages, collective operations and operations on files are counted
-and left out. Definitions and events are taken from the text
+write, are in ``otf2_samples``, operations on files in ``otf2_operations``. Messages and collective
+operations are counted and left out. Definitions and events are taken from the text
 that otf2-print of OTF2 2 and 3 writes; the archive's format is the library's own affair.
 """
 
@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from hpcd.errors import FormatError, PlatformError
 from hpcd.measurement.foreign.input_file import blocks
+from hpcd.measurement.foreign.otf2_operations import Otf2Operations
 from hpcd.measurement.foreign.otf2_samples import FLAGS, NAME, Otf2Samples
 from hpcd.measurement.foreign.recording_builder import NO_MODULE, RecordingBuilder
 from hpcd.measurement.foreign.tool_process import tool_output
@@ -52,9 +53,9 @@ _LEFT_OUT_AS = {
     b"MPI_COLLECTIVE_END": "collective operations",
     b"NON_BLOCKING_COLLECTIVE_COMPLETE": "collective operations",
     b"RMA_PUT": "one-sided transfers", b"RMA_GET": "one-sided transfers",
-    b"IO_OPERATION_COMPLETE": "operations on files",
 }  # fmt: skip
 _LEFT_OUT = re.compile(rb"(" + rb"|".join(_LEFT_OUT_AS) + rb") +\d{1,19} +\d{1,20}  ")
+_OPERATION = re.compile(rb"IO_OPERATION_(BEGIN|COMPLETE) +(\d{1,19}) +(\d{1,20})  ")
 _REGION_END = re.compile(rb'" <(\d{1,10})>$')
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ([+-]\d{4})")
 
@@ -76,6 +77,7 @@ class Otf2Reader:
         self._builder = builder
         self._event: int | None = None
         self._samples = Otf2Samples(builder)
+        self._operations = Otf2Operations(builder, self._samples.nodes)
         self._ticks, self._offset = 1_000_000_000, 0
         self._frames: dict[int, int] = {}
         self._lines: dict[bytes, int] = {}
@@ -129,6 +131,7 @@ class Otf2Reader:
             module = builder.module(file or NO_MODULE)
             self._frames[int(number)] = builder.frame(module, name)
         self._samples.define(text, self._frames)
+        self._operations.define(text)
         return _nanoseconds((clock[3] or b"").decode("ascii", "replace"))
 
     # --- events ---
@@ -146,16 +149,20 @@ class Otf2Reader:
                         self._enter(*self._pending, int(end[1]))
                 elif not self._samples.unfinished and (kind := _LEFT_OUT.match(line)):
                     self._samples.finish()
-                    self._leave_out(kind[1])
+                    self._builder.left_out[_LEFT_OUT_AS[kind[1]]] += 1
+                elif not self._samples.unfinished and (operation := _OPERATION.match(line)):
+                    self._samples.finish()
+                    self._operate(operation, line)
                 else:
                     self._samples.go_on(line)
+                    self._operations.go_on(line)
 
     def _change(self, event: re.Match[bytes], text: bytes) -> None:
         line = self._lines.get(event[2])
         if line is None:
             raise FormatError(f"{self._builder.source}: damaged: an event of no location")
         self._pending = None
-        time_ns = (int(event[3]) - self._offset) * 1_000_000_000 // self._ticks
+        time_ns = self._nanoseconds(event[3])
         stack = self._stacks[line]
         since = self._since.get(line, time_ns)
         if time_ns < since:
@@ -176,8 +183,21 @@ class Otf2Reader:
         else:
             self._pending = line, len(stack)
 
-    def _leave_out(self, kind: bytes) -> None:
-        self._builder.left_out[_LEFT_OUT_AS[kind]] += 1
+    def _nanoseconds(self, ticks: bytes) -> int:
+        return (int(ticks) - self._offset) * 1_000_000_000 // self._ticks
+
+    def _operate(self, operation: re.Match[bytes], text: bytes) -> None:
+        """An operation on a file begins or is complete."""
+        line = self._lines.get(operation[2])
+        if line is None:
+            raise FormatError(f"{self._builder.source}: damaged: an event of no location")
+        time_ns = self._nanoseconds(operation[3])
+        if operation[1] == b"COMPLETE":
+            if not self._operations.complete(line, time_ns, text):
+                self._builder.left_out["operations on files"] += 1
+            return
+        stack = self._stacks[line]
+        self._operations.begin(line, time_ns, text, stack[-1] if stack else 0)
 
     def _add_interval(self, line: int, begin_ns: int, node: int, length_ns: int) -> None:
         if self._event is None:

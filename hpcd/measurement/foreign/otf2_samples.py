@@ -67,7 +67,8 @@ class Otf2Samples:
 
     def __init__(self, builder: RecordingBuilder) -> None:
         self._builder = builder
-        self._nodes: dict[int, int] = {}
+        self.nodes: dict[int, int] = {}
+        """The nodes of calling contexts."""
         self._attributes: dict[int, _Attribute] = {}
         self._generators: dict[int, _Generator] = {}
         self._events: dict[tuple[int, int], tuple[int, bool]] = {}
@@ -98,7 +99,7 @@ class Otf2Samples:
             depth = depths[number] = depths.get(parent, 0) + 1
             if depth > _MAX_NESTING:
                 raise self._damaged(f"calling contexts {depth:,} deep")
-            self._nodes[number] = self._builder.child(self._nodes.get(parent, 0), frame)
+            self.nodes[number] = self._builder.child(self.nodes.get(parent, 0), frame)
 
     @property
     def unfinished(self) -> bool:
@@ -114,7 +115,7 @@ class Otf2Samples:
         """Another line of what has begun, or none of a sample's."""
         if self._begun:
             if taken := _taken(text):
-                node = self._nodes.get(taken[0])
+                node = self.nodes.get(taken[0])
                 if node is None or taken[1] not in (_NONE, *self._generators):
                     raise self._damaged("a sample of what is not defined")
                 self._sample = _Sample(*self._begun, node, taken[1])

@@ -18,9 +18,11 @@ import numpy as np
 
 from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
+from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.foreign.names import readable
 from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 from hpcd.model import frame as frames
+from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, CallValue, Group
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 NO_MODULE = "[imported]"
@@ -80,6 +82,8 @@ class RecordingBuilder:
         self._events: dict[str, int] = {}
         self._clock = ""
         self._records: tuple[list[int], ...] = ([], [], [], [], [])
+        self._calls: list[tuple[int, ...]] = []
+        self._called_functions = self._called_objects = 0
         self._samples_of: Counter[int] = Counter()
         self._first_ns, self._last_ns = _MAX_TIME_NS, 0
 
@@ -243,6 +247,46 @@ class RecordingBuilder:
         if len(lines) >= _FLUSH_RECORDS:
             self.flush()
 
+    def called_function(self, name: str, group: Group, values: tuple[CallValue, ...]) -> int:
+        """The number of a recorded function, which is announced."""
+        number = self._called_functions
+        self._called_functions += 1
+        self.writer.add_function(CalledFunction(number, name, "", group, values))
+        return number
+
+    def called_object(self, kind: str, name: str, details: dict[str, str]) -> int:
+        """The number of what calls refer to, which is announced."""
+        self._called_objects += 1
+        self.writer.add_object(CalledObject(self._called_objects, kind, name, dict(details)))
+        return self._called_objects
+
+    def add_call(
+        self, line: int, begin_ns: int, length_ns: int, node: int, function: int, weight: int,
+        values: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        """Add a call of a recorded function, which stands for ``weight`` calls."""
+        if not (0 <= begin_ns < _MAX_TIME_NS and 0 <= length_ns < _MAX_SPAN_NS and weight > 0):
+            raise FormatError(f"{self.source}: a call's time is out of range")
+        if any(not 0 <= value < 1 << 64 for value in values):
+            raise FormatError(f"{self.source}: a call's values are out of range")
+        padding = (0,) * (MAX_VALUES - len(values))
+        self._calls.append((line, begin_ns, length_ns, node, function, weight, *values, *padding))
+        if len(self._calls) >= _FLUSH_RECORDS:
+            self.flush()
+
+    def _write_calls(self) -> None:
+        rows = np.array(self._calls, np.uint64)
+        self._calls = []
+        line, time, length, node, function, weight = rows[:, :6].T
+        calls = Calls(
+            line.astype(np.uint32), time, length, node.astype(np.uint32),
+            function.astype(np.uint16), weight.astype(np.uint32), rows[:, 6:],
+        )  # fmt: skip
+        self.writer.add_calls(calls.in_order())
+        for number in np.unique(line).tolist():
+            mine = line == number
+            self.alive(int(number), int(time[mine].min()), int((time + length)[mine].max()))
+
     def flush(self) -> None:
         """Write what has come."""
         if self._new_parents:
@@ -262,6 +306,8 @@ class RecordingBuilder:
             )  # fmt: skip
             self._note_times(line, time)
             self._records = ([], [], [], [], [])
+        if self._calls:
+            self._write_calls()
         self.writer.flush()
         self._name_bytes_unflushed = 0
 
