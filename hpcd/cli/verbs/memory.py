@@ -23,8 +23,8 @@ class MemoryCommand(Command):
     """Show which call paths made the memory of processes grow, and what held it at its peak.
 
     Of each process, by call path: bytes that were held at the peak and at the end by pages first
-    touched there, bytes touched there in all and of these by huge pages, and bytes mapped and given back by system calls.
-    Recorded by hpcd attach, run and profile with --memory.
+    touched there, bytes touched there in all and of these by huge pages, and bytes mapped and given
+    back by system calls. Recorded by hpcd attach, run and profile with --memory.
     """
 
     name = "memory"
