@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hpcd.bpf.libbpf import MapCreateOptions, checked, library
 
-HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY = 1, 2, 3, 6
+HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY, LRU_HASH = 1, 2, 3, 6, 9
 ARRAY_OF_MAPS, RINGBUF = 12, 27
 NO_PREALLOC, MMAPABLE = 1, 1 << 10
 _NO_EXIST, _EXIST = 1, 2
