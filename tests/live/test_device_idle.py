@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import hpcd.analysis
+from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from tests.support.recorded import HPCD, hpcd
@@ -39,7 +39,7 @@ def test_idle_time_is_what_the_program_knows_of(
         subprocess.run([*map(str, command), "--", str(program)], stdout=said, check=True)
     truth = json.loads((tmp_path / "said").read_text())
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
-    with hpcd.analysis.open(tmp_path / "db") as db:
+    with open_database(tmp_path / "db") as db:
         phases = MarkedPhases(db, "device_idle")
         (line,) = phases.lines.tolist()
         seconds = float(phases.segments(line).lengths(len(phases))[1]) / 1e9
