@@ -31,6 +31,9 @@ CALL_RING_BYTES = 8 << 20
 MAX_OBJECTS = 1 << 18
 # Requests to io_uring that are not completed.
 MAX_REQUESTS = 1 << 17
+# Of these, those that may complete several times; the longest unused make room for others, since of
+# one whose completion finds its queue full no end is seen.
+MAX_SHOTS = 1 << 14
 
 
 class CallMaps:
@@ -65,7 +68,7 @@ class CallMaps:
                 "FD_OBJECTS": create("objects", maps.HASH, 4, MAX_OBJECTS, OBJECT_KEY_BYTES),
                 "FD_OBJECT_COUNT": create("object_count", maps.ARRAY, 4, 1),
                 "FD_REQUESTS": create("requests", maps.HASH, REQUEST_BYTES, MAX_REQUESTS, 8),
-                "FD_SHOTS": create("shots", maps.HASH, 8, MAX_REQUESTS, SHOT_KEY_BYTES),
+                "FD_SHOTS": create("shots", maps.LRU_HASH, 8, MAX_SHOTS, SHOT_KEY_BYTES),
                 "FD_OBJECT_EVENTS": create(
                     "object_events",
                     maps.PERCPU_ARRAY,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the programs begin to load before it is imported
     import numpy as np
     import numpy.typing as npt
 
-HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY = 1, 2, 3, 6
+HASH, ARRAY, PROG_ARRAY, PERCPU_ARRAY, LRU_HASH = 1, 2, 3, 6, 9
 ARRAY_OF_MAPS, RINGBUF = 12, 27
 NO_PREALLOC, MMAPABLE = 1, 1 << 10
 _NO_EXIST, _EXIST = 1, 2

@@ -20,6 +20,7 @@ from hpcd.model.calls import CalledFunction, Group
 
 _DISCARDS = "madvise"
 _NEVER = (1 << 63) - 1
+_SMALL_PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class PathMemory:
     """Bytes by call path, those that held most at the peak first.
 
     ``name`` of each path, ``node`` ``int64[n]`` its first CCT node; ``mapped``, ``released`` by the
-    calls made there, ``touched``, ``at_peak`` and ``at_end`` (touched there and still held then),
-    each ``int64[n]``.
+    calls made there, ``touched``, ``huge`` (of that by pages larger than 4 KB), ``at_peak`` and
+    ``at_end`` (touched there and still held then), each ``int64[n]``.
     """
 
     name: list[str]
@@ -36,6 +37,7 @@ class PathMemory:
     mapped: I64
     released: I64
     touched: I64
+    huge: I64
     at_peak: I64
     at_end: I64
 
@@ -107,6 +109,7 @@ class _Events:
     mapped: I64
     released: I64
     touched: I64
+    huge: I64
     start: I64
     gives_back: I64
     keeps: I64
@@ -122,6 +125,7 @@ class _Events:
         names = {function.id: function.name for function in functions}
         discards = np.array([names[f] == _DISCARDS for f in calls["function"].tolist()], bool)
         released = value[:, numbers["released"]]
+        touched = value[:, numbers["touched"]]
         address, before = value[:, numbers["address"]], value[:, numbers["before"]]
         # Discarded pages are given back, but their addresses stay mapped.
         return _Events(
@@ -129,7 +133,8 @@ class _Events:
             calls["node"].astype(np.int64),
             value[:, numbers["mapped"]] * weight,
             np.where(discards, 0, released) * weight,
-            value[:, numbers["touched"]] * weight,
+            touched * weight,
+            np.where(touched > _SMALL_PAGE, touched, 0) * weight,
             np.where(before > 0, before, address),
             released,
             np.where(before > 0, value[:, numbers["mapped"]], 0),
@@ -187,6 +192,7 @@ def _measured(
     at_end = by_path(size[died == _NEVER], touches[died == _NEVER])
     fresh = born >= t0
     touched = by_path(size[fresh], touches[fresh])
+    huge = by_path(events.huge[touches[fresh]], touches[fresh])
     best = np.lexsort((-touched, -at_peak))
     paths = PathMemory(
         [names[at] for at in best.tolist()],
@@ -194,6 +200,7 @@ def _measured(
         by_path(events.mapped[within], within)[best],
         by_path(events.released[within], within)[best],
         touched[best],
+        huge[best],
         at_peak[best],
         at_end[best],
     )

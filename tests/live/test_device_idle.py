@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import hpcd.analysis
+from hpcd.analysis.database import open as open_database
 from hpcd.analysis.profile.filters import Filter
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from tests.support.recorded import HPCD, hpcd
@@ -18,30 +18,28 @@ pytestmark = pytest.mark.root
 SOURCE = Path(__file__).parents[1] / "programs/cudart.c"
 
 
-def test_idle_time_is_what_the_program_knows_of(tmp_path: Path, build: Callable[..., Path]) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "name"), [("cuda", "libcudart.so.12"), ("hip", "libamdhip64.so.6")]
+)
+def test_idle_time_is_what_the_program_knows_of(
+    tmp_path: Path, build: Callable[..., Path], runtime: str, name: str
+) -> None:
     """From the return of what waited for the device to the next launch; and the host's call paths
     in that time."""
-    library = tmp_path / "libcudart.so.12"
+    library, chosen = tmp_path / name, f"-D{runtime.upper()}"
     subprocess.run(
-        ["gcc", "-O1", "-g", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True
+        ["gcc", "-O1", "-g", "-shared", "-fPIC", chosen, "-o", str(library), str(SOURCE)],
+        check=True,
     )
-    flags = ("-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
+    flags = (chosen, "-Wl,--no-as-needed", str(library), f"-Wl,-rpath,{tmp_path}")
     program = build("device.c", *flags)
     with (tmp_path / "said").open("wb") as said:
-        command = [
-            *HPCD,
-            "run",
-            "--probes",
-            "cuda",
-            "-o",
-            tmp_path / "m",
-            "--json-file",
-            "/dev/null",
-        ]
+        options = ["--probes", runtime, "-o", tmp_path / "m", "--json-file", "/dev/null"]
+        command = [*HPCD, "run", *options]
         subprocess.run([*map(str, command), "--", str(program)], stdout=said, check=True)
     truth = json.loads((tmp_path / "said").read_text())
     hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
-    with hpcd.analysis.open(tmp_path / "db") as db:
+    with open_database(tmp_path / "db") as db:
         phases = MarkedPhases(db, "device_idle")
         (line,) = phases.lines.tolist()
         seconds = float(phases.segments(line).lengths(len(phases))[1]) / 1e9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.recorded import hpcd, record
+from tests.support.recorded import HPCD, hpcd, record
 
 pytestmark = pytest.mark.root
 
@@ -28,7 +29,7 @@ def _of(process: dict[str, Any], function: str) -> Counter[str]:
     figures: Counter[str] = Counter()
     for path in process["paths"]:
         if path["path"].split(" < ")[0] == function:
-            figures.update({name: path[name] for name in ("touched", "at_peak", "at_end")})
+            figures.update({name: path[name] for name in ("touched", "huge", "at_peak", "at_end")})
     return figures
 
 
@@ -54,6 +55,23 @@ def test_touched_memory_is_found_where_it_was_touched(
     assert sum(path["released"] for path in process["paths"]) >= BYTES // 2
     text = hpcd("memory", tmp_path / "db").stdout
     assert "touch_first < main" in text
+
+
+def test_huge_pages_are_those_of_the_kernel(tmp_path: Path, build: Callable[..., Path]) -> None:
+    with (tmp_path / "said").open("wb") as said:
+        command = [*HPCD, "run", "--memory", "-o", tmp_path / "m", "--json-file", "/dev/null", "--"]
+        program = [build("touches.c"), 16, "huge"]
+        subprocess.run([*map(str, command), *map(str, program)], stdout=said, check=True)
+    huge = int((tmp_path / "said").read_text())
+    if not huge:
+        pytest.skip("the kernel has no huge pages")
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    shown = hpcd("memory", tmp_path / "db", "--json", "--limit", 0).stdout
+    (process,) = json.loads(shown)["processes"]
+    total = sum(path["huge"] for path in process["paths"])
+    # Of 8 pages one fault may not be seen, as above.
+    assert huge - (2 << 20) <= total <= huge
+    assert _of(process, "touch_second")["huge"] >= total - (2 << 20)
 
 
 def test_memory_and_io_are_recorded_together(tmp_path: Path, build: Callable[..., Path]) -> None:

@@ -1,9 +1,16 @@
-/* In place of the CUDA runtime: the names of its functions, and a device that is nothing but a time until
+/* In place of the CUDA runtime, or with -DHIP of HIP's: the names of its functions, and a device that is nothing but a time until
    which it is busy. A kernel is how many nanoseconds it takes. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#ifdef HIP
+#define cudaLaunchKernel hipLaunchKernel
+#define cudaDeviceSynchronize hipDeviceSynchronize
+#define cudaMemcpy hipMemcpy
+#define cudaFree hipFree
+#endif
 
 typedef struct { unsigned x, y, z; } dim3;
 

@@ -3,6 +3,13 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#ifdef HIP
+#define cudaLaunchKernel hipLaunchKernel
+#define cudaDeviceSynchronize hipDeviceSynchronize
+#define cudaMemcpy hipMemcpy
+#define cudaFree hipFree
+#endif
+
 typedef struct { unsigned x, y, z; } dim3;
 
 int cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared, void *stream);

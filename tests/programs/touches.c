@@ -1,6 +1,8 @@
 /* touches MEGABYTES: touches so much memory in two functions, a quarter of it in the second after the
- * first has given half of its own back. */
+ * first has given half of its own back. touches MEGABYTES huge: in huge pages, as far as the kernel has
+ * some; prints how many bytes it says these are. */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,9 +29,29 @@ static __attribute__((noinline)) void touch_second(char *memory, size_t bytes)
 		((volatile char *)memory)[at] = 2;
 }
 
+static __attribute__((noinline)) void touch_huge(size_t bytes)
+{
+	char *memory = grow(bytes + (2 << 20)), line[256];
+	unsigned long huge = 0, some;
+	FILE *mappings;
+
+	memory = (char *)(((unsigned long)memory + (2 << 20) - 1) & -(2UL << 20));
+	madvise(memory, bytes, MADV_HUGEPAGE);
+	touch_second(memory, bytes);
+	mappings = fopen("/proc/self/smaps", "r");
+	while (mappings && fgets(line, sizeof line, mappings))
+		if (sscanf(line, "AnonHugePages: %lu kB", &some) == 1)
+			huge += some << 10;
+	printf("%lu\n", huge);
+}
+
 int main(int count, char **arguments)
 {
-	size_t bytes = (count == 2 ? strtoul(arguments[1], NULL, 10) : 0) << 20;
+	size_t bytes = (count > 1 ? strtoul(arguments[1], NULL, 10) : 0) << 20;
+	if (count > 2) {
+		touch_huge(bytes);
+		return 0;
+	}
 	char *first = grow(bytes), *second = grow(bytes / 4);
 
 	touch_first(first, bytes);

@@ -49,11 +49,14 @@ test("sizes and communicators", () => {
   const sizes = sizeRows({ sizes: { least: [0, 4], most: [0, 7], messages: [1, 3], bytes: [0, 15] }, messages: 4, bytes: 15 });
   assert.deepEqual(sizes.rows.map(({ name }) => name), ["0 B", "4 to 7 B"]);
   assert.equal(sizes.columns[0].share(sizes.rows[1]), 0.75);
-  const one = { number: 2, name: "split", parent: 0, ranks: 9, members: [0, 3], dims: [3, 3], messages: 5, bytes: 0, seconds: 1e-3 };
+  const one = { number: 2, name: "split", parent: 0, ranks: 9, members: [0, 3], remote: null, dims: [3, 3], messages: 5, bytes: 0, seconds: 1e-3 };
   const { rows } = communicatorRows({ communicators: [{ ...one, collectives: [{ function: "MPI_Bcast", operations: 1, calls: 9, seconds: 1e-3, bytes: null }] }] });
   assert.equal(rows[0].name, "split, 3 × 3: 0, 3, …");
   assert.equal(rows[0].title, "number 2, made of number 0, 9 ranks: 0, 3, …");
   assert.deepEqual(rows[0].children().map(({ name }) => name), ["MPI_Bcast, 1 operation"]);
+  const two = { ...one, name: "between groups", dims: [], ranks: 4, collectives: [] };
+  const named = communicatorRows({ communicators: [{ ...two, remote: [1, 2] }, { ...two, ranks: 2, remote: [] }] }).rows.map(({ name }) => name);
+  assert.deepEqual(named, ["between groups: 0, 3 with 1, 2", "between groups: 0, 3 with unknown processes"]);
 });
 
 test("calls and memory", () => {

@@ -16,14 +16,15 @@ from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Page, Row
 
 _MIN_NAME = 24
+_FIGURES = ("at_peak", "at_end", "touched", "huge", "mapped", "released")
 
 
 class MemoryCommand(Command):
     """Show which call paths made the memory of processes grow, and what held it at its peak.
 
     Of each process, by call path: bytes that were held at the peak and at the end by pages first
-    touched there, bytes touched there in all, and bytes mapped and given back by system calls.
-    Recorded by hpcd attach, run and profile with --memory.
+    touched there, bytes touched there in all and of these by huge pages, and bytes mapped and given
+    back by system calls. Recorded by hpcd attach, run and profile with --memory.
     """
 
     name = "memory"
@@ -57,13 +58,13 @@ def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row
         f" {process.peak_ns / 1e9:.3f} s, {size_text(process.at_end)}B at the end,"
         f" {size_text(process.touched)}B touched",
     )
-    yield Row(f"{'at peak':>9} {'at end':>9} {'touched':>9} {'mapped':>9} {'released':>9}  ", "",
-              "path")  # fmt: skip
+    heads = ("at peak", "at end", "touched", "huge", "mapped", "released")
+    yield Row("".join(f"{head:>9} " for head in heads) + " ", "", "path")
     paths = process.paths
     for at in range(min(len(paths), limit or len(paths))):
         figures = "".join(
             f"{size_text(int(column[at])):>9} "
-            for column in (paths.at_peak, paths.at_end, paths.touched, paths.mapped, paths.released)
+            for column in (getattr(paths, name) for name in _FIGURES)
         )
         name = shorten(paths.name[at], max(width - len(figures), _MIN_NAME))
         yield Row(figures + " ", "", name)
@@ -85,10 +86,7 @@ def _as_json(processes: list[ProcessMemory], limit: int | None) -> dict[str, lis
                     {
                         "path": process.paths.name[at],
                         "node": int(node),
-                        **{
-                            name: int(getattr(process.paths, name)[at])
-                            for name in ("at_peak", "at_end", "touched", "mapped", "released")
-                        },
+                        **{name: int(getattr(process.paths, name)[at]) for name in _FIGURES},
                     }
                     for at, node in enumerate(process.paths.node[:limit].tolist())
                 ],
