@@ -31,13 +31,13 @@ class PyHpcd(PythonPackage):
     depends_on("py-starlette@0.35:", type=("build", "run"))
     depends_on("py-uvicorn@0.25:", type=("build", "run"))
     depends_on("py-argcomplete@3.2:", type=("build", "run"))
+    depends_on("py-sdnotify@0.3:", type=("build", "run"))
     # Not in Spack's own repository: `spack create` makes recipes for these from PyPI.
     depends_on("py-iced-x86@1.20:", type=("build", "run"))
     depends_on("py-symbolic@12:13", type=("build", "run"))
     depends_on("py-cxxfilt@0.3:", type=("build", "run"))
     depends_on("py-google-re2@1:", type=("build", "run"))
-    depends_on("py-sdnotify@0.3:", type=("build", "run"))
-    depends_on("libbpf@1:", type="run", when="+service")
+    # Recording loads libbpf.so.1, which Spack has not: it is the system's, as the kernel is.
     depends_on("llvm@14: +clang targets=bpf", type="build", when="+service")
 
     conflicts("platform=darwin", msg="hpcd records through eBPF, which is Linux's")
@@ -47,11 +47,6 @@ class PyHpcd(PythonPackage):
     def compile_bpf_programs(self):
         """Compile the BPF programs once for all kernels, so that recording needs no compiler."""
         Executable("sh")("setup/bpf_object.sh", extra_env={"PYTHON": python.path})
-
-    def setup_run_environment(self, env):
-        """Let ctypes find libbpf."""
-        if self.spec.satisfies("+service"):
-            env.prepend_path("LD_LIBRARY_PATH", self.spec["libbpf"].libs.directories[0])
 
     @run_after("install")
     @on_package_attributes(run_tests=True)

@@ -26,7 +26,7 @@ TRAFFIC = (
     "wildcards",
     "persistent",
 )
-# Non-blocking and persistent requests, communicators of some ranks and between groups: enough of OTF2.
+# Non-blocking and persistent requests, communicators of some ranks and between groups.
 ARCHIVED = ("all_to_all", "subcommunicators", "two_groups", "persistent")
 PLANTED = {
     "late_sender": Kind.LATE_SENDER,

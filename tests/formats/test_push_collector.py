@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from hpcd.__main__ import main
-from tests.formats.test_push import Recorder, otlp_costs
+from tests.support.pushed import Recorder, otlp_costs
 from tests.support.receiver import Receiver
 
 _NAMES = ("otelcol-contrib", "otelcol", "otelcorecol")

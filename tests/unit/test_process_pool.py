@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import BrokenExecutor
-from pathlib import Path
 
 import pytest
 
 from hpcd.analysis.merge.executors import WorkerDiedError, run_all
 from hpcd.analysis.merge.process_pool import ProcessPool
-from tests.support.random_measurements import write_measurement
 
 _FOREVER = -1
 _KILLED = -2
@@ -55,37 +50,3 @@ def test_a_killed_worker_ends_all_the_others() -> None:
     assert multiprocessing.active_children() == []
     with pytest.raises(BrokenExecutor):
         pool.submit(work, 1)
-
-
-def workers_of(command: int) -> list[int]:
-    """The merge workers of a command: children of the process that forks them."""
-    parents, pids = [command], []
-    while parents:
-        parent = parents.pop()
-        for children in Path(f"/proc/{parent}/task").glob("*/children"):
-            with contextlib.suppress(OSError):  # a thread that ended meanwhile
-                found = [int(pid) for pid in children.read_text().split()]
-                parents += found
-                pids += found if parent != command else []
-    return pids
-
-
-def test_a_merge_whose_worker_is_killed_says_so_and_goes_on_later(tmp_path: Path) -> None:
-    paths = [str(tmp_path / f"m{number}") for number in range(2)]
-    for number, path in enumerate(paths):
-        write_measurement(Path(path), seed=number)
-    command = [
-        sys.executable, "-m", "hpcd", "merge", *paths, "-o", str(tmp_path / "db"), "--workers", "2",
-    ]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as merging:
-        # It has a task from its first moment on.
-        while not (workers := workers_of(merging.pid)):
-            assert merging.poll() is None
-        os.kill(workers[0], signal.SIGKILL)
-        said = merging.communicate(timeout=60)[1]
-    assert merging.returncode == 1
-    assert said.splitlines() == [
-        "hpcd: a worker process was killed (out of memory?);"
-        " run it again: it goes on with what was read"
-    ]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
