@@ -59,7 +59,7 @@ def workloads(folder: Path) -> list[Workload]:
         return [Workload("python with imports", imports, folder)]
     (folder / "Makefile").write_text(
         _MAKEFILE.format(
-            targets=" ".join(f"{number}.o" for number in range(6)),
+            targets=" ".join(f"{number}.o" for number in range(4)),
             source=ROOT / "tests/programs/templates.cpp",
         )
     )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpcd.bpf import sampler, syscalls
+from hpcd.bpf import sampler_programs, syscalls
 from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.sampler import Sampler
@@ -204,14 +204,14 @@ def test_paths_are_whole_before_their_walkers_are_loaded(
 def test_walkers_that_the_kernel_refuses_end_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = sampler.load_sampler
+    load = sampler_programs.load_sampler
 
     def refuse(constants: dict[str, int], perf: list[str], *rest: Any, **more: Any) -> object:
         if perf == ["walk_sample"]:
             raise PlatformError("as the test asks")
         return load(constants, perf, *rest, **more)
 
-    monkeypatch.setattr(sampler, "load_sampler", refuse)
+    monkeypatch.setattr(sampler_programs, "load_sampler", refuse)
     options = Options(Selector(pids=(os.getppid(),)), tmp_path / "m", duration=60)
     with pytest.raises(PlatformError, match="as the test asks"):
         Recording(options).run()
