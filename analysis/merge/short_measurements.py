@@ -189,9 +189,10 @@ class _Batch:
                 )  # fmt: skip
                 part.finish(
                     contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
-                    _Lines(overview, mine.start),
+                    overview,
                     pack_contents(contents, measurement.tree, order, sums, measurement.symbols,
                                   measurement.calls),
+                    mine.start,
                 )  # fmt: skip
                 try:
                     measurement.unfinished.write_bytes(buffer.getbuffer())
@@ -245,17 +246,6 @@ class _Batch:
             builder.add(self._records.line[line : line + 1].astype(np.int64),
                         np.array([0, mine.stop - mine.start]), time[mine], node[mine])  # fmt: skip
         return builder.finish()
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The overviews of the lines from row ``first`` on."""
-
-    overview: OverviewSource
-    first: int
-
-    def line(self, line: int) -> tuple[int, int, U32]:
-        return self.overview.line(self.first + line)
 
 
 def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:

@@ -497,7 +497,7 @@ class _Merge:
         return kept
 
     def _checksums(self, checked: dict[str, layout.FileEntry]) -> dict[str, layout.FileEntry]:
-        sizes = {}
+        sizes: dict[str, int] = {}
         for folder in [self._root, *(path for path in self._root.iterdir() if path.is_dir())]:
             prefix = "" if folder == self._root else f"{folder.name}/"
             with os.scandir(folder) as found:

@@ -216,6 +216,15 @@ class OverviewSource:
         self._seen = seen
         self._first, self._last = first, last
 
+    def long_lines(self, first: int, last: int) -> list[int]:
+        """The lines from ``first`` to before ``last`` that have an overview, counted from
+        ``first``."""
+        long = (self._seen[first:last] >= FEWEST_RECORDS) & (
+            np.diff(self._bounds[first : last + 1]) > 0
+        )
+        lines: list[int] = np.flatnonzero(long).tolist()
+        return lines
+
     def line(self, line: int) -> tuple[int, int, U32]:
         """(step, index of the first entry, nodes) of one line's finest level.
 

@@ -96,16 +96,17 @@ class PartWriter:
 
     def finish(
         self, source: I64, records: I64, first: I64, last: I64, overview: OverviewSource,
-        archive: Mapping[str, Array | bytes],
+        archive: Mapping[str, Array | bytes], overview_line: int = 0,
     ) -> None:  # fmt: skip
-        """Write everything else; the arrays of lines are those of :class:`PartLineTable`."""
+        """Write everything else; the arrays of lines are those of :class:`PartLineTable`, whose
+        overviews are those of ``overview`` from ``overview_line`` on."""
         lines = len(source)
         table = np.concatenate([*self._tables, np.empty(0, BLOCK)])
         table = table[np.argsort(table["line"], kind="stable")]
         blob = self._at
         self._pad(blob)
         step, origin, entries, wide, word, dictionary, sizes = self._write_overviews(
-            lines, overview
+            lines, overview, overview_line
         )
         offset, size, content = self._frame_table()
         columns: dict[str, Array] = {
@@ -130,20 +131,23 @@ class PartWriter:
             raise storage_error(self._path, error) from None
 
     def _write_overviews(
-        self, lines: int, overview: OverviewSource
+        self, lines: int, overview: OverviewSource, first: int
     ) -> tuple[I64, I64, I64, I64, I64, U32, list[int]]:
         """The overview sections: level by level, so that a coarse picture reads little."""
         step, origin, entries, wide, words = (np.zeros(lines, np.int64) for _ in range(5))
         dictionaries: list[U32] = [np.zeros(0, np.uint32)] * lines
         sizes = []
-        todo = list(range(lines))
+        todo = overview.long_lines(first, first + lines)
         # An overview names nodes by their place in the line's dictionary, if there is one.
         for width, kind in ENTRIES.items():
+            if not todo:
+                sizes.append(0)
+                continue
             coarser: dict[int, list[Array]] = {}
             later = []
             mine = np.zeros(lines, np.int64)
             for line in todo:
-                step[line], origin[line], nodes = overview.line(line)
+                step[line], origin[line], nodes = overview.line(first + line)
                 if not len(nodes):
                     continue
                 distinct, values = _dictionary(nodes)

@@ -117,7 +117,7 @@ class Measurement:
         self._cct: CCT | None = None
         self._files: list[BinaryIO] = []
         # The contents of segments that are read in one go.
-        self._content: dict[int, BinaryIO] = {}
+        self._content: dict[int, io.BytesIO] = {}
         self._end: list[int] = []
         # Each records chunk with the nodes known when it was written: it may refer to no others.
         self._records: list[tuple[int, ChunkHeader, int]] = []
@@ -304,8 +304,7 @@ class Measurement:
         new = self._end[number] == chunk.SEGMENT_HEADER_BYTES
         if new and size <= _AT_ONCE and len(self._content) < _MOST_AT_ONCE:
             file.seek(0)
-            self._content[number] = io.BytesIO(file.read(size))
-            file = self._content[number]
+            file = self._content[number] = io.BytesIO(file.read(size))
         for header in chunk.scan(file, size, self._end[number]):
             if header.sequence != self._sequence:
                 self._damaged(number, header.offset, f"chunk {self._sequence} is missing")
@@ -402,7 +401,7 @@ class Measurement:
         for module, rows in value.items():
             columns = list(zip(*rows, strict=True))
             if [set(map(type, column)) for column in columns] == [{int}, {int}, {str}]:
-                symbols: Iterable[tuple[int, int, str]] = map(tuple, rows)
+                symbols: Iterable[tuple[int, int, str]] = zip(*columns, strict=True)
             else:
                 symbols = ((int(start), int(size), str(name)) for start, size, name in rows)
             self.symbols.setdefault(int(module), []).extend(symbols)
@@ -469,20 +468,21 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
     names, get = _VALUES[kind.__name__]
     if values.keys() != names:
         return _read_fields(kind, values)
-    row = get(values)
+    row: tuple[Any, ...] = get(values)
     types = tuple(map(type, row))
     if types not in _MADE[kind.__name__]:
         result = _read_fields(kind, values)
         made = tuple(getattr(result, name) for name in kind.__slots__)
-        place = _CONVERTED.get(kind.__name__, (-1,))[0]
+        place = _CONVERTED[kind.__name__][0] if kind.__name__ in _CONVERTED else -1
         # Another number of the same types is read alike: nothing else was converted.
         if all(a is b for at, (a, b) in enumerate(zip(row, made, strict=True)) if at != place):
             _MADE[kind.__name__].add(types)
         return result
+    make: Callable[..., _Row] = kind
     if kind.__name__ in _CONVERTED:
-        place, convert = _CONVERTED[kind.__name__]
-        row = (*row[:place], convert(row[place]), *row[place + 1 :])
-    return kind(*row)
+        at, convert = _CONVERTED[kind.__name__]
+        return make(*row[:at], convert(row[at]), *row[at + 1 :])
+    return make(*row)
 
 
 def _read_fields(kind: type[_Row], values: dict[str, Any]) -> _Row:

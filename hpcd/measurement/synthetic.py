@@ -18,7 +18,7 @@ from hpcd.errors import UsageError
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
-from hpcd.model.cct import CCT
+from hpcd.model.cct import CCT, NO_NODE
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 # Records taken from one place of the source: some loops of a program, little of a phase.
@@ -48,7 +48,8 @@ _LIBRARY = ("MPI_Waitall", "MPI_Allreduce", "MPI_Recv", "MPI_Send", "MPI_Barrier
 class Shape:
     """What to make: ``ranks`` trace lines of ``records`` records each.
 
-    ``contexts`` is about how many calling contexts there are (0: as many as the source has);
+    ``contexts`` is about how many calling contexts each measurement has (0: those of the source
+    that its records reach, as of a recording; so with modules and symbols);
     ``phases`` how often a rank runs through the whole program; ``imbalance`` which share of its
     time the least busy rank spends waiting; ``ranks_per_node`` how many share a measurement.
     """
@@ -249,12 +250,13 @@ class Synthesizer:
             options={"synthetic": True}, sync=False,
         )  # fmt: skip
         self._announce(writer, ranks)
+        reached = _Reached(self._source) if shape.contexts == 0 else None
         waits = shape.imbalance * ranks / max(shape.ranks - 1, 1)
         now = np.full(len(ranks), _START_NS)
         stretches = max(_BATCH // len(ranks) // _STRETCH, 1)
         for at in range(0, shape.records, stretches * _STRETCH):
             count = min(stretches * _STRETCH, shape.records - at)
-            now = self._add(writer, random, at, count, waits, now)
+            now = self._add(writer, random, at, count, waits, now, reached)
             writer.flush()
         end = int(now.max())
         writer.add_clock_pair(end, end + _REALTIME_NS)
@@ -266,12 +268,13 @@ class Synthesizer:
         source = self._source
         for event in source.events:
             writer.add_event(event)
-        for module in source.modules:
-            writer.add_module(module)
-        for number, rows in source.symbols.items():
-            writer.add_symbols(number, rows)
         writer.add_clock_pair(_START_NS, _START_NS + _REALTIME_NS)
-        writer.add_nodes(source.tree.parent[1:], source.tree.frame[1:])
+        if self._shape.contexts:
+            for module in source.modules:
+                writer.add_module(module)
+            for number, rows in source.symbols.items():
+                writer.add_symbols(number, rows)
+            writer.add_nodes(source.tree.parent[1:], source.tree.frame[1:])
         for row, rank in enumerate(ranks.tolist()):
             writer.add_process(
                 Process(row, 1000 + row, 1, "program", "/usr/bin/program", ("program",), 0,
@@ -281,10 +284,10 @@ class Synthesizer:
 
     def _add(
         self, writer: MeasurementWriter, random: np.random.Generator, at: int, count: int,
-        waits: F64, now: I64,
+        waits: F64, now: I64, reached: _Reached | None,
     ) -> I64:  # fmt: skip
-        """Add ``count`` records of every rank from ``at`` on, the first at ``now``; when the next
-        ones begin."""
+        """Add ``count`` records of every rank from ``at`` on, the first at ``now``, and the nodes
+        these reach first; when the next ones begin."""
         source, variants, ranks = self._source, self._variants, len(now)
         index = _places(random, source, self._shape, at, ranks, -(-count // _STRETCH))[:, :count]
         node = source.node[index]
@@ -304,12 +307,59 @@ class Synthesizer:
         gap = source.gap_ns[index] + np.where(unit > 0, more * unit, jitter).astype(np.int64)
         time = now[:, None] + np.cumsum(gap, axis=1) - gap
         line = np.repeat(np.arange(ranks, dtype=np.uint32), count)
+        if reached is not None:
+            node = reached.add(writer, node)
         writer.add_records(
             line, time.ravel().astype(np.uint64), node.ravel().astype(np.uint32),
             event.ravel(), (value + more).ravel(),
         )  # fmt: skip
         after: I64 = time[:, -1] + gap[:, -1]
         return after
+
+
+class _Reached:
+    """The nodes, modules and symbols of a source that a measurement's records have reached."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._number = np.full(len(source.tree), NO_NODE, np.uint32)
+        self._number[0] = 0
+        self._modules = {module.id: module for module in source.modules}
+        self._symbols = {module: sorted(rows) for module, rows in source.symbols.items()}
+        self._named: set[tuple[int, int]] = set()
+
+    def add(self, writer: MeasurementWriter, node: U32) -> U32:
+        """Write what ``node`` reaches first; the numbers of its nodes in the measurement."""
+        tree = self._source.tree
+        new = np.zeros(len(tree), bool)
+        at = np.unique(node)
+        while len(at := at[(self._number[at] == NO_NODE) & ~new[at]]):
+            new[at] = True
+            at = np.unique(tree.parent[at])
+        fresh = np.flatnonzero(new)
+        first = writer.add_nodes(np.zeros(0, np.uint32), np.zeros(0, np.uint64))
+        self._number[fresh] = first + np.arange(len(fresh), dtype=np.uint32)
+        frames = tree.frame[fresh]
+        self._announce(writer, frames)
+        writer.add_nodes(self._number[tree.parent[fresh]], frames)
+        return self._number[node]
+
+    def _announce(self, writer: MeasurementWriter, frames: U64) -> None:
+        number, offset = frame.module_of(frames), frame.offset_of(frames)
+        for id in np.unique(number).tolist():
+            if id in self._modules:
+                writer.add_module(self._modules.pop(id))
+            rows = self._symbols.get(id, [])
+            # A return address may be the end of its function.
+            inside = offset[number == id].astype(np.int64)
+            start = np.array([row[0] for row in rows], np.int64)
+            places = np.searchsorted(start, np.concatenate((inside, inside - 1)), side="right") - 1
+            chosen = [
+                at for at in np.unique(places).tolist() if at >= 0 and (id, at) not in self._named
+            ]
+            self._named.update((id, at) for at in chosen)
+            if chosen:
+                writer.add_symbols(id, [rows[at] for at in chosen])
 
 
 def synthesize(path: Path, shape: Shape, source: Source, number: int) -> None:

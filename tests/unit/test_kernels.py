@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from hpcd.analysis.arrays.column_files import save_column
 from hpcd.analysis.arrays.sparse_sums import CellSum
-from hpcd.analysis.merge import context_statistics
+from hpcd.analysis.merge import context_statistics, metric_cells
 from hpcd.analysis.merge.ingest import IngestTask, ingest
+from hpcd.analysis.merge.part_groups import unite
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.compiled import kernels
 from hpcd.analysis.trace.intervals import Intervals
@@ -131,6 +132,40 @@ def test_statistics_are_the_same(
         assert np.allclose(
             getattr(answers[0], name), getattr(answers[1], name), rtol=1e-12, atol=1e-15
         ), name
+
+
+@given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 300), min_size=2, max_size=6))
+@settings(deadline=None, max_examples=40)
+def test_united_trees_are_the_same(seed: int, sizes: list[int]) -> None:
+    random = np.random.default_rng(seed)
+    trees = []
+    for size in sizes:
+        parent = np.array([0] + [random.integers(0, n) for n in range(1, size)], np.uint32)
+        frames = random.integers(1, 5, size).astype(np.uint64) << np.uint64(40)
+        frames[0] = 0
+        trees.append(CCT(parent, frames))
+    tree, maps = union(trees)
+    by_numba, node = unite(trees, kernels())
+    assert np.array_equal(tree.parent, by_numba.parent)
+    assert np.array_equal(tree.frame, by_numba.frame)
+    assert np.array_equal(np.concatenate(maps), node)
+
+
+def test_cells_by_context_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(3)
+    table = random.random((50, 30)) * (random.random((50, 30)) < 0.3)
+    line, node = np.nonzero(table)
+    start = np.searchsorted(line, np.arange(51))
+    answers = []
+    for worth in (1 << 60, 0):
+        folder = tmp_path / str(worth)
+        folder.mkdir()
+        save_column(folder / "line_node.npy", node.astype(np.uint32))
+        save_column(folder / "line_value-0.npy", table[line, node])
+        monkeypatch.setattr(metric_cells, "_WORTH_CELLS", worth)
+        metric_cells.write_contexts(folder, start, 1, 30)
+        answers.append((folder / "node_cell.npy").read_bytes())
+    assert answers[0] == answers[1]
 
 
 def test_numpy_does_it_where_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,11 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.merge.stages import merge
+from hpcd.array_types import U32
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
+from hpcd.model.cct import CCT
 from tests.support.random_measurements import long_measurement
 
 RECORDINGS = Path(__file__).parents[1] / "data/recordings"
@@ -72,13 +74,26 @@ def test_what_benchmarks_grow_from_is_small_and_sound(name: str, tmp_path: Path)
     with open_measurement(tmp_path / "m") as grown:
         events = np.concatenate([part.event for part in grown.record_chunks()])
         nodes = np.concatenate([part.node for part in grown.record_chunks()])
+        frames = grown.cct.frame[nodes]
+        # A recorder knows of the contexts that it has met.
+        assert len(grown.cct) == len(ancestors(grown.cct, nodes))
     # As many waits as recorded, and what follows what stays as it was nearly always.
     intervals = [event.id for event in source.events if event.interval]
     assert abs(np.isin(events, intervals).mean() - np.isin(source.event, intervals).mean()) < 0.05
     before, after = (
-        column[:-1].astype(np.int64) << 32 | column[1:] for column in (source.node, nodes)
+        column[:-1] * np.uint64(31) ^ column[1:]
+        for column in (source.tree.frame[source.node], frames)
     )
     assert np.isin(after, before).mean() > 0.85
+
+
+def ancestors(tree: CCT, nodes: U32) -> set[int]:
+    """``nodes``, and all on their paths."""
+    reached, at = {0}, set(nodes.tolist())
+    while at := at - reached:
+        reached |= at
+        at = {int(tree.parent[node]) for node in at}
+    return reached
 
 
 def test_what_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,8 @@ class Synth(Command):
         parser.add_argument("--phases", type=int, dest="repetitions",
                             default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # fmt: skip
         parser.add_argument("--contexts", type=int, default=0, metavar="N",
-                            help="approximate number of contexts (default: source's)")  # fmt: skip
+                            help="approximate number of contexts (default: the source's that"
+                            " records reach)")  # fmt: skip
         parser.add_argument("--imbalance", type=float, metavar="SHARE",
                             help="share of its time the least busy rank waits, 0 to 1 (default:"
                             f" 0, of the built-in program {_IMBALANCE})")  # fmt: skip
