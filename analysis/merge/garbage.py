@@ -15,7 +15,7 @@ def fewer_collections() -> Iterator[None]:
     """Garbage is collected less often meanwhile.
 
     A merge makes millions of small objects that stay, and no cycles: looking through them all time
-    and again takes time where many short measurements are read.
+    and again costs time where many short measurements are read.
     """
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _ALLOCATIONS) if before[0] else 0, *before[1:])
