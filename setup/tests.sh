@@ -4,8 +4,9 @@
 # half is done the benchmarks follow, each at its smallest size, behind those that watch (nice).
 tools=.venv/bin
 benchmarks=tests/live/test_benchmarks.py
-watching="tests/live tests/service tests/formats/test_mpi_traffic.py --ignore=$benchmarks"
-half="tests/unit tests/formats --ignore=tests/unit/test_structure.py
+watching="tests/live tests/service tests/formats/test_mpi_traffic.py tests/unit/test_soak.py
+          --ignore=$benchmarks"
+half="tests/unit tests/formats --ignore=tests/unit/test_structure.py --ignore=tests/unit/test_soak.py
       --ignore=tests/formats/test_offline_benchmarks.py --ignore=tests/formats/test_mpi_traffic.py"
 other_half="tests/viewer tests/unit/test_structure.py tests/formats/test_offline_benchmarks.py"
 

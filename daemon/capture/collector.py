@@ -229,19 +229,21 @@ class Collector:
         line: npt.NDArray[np.uint32],
     ) -> None:
         taken = samples["event"] < MAX_EVENTS
+        waits: list[Records] = []
         if self._thread_times:
             order = by_line_and_time(line, samples["time"])
             samples, node, line, taken = samples[order], node[order], line[order], taken[order]
-            self._write(
+            waits = [
                 self._thread_times.advance(
                     line, samples["time"], samples["event"], samples["value"], node
                 )
-            )
+            ]
         samples, node, line = samples[taken], node[taken], line[taken]
         event = samples["event"]
         value = self._periods.count(event, samples["value"])
         self.recorded_periods += int(value[event == 0].sum())
-        self._write(Records(line, samples["time"], node, event, value))
+        # Together: a wait stays behind a sample of its line before it whose path is not finished.
+        self._write(joined([*waits, Records(line, samples["time"], node, event, value)]))
 
     def _write(self, records: Records) -> None:
         if self._deferred:

@@ -23,5 +23,7 @@ def fast_imports() -> Iterator[None]:
     finally:
         if chosen is None:
             del os.environ[_BLAS_THREADS]
-        gc.freeze()
+        # Once: what a process that goes on has made since then may be garbage, which would stay.
+        if not gc.get_freeze_count():
+            gc.freeze()
         gc.enable()

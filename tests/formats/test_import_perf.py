@@ -6,6 +6,7 @@ import gzip
 import os
 import re
 import shutil
+import struct
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -140,8 +141,10 @@ def test_perf_data_cut_off_or_damaged_gets_one_line(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = recording.read_bytes()
+    # struct perf_file_header: where the samples lie. What perf knows of BPF programs comes behind.
+    offset, size = struct.unpack_from("<QQ", whole, 40)
     for number, data in enumerate(
-        (whole[:1000], whole[: len(whole) // 10], whole[:104] + bytes(len(whole) - 104),
+        (whole[:1000], whole[: offset + size // 10], whole[:104] + bytes(len(whole) - 104),
          whole[:8] + os.urandom(4000))
     ):  # fmt: skip
         path = tmp_path / f"{number}.data"

@@ -75,6 +75,25 @@ def test_sums_of_short_waits_come_after_what_their_line_has_written() -> None:
     assert times == sorted(times)
 
 
+def test_a_wait_stays_behind_a_sample_whose_path_is_not_finished() -> None:
+    thread_times = ThreadTimes(FIRST, 50_000_000)
+    thread_times.begin(0, 0, Switch.IN, 1)
+    writer, paths = WrittenRecords(), Paths()
+    stacks: Any = SimpleNamespace(cct=SimpleNamespace(count=1))
+    parts: list[Any] = [None, None, stacks, None, writer]
+    collector = Collector(*parts, [1000], thread_times, paths)  # type: ignore[arg-type]
+    paths.unfinished.add(5)
+    samples = np.array(
+        [(10_000_000, 0, 1000), (20_000_000, Switch.SLEEPING, 0), (200_000_000, Switch.IN, 0)],
+        [("time", "u8"), ("event", "u2"), ("value", "u8")],
+    )
+    collector._write_samples(samples, np.array([5, 7, 0], np.uint32), np.zeros(3, np.uint32))
+    paths.unfinished.clear()
+    collector._write_held()
+    times = [int(time) for part in writer.parts for time in part[1]]
+    assert times == [10_000_000, 20_000_000]
+
+
 def held_wait() -> tuple[Any, ...]:
     """A long wait of line 0 by a path that is not finished, as columns of ``_waits``."""
     start = np.array([10_000_000])
