@@ -72,7 +72,7 @@ class CallPrograms:
     """
 
     NAMES = CALL_PROGRAMS
-    """As :data:`CALL_PROGRAMS`."""
+    """:data:`CALL_PROGRAMS`, for who does not import this module: few recordings record calls."""
 
     def __init__(self, options: CallOptions, loader: str) -> None:
         require_calls(loader)

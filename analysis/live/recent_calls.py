@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hpcd.analysis.live.recent_messages import Sent, SentMessages
-from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
+from hpcd.analysis.live.recent_messages import Sent, SentMessages, recent_arrays
 from hpcd.analysis.messages.operations import Operations, operations
 from hpcd.array_types import F64, I64
 from hpcd.measurement.call_codec import Calls
@@ -200,29 +199,12 @@ class CallWindow:
         functions = self._measurement.functions
         known = sorted(functions)
         is_mpi = np.array([functions[number].group == Group.MPI for number in known], bool)
-        position = np.searchsorted(known, calls.function)
-        chosen = is_mpi[position]
+        chosen = is_mpi[np.searchsorted(known, calls.function)]
         if not chosen.any():
             return
-        calls, position = calls[np.flatnonzero(chosen)], position[chosen]
-        lines, line = np.unique(calls.line, return_inverse=True)
+        arrays, lines = recent_arrays(calls[np.flatnonzero(chosen)], functions)
         owner = np.array([self._measurement.threads[n].process for n in lines.tolist()], np.int64)
-        found = operations(
-            CallArrays(
-                line.astype(np.int64),
-                calls.time.astype(np.int64),
-                calls.duration.astype(np.int64),
-                calls.node.astype(np.int64),
-                position.astype(np.int64),
-                calls.weight.astype(np.float64),
-                calls.value.astype(np.int64),
-                [
-                    RecordedFunction(one.name, tuple((v.name, v.unit) for v in one.values))
-                    for one in (functions[number] for number in known)
-                ],
-            ),
-            owner,
-        )
+        found = operations(arrays, owner)
         _add_operations(sums, found, np.array(known, np.int64))
 
     # --- the window ---

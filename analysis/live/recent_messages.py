@@ -7,7 +7,7 @@ have been made long before: these are kept, and put before the calls of each chu
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hpcd.analysis.messages.requests import pair
 from hpcd.array_types import I64, Mask
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.reader import Measurement
-from hpcd.model.calls import Group
+from hpcd.model.calls import CalledFunction, Group
 from hpcd.model.mpi_functions import CREATIONS, Role
 from hpcd.model.mpi_records import roles_by_record
 
@@ -35,6 +35,29 @@ MOST_KEPT = 100_000
 
 Sent = dict[tuple[str, int, int], tuple[float, float]]
 """Messages and bytes by job, rank of the sender and rank of the receiver (-1: not known)."""
+
+
+def recent_arrays(calls: Calls, functions: Mapping[int, CalledFunction]) -> tuple[CallArrays, I64]:
+    """``calls`` as arrays whose ``line`` counts from 0, and ``int64[lines]`` the trace lines meant.
+
+    ``functions`` by number; a position in the arrays' is that among the numbers, ascending.
+    """
+    known = sorted(functions)
+    lines, line = np.unique(calls.line, return_inverse=True)
+    arrays = CallArrays(
+        line.astype(np.int64),
+        calls.time.astype(np.int64),
+        calls.duration.astype(np.int64),
+        calls.node.astype(np.int64),
+        np.searchsorted(known, calls.function).astype(np.int64),
+        calls.weight.astype(np.float64),
+        calls.value.astype(np.int64),
+        [
+            RecordedFunction(one.name, tuple((v.name, v.unit) for v in one.values))
+            for one in (functions[number] for number in known)
+        ],
+    )
+    return arrays, lines.astype(np.int64)
 
 
 class SentMessages:
@@ -110,29 +133,13 @@ class SentMessages:
     def _sent(self, calls: Calls, ranks: int) -> list[tuple[int, int, float, float]]:
         """Sender, receiver, messages and bytes of the sends in ``calls`` of one job; with ``ranks``
         0 nobody knows to whom."""
-        measurement, functions = self._measurement, self._measurement.functions
-        known = sorted(functions)
-        lines, line = np.unique(calls.line, return_inverse=True)
+        measurement = self._measurement
+        arrays, lines = recent_arrays(calls, measurement.functions)
         owners = [
             measurement.processes[measurement.threads[n].process].rank for n in lines.tolist()
         ]
         rank = np.array([-1 if owner is None else owner for owner in owners], np.int64)
-        found = operations(
-            CallArrays(
-                line.astype(np.int64),
-                calls.time.astype(np.int64),
-                calls.duration.astype(np.int64),
-                calls.node.astype(np.int64),
-                np.searchsorted(known, calls.function),
-                calls.weight.astype(np.float64),
-                calls.value.astype(np.int64),
-                [
-                    RecordedFunction(one.name, tuple((v.name, v.unit) for v in one.values))
-                    for one in (functions[number] for number in known)
-                ],
-            ),
-            rank,
-        )
+        found = operations(arrays, rank)
         if not len(found):
             return []
         communicators = Communicators(found, np.arange(max(ranks, int(rank.max()) + 1)))

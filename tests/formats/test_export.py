@@ -31,7 +31,7 @@ from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 from tests.support.exports import READERS
 from tests.support.imported import imported, sums
-from tests.support.made import make
+from tests.support.made import TWO_RANKS, make
 from tests.support.perfetto_rules import parsed
 from tests.support.random_measurements import long_measurement, write_measurement
 
@@ -48,13 +48,7 @@ OPTIONS = [
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two ranks that compute and wait, with threads that sleep; rank 1 recurses."""
-    ranks = {
-        0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
-            ("main/solve", "cpu", 0.05)],
-        1: [("main/solve/dot", "cpu", 0.1), ("main/solve/dot/solve/dot", "cpu", 0.05),
-            ("main/MPI_Wait/k_sched", "blocked", 0.3), ("main/solve/dot", "cpu", 0.02)],
-    }  # fmt: skip
-    return make(tmp_path_factory.mktemp("export") / "db", ranks, helper=True, weight=2)
+    return make(tmp_path_factory.mktemp("export") / "db", TWO_RANKS, helper=True, weight=2)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.messages.database_calls import communication
 from tests.support.called import ranks_that_call
-from tests.support.made import make
+from tests.support.made import TWO_RANKS, make
 
 pipit = pytest.importorskip("pipit", reason="Pipit (hpcgroup/pipit) is not installed")
 if not hasattr(pipit, "Trace"):
@@ -48,13 +48,7 @@ def test_samples_and_messages_of_otf2(tmp_path: Path) -> None:
 def test_call_paths_over_time_of_hpctoolkit(tmp_path: Path) -> None:
     """At every record the trace is in the call path of that record, on every rank; Pipit leaves
     all frames at the last one."""
-    ranks = {
-        0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
-            ("main/solve", "cpu", 0.05)],
-        1: [("main/solve/dot", "cpu", 0.1), ("main/solve/dot/solve/dot", "cpu", 0.05),
-            ("main/MPI_Wait/k_sched", "blocked", 0.3), ("main/solve/dot", "cpu", 0.02)],
-    }  # fmt: skip
-    database = make(tmp_path / "db", ranks)
+    database = make(tmp_path / "db", TWO_RANKS)
     trace = pipit.Trace.from_hpctoolkit(exported(database, "hpctoolkit", tmp_path / "out"))
     events = trace.events
     with hpcd.analysis.open(database) as db:

@@ -20,6 +20,14 @@ MS = 10**6
 Step = tuple[str, str, float]
 """(call path as ``main/solve/MPI_Send``, ``cpu`` or ``blocked``, seconds)."""
 
+TWO_RANKS = {
+    0: [("main/solve/dot", "cpu", 0.3), ("main/MPI_Wait/k_sched", "blocked", 0.1),
+        ("main/solve", "cpu", 0.05)],
+    1: [("main/solve/dot", "cpu", 0.1), ("main/solve/dot/solve/dot", "cpu", 0.05),
+        ("main/MPI_Wait/k_sched", "blocked", 0.3), ("main/solve/dot", "cpu", 0.02)],
+}  # fmt: skip
+"""Two that compute and wait; the second recurses. See :func:`make`."""
+
 
 def module_of(name: str) -> int:
     """Names in capitals are the MPI library's, those in lower case with ``k_`` the kernel's."""

@@ -48,13 +48,19 @@ def reports(*rows: tuple[int, int, int, int]) -> tuple[Any, ...]:
     )
 
 
-def test_sums_of_short_waits_come_after_what_their_line_has_written() -> None:
+def collecting() -> tuple[Collector, ThreadTimes, Paths, WrittenRecords]:
+    """A collector of line 0, which runs; paths are finished late."""
     thread_times = ThreadTimes(FIRST, 50_000_000)
     thread_times.begin(0, 0, Switch.IN, 1)
     writer, paths = WrittenRecords(), Paths()
     stacks: Any = SimpleNamespace(cct=SimpleNamespace(count=1))
     parts: list[Any] = [None, None, stacks, None, writer]
     collector = Collector(*parts, [1000], thread_times, paths)  # type: ignore[arg-type]
+    return collector, thread_times, paths, writer
+
+
+def test_sums_of_short_waits_come_after_what_their_line_has_written() -> None:
+    collector, thread_times, paths, writer = collecting()
     # The wait of the node that is summed first is the later one.
     thread_times.advance(
         *reports(
@@ -76,12 +82,7 @@ def test_sums_of_short_waits_come_after_what_their_line_has_written() -> None:
 
 
 def test_a_wait_stays_behind_a_sample_whose_path_is_not_finished() -> None:
-    thread_times = ThreadTimes(FIRST, 50_000_000)
-    thread_times.begin(0, 0, Switch.IN, 1)
-    writer, paths = WrittenRecords(), Paths()
-    stacks: Any = SimpleNamespace(cct=SimpleNamespace(count=1))
-    parts: list[Any] = [None, None, stacks, None, writer]
-    collector = Collector(*parts, [1000], thread_times, paths)  # type: ignore[arg-type]
+    collector, _, paths, writer = collecting()
     paths.unfinished.add(5)
     samples = np.array(
         [(10_000_000, 0, 1000), (20_000_000, Switch.SLEEPING, 0), (200_000_000, Switch.IN, 0)],
