@@ -196,6 +196,7 @@ COUNTERS = np.dtype(
         ("switches", "<u8"),
         ("thinned", "<u8"),
         ("late", "<u8"),
+        ("walking", "<u8"),
         ("copied", "<u8"),
         ("not_copied", "<u8"),
         ("fired", "<u8"),
@@ -315,7 +316,7 @@ SETTINGS_DTYPE = np.dtype(
         ("first_part", "<u4"),
         ("part_step", "<u4"),
         ("late", "<u4"),
-        ("pad", "<u4"),
+        ("stolen", "<u4"),
     ]
 )
 SETTINGS = _struct_of(SETTINGS_DTYPE)

@@ -162,10 +162,17 @@ class Sampler:
         passed_over = round((1 - full_ns / period_ns) * (1 << 32))
         lengths = periods(full_ns)
         step = round((lengths[-1] - lengths[0]) / (len(lengths) - 1)) if len(lengths) > 1 else 0
-        late = _LATE_NS if cpu_time_is_stolen() else 0
         self._maps.settings.update(
             struct.pack("<I", 0),
-            SETTINGS.pack(period_ns, walk_one_in, passed_over, lengths[0], step, late),
+            SETTINGS.pack(
+                period_ns,
+                walk_one_in,
+                passed_over,
+                lengths[0],
+                step,
+                _LATE_NS,
+                int(cpu_time_is_stolen()),
+            ),
         )
 
     # --- results ---

@@ -11,6 +11,7 @@ from hpcd.bpf.map_sizes import (
     CLOCK_PARTS,
     CLOCK_PHASE_BYTES,
     COUNTERS_BYTES,
+    LONG_WALK_BYTES,
     MAX_RULES,
     PROCESS_BYTES,
     RULE_BYTES,
@@ -48,6 +49,7 @@ class SamplerMaps:
         self.settings = create("settings", maps.ARRAY, SETTINGS_BYTES, 1)
         parts = CLOCK_PARTS * maps.possible_cpus()
         self.clock_phases = create("clock_phases", maps.ARRAY, CLOCK_PHASE_BYTES, parts)
+        self.long_walk = create("long_walk", maps.PERCPU_ARRAY, LONG_WALK_BYTES, 1)
         self.programs = create("programs", maps.PROG_ARRAY, 4, 2)
         self.switch_programs = create("switch_programs", maps.PROG_ARRAY, 4, 2)
         self.hit_programs = create("hit_programs", maps.PROG_ARRAY, 4, 2)

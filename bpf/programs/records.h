@@ -116,6 +116,7 @@ struct counters {
 	u64 switches; /* a thread left its CPU or came back */
 	u64 thinned;  /* firings in targets passed over to keep the rate */
 	u64 late;     /* firings in targets passed over: the virtual CPU had not been running */
+	u64 walking;  /* the same: they were due while a long walk went on */
 	u64 copied;   /* stacks copied, to be walked later */
 	u64 not_copied; /* that might have been: too many */
 	u64 fired;    /* firings of the first event, in whatever ran */

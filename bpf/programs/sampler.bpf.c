@@ -313,6 +313,22 @@ static __always_inline void finish_as(struct walk *w, u32 stack, struct counters
 	send(&sample, count);
 }
 
+/* Keeps when the long walks of this CPU began and ended: what is due meanwhile fires after them. */
+static __always_inline void note_long_walk(struct walk *w)
+{
+	u32 zero = 0;
+
+	if (w->depth < LONG_WALK_FRAMES)
+		return;
+	struct long_walk *walk = map_lookup(MAP(LONG_WALK), &zero);
+	if (!walk)
+		return;
+	/* One that follows another at once goes on with it; and one may interrupt another. */
+	if (w->time > walk->ended + LONG_WALK_GAP || w->time < walk->began)
+		walk->began = w->time;
+	walk->ended = bpf_ktime_get_ns();
+}
+
 static __always_inline void finish(struct walk *w)
 {
 	struct counters *count = counters();
@@ -325,6 +341,7 @@ static __always_inline void finish(struct walk *w)
 	u32 stack = intern_stack(w, count);
 	if (stack)
 		finish_as(w, stack, count);
+	note_long_walk(w);
 }
 
 /* How much of the stack is in use, as far as is known: a process' first thread has the end of its
@@ -469,6 +486,7 @@ static __always_inline int defer(u32 context)
 	count->ending[w->ending & 15]++;
 	if (stack != NO_STACK_NUMBER)
 		finish_as(w, stack, count);
+	note_long_walk(w);
 	return 0;
 }
 
@@ -770,37 +788,61 @@ static __always_inline int near_whole(u64 time, u64 period, u64 tolerance)
 	return rest <= tolerance || period - rest <= tolerance;
 }
 
-/* Whether a firing of the CPU clock comes when the virtual CPU has not been running for a while. What
- * was due meanwhile fires when it runs again, all events of the clock at once and all in the thread that
- * happens to be there; the scheduler does not count that time as the thread's. */
-static __always_inline int came_late(struct settings *settings, u64 period)
+enum lateness {
+	ON_TIME = 0,
+	LATE = 1,
+	LATE_BY_WALK = 2,
+};
+
+/* Whether what was due then and fires now had to wait for a walk, which keeps interrupts off. */
+static __always_inline int waited_for_walk(u64 due, u64 now)
+{
+	u32 zero = 0;
+	struct long_walk *walk = map_lookup(MAP(LONG_WALK), &zero);
+
+	return walk && walk->ended && now - walk->ended < LONG_WALK_GAP &&
+	       due + LONG_WALK_GAP / 2 > walk->began;
+}
+
+/* Whether a firing of the CPU clock comes when something has held it up for a while: the virtual CPU
+ * has not been running, or a stack was walked. What was due meanwhile fires afterwards, all events of
+ * the clock at once and all in the thread that happens to be there, for time that is not its own. */
+static __always_inline enum lateness lateness_of(struct settings *settings, u64 period)
 {
 	u32 part = 0;
 
-	if (!settings->late)
-		return 0;
 	if (settings->part_step)
 		part = ((u32)period - settings->first_part + settings->part_step / 2) / settings->part_step;
 	if (part >= CLOCK_PARTS)
-		return 0;
+		return ON_TIME;
 	part += bpf_get_smp_processor_id() * CLOCK_PARTS;
 	struct clock_phase *phase = map_lookup(MAP(CLOCK_PHASES), &part);
 	if (!phase || !period)
-		return 0;
+		return ON_TIME;
 	u64 now = bpf_ktime_get_ns();
-	if (!phase->due || near_whole(now - phase->due, period, settings->late)) {
+	u64 behind = phase->due ? (now - phase->due) % period : 0;
+	if (period - behind <= settings->late) /* sooner than those before: these were late by a little */
+		behind = 0;
+	if (behind > LONG_WALK_GAP && waited_for_walk(now - behind, now))
+		return LATE_BY_WALK;
+	if (behind <= settings->late) {
+		/* The soonest of them are on time, as long as there are such. */
+		phase->due = now - behind + behind / 16;
+		return ON_TIME;
+	}
+	if (!settings->stolen) {
 		phase->due = now;
-		return 0;
+		return ON_TIME;
 	}
 	/* After a late firing the kernel goes on at the phase that was. An event that has been stopped
 	 * and started, as all are when another tool opens one, goes on at a new one. */
 	if (phase->off && near_whole(now - phase->off, period, settings->late)) {
 		phase->due = now;
 		phase->off = 0;
-		return 0;
+		return ON_TIME;
 	}
 	phase->off = now;
-	return 1;
+	return LATE;
 }
 
 static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number)
@@ -836,10 +878,13 @@ static __always_inline int on_sample(struct bpf_perf_event_data *ctx, u32 number
 			count->thinned++;
 			return 0;
 		}
-		if (came_late(settings, value)) {
+		enum lateness lateness = lateness_of(settings, value);
+		if (lateness == LATE_BY_WALK)
+			count->walking++;
+		if (lateness == LATE)
 			count->late++;
+		if (lateness != ON_TIME)
 			return 0;
-		}
 		value = settings->period; /* the clock is made of slower events */
 	}
 	count->taken++;

@@ -170,14 +170,24 @@ struct clock_phase {
 	u64 off; /* the last that was, or the first at another phase */
 };
 
+/* Walks of this CPU that took so long that the clock's firings may have had to wait for them: since
+ * when, without a gap, and until when. */
+#define LONG_WALK_FRAMES 512 /* 25 us */
+#define LONG_WALK_GAP 50000  /* ns */
+
+struct long_walk {
+	u64 began;
+	u64 ended;
+};
+
 struct settings {
 	u64 period;      /* what a sample of the first event stands for, ns, if that is the CPU clock */
 	u32 walk_one_in; /* threads that leave the CPU, one in so many with its path; 0 and 1: all */
 	u32 passed_over; /* of 2^32 firings in targets */
 	u32 first_part;  /* shortest period of the events the CPU clock is made of, ns */
 	u32 part_step;   /* by how much that of the next is longer */
-	u32 late;        /* ns from which on a firing counts as late; 0: none does */
-	u32 pad;
+	u32 late;        /* ns from which on a firing counts as late */
+	u32 stolen;      /* 1: those are passed over, as the virtual CPU may not have been running */
 };
 
 #endif

@@ -5,7 +5,9 @@ until what was mapped at that moment is known and analysed, and is then walked b
 walker (:class:`hpcd.bpf.saved_walk.SavedWalker`). Until then the path's CCT node is a stand-in,
 which the records refer to that wait with it.
 
-A path that waits for too long, or for which there is no room, stays as far as it was found.
+A path that waits for too long, or for which there is no room, stays as far as it was found. Copies
+that wait for a table are compressed once there are many: a browser's take 25 s to be made, in which
+its threads fill 100 MB.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import zstandard
 
 from hpcd.array_types import I64, U32, Mask
 from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
@@ -32,6 +35,8 @@ STAND_IN = 1 << 31
 # Address spaces held at once: 50 kB each of a program with many libraries.
 _MAX_SPACES = 64
 _MAX_BYTES = 96 << 20
+# Beyond that those that wait for a table are compressed, to a fifth or so, at 30 us each.
+_MAX_LOOSE_BYTES = 16 << 20
 # A table takes 20 s at most, but others come before it.
 _MAX_WAIT_NS = 300_000_000_000
 # How long until the kernel's report of a mapping is in the history, or it is read from /proc.
@@ -46,6 +51,8 @@ class _Deferred:
     time: int
     event: bytes
     copy: bytes
+    packed: bool = False
+    """Whether the copy is compressed."""
     waits_for_table: bool = False
     module: tuple[str, int] | None = None
     """Device and inode of the file whose table it waits for."""
@@ -66,8 +73,8 @@ class DeferredCounts:
 class DeferredPaths:
     """Owns the copied stacks that wait, and the nodes that stand in for their paths.
 
-    ``insert`` turns stack events into CCT nodes; ``process_of`` gives the number of a process by
-    its pid, 0 when it is not known.
+    ``insert`` turns stack events into CCT nodes; ``process_at`` gives the number of the process
+    that had a pid at a time (ns), 0 when it is not known.
     """
 
     def __init__(
@@ -76,7 +83,7 @@ class DeferredPaths:
         mmaps: MmapEvents,
         modules: Modules,
         tables: Tables,
-        process_of: Callable[[int], int],
+        process_at: Callable[[int, int], int],
         insert: Callable[[list[bytes]], U32],
     ) -> None:
         self._load_walker = load_walker
@@ -85,9 +92,13 @@ class DeferredPaths:
         self._mmaps = mmaps
         self._modules = modules
         self._tables = tables
-        self._process_of = process_of
+        self._process_at = process_at
         self._insert = insert
         self._waiting: OrderedDict[int, _Deferred] = OrderedDict()
+        # Of these, those that do not wait for a table: they are looked at in every round.
+        self._fresh: dict[int, _Deferred] = {}
+        self._compressor = zstandard.ZstdCompressor(level=1)
+        self._decompressor = zstandard.ZstdDecompressor()
         self._unnamed: dict[bytes, bytes] = {}
         self._bytes = 0
         self._first = 0
@@ -112,7 +123,7 @@ class DeferredPaths:
     @property
     def waiting_for_tables(self) -> bool:
         """Whether a path is to be finished when an unwind table arrives."""
-        return any(deferred.waits_for_table for deferred in self._waiting.values())
+        return len(self._waiting) > len(self._fresh)
 
     def add(self, events: Sequence[bytes], copies: Sequence[bytes]) -> U32:
         """Take stacks copied in this round; their stand-ins, in the order of ``events``."""
@@ -145,7 +156,8 @@ class DeferredPaths:
             return
         head = np.frombuffer(copy, STACK_COPY, 1)[0]
         self._bytes += len(copy)
-        self._waiting[index] = _Deferred(index, int(head["tgid"]), int(head["time"]), event, copy)
+        deferred = _Deferred(index, int(head["tgid"]), int(head["time"]), event, copy)
+        self._waiting[index] = self._fresh[index] = deferred
 
     def tables_came(self) -> None:
         """Unwind tables have arrived: walk those that wait for one again."""
@@ -163,9 +175,12 @@ class DeferredPaths:
             self._walker = self._load_walker()
         done: list[int] = []
         events: list[bytes] = []
-        spaces = _Spaces(self._tables, self._modules, self._process_of)
+        spaces = _Spaces(self._tables, self._modules)
+        oldest = next(iter(self._waiting.values()))
+        overdue = now - oldest.time > _MAX_WAIT_NS
+        chosen = self._waiting if last or overdue or self._tables_came else self._fresh
         try:
-            for deferred in self._waiting.values():
+            for deferred in list(chosen.values()):
                 event = self._finished(deferred, spaces, now, last)
                 if event is not None:
                     done.append(deferred.index)
@@ -175,6 +190,7 @@ class DeferredPaths:
         self._tables_came = False
         for index in done:
             self._bytes -= len(self._waiting.pop(index).copy)
+            self._fresh.pop(index, None)
         self._finish(done, events)
         return bool(done)
 
@@ -193,12 +209,13 @@ class DeferredPaths:
         regions = self._mmaps.history.at(deferred.tgid, deferred.time)
         ending, depth, frames = UnwindStatus.NO_PROCESS, 0, np.zeros(0, np.uint64)
         if regions:
-            written = spaces.hold(deferred.tgid, regions)
-            number, depth, frames = self._walker.walk(deferred.copy, written)
+            process = self._process_at(deferred.tgid, deferred.time)
+            written = spaces.hold(deferred.tgid, process, regions)
+            number, depth, frames = self._walker.walk(self._copy_of(deferred), written)
             ending = UnwindStatus(number)
         late = last or now - deferred.time > _MAPPING_WAIT_NS
         if ending is UnwindStatus.NO_TABLE and not last:
-            deferred.waits_for_table = True
+            self._wait_for_table(deferred)
             deferred.module = _file_at(regions or [], int(frames[-1]) & RAW_MASK)
             if deferred.module:
                 self._modules.want(*deferred.module)
@@ -219,6 +236,20 @@ class DeferredPaths:
         kernel = STACK_EVENT.itemsize + 8 * int(head["kernel_frames"][0])
         head["kind"], head["ending"], head["user_frames"] = EventKind.STACK, ending, depth
         return head.tobytes() + deferred.event[STACK_EVENT.itemsize : kernel] + frames.tobytes()
+
+    def _wait_for_table(self, deferred: _Deferred) -> None:
+        if not deferred.waits_for_table:
+            deferred.waits_for_table = True
+            del self._fresh[deferred.index]
+        if not deferred.packed and self._bytes > _MAX_LOOSE_BYTES:
+            self._bytes -= len(deferred.copy)
+            deferred.copy, deferred.packed = self._compressor.compress(deferred.copy), True
+            self._bytes += len(deferred.copy)
+
+    def _copy_of(self, deferred: _Deferred) -> bytes:
+        if not deferred.packed:
+            return deferred.copy
+        return self._decompressor.decompress(deferred.copy)
 
     def _finish(self, indices: list[int], events: list[bytes]) -> None:
         if indices:
@@ -290,20 +321,19 @@ class _Spaces:
     take turns: each one's is written once.
     """
 
-    def __init__(self, tables: Tables, modules: Modules, process_of: Callable[[int], int]) -> None:
+    def __init__(self, tables: Tables, modules: Modules) -> None:
         self._tables = tables
         self._modules = modules
-        self._process_of = process_of
-        self._held: OrderedDict[tuple[int, tuple[Region, ...]], Space] = OrderedDict()
+        self._held: OrderedDict[tuple[int, int, tuple[Region, ...]], Space] = OrderedDict()
 
-    def hold(self, pid: int, regions: list[Region]) -> Space:
-        """The space of ``pid`` with these mappings."""
-        key = pid, tuple(regions)
+    def hold(self, pid: int, process: int, regions: list[Region]) -> Space:
+        """The space of ``pid``, number ``process`` (0: not known), with these mappings."""
+        key = pid, process, tuple(regions)
         space = self._held.get(key)
         if space is None:
             if len(self._held) >= _MAX_SPACES:
                 self._give(self._held.popitem(last=False)[1])
-            rows = self._modules.mappings_of(pid, self._process_of(pid), regions)
+            rows = self._modules.mappings_of(pid, process, regions)
             space = self._held[key] = self._tables.add_space(rows)
         return space
 

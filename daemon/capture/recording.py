@@ -250,7 +250,7 @@ class Recording:
         kernel = KernelNaming(lambda: symbols().result(), modules, writer, kernel_symbols.load)
         stacks = StackResolver(modules, kernel, mmaps.lookup, sampler.caches)
         deferred = DeferredPaths(
-            loading.saved_walker, mmaps, modules, tables, targets.number_of, stacks.insert
+            loading.saved_walker, mmaps, modules, tables, targets.number_at, stacks.insert
         )
         stack.callback(deferred.close)
         threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)

@@ -16,12 +16,13 @@ _ERRORS, _LATE = 4, 0.03
 
 def samples_summary(parts: Parts, counters: np.void, expected: int) -> dict[str, object]:
     """What became of the samples, of which ``expected`` (0: not known) were to come."""
-    taken = int(counters["taken"])
+    taken, late, walking = (int(counters[name]) for name in ("taken", "late", "walking"))
     return {
         "expected": expected,
         "taken": taken,
-        "unexplained": unexplained(taken, expected),
-        "late": int(counters["late"]),
+        "unexplained": unexplained(taken, expected, late + walking),
+        "late": late,
+        "walking": walking,
         "recorded": parts.collector.recorded,
         "dropped": dropped(parts, counters),
     }
@@ -63,12 +64,13 @@ def unwind_summary(parts: Parts, counters: np.void) -> dict[str, object]:
     }
 
 
-def unexplained(taken: int, expected: int) -> int:
-    """How many more samples (fewer: below 0) there are than chance and late interrupts account for.
+def unexplained(taken: int, expected: int, left_out: int = 0) -> int:
+    """How many more samples (fewer: below 0) there are than chance, late interrupts and the firings
+    that were ``left_out`` account for: the time before these may count as the targets' or not.
 
     Samples that were dropped are among those taken, and the rates to keep a budget are expected.
     """
-    difference = taken - expected
-    if not expected or abs(difference) <= _LATE * expected + _ERRORS * expected**0.5:
+    chance = _LATE * expected + _ERRORS * expected**0.5
+    if not expected or expected - left_out - chance <= taken <= expected + chance:
         return 0
-    return difference
+    return taken - expected + (left_out if taken < expected else 0)

@@ -121,7 +121,7 @@ class ThreadLifecycle:
             self._exiting[event.thread] = event.time
             self._cpu.update(event.thread, event.runtime)
         if event.other:
-            self._targets.on_exit(event.tgid)
+            self._targets.on_exit(event.tgid, event.time)
 
     def _on_end(self, event: ThreadEvent) -> None:
         number = event.thread

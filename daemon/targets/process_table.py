@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -22,6 +23,8 @@ from hpcd.model.region import Region
 
 # A thousand times what a walk takes; whoever runs the machine may hold its CPU up for some.
 _RETIREMENT_SECONDS = 0.05
+# Processes that have ended and are remembered, as a call path of theirs may be finished later.
+_MAX_ENDED = 8192
 
 
 @dataclass
@@ -83,6 +86,9 @@ class Targets:
         self._sampler = sampler
         self._announce = announce
         self._by_pid: dict[int, Target] = {}
+        # By pid: the number of the last process that has ended, since when that pid was its own at
+        # the earliest, and until when (ns).
+        self._ended: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
         self._count = 0
         # Spaces no process points at any more. A walk that began before the pointer moved may
         # still read them, so they live on for _RETIREMENT_SECONDS at least.
@@ -108,8 +114,12 @@ class Targets:
         """The living process with this number in the measurement."""
         return next((t.process for t in self._by_pid.values() if t.process.id == number), None)
 
-    def number_of(self, pid: int) -> int:
-        """The number of the process with this pid; 0 when it is no target or has ended."""
+    def number_at(self, pid: int, time_ns: int) -> int:
+        """The number of the process that had this pid at ``time_ns``, 0 when it was no target or
+        is forgotten."""
+        number, began, ended = self._ended.get(pid, (0, 0, -1))
+        if time_ns <= ended:
+            return number if time_ns > began else 0
         target = self._by_pid.get(pid)
         return target.process.id if target else 0
 
@@ -144,7 +154,7 @@ class Targets:
         origin = self._by_pid.get(parent)
         if origin is None:
             return True
-        self._drop(child)
+        self._drop(child, time_ns)
         self._count += 1
         process = replace(
             origin.process, id=self._count, pid=child, parent_pid=parent, rank=None, size=None
@@ -176,9 +186,9 @@ class Targets:
         target.process = process
         self._announce(target.process)
 
-    def on_exit(self, pid: int) -> None:
-        """``pid`` has ended with all its threads."""
-        self._drop(pid)
+    def on_exit(self, pid: int, time_ns: int | None = None) -> None:
+        """``pid`` has ended with all its threads, by default now."""
+        self._drop(pid, time.monotonic_ns() if time_ns is None else time_ns)
 
     def refresh(self, pid: int) -> None:
         """Read the mappings of ``pid`` again and write its space when they changed; a later round
@@ -259,10 +269,14 @@ class Targets:
             self._accounts.give_blocks(shared.owner, shared.space.blocks)
         self._retiring, self._retired = self._retired, []
 
-    def _drop(self, pid: int) -> None:
+    def _drop(self, pid: int, time_ns: int) -> None:
         self.withheld.discard(pid)
         target = self._by_pid.pop(pid, None)
         if target:
+            _, _, before = self._ended.pop(pid, (0, 0, 0))
+            self._ended[pid] = target.process.id, before, time_ns
+            if len(self._ended) > _MAX_ENDED:
+                self._ended.popitem(last=False)
             if self.watcher:
                 self.watcher.on_exit(pid)
             self._release(target.shared)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hpcd.daemon.capture.budget import Budget, Cost, SamplingRate
+from hpcd.daemon.capture.recording_summary import unexplained
 
 WANTED = SamplingRate(1000)
 
@@ -61,3 +64,14 @@ def test_a_rate_below_the_least_is_left_alone() -> None:
     budget = Budget(0.0001, SamplingRate(7))
     simulate(budget, 10, 1000.0, 0.0)
     assert budget.rate.frequency == 7
+
+
+@pytest.mark.parametrize(
+    ("taken", "left_out", "said"),
+    [(10_000, 0, 0), (7_000, 3_000, 0), (7_000, 0, -3_000), (5_000, 3_000, -2_000),
+     (13_000, 3_000, 3_000)],
+)  # fmt: skip
+def test_firings_left_out_explain_that_samples_are_missing(
+    taken: int, left_out: int, said: int
+) -> None:
+    assert unexplained(taken, 10_000, left_out) == said

@@ -135,6 +135,7 @@ NUMBERS = {
     "GENERATION_BITS": layouts.GENERATION_BITS,
     "sizeof(struct cache_set)": map_sizes.CACHE_SET_BYTES,
     "CLOCK_PARTS": map_sizes.CLOCK_PARTS,
+    "sizeof(struct long_walk)": map_sizes.LONG_WALK_BYTES,
     "THREAD_CPU_BITS": layouts.THREAD_CPU_BITS,
     "THREADS_PER_CPU": layouts.THREADS_PER_CPU,
     "sizeof(struct rule)": map_sizes.RULE_BYTES,

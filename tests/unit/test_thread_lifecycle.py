@@ -67,7 +67,7 @@ def test_an_exit_of_one_thread_is_not_the_process_s(
     threads.on_event(event(EventKind.EXIT, 1, tid=2))
     assert not calls.calls
     threads.on_event(event(EventKind.EXIT, 1, tid=1, other=1))
-    assert calls.calls == [("on_exit", 1)]
+    assert calls.calls == [("on_exit", 1, 0)]
 
 
 def test_the_cpu_time_of_a_thread_is_what_it_used_since_it_was_registered(

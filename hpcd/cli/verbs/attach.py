@@ -417,6 +417,12 @@ def summary_lines(summary: dict[str, object]) -> list[str]:
         lines.append(
             f"  {late:,} firings left out that came late: mostly the hypervisor had the CPU"
         )
+    walking = samples.get("walking")
+    if isinstance(walking, int) and walking:
+        lines.append(
+            f"  {walking:,} firings left out that were due during walks of deep stacks: "
+            "hpcd's own time"
+        )
     cpu = _section(summary, "cpu")
     if cpu and samples["recorded"]:
         # Of a process that is always on a CPU the error is much less: the clocks are regular.

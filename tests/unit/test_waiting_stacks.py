@@ -1,0 +1,143 @@
+"""Copied stacks that wait for a table: how many there is room for, and whose mappings they had."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcd.array_types import U32, U64
+from hpcd.bpf.layouts import COPIED, STACK_COPY, STACK_EVENT, EventKind
+from hpcd.bpf.mapping_history import MappingHistory
+from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables
+from hpcd.daemon.capture import deferred_paths
+from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.targets import process_table
+from hpcd.daemon.targets.process_table import Targets
+from hpcd.model.identity import Process
+from hpcd.model.region import Region
+from hpcd.model.unwind_status import UnwindStatus
+
+CODE = [Region(0x1000, 0x9000, 0, "08:01", 7, "/opt/browser")]
+PID, PROCESS = 11, 3
+STACK_BYTES = 10_000
+
+
+class Walks:
+    """Stands for the walker: without a table until ``ready``; keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.copies: list[bytes] = []
+
+    def walk(self, copy: bytes, _space: Any) -> tuple[int, int, U64]:
+        frames = np.array([0x1234], np.uint64)
+        if not self.ready:
+            return UnwindStatus.NO_TABLE, 1, frames
+        self.copies.append(copy)
+        return UnwindStatus.COMPLETE, 1, frames
+
+
+def copied(number: int) -> tuple[bytes, bytes]:
+    """The event and the copy of a stack, as full of addresses near each other as stacks are."""
+    event = np.zeros(1, STACK_EVENT)
+    event["time"], event["kind"], event["tgid"] = number, EventKind.COPIED, PID
+    event["stack"], event["ending"] = COPIED | number, UnwindStatus.NO_TABLE
+    head = np.zeros(1, STACK_COPY)
+    head["time"], head["tgid"] = number, PID
+    head["stack"], head["size"] = COPIED | number, STACK_BYTES
+    words = 0x7FFF_0000_0000 + (np.arange(STACK_BYTES // 8, dtype=np.uint64) * number) % 512
+    return event.tobytes(), head.tobytes() + words.tobytes()
+
+
+@pytest.fixture
+def walks() -> Walks:
+    return Walks()
+
+
+@pytest.fixture
+def asked() -> list[tuple[int, int]]:
+    return []
+
+
+@pytest.fixture
+def waiting(walks: Walks, asked: list[tuple[int, int]]) -> DeferredPaths:
+    stand_in: Any = SimpleNamespace(
+        taken_until=1 << 40,
+        history=SimpleNamespace(at=lambda _pid, _time: CODE),
+        want=lambda *_: None,
+        is_analysed=lambda *_: True,
+        mappings_of=lambda *_: np.zeros(1, MAPPING),
+    )
+
+    def process_at(pid: int, time: int) -> int:
+        asked.append((pid, time))
+        return PROCESS
+
+    def insert(events: list[bytes]) -> U32:
+        return np.arange(1, len(events) + 1, dtype=np.uint32)
+
+    load: Any = lambda: walks  # noqa: E731
+    return DeferredPaths(
+        load, stand_in, stand_in, Tables(ArrayMemory()), process_at, insert
+    )
+
+
+def test_more_stacks_wait_than_there_is_memory_for_as_they_are(
+    waiting: DeferredPaths,
+    walks: Walks,
+    asked: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deferred_paths, "_MAX_LOOSE_BYTES", 4 * STACK_BYTES)
+    monkeypatch.setattr(deferred_paths, "_MAX_BYTES", 12 * STACK_BYTES)
+    copies = []
+    for number in range(1, 41):
+        event, copy = copied(number)
+        waiting.add([event], [copy])
+        waiting.finish_paths(1000)
+        copies.append(copy)
+    assert waiting.waiting == 40 and waiting.waiting_for_tables
+    assert waiting.counts.no_room == 0
+    walks.ready = True
+    assert not waiting.finish_paths(1000), "no table has come"
+    waiting.tables_came()
+    assert waiting.finish_paths(1000)
+    assert walks.copies == copies
+    assert not waiting.waiting and not waiting.waiting_for_tables
+    assert waiting.counts.walked == 40
+    assert asked[-1] == (PID, 40)
+
+
+def test_stacks_beyond_the_bound_are_counted(
+    waiting: DeferredPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deferred_paths, "_MAX_BYTES", 3 * STACK_BYTES)
+    for number in range(1, 6):
+        event, copy = copied(number)
+        waiting.add([event], [copy])
+        waiting.finish_paths(1000)
+    assert waiting.waiting == 2 and waiting.counts.no_room == 3
+
+
+def test_a_process_that_has_ended_keeps_its_number_for_what_it_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def identify(pid: int, number: int) -> Process:
+        return Process(number, pid, 1, "p", "/p", (), 0, 0)
+
+    monkeypatch.setattr(process_table, "identify", identify)
+    none: Any = None
+    targets = Targets(none, Tables(ArrayMemory()), none, MappingHistory(), lambda _: None)
+    assert targets.number_at(PID, 50) == 0
+    first = targets.target(PID).process.id
+    assert targets.number_at(PID, 50) == first
+    targets.on_exit(PID, 100)
+    assert targets.number_at(PID, 50) == first and targets.number_at(PID, 101) == 0
+    second = targets.target(PID).process.id  # the pid is given again
+    assert (targets.number_at(PID, 50), targets.number_at(PID, 150)) == (first, second)
+    targets.on_exit(PID, 200)
+    # Only the last one is remembered: of the one before nothing is said.
+    assert (targets.number_at(PID, 50), targets.number_at(PID, 150)) == (0, second)
