@@ -171,7 +171,7 @@ def test_deeper_recursion_keeps_both_ends(tmp_path: Path) -> None:
     record(tmp_path / "first", [executable, 1])
     summary = record(tmp_path / "m", [executable, 2])
     assert truncated_late(summary) == 0
-    # Such a walk takes half a millisecond, in which other firings are due: hpcd's time, and said so.
+    # Such a walk takes half a millisecond, in which other firings are due: that is said.
     samples = summary["samples"]
     assert samples["walking"] > 0.03 * samples["expected"] and samples["unexplained"] == 0
     with open_measurement(tmp_path / "m") as measurement:

@@ -80,9 +80,7 @@ def waiting(walks: Walks, asked: list[tuple[int, int]]) -> DeferredPaths:
         return np.arange(1, len(events) + 1, dtype=np.uint32)
 
     load: Any = lambda: walks  # noqa: E731
-    return DeferredPaths(
-        load, stand_in, stand_in, Tables(ArrayMemory()), process_at, insert
-    )
+    return DeferredPaths(load, stand_in, stand_in, Tables(ArrayMemory()), process_at, insert)
 
 
 def test_more_stacks_wait_than_there_is_memory_for_as_they_are(
