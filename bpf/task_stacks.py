@@ -21,15 +21,11 @@ import numpy as np
 
 from hpcd.array_types import U64
 from hpcd.bpf.layouts import STACK_COPY
-from hpcd.bpf.loading.iterator_loader import Iterator
 from hpcd.bpf.map_sizes import COPY_BYTES, REGISTERS_BYTES
-from hpcd.bpf.maps import HASH, NO_PREALLOC, Map
 from hpcd.bpf.ring import Ring
+from hpcd.bpf.task_iterator import RING_BYTES, TaskIterator
 
 KERNEL_FRAMES = 127
-# Two hundred of the largest copies; what does not fit is read when this has been emptied.
-_RING_BYTES = 16 << 20
-_MAX_PROCESSES = 65_536
 _READ = 4096
 
 TASK_STACK = np.dtype(
@@ -129,20 +125,18 @@ _STACK_AT = _KERNEL_AT + 8 * KERNEL_FRAMES
 
 
 class TaskStacks:
-    """Reads threads' stacks. Raises what
-    :class:`~hpcd.bpf.loading.iterator_loader.Iterator` does."""
+    """Reads threads' stacks by ``iterator``, which it closes; without one it loads its own.
 
-    def __init__(self, *, background: bool = False) -> None:
+    Raises what :class:`~hpcd.bpf.loading.iterator_loader.Iterator` does.
+    """
+
+    def __init__(self, iterator: TaskIterator | None = None) -> None:
         with ExitStack() as resources:
-            self._wanted = Map("wanted", HASH, 4, 4, _MAX_PROCESSES, flags=NO_PREALLOC)
-            resources.callback(self._wanted.close)
-            self._ring = Ring("stacks", _RING_BYTES)
-            resources.callback(self._ring.close)
-            self._iterator = Iterator(
-                {"map_WANTED": self._wanted.fd, "map_STACKS": self._ring.map.fd},
-                background=background,
-            )
+            self._iterator = iterator or TaskIterator()
             resources.callback(self._iterator.close)
+            self._wanted = self._iterator.wanted
+            self._ring = Ring("stacks", RING_BYTES, self._iterator.ring)
+            resources.callback(self._ring.close)
             self._resources = resources.pop_all()
         self._asked: set[int] = set()
 

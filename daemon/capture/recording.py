@@ -42,7 +42,7 @@ from hpcd.daemon.targets.attachment import Attachment
 from hpcd.daemon.targets.patience import WithheldError
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.program_files import program_files
-from hpcd.daemon.targets.sleeping_threads import SleepingThreads, sleeping_threads
+from hpcd.daemon.targets.sleeping_threads import SleepingThreads
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import StorageError, UsageError
@@ -217,9 +217,6 @@ class Recording:
         stack.callback(modules.close)
         # The targets' modules are looked up while the programs are being loaded.
         preparing = background.submit(self._prepare_modules, modules)
-        reading = self._begin_reading(background)
-        if reading:
-            stack.callback(_close, reading)
         mmaps = MmapEvents(possible_cpus())
         stack.callback(mmaps.close)
 
@@ -268,6 +265,10 @@ class Recording:
         collector = Collector(
             sampler, threads, stacks, jit, writer, periods, thread_times, deferred, calls
         )
+        iterator = loading.iterator()
+        sleeping = SleepingThreads(iterator) if iterator else None
+        if sleeping:
+            stack.callback(sleeping.close)
         attachment = Attachment(
             options.selector,
             sampler,
@@ -275,7 +276,7 @@ class Recording:
             children=options.children,
             only_user=options.only_user,
             only_groups=options.only_groups,
-            sleeping=reading.result() if reading else None,
+            sleeping=sleeping,
         )
         preparing.result()
         if options.command and not modules.slow:
@@ -303,15 +304,6 @@ class Recording:
             probes=probes,
         )
 
-    def _begin_reading(
-        self, background: ThreadPoolExecutor
-    ) -> Future[SleepingThreads | None] | None:
-        """Begin to load what reads the stacks of threads that sleep when they are attached to. Not
-        wanted without waits, nor of what is about to exec."""
-        if not self._options.waits or self._options.before_exec:
-            return None
-        return background.submit(sleeping_threads)
-
     def _prepare_modules(self, modules: Modules) -> None:
         """Have the modules of the targets there are analysed, or those the command will run."""
         if self._options.before_exec:
@@ -327,11 +319,6 @@ class Recording:
             if only_user is None or processes.is_open_to(pid, only_user, only_groups):
                 with contextlib.suppress(WithheldError):
                     modules.mappings(pid, number)
-
-
-def _close(reading: Future[SleepingThreads | None]) -> None:
-    if not reading.exception() and (sleeping := reading.result()):
-        sleeping.close()
 
 
 def _start(decoder: Decoder) -> None:

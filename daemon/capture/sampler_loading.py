@@ -18,6 +18,7 @@ from hpcd.bpf.loading.ahead import QuickTurns
 from hpcd.bpf.loading.loader import chosen_loader
 from hpcd.bpf.sampler_options import SamplerOptions
 from hpcd.bpf.sampler_programs import SamplerPrograms
+from hpcd.bpf.task_iterator import TaskIterator
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.call_setup import CallSetup
 from hpcd.daemon.capture.recording_options import Options
@@ -45,11 +46,21 @@ class SamplerLoading:
         self._thread = ThreadPoolExecutor(1, "loader")
         self._programs: Future[SamplerPrograms] | None = None
         self._saved_walker: Future[SavedWalker | None] | None = None
+        self._iterator: Future[TaskIterator | None] | None = None
         # Not bcc: what a compiler writes to standard error is captured by taking the descriptor,
         # also from whoever else writes to it meanwhile.
         if chosen_loader(options.loader) == "object":
             self._turns = QuickTurns()
             self._programs = self._thread.submit(_load, options, self.calls, background=True)
+            self._begin_iterator()
+
+    def _begin_iterator(self) -> None:
+        """Begin to load what reads the stacks of threads that sleep when they are attached to,
+        beside the programs. Not wanted without waits, nor of what is about to exec."""
+        if self._options.waits and not self._options.before_exec:
+            beside = ThreadPoolExecutor(1, "iterator loader")
+            self._iterator = beside.submit(_task_iterator)
+            beside.shutdown(wait=False)
 
     def sampler(self) -> Sampler:
         """The sampler, ready to be attached; the caller closes it, after this. Raises what it
@@ -83,6 +94,14 @@ class SamplerLoading:
         taken, self._saved_walker = self._saved_walker, None
         return taken.result() if taken else None
 
+    def iterator(self) -> TaskIterator | None:
+        """What reads the stacks of sleeping threads, to be closed by the caller; None where that is
+        not wanted, the kernel has no iterator over threads, or it was not compiled."""
+        if self._iterator is None:
+            self._begin_iterator()
+        taken, self._iterator = self._iterator, None
+        return taken.result() if taken else None
+
     def _end_turns(self) -> None:
         if self._turns:
             self._turns.end()
@@ -91,12 +110,18 @@ class SamplerLoading:
         """Wait for the thread, and free what nobody has taken."""
         self._end_turns()
         self._thread.shutdown()
-        loaded: tuple[Future[SamplerPrograms] | Future[SavedWalker | None] | None, ...]
-        loaded = self._programs, self._saved_walker
+        loaded: tuple[
+            Future[SamplerPrograms]
+            | Future[SavedWalker | None]
+            | Future[TaskIterator | None]
+            | None,
+            ...,
+        ]
+        loaded = self._programs, self._saved_walker, self._iterator
         for part in loaded:
             if part and not part.exception() and (made := part.result()):
                 made.close()
-        self._programs = self._saved_walker = None
+        self._programs = self._saved_walker = self._iterator = None
 
 
 def recorded_events(options: Options) -> list[EventSpec]:
@@ -136,5 +161,12 @@ def _load(options: Options, calls: CallSetup, *, background: bool) -> SamplerPro
 def _saved_walker(sampler: Sampler) -> SavedWalker | None:
     try:
         return sampler.saved_walker()
+    except HpcdError:
+        return None
+
+
+def _task_iterator() -> TaskIterator | None:
+    try:
+        return TaskIterator(background=True)
     except HpcdError:
         return None

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
+from hpcd.bpf.task_iterator import TaskIterator
 from hpcd.bpf.task_stacks import HAS_REGISTERS, TaskStack, Wanted
 from hpcd.daemon.targets.thread_reading import ThreadReading
-from hpcd.errors import HpcdError
 from hpcd.model.unwind_status import UnwindStatus
 
 # Of stacks that are kept meanwhile, and then wait to be walked: half of what may wait.
@@ -35,11 +35,10 @@ class SleepingThread:
 
 
 class SleepingThreads:
-    """Reads threads before and after they are registered. Any thread may make one."""
+    """Reads threads before and after they are registered, by ``iterator``, which it closes."""
 
-    def __init__(self) -> None:
-        """Raises what :class:`hpcd.daemon.targets.thread_reading.ThreadReading` does."""
-        self._reading = ThreadReading(background=True)
+    def __init__(self, iterator: TaskIterator) -> None:
+        self._reading = ThreadReading(iterator)
         self._before: dict[int, TaskStack] = {}
         self._count = 0
 
@@ -80,14 +79,6 @@ class SleepingThreads:
     def close(self) -> None:
         """Unload the iterator."""
         self._reading.close()
-
-
-def sleeping_threads() -> SleepingThreads | None:
-    """None where the kernel has no iterator over threads, or it was not compiled."""
-    try:
-        return SleepingThreads()
-    except HpcdError:
-        return None
 
 
 def _as_sent(record: TaskStack, time: int, number: int, clock: int) -> SleepingThread:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from hpcd.bpf.task_iterator import TaskIterator
 from hpcd.bpf.task_stacks import TaskStack, TaskStacks, Wanted
 from hpcd.daemon.targets import processes
 
@@ -27,11 +28,11 @@ def _whole(record: TaskStack) -> TaskStack:
 
 
 class ThreadReading:
-    """Reads threads. Raises what :class:`hpcd.bpf.task_stacks.TaskStacks` does."""
+    """Reads threads, by ``iterator`` to begin with. Raises what
+    :class:`hpcd.bpf.task_stacks.TaskStacks` does."""
 
-    def __init__(self, *, background: bool = False) -> None:
-        """In the ``background``: by a thread, beside others."""
-        self._stacks = TaskStacks(background=background)
+    def __init__(self, iterator: TaskIterator | None = None) -> None:
+        self._stacks = TaskStacks(iterator)
         self.withheld: set[int] = set()
         """Processes that do not let their memory be read: of these the kernel's part is."""
 
