@@ -37,11 +37,33 @@ _MAX_SPACES = 64
 _MAX_BYTES = 96 << 20
 # Beyond that those that wait for a table are compressed, to a fifth or so, at 30 us each.
 _MAX_LOOSE_BYTES = 16 << 20
+# Of a mapping in a list; most are in others', too.
+_REGION_BYTES = 16
 # A table takes 20 s at most, but others come before it.
 _MAX_WAIT_NS = 300_000_000_000
 # How long until the kernel's report of a mapping is in the history, or it is read from /proc.
 _MAPPING_WAIT_NS = 1_000_000_000
 _EARLY = (UnwindStatus.NO_MAPPING, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
+
+
+class _Mapped:
+    """What a process, of this pid and number (0: not known), had mapped at some time."""
+
+    __slots__ = ("_hash", "pid", "process", "regions")
+
+    def __init__(self, pid: int, process: int, regions: tuple[Region, ...]) -> None:
+        self.pid, self.process, self.regions = pid, process, regions
+        self._hash = hash((pid, process, regions))  # of some hundred regions it takes a while
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Mapped) and (self.pid, self.process, self.regions) == (
+            other.pid,
+            other.process,
+            other.regions,
+        )
 
 
 @dataclass(slots=True)
@@ -54,6 +76,8 @@ class _Deferred:
     packed: bool = False
     """Whether the copy is compressed."""
     waits_for_table: bool = False
+    mapped: _Mapped | None = None
+    """What was mapped then, of one that waits for a table: the history may forget it."""
     module: tuple[str, int] | None = None
     """Device and inode of the file whose table it waits for."""
 
@@ -97,6 +121,9 @@ class DeferredPaths:
         self._waiting: OrderedDict[int, _Deferred] = OrderedDict()
         # Of these, those that do not wait for a table: they are looked at in every round.
         self._fresh: dict[int, _Deferred] = {}
+        # What was mapped when the others' were taken, each once, and the bytes that takes.
+        self._mapped: dict[_Mapped, _Mapped] = {}
+        self._mapped_bytes = 0
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
         self._unnamed: dict[bytes, bytes] = {}
@@ -150,7 +177,7 @@ class DeferredPaths:
         return index | STAND_IN
 
     def _defer(self, index: int, event: bytes, copy: bytes | None) -> None:
-        if copy is None or self._bytes + len(copy) > _MAX_BYTES:
+        if copy is None or self._bytes + self._mapped_bytes + len(copy) > _MAX_BYTES:
             self.counts.no_room += 1
             self._finish([index], [event])
             return
@@ -191,6 +218,9 @@ class DeferredPaths:
         for index in done:
             self._bytes -= len(self._waiting.pop(index).copy)
             self._fresh.pop(index, None)
+        if not self.waiting_for_tables:
+            self._mapped.clear()
+            self._mapped_bytes = 0
         self._finish(done, events)
         return bool(done)
 
@@ -206,21 +236,21 @@ class DeferredPaths:
             or (deferred.module and not self._modules.is_analysed(*deferred.module))
         ):
             return None
-        regions = self._mmaps.history.at(deferred.tgid, deferred.time)
+        mapped = deferred.mapped or self._mapped_at(deferred.tgid, deferred.time)
         ending, depth, frames = UnwindStatus.NO_PROCESS, 0, np.zeros(0, np.uint64)
-        if regions:
-            process = self._process_at(deferred.tgid, deferred.time)
-            written = spaces.hold(deferred.tgid, process, regions)
+        if mapped:
+            written = spaces.hold(mapped)
             number, depth, frames = self._walker.walk(self._copy_of(deferred), written)
             ending = UnwindStatus(number)
         late = last or now - deferred.time > _MAPPING_WAIT_NS
-        if ending is UnwindStatus.NO_TABLE and not last:
-            self._wait_for_table(deferred)
-            deferred.module = _file_at(regions or [], int(frames[-1]) & RAW_MASK)
+        if mapped and ending is UnwindStatus.NO_TABLE and not last:
+            self._wait_for_table(deferred, mapped)
+            deferred.module = _file_at(mapped.regions, int(frames[-1]) & RAW_MASK)
             if deferred.module:
                 self._modules.want(*deferred.module)
             return None
         if ending in _EARLY and not late:
+            deferred.mapped = None  # the history may know more by then
             return None
         head = np.frombuffer(deferred.event, STACK_EVENT, 1).copy()
         if ending is UnwindStatus.READ_FAULT:
@@ -237,10 +267,17 @@ class DeferredPaths:
         head["kind"], head["ending"], head["user_frames"] = EventKind.STACK, ending, depth
         return head.tobytes() + deferred.event[STACK_EVENT.itemsize : kernel] + frames.tobytes()
 
-    def _wait_for_table(self, deferred: _Deferred) -> None:
+    def _mapped_at(self, pid: int, time: int) -> _Mapped | None:
+        regions = self._mmaps.history.at(pid, time)
+        return _Mapped(pid, self._process_at(pid, time), tuple(regions)) if regions else None
+
+    def _wait_for_table(self, deferred: _Deferred, mapped: _Mapped) -> None:
         if not deferred.waits_for_table:
             deferred.waits_for_table = True
             del self._fresh[deferred.index]
+            deferred.mapped = self._mapped.setdefault(mapped, mapped)
+            if deferred.mapped is mapped:
+                self._mapped_bytes += _REGION_BYTES * len(mapped.regions)
         if not deferred.packed and self._bytes > _MAX_LOOSE_BYTES:
             self._bytes -= len(deferred.copy)
             deferred.copy, deferred.packed = self._compressor.compress(deferred.copy), True
@@ -307,7 +344,7 @@ class DeferredPaths:
             self._walker.close()
 
 
-def _file_at(regions: list[Region], address: int) -> tuple[str, int] | None:
+def _file_at(regions: Sequence[Region], address: int) -> tuple[str, int] | None:
     for region in regions:
         if region.start <= address < region.end and region.file_backed:
             return region.device, region.inode
@@ -324,17 +361,16 @@ class _Spaces:
     def __init__(self, tables: Tables, modules: Modules) -> None:
         self._tables = tables
         self._modules = modules
-        self._held: OrderedDict[tuple[int, int, tuple[Region, ...]], Space] = OrderedDict()
+        self._held: OrderedDict[_Mapped, Space] = OrderedDict()
 
-    def hold(self, pid: int, process: int, regions: list[Region]) -> Space:
-        """The space of ``pid``, number ``process`` (0: not known), with these mappings."""
-        key = pid, process, tuple(regions)
-        space = self._held.get(key)
+    def hold(self, mapped: _Mapped) -> Space:
+        """The space with these mappings."""
+        space = self._held.get(mapped)
         if space is None:
             if len(self._held) >= _MAX_SPACES:
                 self._give(self._held.popitem(last=False)[1])
-            rows = self._modules.mappings_of(pid, process, regions)
-            space = self._held[key] = self._tables.add_space(rows)
+            rows = self._modules.mappings_of(mapped.pid, mapped.process, mapped.regions)
+            space = self._held[mapped] = self._tables.add_space(rows)
         return space
 
     def close(self) -> None:

@@ -63,10 +63,17 @@ def asked() -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def waiting(walks: Walks, asked: list[tuple[int, int]]) -> DeferredPaths:
+def known() -> dict[int, list[Region]]:
+    return {PID: CODE}
+
+
+@pytest.fixture
+def waiting(
+    walks: Walks, known: dict[int, list[Region]], asked: list[tuple[int, int]]
+) -> DeferredPaths:
     stand_in: Any = SimpleNamespace(
         taken_until=1 << 40,
-        history=SimpleNamespace(at=lambda _pid, _time: CODE),
+        history=SimpleNamespace(at=lambda pid, _time: known.get(pid)),
         want=lambda *_: None,
         is_analysed=lambda *_: True,
         mappings_of=lambda *_: np.zeros(1, MAPPING),
@@ -86,6 +93,7 @@ def waiting(walks: Walks, asked: list[tuple[int, int]]) -> DeferredPaths:
 def test_more_stacks_wait_than_there_is_memory_for_as_they_are(
     waiting: DeferredPaths,
     walks: Walks,
+    known: dict[int, list[Region]],
     asked: list[tuple[int, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -100,6 +108,7 @@ def test_more_stacks_wait_than_there_is_memory_for_as_they_are(
     assert waiting.waiting == 40 and waiting.waiting_for_tables
     assert waiting.counts.no_room == 0
     walks.ready = True
+    known.clear()  # what is long ago is forgotten while a table is made
     assert not waiting.finish_paths(1000), "no table has come"
     waiting.tables_came()
     assert waiting.finish_paths(1000)
