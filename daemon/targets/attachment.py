@@ -51,7 +51,7 @@ class Attachment:
         while found:
             pids = self._selected()
             fresh = [pid for pid in pids if pid not in self._targets and self._allowed(pid)]
-            if self._sleeping:
+            if self._sleeping and fresh:
                 self._sleeping.read(fresh)
             begun = len(self._attached)
             found = any([self._attach_process(pid, before_exec=before_exec) for pid in pids])
