@@ -19,11 +19,27 @@ from hpcd.bpf.loading.loader import Programs, load_sampler
 from hpcd.bpf.loading.object_loader import ObjectPrograms
 from hpcd.bpf.map_sizes import COPY_BYTES, registers_bytes, saved_bytes, walk_bytes
 from hpcd.bpf.table_memory import Space
+from hpcd.model.unwind_status import UnwindStatus
 
 WALK_SP, WALK_DEPTH = 8, 72
 """Offsets in ``struct walk``: the stack pointer (u64), the user frames so far (u32)."""
 # 33 tail calls of SAVED_WALK_FRAMES frames each run; a path has 1,151 at most.
 _MAX_RUNS = 32
+# Pieces overlap, and begin below the frame that the walk goes on from: registers are saved there.
+_STEP, _KEPT = COPY_BYTES - 4096, 8192
+
+
+def joined(copy: bytes, piece: bytes) -> bytes:
+    """``copy`` (:data:`STACK_COPY`) with another ``piece`` of its stack behind it. What lies between
+    could not be read: zeros."""
+    time, start, tgid, stack, size, cache, _ = _COPY.unpack_from(copy)
+    _, piece_start, _, _, piece_size, _, _ = _COPY.unpack_from(piece)
+    gap = piece_start - start - size
+    if not 0 <= gap <= COPY_BYTES:
+        return copy
+    head = _COPY.pack(time, start, tgid, stack, size + gap + piece_size, cache, 0)
+    first = STACK_COPY.itemsize + registers_bytes()
+    return head + copy[_COPY.size :] + bytes(gap) + piece[first:]
 
 
 class SavedWalker:
@@ -67,14 +83,22 @@ class SavedWalker:
 
     def walk(self, copy: bytes, space: Space) -> tuple[int, int, U64]:
         """The ending, the number of user frames and those kept, innermost first, of ``copy``
-        (:data:`STACK_COPY`) in an address space."""
-        _, start, _, _, size, _, _ = _COPY.unpack_from(copy)
+        (:data:`STACK_COPY`, which may have more than :data:`COPY_BYTES` of the stack) in an address
+        space."""
+        _, start, _, _, _, _, _ = _COPY.unpack_from(copy)
         first = STACK_COPY.itemsize + self._registers
-        size = min(size, COPY_BYTES, len(copy) - first)
+        size = min(COPY_BYTES, len(copy) - first)
         memory = self._memory
         memory[SAVED.itemsize : self._bytes_at + size] = copy[STACK_COPY.itemsize : first + size]
         _SAVED.pack_into(memory, 0, start, size, 1, space.address, space.count, 0, 0, 0, 0)
-        return self._run()
+        result = self._run()
+        begin, end = 0, len(copy) - first
+        while result[0] == UnwindStatus.READ_FAULT and begin + COPY_BYTES < end:
+            # From the frame on that it stands at, or further up: its caller's may be far away.
+            frame = (self.stack_pointer - start & ~7) - _KEPT
+            begin = frame if begin < frame < end else begin + _STEP
+            result = self.go_on(start + begin, copy[first + begin : first + begin + COPY_BYTES])
+        return result
 
     @property
     def stack_pointer(self) -> int:

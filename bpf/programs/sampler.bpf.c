@@ -345,10 +345,11 @@ static __always_inline void finish(struct walk *w)
 }
 
 /* How much of the stack is in use, as far as is known: a process' first thread has the end of its
- * stack in its address space, and C libraries keep the thread pointer above those of the others. */
+ * stack in its address space, and C libraries keep the thread pointer above those of the others. Of
+ * one that is not known, or more than is ever copied, the innermost part. */
 static __always_inline u64 stack_size(u64 start)
 {
-	u64 mm = 0, top = 0, pointer, size = COPY_BYTES;
+	u64 mm = 0, top = 0, pointer, size = ~0ULL;
 
 	read_kernel(&mm, 8, this_task() + OFFSET_TASK_MM);
 	read_kernel(&top, 8, mm + OFFSET_MM_START_STACK);
@@ -357,7 +358,7 @@ static __always_inline u64 stack_size(u64 start)
 		size = top - start;
 	if (!thread_pointer(&pointer) && pointer - start < size)
 		size = pointer - start;
-	return size;
+	return size > COPY_MOST ? COPY_BYTES : size;
 }
 
 /* Makes a copy of the stack, taken when the function at this address has returned, one of the moment it
@@ -379,11 +380,31 @@ static __always_inline void copy_as_entered(struct stack_copy *copy, u64 functio
 #endif
 }
 
-/* Sends a copy of the stack of a walk that ended early; returns its number, 0: it cannot be. With
- * `function` as of the moment that was entered, which has returned. */
+/* Copies the stack from `start` on, `used` bytes at most; returns how many. Pages that cannot be read,
+ * such as those of an array that were never used, are zeros. */
+static __always_inline u32 copy_piece(struct stack_copy *copy, u64 start, u64 used)
+{
+	u32 first = 4096 - ((u32)start & 4095), size = first;
+
+	read_user(copy->bytes, first, start);
+	NOUNROLL
+	for (u32 i = 0; i < COPY_BYTES / 4096 - 1; i++) {
+		u32 at = first + 4096 * i;
+		if (at >= used)
+			break;
+		if (!read_user(copy->bytes + at, 4096, start + at))
+			size = at + 4096;
+	}
+	if (size > used)
+		size = used;
+	return size > COPY_BYTES ? COPY_BYTES : size;
+}
+
+/* Sends a copy of the stack of a walk that ended early, in pieces where it is large; returns its number,
+ * 0: it cannot be. With `function` as of the moment that was entered, which has returned. */
 static __always_inline u32 copy_stack(struct walk *w, u64 function)
 {
-	u32 index = w->cache, size = 0;
+	u32 index = w->cache;
 	struct copier *copier = map_lookup(MAP(COPIERS), &index);
 
 	if (!copier)
@@ -402,37 +423,31 @@ static __always_inline u32 copy_stack(struct walk *w, u64 function)
 	u64 used = stack_size(start);
 	if (copier->room < COPY_BYTES + COPY_OVERHEAD)
 		return 0;
-	NOUNROLL
-	for (u32 i = 0; i < COPY_BYTES / 4096; i++) {
-		u64 from = start + 4096 * i;
-		if (4096 * i >= used)
-			break;
-		if (!read_user(copy->bytes + 4096 * i, 4096, from)) {
-			size += 4096;
-			continue;
-		}
-		u32 rest = -from & 4095; /* to the end of the page */
-		if (rest && !read_user(copy->bytes + 4096 * i, rest, from))
-			size += rest;
-		break;
-	}
-	if (size > used)
-		size = used;
-	if (size > COPY_BYTES)
-		size = COPY_BYTES;
-	copier->room -= size + COPY_OVERHEAD;
 	copy->time = w->time;
-	copy->start = start;
 	copy->tgid = w->tgid;
 	copy->stack = COPIED | ++copier->copies;
-	copy->size = size;
 	copy->cache = w->cache;
 	copy->regs = w->regs;
-	restore_copied(copier);
-	if (function)
-		copy_as_entered(copy, function);
-	if (ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + (u64)size, NO_WAKEUP))
-		return 0;
+	NOUNROLL
+	for (u32 piece = 0; piece < COPY_PIECES; piece++) {
+		u32 size = copy_piece(copy, start, used);
+		copier->room -= size + COPY_OVERHEAD;
+		copy->start = start;
+		copy->size = size;
+		restore_copied(copier);
+		if (function && !piece)
+			copy_as_entered(copy, function);
+		if (ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + (u64)size, NO_WAKEUP)) {
+			if (!piece)
+				return 0;
+			break;
+		}
+		u64 covered = COPY_BYTES - (start & 4095);
+		if (used <= covered || copier->room < COPY_BYTES + COPY_OVERHEAD)
+			break;
+		start += covered;
+		used -= covered;
+	}
 	return copy->stack;
 }
 

@@ -119,6 +119,8 @@ struct object_key {
  * were still missing. */
 #define CLOCK_PARTS 16 /* events that make up the clock of one CPU, at most */
 #define COPY_BYTES 65536
+#define COPY_PIECES 4 /* of one stack, at most */
+#define COPY_MOST (COPY_PIECES * COPY_BYTES)
 /* What may lie below the stack pointer (the red zone of x86-64). */
 #define COPY_BELOW 128
 

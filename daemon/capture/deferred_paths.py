@@ -22,7 +22,7 @@ import zstandard
 from hpcd.array_types import I64, U32, Mask
 from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.mapping_events import MmapEvents
-from hpcd.bpf.saved_walk import SavedWalker
+from hpcd.bpf.saved_walk import SavedWalker, joined
 from hpcd.bpf.table_memory import Space, Tables
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.model.frame import RAW_MASK
@@ -156,16 +156,19 @@ class DeferredPaths:
         """Take stacks copied in this round; their stand-ins, in the order of ``events``."""
         # A copy is sent before the event that names it, which may be taken in the next round.
         by_number = self._unnamed
-        self._unnamed = {copy[20:24] + copy[28:30]: copy for copy in copies}
+        self._unnamed = {}
+        for copy in copies:
+            number = copy[20:24] + copy[28:30]
+            known = self._unnamed.get(number)
+            self._unnamed[number] = joined(known, copy) if known else copy
         by_number.update(self._unnamed)
         first = self._count
         self._reserve(len(events))
         self._count += len(events)
         for index, event in enumerate(events, first):
             number = event[16:20] + event[30:32]
-            copy = by_number.get(number)
             self._unnamed.pop(number, None)
-            self._defer(index, event, copy)
+            self._defer(index, event, by_number.get(number))
         return np.arange(first, first + len(events), dtype=np.uint32) | np.uint32(STAND_IN)
 
     def add_one(self, event: bytes, copy: bytes) -> int:

@@ -166,6 +166,20 @@ def test_paths_are_whole_though_no_table_is_ready_while_the_program_runs(
     assert strange <= 0.01 * sum(late.values())
 
 
+def test_large_stacks_are_copied_too(tmp_path: Path, build: Callable[..., Path]) -> None:
+    executable = tmp_path / "never-seen"
+    shutil.copy(build("large_stack.c"), executable)
+    with recorded_without_tables(tmp_path, executable) as (recorder, decoder):
+        os.kill(decoder, signal.SIGCONT)
+        output, _ = recorder.communicate()
+    unwind = json.loads(output.splitlines()[-1])["unwind"]
+    assert unwind["deferred"]["copied"] > 1000
+    assert unwind["complete"] >= 0.99 * unwind["paths"], unwind["truncated"]
+    paths = call_paths(tmp_path / "late", executable)
+    deepest = max(paths, key=len)
+    assert deepest.count("down") == 1001 and {"main", "hollow"} <= set(deepest)
+
+
 def test_who_does_not_want_to_wait_for_the_last_tables_need_not(
     tmp_path: Path, build: Callable[..., Path]
 ) -> None:
