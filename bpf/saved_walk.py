@@ -30,8 +30,8 @@ _STEP, _KEPT = COPY_BYTES - 4096, 8192
 
 
 def joined(copy: bytes, piece: bytes) -> bytes:
-    """``copy`` (:data:`STACK_COPY`) with another ``piece`` of its stack behind it. What lies between
-    could not be read: zeros."""
+    """``copy`` (:data:`STACK_COPY`) with another ``piece`` of its stack behind it, and zeros for
+    what could not be read between the two."""
     time, start, tgid, stack, size, cache, _ = _COPY.unpack_from(copy)
     _, piece_start, _, _, piece_size, _, _ = _COPY.unpack_from(piece)
     gap = piece_start - start - size
