@@ -195,6 +195,7 @@ class _EventWriter:
         self._attributes = _otf2.AttributeList_New()
         self._calls = CallEventWriter(self._attributes, len(self.rows))
         self._samples = SampleWriter(self._attributes, selection.loops)
+
     def write(self, line: int, calls: CallStream) -> int:
         """The records of trace line ``line`` and the events of its calls; how many."""
         writer = self._open(line)
