@@ -27,7 +27,7 @@ CALLING_CONTEXT_SAMPLE = numba.types.int32(
     numba.types.uint32,
 )  # fmt: skip
 """OTF2_EvtWriter_CallingContextSample"""
-_COMMA, _MINUS, _ZERO = (np.uint8(ord(letter)) for letter in ",-0")
+_COMMA, _MINUS, _POINT, _ZERO = (np.uint8(ord(letter)) for letter in ",-.0")
 
 
 class CFunction(numba.types.WrapperAddressProtocol):  # type: ignore[misc]
@@ -174,4 +174,49 @@ def slice_events(
         if has_costs:
             at = _put_text(text, at, phrases, 4)
         at = _put_text(text, at, phrases, 5)
+    return at
+
+
+@_compiled
+def _put_decimal(text: Any, at: Any, value: Any, places: Any) -> Any:
+    if value < 0:
+        text[at] = _MINUS
+        at += 1
+        value = -value
+    scale = 1
+    for _ in range(places):
+        scale *= 10
+    whole = value // scale
+    at = _put_number(text, at, whole)
+    rest = value - whole * scale
+    if rest:
+        text[at] = _POINT
+        while rest % 10 == 0:
+            rest //= 10
+            places -= 1
+        for place in range(at + places, at, -1):
+            left = rest // 10
+            text[place] = _ZERO + np.uint8(rest - left * 10)
+            rest = left
+        at += places + 1
+    return at
+
+
+@_compiled
+def decimal_rows(text: Any, values: Any, places: Any, end: Any) -> Any:
+    """Put rows of ``values`` ``int64[columns, n]`` into ``text``, each column divided by
+    ``10 ** places``, with commas between and ``end`` behind them; how many bytes they take."""
+    at = 0
+    for row in range(values.shape[1]):
+        for column in range(len(values)):
+            if column:
+                text[at] = _COMMA
+                at += 1
+            if places[column]:
+                at = _put_decimal(text, at, values[column, row], places[column])
+            else:
+                at = _put_number(text, at, values[column, row])
+        for letter in end:
+            text[at] = letter
+            at += 1
     return at

@@ -466,7 +466,7 @@ def test_contexts_by_procedure_and_name(db: Database) -> None:
             assert path == real
 
 
-@pytest.mark.parametrize("kind", ["otf2", "chrome"])
+@pytest.mark.parametrize("kind", ["otf2", "chrome", "csv"])
 def test_compiled_loops_write_the_same(
     db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -479,7 +479,7 @@ def test_compiled_loops_write_the_same(
         monkeypatch.setattr(selection_module, "_WORTH_RECORDS", worth)
         output = tmp_path / str(worth)
         assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
-        files = [output] if output.is_file() else sorted(output.rglob("*.evt"))
+        files = [output] if output.is_file() else sorted(output.rglob("*.[ec][vs][tv]"))
         written.append([file.read_bytes() for file in files])
     assert written[0] == written[1]
     assert any(written[0])
