@@ -10,13 +10,10 @@ import csv
 import io
 from pathlib import Path
 
-import numpy as np
-
-from hpcd.analysis.export.decimal_text import decimal_letters, number_letters, rows_of_text
+from hpcd.analysis.export.decimal_text import rows_of_numbers
 from hpcd.analysis.export.export_selection import Selection
 from hpcd.analysis.export.tables import Column, tables
 from hpcd.analysis.export.text import one_line
-from hpcd.array_types import Array
 
 _LINE_END = "\r\n"
 # Costs in seconds are whole ns.
@@ -36,14 +33,9 @@ def write(selection: Selection, path: Path) -> None:
                     file.write(_text_rows(batch))
                     continue
                 for at in range(0, len(numbers[0]), _ROWS):
-                    letters = [_letters(column[at : at + _ROWS]) for column in numbers]
-                    file.write(rows_of_text(letters, _LINE_END.encode()))
-
-
-def _letters(column: Array) -> Array:
-    if column.dtype.kind == "f":
-        return number_letters(column, _COST_PLACES)
-    return decimal_letters(column.astype(np.int64))
+                    some = [column[at : at + _ROWS] for column in numbers]
+                    end = _LINE_END.encode()
+                    file.write(rows_of_numbers(some, _COST_PLACES, end, selection.loops))
 
 
 def _text_rows(columns: list[Column] | list[list[str]]) -> bytes:

@@ -8,11 +8,12 @@ nothing: what is left over of each row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import F64, I64
+from hpcd.array_types import F64, I64, Array
 
 Letters = npt.NDArray[np.uint8]
 """``uint8[n, width]``: ASCII, and NUL for nothing."""
@@ -21,6 +22,8 @@ _ZERO = ord("0")
 # The four digits of each number below 10,000, as they are in memory.
 _QUADS = np.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), np.uint32)
 _QUAD = np.uint64(10_000)
+# Digits of a 64-bit number, its sign, its point, a zero before that, and the comma.
+_LONGEST = 24
 # Whole numbers to this are exact as float64, and so are their decimals read again.
 _EXACT = 2.0**53
 
@@ -70,14 +73,48 @@ def number_letters(values: F64, places: int) -> Letters:
     they are whole numbers of ``10 ** -places``, such as ns of seconds."""
     if len(values) > 1 and (values == values[0]).all():
         return np.repeat(number_letters(values[:1], places), len(values), axis=0)
+    whole = _whole(values, places)
+    if whole is not None:
+        return decimal_letters(*whole)
+    letters = np.array([*map(repr, values.tolist())], np.bytes_)
+    return letters.view(np.uint8).reshape(len(values), -1)
+
+
+def _whole(values: F64, places: int) -> tuple[I64, int] | None:
+    """Whole numbers and how many of their digits are decimals of ``values``; None where there are
+    none so few."""
     for used in dict.fromkeys((0, places)):
         scaled = _scaled(values, used)
         if (np.abs(scaled) < _EXACT).all():
             near = np.abs(scaled / 10.0**used - values) <= np.spacing(np.abs(values))
             if near.all():
-                return decimal_letters(scaled.astype(np.int64), used)
-    letters = np.array([*map(repr, values.tolist())], np.bytes_)
-    return letters.view(np.uint8).reshape(len(values), -1)
+                return scaled.astype(np.int64), used
+    return None
+
+
+def rows_of_numbers(columns: Sequence[Array], places: int, end: bytes, loops: Any) -> bytes:
+    """A row for each of ``columns``, as :func:`decimal_letters` and :func:`number_letters` have
+    them; see :func:`rows_of_text`. ``loops`` is :mod:`hpcd.analysis.export.compiled_loops` or
+    None."""
+    if loops is not None:
+        known = [
+            _whole(column, places) if column.dtype.kind == "f" else (column.astype(np.int64), 0)
+            for column in columns
+        ]
+        whole = [one for one in known if one is not None]
+        if len(whole) == len(known):
+            values = np.stack([column for column, _ in whole])
+            text = np.empty(values.size * _LONGEST + values.shape[1] * len(end), np.uint8)
+            used = np.array([count for _, count in whole], np.int64)
+            written = loops.decimal_rows(text, values, used, np.frombuffer(end, np.uint8))
+            return text[:written].tobytes()
+    letters = [
+        number_letters(column, places)
+        if column.dtype.kind == "f"
+        else decimal_letters(column.astype(np.int64))
+        for column in columns
+    ]
+    return rows_of_text(letters, end)
 
 
 def rows_of_text(columns: Sequence[Letters], end: bytes) -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,9 +50,11 @@ class _Open:
 
 
 class NestedSlices:
-    """Makes slices of one trace line; costs have ``metrics`` rows."""
+    """Makes slices of one trace line; costs have ``metrics`` rows. ``loops`` is
+    :mod:`hpcd.analysis.export.compiled_loops` or None."""
 
-    def __init__(self, table: Contexts, metrics: int) -> None:
+    def __init__(self, table: Contexts, metrics: int, loops: Any = None) -> None:
+        self._loops = loops
         self._of_node = table.of_node
         self._parent = table.parent.astype(np.int64)
         self._depth = table.depth().astype(np.int64)
@@ -64,6 +67,12 @@ class NestedSlices:
         self._last = start
         none = np.zeros(0, np.int64)
         self._open = _Open(none, none, np.zeros((self._metrics, 0)))
+        if self._loops is not None:
+            rows = int(self._depth.max()) + 1
+            self._rows = _Open(
+                np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros((self._metrics, rows))
+            )
+            self._opened = 0
         # A stretch whose end is not known yet: that is the begin of the next.
         self._held = _Stretches(none, none, none, np.zeros((self._metrics, 0)))
 
@@ -87,6 +96,8 @@ class NestedSlices:
     def _ended(self, stretches: _Stretches, following: I64) -> Slices:
         """The slices that end where one of ``stretches`` begins, and the waits of these;
         ``following`` are the begins of those after each."""
+        if self._loops is not None:
+            return self._ended_compiled(stretches, following)
         opened = self._open
         carried = len(opened.context)
         context = stretches.context
@@ -126,6 +137,23 @@ class NestedSlices:
             order >= len(ended),
             np.concatenate((cost[:, closed], stretches.cost[:, waits]), axis=1)[:, order],
         )
+
+    def _ended_compiled(self, stretches: _Stretches, following: I64) -> Slices:
+        """The same, one after another."""
+        waits = np.count_nonzero(stretches.duration)
+        most = self._opened + int(self._depth[stretches.context].sum()) + waits
+        found = (
+            np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64),
+            np.empty(most, bool), np.empty((self._metrics, most)),
+        )  # fmt: skip
+        rows = self._rows
+        count, self._opened = self._loops.nested(
+            self._parent, self._depth, stretches.context, stretches.begin, stretches.duration,
+            following, np.ascontiguousarray(stretches.cost), rows.context, rows.begin, rows.cost,
+            self._opened, found,
+        )  # fmt: skip
+        context, begin, end, wait, cost = (column[..., :count] for column in found)
+        return Slices(context, begin, end, wait, cost)
 
     def _add_costs(
         self, cost: F64, rows_depth: I64, rows_at: I64, stretches: _Stretches, depth: I64

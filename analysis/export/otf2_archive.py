@@ -32,6 +32,7 @@ from hpcd.analysis.export.otf2_events import (
 from hpcd.analysis.export.otf2_events import UNDEFINED_32 as _UNDEFINED
 from hpcd.analysis.export.otf2_files import ArchivedFiles
 from hpcd.analysis.export.otf2_messages import ArchivedMessages
+from hpcd.analysis.export.sample_writer import SampleWriter
 from hpcd.analysis.export.text import utf8
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64
@@ -193,20 +194,7 @@ class _EventWriter:
         self._scale = np.array([1e9 if selection.units[row] == "s" else 1.0 for row in self.rows])
         self._attributes = _otf2.AttributeList_New()
         self._calls = CallEventWriter(self._attributes, len(self.rows))
-        library = _otf2.Config.conf.lib
-        # The bindings set these at every call, of which there is one for each record.
-        self._add, self._sample = (
-            library.OTF2_AttributeList_AddUint64,
-            library.OTF2_EvtWriter_CallingContextSample,
-        )
-        self._add.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64]
-        self._sample.argtypes = [
-            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32,
-            ctypes.c_uint32,
-        ]  # fmt: skip
-        for function in (self._add, self._sample):
-            function.restype = _otf2.ErrorCode
-            function.errcheck = _otf2.ErrorCodes.HandleErrorCode
+        self._samples = SampleWriter(self._attributes, selection.loops)
 
     def write(self, line: int, calls: CallStream) -> int:
         """The records of trace line ``line`` and the events of its calls; how many."""
@@ -238,10 +226,9 @@ class _EventWriter:
         which: I64 = cost.argmax(axis=0)
         weight = np.rint(cost.sum(axis=0)).astype(np.int64)
         time = block.time[kept]
-        columns = (
-            time.tolist(), self._table.of_node[block.node[kept]].tolist(),
-            block.event[kept].tolist(), which.tolist(), weight.tolist(),
-        )  # fmt: skip
+        samples = np.stack(
+            (time, self._table.of_node[block.node[kept]], block.event[kept], which, weight), axis=1
+        ).astype(np.int64, copy=False)
         count = written = 0
         for events in calls.until(int(time[-1])):
             # Of each event how many samples come before it.
@@ -249,19 +236,11 @@ class _EventWriter:
             starts = [*np.flatnonzero(np.diff(place, prepend=-1)).tolist(), len(events)]
             for start, end in pairwise(starts):
                 upto = int(place[start])
-                self._write_samples(writer, [column[written:upto] for column in columns])
+                self._samples.write(writer, samples[written:upto])
                 count += self._write_calls(writer, events[start:end])
                 written = upto
-        self._write_samples(writer, [column[written:] for column in columns])
+        self._samples.write(writer, samples[written:])
         return count + len(kept)
-
-    def _write_samples(self, writer: Any, columns: list[list[int]]) -> None:
-        """Samples: their times, contexts, events, metrics, and what they stand for."""
-        add, sample, attributes = self._add, self._sample, self._attributes
-        for time, context, event, metric, value in zip(*columns, strict=True):
-            # The list is emptied by each event it is written with.
-            add(attributes, metric, value)
-            sample(writer, attributes, time, context, _UNDEFINED, event)
 
     def _write_calls(self, writer: Any, calls: CallEvents) -> int:
         self._calls.write(writer, calls, self._table.of_node[calls.node].astype(np.int64))

@@ -104,7 +104,8 @@ def _merged(path: Path, out: Path, stop: threading.Event) -> float | None:
             try:
                 answer: float | HpcdError = here.recv()
             except EOFError:
-                answer = HpcdError(f"{path}: its merge was killed (out of memory?)")
+                process.join(_STOP_SECONDS)
+                answer = HpcdError(f"{path}: its merge {_ending(process.exitcode)}")
             if isinstance(answer, HpcdError):
                 raise answer
             return answer
@@ -120,8 +121,20 @@ def _merge(path: Path, out: Path, answer: Connection) -> None:
     with contextlib.suppress(OSError):
         os.nice(10)
     try:
-        merge([path], out, workers=1)
+        merge([path], out, workers=1, sync=False)
     except HpcdError as error:
         answer.send(error)
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        answer.send(HpcdError(f"{path}: its merge failed: {why}"))
     else:
         answer.send(time.process_time())
+
+
+def _ending(code: int | None) -> str:
+    """How a process ended that gave no answer; ``code`` as :mod:`multiprocessing` has it."""
+    if code is None:
+        return "gave no answer"
+    if code == -signal.SIGKILL:
+        return "was killed (out of memory?)"
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -7,7 +7,9 @@ come about once a second, and calls are in the one of their end.
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,6 +30,8 @@ _CARRYING = (
 # Calls as long may have begun before the window; those of MPI are kept one by one.
 _LONG_NS = 500_000_000
 _UNKNOWN = "(no file)"
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +214,7 @@ class CallWindow:
     # --- the window ---
 
     def _files(self) -> list[FileUse]:
-        total: dict[int, F64] = defaultdict(lambda: np.zeros(5))
-        for sums in self._sums:
-            for number, row in sums.files.items():
-                total[number] += row
+        total = _summed((sums.files for sums in self._sums), 5)
         objects = self._measurement.objects
         files = [
             FileUse(objects[number].name if number in objects else _UNKNOWN, *row.tolist())
@@ -222,12 +223,9 @@ class CallWindow:
         return sorted(files, key=lambda use: (-use.read - use.written, -use.calls, use.name))
 
     def _ranks(self, oldest: int) -> list[RankUse]:
-        total: dict[int, F64] = defaultdict(lambda: np.zeros(3))
-        for sums in self._sums:
-            for number, row in sums.processes.items():
-                total[number] += row
-            for number, _, begin, end in sums.long:
-                total[number][2] += max(end - max(begin, oldest), 0) / 1e9
+        total = _summed((sums.processes for sums in self._sums), 3)
+        for process, _, seconds in self._long(oldest):
+            total[process][2] += seconds
         processes = self._measurement.processes
         ranks = [
             RankUse(process.job, process.rank, process.pid, process.name, *row.tolist())
@@ -237,12 +235,9 @@ class CallWindow:
         return sorted(ranks, key=lambda use: (-use.seconds, -use.calls, use.pid))
 
     def _mpi(self, oldest: int) -> list[MpiUse]:
-        total: dict[int, F64] = defaultdict(lambda: np.zeros(3))
-        for sums in self._sums:
-            for number, row in sums.mpi.items():
-                total[number] += row
-            for _, number, begin, end in sums.long:
-                total[number][2] += max(end - max(begin, oldest), 0) / 1e9
+        total = _summed((sums.mpi for sums in self._sums), 3)
+        for _, function, seconds in self._long(oldest):
+            total[function][2] += seconds
         functions = self._measurement.functions
         # The library may be there twice, in two implementations.
         named: dict[str, F64] = defaultdict(lambda: np.zeros(3))
@@ -251,11 +246,14 @@ class CallWindow:
         uses = [MpiUse(name, *row.tolist()) for name, row in named.items() if row[0]]
         return sorted(uses, key=lambda use: (-use.seconds, -use.calls, use.name))
 
-    def _peers(self) -> list[PeerUse]:
-        total: dict[tuple[str, int, int], F64] = defaultdict(lambda: np.zeros(2))
+    def _long(self, oldest: int) -> Iterable[tuple[int, int, float]]:
+        """Process, function and seconds since ``oldest`` of the long calls of MPI."""
         for sums in self._sums:
-            for key, row in sums.sent.items():
-                total[key] += row
+            for process, function, begin, end in sums.long:
+                yield process, function, max(end - max(begin, oldest), 0) / 1e9
+
+    def _peers(self) -> list[PeerUse]:
+        total = _summed((sums.sent for sums in self._sums), 2)
         uses = [
             PeerUse(job, source, None if target < 0 else target, *row.tolist())
             for (job, source, target), row in total.items()
@@ -263,10 +261,7 @@ class CallWindow:
         return sorted(uses, key=lambda use: (-use.bytes, -use.messages, use.job, use.source))
 
     def _functions(self) -> list[FunctionUse]:
-        total: dict[int, F64] = defaultdict(lambda: np.zeros(3))
-        for sums in self._sums:
-            for number, row in sums.functions.items():
-                total[number] += row
+        total = _summed((sums.functions for sums in self._sums), 3)
         uses = []
         for number, row in total.items():
             function = self._measurement.functions[number]
@@ -274,6 +269,15 @@ class CallWindow:
             mean = seconds / seen if seen else None
             uses.append(FunctionUse(function.name, function.library, calls, seconds, mean))
         return sorted(uses, key=lambda use: (-use.calls, use.name))
+
+
+def _summed(parts: Iterable[Mapping[_Key, F64]], columns: int) -> dict[_Key, F64]:
+    """The rows of ``parts``, ``float64[columns]`` each, added up by their keys."""
+    total: dict[_Key, F64] = defaultdict(lambda: np.zeros(columns))
+    for part in parts:
+        for key, row in part.items():
+            total[key] += row
+    return total
 
 
 def _add_files(sums: _Sums, function: CalledFunction, calls: Calls) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import shutil
@@ -15,8 +16,10 @@ from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.executors import WorkerDiedError
 from hpcd.errors import StorageError
 
-# Files that wait for the disk at a time.
+# Files that wait for the disk at a time. More than the second are not synced one by one: each makes
+# the file system write its journal.
 _SYNCING = 32
+_MOST_SYNCED = 256
 
 
 def check_output(out: Path, *, replace: bool) -> None:
@@ -72,20 +75,14 @@ def _clear(work: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
-    if path.is_file():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def put_in_place(complete: Path, out: Path) -> None:
-    """Make the finished database appear under its name, at once."""
+def put_in_place(complete: Path, out: Path, *, sync: bool = True) -> None:
+    """Make the finished database appear under its name, at once; with ``sync`` it is on the disk
+    before."""
     try:
         # As private as the measurements: command lines and paths are in it.
         complete.chmod(0o700)
-        # One after another each would wait for the disk by itself: minutes for 20,000 parts.
-        with ThreadPoolExecutor(_SYNCING) as pool:
-            list(pool.map(_sync, complete.rglob("*")))
+        if sync:
+            _sync(complete)
         retired = complete.parent / "replaced"
         if out.exists():
             out.rename(retired)
@@ -95,10 +92,38 @@ def put_in_place(complete: Path, out: Path) -> None:
             if retired.exists():
                 retired.rename(out)
             raise
-        folder = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        if sync:
+            _sync_one(out.parent)
     except OSError as error:
         raise storage_error(out, error) from None
+
+
+def _sync(folder: Path) -> None:
+    """Wait until all files in ``folder`` are on the disk."""
+    paths = [folder, *folder.rglob("*")]
+    if len(paths) > _MOST_SYNCED:
+        _sync_file_system(folder)
+        return
+    # One after another each would wait for the disk by itself.
+    with ThreadPoolExecutor(_SYNCING) as pool:
+        list(pool.map(_sync_one, paths))
+
+
+def _sync_one(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_file_system(folder: Path) -> None:
+    """Wait until all that was written to the file system of ``folder`` is on the disk."""
+    syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        if syncfs(fd):
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error), str(folder))
+    finally:
+        os.close(fd)

@@ -127,12 +127,14 @@ def merge(
     progress: Progress | None = None,
     force: bool = False,
     add: bool = False,
+    sync: bool = True,
 ) -> MergeResult:
     """Merge the measurements ``paths`` into the database ``out``.
 
     ``executor`` runs the tasks and stays open; without one, ``workers`` local processes do, each
     with about ``memory`` bytes. Inputs that are no measurements are refused by name and the rest
-    is merged. ``add`` keeps the measurements that are in ``out`` already.
+    is merged. ``add`` keeps the measurements that are in ``out`` already. With ``sync`` the
+    database is on the disk before it appears under its name.
 
     Raises :class:`StorageError` when ``out`` exists (unless ``force`` or ``add``: then a database
     there is replaced at the end) or cannot be written, or another merge writes it,
@@ -150,7 +152,7 @@ def merge(
         stack.callback(close_readers)
         stack.enter_context(fewer_collections())
         result = _Merge(paths, work, old, executor, memory, report).run()
-        put_in_place(work / "database", out)
+        put_in_place(work / "database", out, sync=sync)
     result.database = out
     return result
 

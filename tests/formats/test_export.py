@@ -19,7 +19,7 @@ import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.export import export_selection as selection_module
-from hpcd.analysis.export import otf2_archive
+from hpcd.analysis.export import nested_slices, otf2_archive, slice_text
 from hpcd.analysis.export.context_table import Detail
 from hpcd.analysis.export.export_selection import Selection
 from hpcd.analysis.export.formats import FORMATS
@@ -369,7 +369,11 @@ def test_otf2_print_reads_it(db: Database, tmp_path: Path) -> None:
         assert sum(map(int, values)) / 1e9 == pytest.approx(total)
 
 
-def test_long_lines_are_flushed_to_otf2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("worth", [0, 1 << 62], ids=["compiled", "by Python"])
+def test_long_lines_are_flushed_to_otf2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int
+) -> None:
+    monkeypatch.setattr(selection_module, "_WORTH_RECORDS", worth)
     monkeypatch.setattr(otf2_archive, "_EVENT_CHUNK", 1 << 18)
     monkeypatch.setattr(otf2_archive, "_EVENT_CHUNKS", 1)
     flushed = []
@@ -460,3 +464,22 @@ def test_contexts_by_procedure_and_name(db: Database) -> None:
             path = [table.frames.name[table.frame[n]] for n in table.tree.path(context)]
             real = [db.procedure_names[db.procedure_of_node[n]] for n in db.cct.path(node)]
             assert path == real
+
+
+@pytest.mark.parametrize("kind", ["otf2", "chrome", "csv"])
+def test_compiled_loops_write_the_same(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Also of what is made in several pieces."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(nested_slices, "_AT_ONCE", 100)
+    monkeypatch.setattr(slice_text, "_AT_ONCE", 1000)
+    written = []
+    for worth in (0, 1 << 62):
+        monkeypatch.setattr(selection_module, "_WORTH_RECORDS", worth)
+        output = tmp_path / str(worth)
+        assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 0
+        files = [output] if output.is_file() else sorted(output.rglob("*.[ec][vs][tv]"))
+        written.append([file.read_bytes() for file in files])
+    assert written[0] == written[1]
+    assert any(written[0])

@@ -1,18 +1,9 @@
 /* In place of the CUDA runtime, or with -DHIP of HIP's: the names of its functions, and a device that is nothing but a time until
    which it is busy. A kernel is how many nanoseconds it takes. */
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#ifdef HIP
-#define cudaLaunchKernel hipLaunchKernel
-#define cudaDeviceSynchronize hipDeviceSynchronize
-#define cudaMemcpy hipMemcpy
-#define cudaFree hipFree
-#endif
-
-typedef struct { unsigned x, y, z; } dim3;
+#include "cudart.h"
 
 static double busy_until, began, idle;
 
@@ -24,7 +15,6 @@ double device_now(void)
 	return time.tv_sec + time.tv_nsec / 1e9;
 }
 
-/* Seconds in which the device had nothing to do since the first kernel; unlike the host it knows. */
 double device_idle(void)
 {
 	return idle;

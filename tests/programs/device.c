@@ -1,23 +1,8 @@
 /* Works with a device, and lets it idle. Prints for how many seconds the device was idle after it had been
    waited for, and for how many in all. */
-#include <stddef.h>
 #include <stdio.h>
 
-#ifdef HIP
-#define cudaLaunchKernel hipLaunchKernel
-#define cudaDeviceSynchronize hipDeviceSynchronize
-#define cudaMemcpy hipMemcpy
-#define cudaFree hipFree
-#endif
-
-typedef struct { unsigned x, y, z; } dim3;
-
-int cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared, void *stream);
-int cudaDeviceSynchronize(void);
-int cudaMemcpy(void *to, const void *from, size_t size, int direction);
-int cudaFree(void *block);
-double device_now(void);
-double device_idle(void);
+#include "cudart.h"
 
 enum { ROUNDS = 12, TO_DEVICE = 1, TO_HOST = 2 };
 

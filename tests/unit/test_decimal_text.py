@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpcd.analysis.export.decimal_text import decimals, number_letters, numbers, rows_of_text
+from hpcd.analysis.export.decimal_text import (
+    decimals,
+    number_letters,
+    numbers,
+    rows_of_numbers,
+    rows_of_text,
+)
+from hpcd.analysis.trace.compiled import compiled_module
 
 
 @pytest.mark.parametrize("places", [0, 1, 6, 9])
@@ -33,3 +40,17 @@ def test_numbers_are_read_as_they_were() -> None:
     assert two == b"0.5,0.5\r\n2,2\r\n"
     assert numbers(np.array([1e17, 0.1]), 6) == "1e+17,0.1"
     assert numbers(np.array([1.25, 1000.0]), 6) == "1.25,1000"
+
+
+def test_compiled_rows_are_the_same() -> None:
+    loops = compiled_module("hpcd.analysis.export.compiled_loops")
+    if loops is None:
+        pytest.skip("needs numba")
+    random = np.random.default_rng(1)
+    edges = np.array([0, -1, 10**9, 10**9 + 1, -(10**9) - 10, 123_456_000, 2**53 - 1, 7])
+    ns = np.concatenate((edges, random.integers(-(10**12), 10**12, 1000)))
+    small = ns.astype(np.uint32)
+    for cost in (ns * 1e-9, ns * 1.0, ns * 1e-3 / 7, np.zeros(len(ns))):
+        columns = [ns, cost, small]
+        expected = rows_of_numbers(columns, 9, b"\r\n", None)
+        assert rows_of_numbers(columns, 9, b"\r\n", loops) == expected

@@ -16,7 +16,7 @@ from hpcd.analysis.merge import context_statistics, metric_cells
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.part_groups import unite
 from hpcd.analysis.trace import blocks
-from hpcd.analysis.trace.compiled import kernels
+from hpcd.analysis.trace.compiled import compiled_module, kernels
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
 from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
@@ -170,8 +170,8 @@ def test_cells_by_context_are_the_same(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_numpy_does_it_where_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPCD_COMPILED", "0")
-    kernels.cache_clear()
+    compiled_module.cache_clear()
     assert kernels() is None
     monkeypatch.delenv("HPCD_COMPILED")
-    kernels.cache_clear()
+    compiled_module.cache_clear()
     assert kernels() is not None

@@ -95,3 +95,9 @@ def test_the_apptainer_definition_has_its_sections() -> None:
         assert done.returncode == 0, done.stderr
     for script in re.findall(r"sh (setup/\S+)", sections["post"]):
         assert (ROOT / script).is_file()
+    # What is installed, and nothing of what a checkout has made: environments, builds.
+    files = dict(line.split() for line in sections["files"].strip().splitlines())
+    assert all(place == f"/usr/src/hpcd/{source}" for source, place in files.items())
+    assert all((ROOT / source).exists() for source in files)
+    folders = PROJECT["tool"]["setuptools"]["package-dir"].values()
+    assert {"pyproject.toml", "README.md", "LICENSE", "docs", "setup", *folders} == files.keys()
