@@ -111,6 +111,12 @@ class CellSum:
                 Cells(line[place], nodes, np.full(len(nodes), code, np.uint16), records, sums)
             )
 
+    def add_sums(self, cells: Cells) -> None:
+        """Sums of records, in any order, but each combination once."""
+        if not self._pending:
+            self._pending.append(EMPTY_CELLS)  # a table alone is taken for a sorted one
+        self._append(cells)
+
     def result(self) -> Cells:
         """Everything added so far."""
         self._empty_tables()
