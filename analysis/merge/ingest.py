@@ -199,7 +199,7 @@ def _read(
     intervals = Intervals(measurement.events.values())
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
         kernels = compiled.kernels() if task.compiled else None
-        overview = OverviewBuilder(len(source), spool, kernels)
+        overview = OverviewBuilder(len(source), spool, kernels, len(measurement.cct))
         limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
         batch = min(max(len(source) * _GATHER, _BATCH_RECORDS), limit)
         output: PartOutput | None = None

@@ -129,6 +129,49 @@ def line_cells(start: Any, node: Any, event: Any, value: Any, slot_of: Any, node
 
 
 @_compiled
+def united_sums(
+    line: Any, node: Any, event: Any, records: Any, value: Any, lines: Any, slot_of: Any,
+    event_of: Any, table: Any,
+) -> Any:  # fmt: skip
+    """Sums by line, node and event, ascending, each once; equal ones are added.
+
+    ``slot_of`` are places of events in ``event_of``, ascending; ``table``
+    ``uint64[nodes * events, 2]`` is 0 and is so again at the end.
+    """
+    slots = len(event_of)
+    first = np.zeros(lines + 1, np.int64)
+    for at in range(len(line)):
+        first[line[at] + 1] += 1
+    for row in range(lines):
+        first[row + 1] += first[row]
+    order, following = np.empty(len(line), np.int64), first[:-1].copy()
+    for at in range(len(line)):
+        order[following[line[at]]] = at
+        following[line[at]] += 1
+    out_line, out_node = np.empty(len(line), np.uint32), np.empty(len(line), np.uint32)
+    out_event, touched = np.empty(len(line), np.uint16), np.empty(len(line), np.int64)
+    out_records, out_value = np.empty(len(line), np.uint64), np.empty(len(line), np.uint64)
+    to = 0
+    for row in range(lines):
+        number = 0
+        for place in range(first[row], first[row + 1]):
+            at = order[place]
+            key = np.int64(node[at]) * slots + slot_of[event[at]]
+            if table[key, 0] == 0:
+                touched[number] = key
+                number += 1
+            table[key, 0] += records[at]
+            table[key, 1] += value[at]
+        for key in np.sort(touched[:number]):
+            out_line[to], out_node[to], out_event[to] = row, key // slots, event_of[key % slots]
+            out_records[to], out_value[to] = table[key, 0], table[key, 1]
+            table[key, 0] = 0
+            table[key, 1] = 0
+            to += 1
+    return out_line[:to], out_node[:to], out_event[:to], out_records[:to], out_value[:to]
+
+
+@_compiled
 def _put_planes(data: Any, to: Any, values: Any, planes: Any) -> Any:
     """Write so many byte planes of ``values`` from ``to`` on; where they end."""
     for plane in range(planes):

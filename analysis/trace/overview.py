@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from hpcd.array_types import I64, U32
+from hpcd.array_types import I64, U16, U32
 
 FACTOR = 8
 """Entries of a level for one of the next coarser."""
@@ -82,8 +82,12 @@ class OverviewBuilder:
     costs a sixth of a division.
     """
 
-    def __init__(self, lines: int, spool: IO[bytes], kernels: Any = None) -> None:
-        """``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work."""
+    def __init__(
+        self, lines: int, spool: IO[bytes], kernels: Any = None, nodes: int = 1 << 32
+    ) -> None:
+        """For nodes below ``nodes``. ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy
+        is not to do the work."""
+        self._kind = np.dtype(np.uint16 if nodes <= 1 << 16 else np.uint32)
         self._spool = spool
         self._kernels = kernels
         self._written = 0
@@ -174,7 +178,7 @@ class OverviewBuilder:
         count = pieces[:, 3]
         at = self._written + np.cumsum(count) - count
         self._pieces.append(np.column_stack((pieces, at))[count > 0])
-        self._spool.write(values.data)
+        self._spool.write(values.astype(self._kind, copy=False).data)
         self._written += len(values)
 
     def finish(self) -> OverviewSource:
@@ -182,11 +186,11 @@ class OverviewBuilder:
         self._spool.flush()
         pieces = np.concatenate(self._pieces) if self._pieces else np.zeros((0, 5), np.int64)
         order = np.argsort(pieces[:, 0], kind="stable")
-        entries: U32 = np.zeros(0, np.uint32)
+        entries: U16 | U32 = np.zeros(0, self._kind)
         if isinstance(self._spool, BytesIO):
-            entries = np.frombuffer(self._spool.getvalue(), np.uint32)
+            entries = np.frombuffer(self._spool.getvalue(), self._kind)
         elif self._written:
-            entries = np.memmap(self._spool, np.uint32, "r", shape=(self._written,))
+            entries = np.memmap(self._spool, self._kind, "r", shape=(self._written,))
         return OverviewSource(pieces[order], entries, self._seen, self._first, self._last)
 
 
@@ -208,7 +212,7 @@ class _Ends:
 class OverviewSource:
     """The spooled entries of a measurement's lines, thinned as they are asked for."""
 
-    def __init__(self, pieces: I64, entries: U32, seen: I64, first: _Ends, last: _Ends) -> None:
+    def __init__(self, pieces: I64, entries: U16 | U32, seen: I64, first: _Ends, last: _Ends) -> None:
         self._pieces = pieces
         self._bounds = np.searchsorted(pieces[:, 0], np.arange(len(seen) + 1))
         self._entries = entries

@@ -90,7 +90,7 @@ def encode_ranked(values: U32) -> bytes:
     return _COLUMN.pack(_RANKED, 4, 0, len(data)) + data
 
 
-def _integers(data: bytes, width: int, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
+def _integers(data: bytes | memoryview, width: int, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
     planes = np.frombuffer(data, np.uint8, width * count).reshape(width, count)
     return from_planes(planes, kind)
 
@@ -99,10 +99,10 @@ class ColumnCursor:
     """Reads columns one after another, never past the end."""
 
     def __init__(self, data: bytes, at: int) -> None:
-        self._data = data
+        self._data = memoryview(data)
         self._at = at
 
-    def take(self, count: int) -> bytes:
+    def take(self, count: int) -> memoryview:
         """The next ``count`` bytes."""
         end = self._at + count
         if count < 0 or end > len(self._data):
@@ -154,7 +154,7 @@ class ColumnCursor:
             f"column of {count} values: coding {coding} of width {width} does not fit {size} bytes"
         )
 
-    def _words(self, data: bytes, count: int, *, steps: bool) -> tuple[U64, int, int]:
+    def _words(self, data: memoryview, count: int, *, steps: bool) -> tuple[U64, int, int]:
         """The values of a dictionary, and the width of the places in it and where these begin."""
         entries, step_width, width = struct.unpack_from("<IBB", data)
         at = 8 + step_width * entries
@@ -169,7 +169,7 @@ class ColumnCursor:
         raise FormatError(f"column of {count} values has an inconsistent dictionary of {entries}")
 
     def _dictionary(
-        self, data: bytes, count: int, kind: type[_Kind], *, steps: bool
+        self, data: memoryview, count: int, kind: type[_Kind], *, steps: bool
     ) -> npt.NDArray[_Kind]:
         unique, width, at = self._words(data, count, steps=steps)
         place: U32 = _integers(data[at:], width, count, np.uint32)
