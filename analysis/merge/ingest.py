@@ -205,7 +205,7 @@ def _read(
         output: PartOutput | None = None
         for number, (records, chunks) in enumerate(_gathered(measurement, batch, kernels), start=1):
             if output is None:
-                order = _node_order(measurement, records.node, chunks)
+                order = _node_order(measurement, records.node, chunks, kernels)
                 output = PartOutput(source, len(measurement.cct), order, part, overview, intervals,
                                     kernels, measurement.records_expected)  # fmt: skip
             output.put(records)
@@ -255,7 +255,7 @@ def _gathered(
         yield columns.batch(), columns.chunks
 
 
-def _node_order(measurement: Measurement, node: U32, chunks: int) -> U32:
+def _node_order(measurement: Measurement, node: U32, chunks: int, kernels: Any) -> U32:
     """The nodes that a part numbers first, those of the most records before others.
 
     Their numbers then have low bytes that are alike and high ones that are 0, which saves a tenth
@@ -264,7 +264,8 @@ def _node_order(measurement: Measurement, node: U32, chunks: int) -> U32:
     """
     counts = np.bincount(node, minlength=len(measurement.cct))
     looked = 0
-    for chunk in measurement.some_chunks(chunks, _MORE_CHUNKS):
+    how = () if kernels is None else (kernels.reading, RecordColumns(0).room)
+    for chunk in measurement.some_chunks(chunks, _MORE_CHUNKS, *how):
         counts += np.bincount(chunk.node, minlength=len(counts))
         looked += len(chunk)
         if looked > _MORE_RECORDS:

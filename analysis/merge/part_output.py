@@ -74,10 +74,21 @@ class PartOutput:
         laid = self._layout.lay_out(rows, batch, low, high, (self.counts, self.first, self.last))
         if laid is None:
             return False
-        self._part.add(*laid.blocks, laid.encoded)
         self.sums.add_sums(laid.sums)
+        self._write_blocks(
+            rows, laid.start, laid.cuts, laid.time, laid.node, laid.event, laid.value
+        )
         self.overview.add(rows, laid.start, laid.time, laid.node)
         return True
+
+    def _write_blocks(
+        self, rows: I64, start: I64, cuts: I64, time: I64, node: U32, event: U16 | None,
+        value: U64 | None,
+    ) -> None:  # fmt: skip
+        frames = blocks.encode(cuts, time, node, event, value, self._kernels)
+        first = cuts[:-1]
+        line = rows[np.searchsorted(start, first, side="right") - 1]
+        self._part.add(line, time[first], node[first], np.diff(cuts), frames)
 
     def _put(self, rows: I64, part: RecordChunk) -> None:
         """Write records sorted by line, of one line after another."""
@@ -130,11 +141,7 @@ class PartOutput:
         self.first[rows] = np.where(fresh, time[begin], np.minimum(self.first[rows], time[begin]))
         self.last[rows] = np.where(fresh, time[end], np.maximum(self.last[rows], time[end]))
         self.counts[rows] += np.diff(start)
-        cuts = blocks.cut(start, time)
-        frames = blocks.encode(cuts, time, node, event, value, self._kernels)
-        first = cuts[:-1]
-        line = rows[np.searchsorted(start, first, side="right") - 1]
-        self._part.add(line, time[first], node[first], np.diff(cuts), frames)
+        self._write_blocks(rows, start, blocks.cut(start, time), time, node, event, value)
         if inside.size or self._unsorted.intersection(rows.tolist()):
             # Their overviews are made when they are in order.
             keep = [k for k, row in enumerate(rows.tolist()) if row not in self._unsorted]

@@ -1,4 +1,4 @@
-"""Records made blocks and sums by compiled loops: each is looked at once, while it is in the cache.
+"""Records made entries and sums by compiled loops, each looked at once.
 
 What :mod:`hpcd.analysis.merge.part_output` does step by step with columns of numpy, with the same
 result to the byte.
@@ -13,9 +13,8 @@ import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.record_batches import SLICE_RECORDS, Batch
-from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
-from hpcd.array_types import I64, U32
+from hpcd.array_types import I64, U16, U32, U64
 
 # Entries of the table that a line's records are counted in, 16 bytes each.
 _TABLE_LIMIT = 1 << 22
@@ -25,16 +24,20 @@ _FEW_SLOTS, _MOST_SLOTS = 4, 32
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """What a part has of records: the rows, first times, first nodes and numbers of records of
-    ``blocks``, and these ``encoded``; ``sums`` in no order. Their entries' ``time`` (ticks) and
-    ``node``, of each line from ``start`` on, are valid until the next are laid out."""
+    """Entries of records with the ends of intervals, valid until the next are laid out.
 
-    blocks: tuple[I64, I64, U32, I64]
-    encoded: blocks.Encoded
-    sums: Cells
+    Line ``i`` has the entries from ``start[i]`` on, blocks begin at ``cuts`` (both ``int64``, with
+    an end); ``time`` is in ticks. ``event`` and ``value`` are None where all are 0 and 1. ``sums``
+    are those of the records, in no order.
+    """
+
     start: I64
+    cuts: I64
     time: I64
     node: U32
+    event: U16 | None
+    value: U64 | None
+    sums: Cells
 
 
 class RecordLayout:
@@ -49,7 +52,6 @@ class RecordLayout:
         self._used = 0
         self._room = 0
         self._slots = 0
-        self._start = np.zeros(0, np.int64)
         if kernels is not None:
             self._slot_of = np.full(1 << 16, -1, np.int32)
 
@@ -69,28 +71,22 @@ class RecordLayout:
         )  # fmt: skip
         if records < 0 or not self._table_fits():
             return None
-        if records > self._room or len(rows) >= len(self._start):
-            self._make_room(records, len(rows))
-        made, frames, code_frames, cells, plain = self._kernels.lay_out(
+        if records > self._room:
+            self._make_room(records)
+        entries, made, cells, plain = self._kernels.lay_out(
             rows, stretches, batch.columns,
             (self._number, self._intervals.length_ns, self._slot_of), lines, self._table,
-            self._slots, self._buffers, blocks.PLACES_TOGETHER, blocks.CODES_TOGETHER,
+            self._slots, self._buffers,
         )  # fmt: skip
-        found = self._blocks[:made]
-        encoded = blocks.packed(
-            found, self._data, self._frames[: frames + 1],
-            *(() if plain else (self._codes, self._code_frames[: code_frames + 1])),
-        )  # fmt: skip
-        key, row, counted, value = (column[:cells] for column in self._sums)
+        start, time, node, event, value, cuts, columns = self._buffers
+        key, row, counted, added = (column[:cells] for column in columns)
         sums = Cells(
             row.astype(np.uint32), (key // self._slots).astype(np.uint32),
-            self._event_of()[key % self._slots], counted.copy(), value.copy(),
+            self._event_of()[key % self._slots], counted.copy(), added.copy(),
         )  # fmt: skip
-        start = self._start[: len(rows) + 1]
         return LaidOut(
-            (found[:, 0].copy(), found[:, 1].copy(), found[:, 2].astype(np.uint32),
-             found[:, 3].copy()),
-            encoded, sums, start, self._time, self._node,
+            start[: len(rows) + 1], cuts[: made + 1], time[:entries], node[:entries],
+            None if plain else event[:entries], None if plain else value[:entries], sums,
         )  # fmt: skip
 
     def _table_fits(self) -> bool:
@@ -109,19 +105,14 @@ class RecordLayout:
         event_of[self._slot_of[events]] = events
         return event_of
 
-    def _make_room(self, records: int, lines: int) -> None:
+    def _make_room(self, records: int) -> None:
         """Buffers for so many records, each of which may last and be a block of its own."""
-        self._room = max(records, 2 * SLICE_RECORDS)
-        most = 2 * self._room
-        self._start = np.zeros(max(lines, SLICE_RECORDS) + 1, np.int64)
-        self._time, self._node = np.empty(most, np.int64), np.empty(most, np.uint32)
-        self._data, self._codes = np.empty(8 * most, np.uint8), np.empty(11 * most, np.uint8)
-        self._blocks = np.empty((most, 11), np.int64)
-        self._frames, self._code_frames = (np.empty(most + 1, np.int64) for _ in range(2))
-        self._sums = (np.empty(self._room, np.int64), np.empty(self._room, np.int64),
-                      np.empty(self._room, np.uint64), np.empty(self._room, np.uint64))  # fmt: skip
+        self._room = room = max(records, 2 * SLICE_RECORDS)
+        most = 2 * room + 1
         self._buffers = (
-            self._start, self._time, self._node, np.empty(most, np.uint16),
-            np.empty(most, np.uint64), self._data, self._codes, self._blocks, self._frames,
-            self._code_frames, self._sums,
+            np.empty(room + 1, np.int64), np.empty(most, np.int64),
+            np.empty(most, np.uint32), np.empty(most, np.uint16), np.empty(most, np.uint64),
+            np.empty(most, np.int64),
+            (np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.uint64),
+             np.empty(room, np.uint64)),
         )  # fmt: skip

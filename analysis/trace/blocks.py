@@ -49,8 +49,8 @@ BLOCK_RECORDS = 1024
 MAX_STEP = (1 << 32) - 1
 # Blocks that begin within so many records share a frame: of times and nodes few, for a deep zoom
 # decompresses all to draw one (4,096: 1 % fewer bytes, a fifth more time).
-PLACES_TOGETHER = 2048
-CODES_TOGETHER = 16384
+_PLACES_TOGETHER = 2048
+_CODES_TOGETHER = 16384
 
 _BYTE_LIMITS = np.array([1 << 8, 1 << 16, 1 << 24], np.uint32)
 # Of a second frame as it was until version 2.
@@ -179,7 +179,7 @@ def encode(
     data, begin, least, times, nodes = make(cuts, time, node)
     width = times | nodes << np.uint16(4) | _CHAINED
     start, owner = _starts(cuts, parts)
-    group = start // PLACES_TOGETHER + owner
+    group = start // _PLACES_TOGETHER + owner
     frames, content, frame, at = _packed(data, begin, group, _PLACE_PARAMETERS)
     none = np.full(len(frame), -1, np.int64)
     if event is None or value is None:
@@ -187,7 +187,7 @@ def encode(
     weigh = _code_planes if kernels is None else kernels.code_planes
     data, begin, codes, others = weigh(cuts, time, event, value)
     more, code_content, code_frame, code_at = _packed(
-        data, begin, start // CODES_TOGETHER + owner, _CODE_PARAMETERS
+        data, begin, start // _CODES_TOGETHER + owner, _CODE_PARAMETERS
     )
     return Encoded(
         frames + more,
@@ -199,26 +199,6 @@ def encode(
         least,
         width | codes << np.uint16(8) | others << _OTHER_SHIFT,
     )
-
-
-def packed(
-    laid: I64, data: U8, bounds: I64, codes: U8 | None = None, code_bounds: I64 | None = None
-) -> Encoded:
-    """Blocks that compiled loops have laid out: ``laid`` ``int64[n, 11]`` is what they say of each,
-    from ``least`` on as in :class:`Encoded`, with the planes of places and of codes apart;
-    ``data`` between ``bounds`` are the contents of frames, ``codes`` likewise, if they are wanted.
-    """
-    frames, content = _compressed(data, bounds, _PLACE_PARAMETERS), np.diff(bounds)
-    width = laid[:, 5] | int(_CHAINED)
-    code_frame = np.full(len(laid), -1, np.int64)
-    code_at = np.zeros(len(laid), np.int64)
-    if codes is not None and code_bounds is not None:
-        code_frame, code_at = laid[:, 8] + len(frames), laid[:, 9].copy()
-        frames += _compressed(codes, code_bounds, _CODE_PARAMETERS)
-        content = np.concatenate((content, np.diff(code_bounds)))
-        width |= laid[:, 10]
-    return Encoded(frames, content, laid[:, 6].copy(), laid[:, 7].copy(), code_frame, code_at,
-                   laid[:, 4].astype(np.uint32), width.astype(np.uint16))  # fmt: skip
 
 
 def _compressed(

@@ -308,45 +308,45 @@ def examine(
 @_compiled
 def lay_out(
     rows: Any, stretches: Any, records: Any, meaning: Any, lines: Any, table: Any, slots: Any,
-    buffers: Any, together: Any, codes_together: Any,
+    buffers: Any,
 ) -> Any:  # fmt: skip
-    """What a part has of records, besides overviews: entries, their blocks and sums.
+    """Entries of records with the ends of intervals, where blocks of them begin, and their sums.
 
     ``rows`` are the lines; ``stretches`` where each line's stretches begin, and where these begin
     and end in the columns ``records``; they are in order (:func:`examine`). ``meaning`` are the
     part's number of each node, the length of each event and its slot; ``lines`` the entries, first
     and last ticks of all lines so far; ``table`` ``uint64[nodes * slots, 2]`` is 0, and so again
-    at the end. What is found goes into ``buffers``; how much of each there is is returned: blocks,
-    frames of places and of codes, sums, and whether all are of event 0 and value 1. ``start``
-    (the first buffer) is where each line's entries begin.
+    at the end.
+
+    Fills ``buffers``: where each line's entries begin, ticks, nodes, events, values, where blocks
+    begin, and sums. Returns how many entries, blocks and sums there are, and whether all entries
+    are of event 0 and value 1.
     """
     first, begin, end = stretches
     time_ns, node, event, value = records
     number, length, slot_of = meaning
     counts, earliest, latest = lines
-    start, times, nodes, events, values, data, coded, blocks, frames, code_frames, sums = buffers
-    steps, chained = np.empty(BLOCK_RECORDS, np.uint32), np.empty(BLOCK_RECORDS, np.uint32)
-    codes, rest = np.empty(BLOCK_RECORDS, np.uint32), np.empty(BLOCK_RECORDS, np.uint64)
+    start, times, nodes, events, values, cuts, sums = buffers
     sum_key, sum_row, sum_records, sum_value = sums
-    to = at_data = at_code = made = cells = np.int64(0)
-    group = code_group = frame = code_frame = np.int64(-1)
-    plain = True
+    to = cells = made = np.int64(0)
+    odd = np.uint64(0)
     for line in range(len(rows)):
         row = rows[line]
         start[line] = to
         first_cell = cells
-        waits, until = False, np.uint64(0)
+        # Whether the record before is a wait is not foreseen by any processor: its end is written
+        # in any case, and written over where there is none.
+        waits, until = np.int64(0), np.uint64(0)
+        place, code = np.uint32(0), np.uint16(0)
         for stretch in range(first[line], first[line + 1]):
             for at in range(begin[stretch], end[stretch]):
-                now, code, amount, place = time_ns[at], event[at], value[at], number[node[at]]
-                if waits:
-                    until = min(until, now)
-                    times[to], nodes[to] = until // _UNIT, nodes[to - 1]
-                    events[to], values[to] = events[to - 1], 0
-                    to += 1
+                now, amount = time_ns[at], value[at]
+                times[to], nodes[to], events[to], values[to] = min(until, now) // _UNIT, place, code, 0
+                to += waits
+                code, place = event[at], number[node[at]]
                 times[to], nodes[to], events[to], values[to] = now // _UNIT, place, code, amount
                 to += 1
-                plain = plain and code == 0 and amount == 1
+                odd |= np.uint64(code) | (amount ^ np.uint64(1))
                 key = np.int64(place) * slots + slot_of[code]
                 if table[key, 0] == 0:
                     sum_key[cells], sum_row[cells] = key, row
@@ -354,12 +354,10 @@ def lay_out(
                 table[key, 0] += np.uint64(1)
                 table[key, 1] += amount
                 lasts = length[code] * amount
-                waits = lasts > 0
-                if waits:
-                    until = now + np.uint64(min(lasts, _LONGEST))
+                waits = np.int64(lasts > 0)
+                until = now + np.uint64(min(lasts, _LONGEST))
         if waits:
-            times[to], nodes[to] = until // _UNIT, nodes[to - 1]
-            events[to], values[to] = events[to - 1], 0
+            times[to], nodes[to], events[to], values[to] = until // _UNIT, place, code, 0
             to += 1
         for cell in range(first_cell, cells):
             key = sum_key[cell]
@@ -372,39 +370,14 @@ def lay_out(
         counts[row] += to - a
         latest[row] = times[to - 1]
         regular = a
-        while a < to:
-            if a == regular:
-                regular = min(regular + BLOCK_RECORDS, to)
-            b = regular
-            for at in range(a + 1, regular):
-                if times[at] - times[at - 1] > _MOST:
-                    b = at
-                    break
-            if a // together != group:
-                group = a // together
-                frame += 1
-                frames[frame] = at_data
-            block = blocks[made]
-            block[6], block[7] = frame, at_data - frames[frame]
-            at_data, least, wide, wide_node = _put_places(
-                data, at_data, times[a:b], nodes[a:b], steps, chained
-            )
-            block[0], block[1], block[2], block[3], block[4] = row, times[a], nodes[a], b - a, least
-            block[5] = wide | wide_node << 4
-            if a // codes_together != code_group:
-                code_group = a // codes_together
-                code_frame += 1
-                code_frames[code_frame] = at_code
-            block[8], block[9] = code_frame, at_code - code_frames[code_frame]
-            at_code, wide, other = _put_codes(
-                coded, at_code, times[a:b], events[a:b], values[a:b], codes, rest
-            )
-            block[10] = wide << 8 | other << 10
-            made += 1
-            a = b
-    start[len(rows)] = to
-    frames[frame + 1], code_frames[code_frame + 1] = at_data, at_code
-    return made, frame + 1, code_frame + 1, cells, plain
+        for at in range(a, to):
+            if at == regular or times[at] - times[at - 1] > _MOST:
+                cuts[made] = at
+                made += 1
+            if at == regular:
+                regular += BLOCK_RECORDS
+    start[len(rows)] = cuts[made] = to
+    return to, made, cells, odd == 0
 
 
 @_compiled

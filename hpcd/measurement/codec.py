@@ -291,9 +291,10 @@ def _decode_compiled(
     for values, most in ((time, (1 << 64) - 1), (node, (1 << 32) - 1), (kind, (1 << 32) - 1)):
         if not kernels.column(*cursor.planes(records, most), values):
             raise FormatError(f"column of {records} values has an inconsistent dictionary")
-    odd = np.empty(kernels.odd_ones(kind), np.uint64)
-    if not kernels.column(*cursor.planes(len(odd), (1 << 64) - 1), odd):
-        raise FormatError(f"column of {len(odd)} values has an inconsistent dictionary")
+    number = kernels.odd_ones(kind)
+    odd = np.ones(number + 1, np.uint64)
+    if not kernels.column(*cursor.planes(number, (1 << 64) - 1), odd[:number]):
+        raise FormatError(f"column of {number} values has an inconsistent dictionary")
     fault = kernels.times_and_values(
         start, np.uint64(base), np.uint64(unit), kind, odd, time, event, value
     )

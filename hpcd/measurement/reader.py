@@ -198,14 +198,16 @@ class Measurement:
                 continue
             yield records
 
-    def some_chunks(self, first: int, count: int) -> Iterator[RecordChunk]:
+    def some_chunks(
+        self, first: int, count: int, kernels: Any = None, room: codec.Room | None = None
+    ) -> Iterator[RecordChunk]:
         """Up to ``count`` of the chunks from ``first`` on, evenly spread, to see what the rest is
-        like. Damaged ones are left out."""
+        like. Damaged ones are left out. ``kernels`` and ``room`` as in :meth:`record_chunks`."""
         rest = len(self._records) - first
         for place in sorted({first + rest * number // count for number in range(count)}):
             if place < len(self._records):
                 with contextlib.suppress(FormatError):
-                    yield self._decode(*self._records[place])
+                    yield self._decode(*self._records[place], kernels, room)
 
     def _decode(
         self, number: int, header: ChunkHeader, nodes: int, kernels: Any = None,

@@ -59,21 +59,23 @@ def odd_ones(kind: Any) -> Any:
 def times_and_values(
     start: Any, base: Any, unit: Any, kind: Any, odd: Any, time: Any, event: Any, value: Any
 ) -> Any:
-    """Make of steps in ``time`` the times, and of ``kind`` and ``odd`` events and values; 0, or 1
+    """Make of steps in ``time`` the times, and of ``kind`` and ``odd`` (with one more than there
+    are) events and values; 0, or 1
     where a step is too long, 2 where a wait is, 3 where an event is out of range."""
     taken, steep, long, high = 0, np.uint64(0), np.uint64(0), np.uint32(0)
     for line in range(len(start) - 1):
         now, lasted = base, np.uint64(0)
         for at in range(start[line], start[line + 1]):
-            what, amount = kind[at], _ONE
-            if what & np.uint32(1):
-                amount = odd[taken]
-                taken += 1
+            what = kind[at]
+            # No processor foresees which values are odd: there is always one to look at.
+            is_odd = np.int64(what & np.uint32(1))
+            amount = odd[taken] if is_odd else _ONE
+            taken += is_odd
             long |= lasted
             step = time[at] + lasted
             steep |= step
             now += step
-            lasted = amount if what & np.uint32(2) else np.uint64(0)
+            lasted = amount * np.uint64(what >> np.uint32(1) & np.uint32(1))
             high |= what
             time[at], event[at], value[at] = now * unit, np.uint16(what >> np.uint32(2)), amount
     if long >= _LONGEST:
