@@ -3,8 +3,9 @@
 ``python -m benchmarks.merge [--records N] [--workers N] [--shape NAME ...]``. The first table has a
 row a shape (see :mod:`benchmarks.shapes`). Seconds depend on the machine and what else runs on it:
 the peer of each is reading the same measurements without doing anything with them (decompressing
-and decoding), in the same run. The second has ten times as many records, lines, contexts and
-measurements, and the exponent of what that costs: 1 is linear.
+and decoding), in the same run. The second is many short measurements: a build's processes, a node's segments. The
+third has ten times as many records, lines, contexts and measurements, and the exponent of what that
+costs: 1 is linear.
 """
 
 from __future__ import annotations
@@ -94,6 +95,35 @@ def spent(paths: list[Path], out: Path, workers: int) -> float:
     return sum(os.times()[:4]) - before
 
 
+def many(measurements: int, workers: int) -> Table:
+    """Many short measurements: what one costs, and what ten times as many do."""
+    table = Table("shape", "lines x records", "measurements", "CPU ms each", "wall s",
+                  "bytes a record: measurement", "database", "exponent of ten times as many",
+                  title=f"hpcd merge of short measurements, {workers} workers")  # fmt: skip
+    for name, lines, records in (("build", 4, 20), ("mpi", 48, 200)):
+        few = max(measurements // 10, 1)
+        before = 0.0
+        for count in (few, measurements):
+            with tempfile.TemporaryDirectory() as folder:
+                shape = Shape(lines * count, records, ranks_per_node=lines)
+                paths = make(Path(folder) / "m", shape, name)
+                begin = time.perf_counter()
+                cpu = spent(paths, Path(folder) / "db", workers)
+                wall = time.perf_counter() - begin
+                total = shape.ranks * shape.records
+                recorded = sum(map(measurement_size, paths))
+                merged = sum(
+                    file.stat().st_size for file in (Path(folder) / "db").rglob("*")
+                    if file.is_file()
+                )  # fmt: skip
+            exponent = f"{math.log(cpu / before, count / few):.2f}" if count > few and before else ""
+            before = cpu
+            table.add_row(name, f"{lines} x {records}", f"{count:,}", f"{cpu / count * 1e3:.1f}",
+                          f"{wall:.1f}", f"{recorded / total:.1f}", f"{merged / total:.1f}",
+                          exponent)  # fmt: skip
+    return table
+
+
 def growth(records: int, workers: int) -> Table:
     """What ten times as much of everything costs, of the shape mpi."""
     table = Table("ten times as many", "CPU seconds", "ten times", "exponent",
@@ -127,12 +157,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=sized(10_000_000, 20_000))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--measurements", type=int, default=sized(2_000, 10))
     parser.add_argument("--shape", action="append", choices=shapes.NAMES)
     options = parser.parse_args()
     names = options.shape or list(shapes.NAMES)
     console = Console(width=140)
     console.print(by_shape(options.records, options.workers, names))
     if not options.shape:
+        console.print(many(options.measurements, options.workers))
         console.print(growth(options.records // 10, options.workers))
 
 

@@ -17,6 +17,8 @@ _PENDING_LIMIT = 4 << 20
 _TABLE_LIMIT = 16 << 20
 # Entries of a table for one record, at most: looking through more takes longer than sorting.
 _WORTH_ENTRIES = 8
+# Entries of the table that sums of a line are united in, 16 bytes each.
+_LINE_LIMIT = 4 << 20
 # Events counted in one pass; recordings have a dozen.
 _MOST_SLOTS = 32
 
@@ -62,6 +64,7 @@ class CellSum:
         :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
         """
         self._lines, self._nodes = lines, nodes
+        self._kernels = kernels
         self._slots = None
         if expected is not None and lines * nodes > _WORTH_ENTRIES * expected:
             limit = 0
@@ -111,6 +114,12 @@ class CellSum:
                 Cells(line[place], nodes, np.full(len(nodes), code, np.uint16), records, sums)
             )
 
+    def add_sums(self, cells: Cells) -> None:
+        """Sums of records, in any order, but each combination once."""
+        if not self._pending:
+            self._pending.append(EMPTY_CELLS)  # a table alone is taken for a sorted one
+        self._append(cells)
+
     def result(self) -> Cells:
         """Everything added so far."""
         self._empty_tables()
@@ -141,7 +150,10 @@ class CellSum:
             self._settle()
 
     def _settle(self) -> None:
-        self._pending = [add_cells(self._pending)]
+        united = None
+        if self._kernels is not None and len(self._pending) > 1:
+            united = _united(self._pending, self._lines, self._nodes, self._kernels)
+        self._pending = [add_cells(self._pending) if united is None else united]
         self._count = self._settled = len(self._pending[0])
 
 
@@ -267,6 +279,21 @@ def _order(line: U32, node: U32, event: U16) -> I64:
     key |= node.astype(np.uint64) << np.uint64(bits[2])
     key |= event
     return np.argsort(key, kind="stable")
+
+
+def _united(parts: list[Cells], lines: int, nodes: int, kernels: Any) -> Cells | None:
+    """The same as :func:`add_cells` by compiled loops, if a line fits a table."""
+    columns = [
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("line", "node", "event", "records", "value")
+    ]
+    events = np.flatnonzero(np.bincount(columns[2]))
+    if not 0 < len(events) * nodes <= _LINE_LIMIT:
+        return None
+    slot_of = np.zeros(int(events[-1]) + 1, np.int64)
+    slot_of[events] = np.arange(len(events))
+    table = np.zeros((len(events) * nodes, 2), np.uint64)
+    return Cells(*kernels.united_sums(*columns, lines, slot_of, events.astype(np.uint16), table))
 
 
 def add_cells(parts: list[Cells]) -> Cells:

@@ -10,9 +10,8 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,8 @@ from hpcd.analysis.merge.measurement_contents import (
     contents_of,
     with_calls,
 )
-from hpcd.analysis.merge.record_batches import all_are, batches, join, lines_of, slices
+from hpcd.analysis.merge.part_output import PartOutput, UnknownLinesError
+from hpcd.analysis.merge.record_batches import Batch, RecordColumns, batches, join
 from hpcd.analysis.merge.short_measurements import (
     BATCH_RECORDS,
     ShortMeasurement,
@@ -37,14 +37,9 @@ from hpcd.analysis.trace import blocks, compiled
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder
 from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_contents import (
-    PartContents,
-    pack_contents,
-    read_contents,
-    whole_order,
-)
+from hpcd.analysis.trace.part_contents import PartContents, pack_contents, read_contents
 from hpcd.analysis.trace.part_writer import PartWriter
-from hpcd.array_types import I64, U16, U32, U64
+from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
 from hpcd.measurement.reader import Measurement, measurement_size, open_measurement
@@ -161,7 +156,7 @@ def _ingest(task: IngestTask) -> PartContents | ShortMeasurement:
                 contents = _read(measurement, task, lines, clock_pairs, size, unfinished)
                 unfinished.rename(place)
                 return replace(contents, part=place)
-            except _UnknownLinesError as unknown:
+            except UnknownLinesError as unknown:
                 lines |= unknown.lines
             except OSError as error:
                 raise storage_error(place, error) from None
@@ -195,14 +190,6 @@ def _already(place: Path, measurement: int, size: int) -> PartContents | None:
     return contents if (contents.id, contents.size) == (measurement, size) else None
 
 
-class _UnknownLinesError(HpcdError):
-    """Records of lines whose announcement was lost: rare, and then all is read again."""
-
-    def __init__(self, lines: set[int]) -> None:
-        super().__init__("unknown lines")
-        self.lines = lines
-
-
 def _read(
     measurement: Measurement, task: IngestTask, lines: set[int], clock_pairs: I64, size: int,
     part_path: Path,
@@ -212,22 +199,23 @@ def _read(
     intervals = Intervals(measurement.events.values())
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
         kernels = compiled.kernels() if task.compiled else None
-        overview = OverviewBuilder(len(source), spool, kernels)
+        overview = OverviewBuilder(len(source), spool, kernels, len(measurement.cct))
         limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
         batch = min(max(len(source) * _GATHER, _BATCH_RECORDS), limit)
-        output: _Output | None = None
-        for number, parts in enumerate(batches(measurement.record_chunks(), batch), start=1):
+        output: PartOutput | None = None
+        for number, (records, chunks) in enumerate(_gathered(measurement, batch, kernels), start=1):
             if output is None:
-                order = _node_order(measurement, parts)
-                output = _Output(source, len(measurement.cct), order, part, overview, kernels,
-                                 measurement.records_expected)  # fmt: skip
-            output.put(join(parts), intervals)
+                order = _node_order(measurement, records.node, chunks, kernels)
+                output = PartOutput(source, len(measurement.cct), order, part, overview, intervals,
+                                    kernels, measurement.records_expected)  # fmt: skip
+            output.put(records)
             if number % _SHOW_BATCHES == 0:
                 with contextlib.suppress(OSError):
                     _shown(part_path).write_text(str(measurement.bytes_read))
         if output is None:
             order = np.zeros(0, np.uint32)
-            output = _Output(source, len(measurement.cct), order, part, overview, kernels, 0)
+            output = PartOutput(source, len(measurement.cct), order, part, overview, intervals,
+                                kernels, 0)  # fmt: skip
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
         if len(source) and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < MONOTONIC_LIMIT:
@@ -247,115 +235,40 @@ def _read(
     return contents
 
 
-def _node_order(measurement: Measurement, batch: list[RecordChunk]) -> U32:
+def _gathered(
+    measurement: Measurement, target: int, kernels: Any
+) -> Iterator[tuple[RecordChunk | Batch, int]]:
+    """Batches of about ``target`` records, each to be used up before the next one is asked for; and
+    how many chunks there are in it."""
+    if kernels is None:
+        for parts in batches(measurement.record_chunks(), target):
+            yield join(parts), len(parts)
+        return
+    columns = RecordColumns(target)
+    for chunk in measurement.record_chunks(kernels=kernels.reading, room=columns.room):
+        if len(chunk):
+            columns.keep(chunk)
+        if len(columns) >= target:
+            yield columns.batch(), columns.chunks
+            columns.empty()
+    if len(columns):
+        yield columns.batch(), columns.chunks
+
+
+def _node_order(measurement: Measurement, node: U32, chunks: int, kernels: Any) -> U32:
     """The nodes that a part numbers first, those of the most records before others.
 
     Their numbers then have low bytes that are alike and high ones that are 0, which saves a tenth
-    of what a part's blocks take, and their sums lie close together. ``batch`` are the first chunks;
-    of the others some are looked at.
+    of what a part's blocks take, and their sums lie close together. ``node`` are those of the first
+    ``chunks``; of the others some are looked at.
     """
-    counts = np.zeros(len(measurement.cct), np.int64)
-    looked, enough = 0, sum(map(len, batch)) + _MORE_RECORDS
-    for chunk in chain(batch, measurement.some_chunks(len(batch), _MORE_CHUNKS)):
+    counts = np.bincount(node, minlength=len(measurement.cct))
+    looked = 0
+    how = () if kernels is None else (kernels.reading, RecordColumns(0).room)
+    for chunk in measurement.some_chunks(chunks, _MORE_CHUNKS, *how):
         counts += np.bincount(chunk.node, minlength=len(counts))
         looked += len(chunk)
-        if looked > enough:
+        if looked > _MORE_RECORDS:
             break
     seen = np.flatnonzero(counts)
     return seen[np.argsort(-counts[seen], kind="stable")].astype(np.uint32)
-
-
-class _Output:
-    """A part under way: its blocks, overviews and sums, and how far each line is written."""
-
-    def __init__(
-        self, source: I64, nodes: int, order: U32, part: PartWriter, overview: OverviewBuilder,
-        kernels: Any, expected: int,
-    ) -> None:  # fmt: skip
-        self._source = source
-        whole = whole_order(order, nodes)
-        # The part's number of each node.
-        self._number = np.empty(nodes, np.uint32)
-        self._number[whole] = np.arange(nodes, dtype=np.uint32)
-        self._kernels = kernels
-        self._part = part
-        self.overview = overview
-        self.counts = np.zeros(len(source), np.int64)
-        self.first = np.zeros(len(source), np.int64)
-        self.last = np.zeros(len(source), np.int64)
-        self._unsorted: set[int] = set()
-        self.sums = CellSum(len(source), nodes, kernels=kernels, expected=expected)
-
-    def put(self, batch: RecordChunk, intervals: Intervals) -> None:
-        """Write records sorted by line, then time."""
-        rows = np.searchsorted(self._source, batch.line)
-        announced = self._source[np.minimum(rows, len(self._source) - 1)] == batch.line
-        if not announced.all():
-            raise _UnknownLinesError(set(batch.line[~announced].tolist()))
-        batch = replace(batch, node=self._number[batch.node])
-        for low, high in slices(batch.start):
-            part = lines_of(batch, low, high)
-            self._count(rows[low:high], part)
-            if self._kernels is not None:
-                start, time, node, event, value, plain = self._kernels.expand(
-                    part.start, part.time_ns, part.node, part.event, part.value,
-                    intervals.length_ns,
-                )  # fmt: skip
-                self._write(rows[low:high], start, time, node,
-                            None if plain else event, None if plain else value)  # fmt: skip
-                continue
-            part = intervals.expand(part)
-            time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
-            plain = all_are(part.event, 0) and all_are(part.value, 1)
-            self._write(rows[low:high], part.start, time, part.node,
-                        None if plain else part.event, None if plain else part.value)  # fmt: skip
-
-    def sort_unsorted(self) -> None:
-        """Lines whose records did not come in time order are written again."""
-        rows = sorted(self._unsorted)
-        self._unsorted.clear()
-        for row in rows:
-            time, node, event, value = self._part.take_back(row)
-            self.overview.forget(row)
-            self.counts[row] = 0
-            order = np.argsort(time, kind="stable")
-            self._write(np.array([row]), np.array([0, len(time)]), time[order], node[order],
-                        None if event is None else event[order],
-                        None if value is None else value[order])  # fmt: skip
-
-    def _count(self, rows: I64, part: RecordChunk) -> None:
-        self.sums.add(
-            rows.astype(np.uint32),
-            part.start,
-            part.node,
-            None if self._kernels is None and all_are(part.event, 0) else part.event,
-            None if self._kernels is None and all_are(part.value, 1) else part.value,
-        )
-
-    def _write(
-        self, rows: I64, start: I64, time: I64, node: U32, event: U16 | None, value: U64 | None
-    ) -> None:
-        begin, end = start[:-1], start[1:] - 1
-        back = np.flatnonzero(time[1:] < time[:-1]) + 1
-        inside = back[~np.isin(back, begin)]
-        unsorted = rows[np.searchsorted(start, inside, side="right") - 1].tolist()
-        fresh = self.counts[rows] == 0
-        unsorted += rows[~fresh & (time[begin] < self.last[rows])].tolist()
-        self._unsorted.update(unsorted)
-        self.first[rows] = np.where(fresh, time[begin], np.minimum(self.first[rows], time[begin]))
-        self.last[rows] = np.where(fresh, time[end], np.maximum(self.last[rows], time[end]))
-        self.counts[rows] += np.diff(start)
-        cuts = blocks.cut(start, time)
-        frames = blocks.encode(cuts, time, node, event, value, self._kernels)
-        first = cuts[:-1]
-        line = rows[np.searchsorted(start, first, side="right") - 1]
-        self._part.add(line, time[first], node[first], np.diff(cuts), frames)
-        if inside.size or self._unsorted.intersection(rows.tolist()):
-            # Their overviews are made when they are in order.
-            keep = [k for k, row in enumerate(rows.tolist()) if row not in self._unsorted]
-            for k in keep:
-                span = slice(int(start[k]), int(start[k + 1]))
-                self.overview.add(rows[k : k + 1], np.array([0, span.stop - span.start]),
-                                  time[span], node[span])  # fmt: skip
-        else:
-            self.overview.add(rows, start, time, node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from hpcd.measurement.codec import RecordChunk
 
 # Records handled at once: enough that numpy's fixed costs vanish, little enough that all their
 # columns stay in a core's cache (eight times as many took a tenth longer).
-SLICE_RECORDS = 1 << 15
+SLICE_RECORDS = 1 << 16
 
 _Column = TypeVar("_Column", U16, U32, U64)
 
@@ -95,3 +96,98 @@ def _gathered(columns: list[_Column], stretches: list[tuple[int, int, int]]) -> 
     if all(len(c) and c.strides == (0,) and c[0] == columns[0][0] for c in columns):
         return np.broadcast_to(columns[0][0], sum(end - begin for _, begin, end in stretches))
     return np.concatenate([columns[owner][begin:end] for owner, begin, end in stretches])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records in the columns they were decoded into.
+
+    ``line`` ``uint32[k]`` ascends; line ``i`` has the stretches ``first[i]:first[i + 1]``
+    (``int64[k + 1]``), in the order they came; each is ``begin[s]:end[s]`` (``int64``) of the
+    columns. ``start`` ``int64[k + 1]`` is how many records the lines before have.
+    """
+
+    line: U32
+    start: I64
+    first: I64
+    begin: I64
+    end: I64
+    columns: tuple[U64, U32, U16, U64]
+
+    @property
+    def node(self) -> U32:
+        """The nodes of all records, in the order they came."""
+        return self.columns[1]
+
+    def joined(self, low: int, high: int) -> RecordChunk:
+        """Lines ``low`` to ``high`` as a chunk of their own."""
+        chosen = range(int(self.first[low]), int(self.first[high]))
+        spans = [slice(int(self.begin[s]), int(self.end[s])) for s in chosen]
+        return RecordChunk(
+            self.line[low:high],
+            self.start[low : high + 1] - self.start[low],
+            *(np.concatenate([column[span] for span in spans]) for column in self.columns),
+        )
+
+
+class RecordColumns:
+    """Columns that chunks are decoded into one after another, and that serve again when they have
+    been emptied: memory that the kernel need not fill with zeros each time."""
+
+    def __init__(self, records: int) -> None:
+        """With room for so many ``records``; more is made where it is needed."""
+        self._columns = self._new(records)
+        self._used = 0
+        self._lines: list[U32] = []
+        self._counts: list[I64] = []
+        self._begins: list[I64] = []
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def chunks(self) -> int:
+        """Chunks that are kept."""
+        return len(self._lines)
+
+    @staticmethod
+    def _new(records: int) -> tuple[U64, U32, U16, U64]:
+        return (np.empty(records, np.uint64), np.empty(records, np.uint32),
+                np.empty(records, np.uint16), np.empty(records, np.uint64))  # fmt: skip
+
+    def room(self, records: int) -> tuple[U64, U32, U16, U64]:
+        """Columns behind those in use for so many ``records``."""
+        needed = self._used + records
+        if needed > len(self._columns[0]):
+            old, self._columns = self._columns, self._new(needed + needed // 4)
+            for column, before in zip(self._columns, old, strict=True):
+                column[: self._used] = before[: self._used]
+        time, node, event, value = self._columns
+        span = slice(self._used, needed)
+        return time[span], node[span], event[span], value[span]
+
+    def keep(self, chunk: RecordChunk) -> None:
+        """Take the columns that ``chunk`` was decoded into as used."""
+        self._lines.append(chunk.line)
+        self._counts.append(np.diff(chunk.start))
+        self._begins.append(chunk.start[:-1] + self._used)
+        self._used += len(chunk)
+
+    def batch(self) -> Batch:
+        """All that is kept, by line; it holds until the columns are emptied."""
+        line, count = np.concatenate(self._lines), np.concatenate(self._counts)
+        order = np.argsort(line, kind="stable")
+        line, count, begin = line[order], count[order], np.concatenate(self._begins)[order]
+        first = np.flatnonzero(np.concatenate(([True], line[1:] != line[:-1])))
+        time, node, event, value = (column[: self._used] for column in self._columns)
+        return Batch(
+            line[first], np.append((np.cumsum(count) - count)[first], int(count.sum())),
+            np.append(first, len(line)), begin, begin + count, (time, node, event, value),
+        )  # fmt: skip
+
+    def empty(self) -> None:
+        """Nothing is kept."""
+        self._used = 0
+        self._lines.clear()
+        self._counts.clear()
+        self._begins.clear()

@@ -20,7 +20,7 @@ import numpy as np
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
 from hpcd.analysis.merge.measurement_contents import MONOTONIC_LIMIT, contents_of, with_calls
-from hpcd.analysis.merge.record_batches import SLICE_RECORDS, all_are, join
+from hpcd.analysis.merge.record_batches import all_are, join
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
@@ -32,10 +32,9 @@ from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
 from hpcd.measurement.reader import Measurement
 from hpcd.model.cct import CCT
 
-# Records of a measurement that is short: no more than are handled at once anyway.
-_MOST_RECORDS = SLICE_RECORDS
-# Records of short measurements that are gathered.
-BATCH_RECORDS = SLICE_RECORDS
+# Records of a measurement that is short, and of short ones that are gathered: no more than are
+# handled at once anyway.
+_MOST_RECORDS = BATCH_RECORDS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,12 +65,12 @@ _THREADS = min(len(os.sched_getaffinity(0)), 4)
 # Of the width of a block: nodes are 0 where they repeat; where the planes of other values stand.
 _CHAINED = np.uint16(1 << 14)
 _OTHER_SHIFT = np.uint16(10)
-# What level 1 does, with matches from 5 bytes on and a small hash table: levels above 1 save 1 %
-# and cost a fifth more. Codes repeat in longer stretches: there two tables find a tenth more, for
+# What level 1 does, with matches from 6 bytes on and a small hash table: levels above 1 save 1 %
+# and cost a fifth more; shorter matches save 0.3 % at best and cost a tenth. Codes repeat in longer stretches: there two tables find a tenth more, for
 # nothing.
 _FAST, _TWO_TABLES = 1, 2
 _PLACE_PARAMETERS = zstandard.ZstdCompressionParameters(
-    window_log=17, chain_log=6, hash_log=11, search_log=1, min_match=5, target_length=0,
+    window_log=17, chain_log=6, hash_log=10, search_log=1, min_match=6, target_length=0,
     strategy=_FAST, write_content_size=True,
 )  # fmt: skip
 _CODE_PARAMETERS = zstandard.ZstdCompressionParameters(
@@ -201,6 +201,16 @@ def encode(
     )
 
 
+def _compressed(
+    data: U8, bounds: I64, parameters: zstandard.ZstdCompressionParameters
+) -> list[bytes]:
+    """``data`` between ``bounds`` as frames."""
+    # Its tables are made anew, for what few frames there are: no thread shares one.
+    pack = zstandard.ZstdCompressor(compression_params=parameters).compress
+    view = data.data
+    return [pack(view[a:b]) for a, b in pairwise(bounds.tolist())]
+
+
 def _starts(cuts: I64, parts: I64 | None) -> tuple[I64, I64]:
     """Where each block begins in its part, and a number of that part, far from all others."""
     if len(cuts) < 2:
@@ -217,9 +227,7 @@ def _packed(
     their contents' sizes, the frame of each block, and where in it the block begins."""
     first = np.flatnonzero(np.diff(group, prepend=-1))
     bounds = np.append(begin[first], begin[-1])
-    pack = zstandard.ZstdCompressor(compression_params=parameters).compress
-    view = data.data
-    frames = [pack(view[a:b]) for a, b in pairwise(bounds.tolist())]
+    frames = _compressed(data, bounds, parameters)
     frame = np.searchsorted(first, np.arange(len(group)), side="right") - 1
     return frames, np.diff(bounds), frame, begin[:-1] - bounds[frame]
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from hpcd.array_types import I64, U32
+from hpcd.array_types import I64, U16, U32
 
 FACTOR = 8
 """Entries of a level for one of the next coarser."""
@@ -82,8 +82,12 @@ class OverviewBuilder:
     costs a sixth of a division.
     """
 
-    def __init__(self, lines: int, spool: IO[bytes], kernels: Any = None) -> None:
-        """``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work."""
+    def __init__(
+        self, lines: int, spool: IO[bytes], kernels: Any = None, nodes: int = 1 << 32
+    ) -> None:
+        """For nodes below ``nodes``. ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy
+        is not to do the work."""
+        self._kind = np.dtype(np.uint16 if nodes <= 1 << 16 else np.uint32)
         self._spool = spool
         self._kernels = kernels
         self._written = 0
@@ -108,6 +112,13 @@ class OverviewBuilder:
         """Records ``start[i]:start[i + 1]`` of ``line[i]`` (no line twice), times in ticks."""
         if not len(line):
             return
+        if self._kernels is not None:
+            pieces, entries = self._kernels.overview(
+                line, start, time, node, (self._shift, self._seen, self._made, self._next),
+                (self._first.time, self._first.node), (self._last.time, self._last.node),
+            )  # fmt: skip
+            self._write(pieces, entries)
+            return
         count = np.diff(start)
         begin, end = start[:-1], start[1:] - 1
         fresh = np.flatnonzero(self._shift[line] < 0)
@@ -116,16 +127,6 @@ class OverviewBuilder:
                         (time[end] - time[begin])[fresh] // count[fresh])  # fmt: skip
         self._seen[line] += count
         self._widen(line, time[end])
-        if self._kernels is not None:
-            following = self._next[line]
-            counts, entries = self._kernels.overview(
-                start, time, node, self._shift[line], following, self._last.time[line],
-                self._last.node[line],
-            )  # fmt: skip
-            self._keep(line, following, counts, entries)
-            self._next[line] = following + counts
-            self._last.put(line, time[end], node[end])
-            return
         # Each record owns the moments up to the middle between it and the next; the one that was
         # last before comes first.
         times = np.insert(time, begin, self._last.time[line])
@@ -149,7 +150,9 @@ class OverviewBuilder:
         # After a step was doubled the first may be made already.
         np.maximum(entries, 0, out=entries)
         counts = np.maximum(upto[place + count] - before, 0)
-        self._keep(line, before, counts, np.repeat(nodes, entries))
+        self._made[line] += counts
+        self._write(np.stack([line, self._shift[line], before, counts], axis=1),
+                    np.repeat(nodes, entries))  # fmt: skip
         self._next[line] = before + counts
         self._last.put(line, time[end], node[end])
 
@@ -170,12 +173,12 @@ class OverviewBuilder:
             self._made[wide] //= 2
             self._next[wide] = -(-self._next[wide] // 2)
 
-    def _keep(self, line: I64, first: I64, count: I64, values: U32) -> None:
+    def _write(self, pieces: I64, values: U32) -> None:
+        """Keep entries: ``pieces`` are lines, shifts, first indices, numbers of entries."""
+        count = pieces[:, 3]
         at = self._written + np.cumsum(count) - count
-        piece = np.stack([line, self._shift[line], first, count, at], axis=1)
-        self._pieces.append(piece[count > 0])
-        self._made[line] += count
-        self._spool.write(values.tobytes())
+        self._pieces.append(np.column_stack((pieces, at))[count > 0])
+        self._spool.write(values.astype(self._kind, copy=False).data)
         self._written += len(values)
 
     def finish(self) -> OverviewSource:
@@ -183,11 +186,11 @@ class OverviewBuilder:
         self._spool.flush()
         pieces = np.concatenate(self._pieces) if self._pieces else np.zeros((0, 5), np.int64)
         order = np.argsort(pieces[:, 0], kind="stable")
-        entries: U32 = np.zeros(0, np.uint32)
+        entries: U16 | U32 = np.zeros(0, self._kind)
         if isinstance(self._spool, BytesIO):
-            entries = np.frombuffer(self._spool.getvalue(), np.uint32)
+            entries = np.frombuffer(self._spool.getvalue(), self._kind)
         elif self._written:
-            entries = np.memmap(self._spool, np.uint32, "r", shape=(self._written,))
+            entries = np.memmap(self._spool, self._kind, "r", shape=(self._written,))
         return OverviewSource(pieces[order], entries, self._seen, self._first, self._last)
 
 
@@ -209,7 +212,7 @@ class _Ends:
 class OverviewSource:
     """The spooled entries of a measurement's lines, thinned as they are asked for."""
 
-    def __init__(self, pieces: I64, entries: U32, seen: I64, first: _Ends, last: _Ends) -> None:
+    def __init__(self, pieces: I64, entries: U16 | U32, seen: I64, first: _Ends, last: _Ends) -> None:
         self._pieces = pieces
         self._bounds = np.searchsorted(pieces[:, 0], np.arange(len(seen) + 1))
         self._entries = entries

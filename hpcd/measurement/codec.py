@@ -7,14 +7,14 @@ zstd sees the nearly constant high bytes apart from the busy low ones.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import I64, U16, U32, U64
+from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, ranked, to_planes
 
@@ -28,6 +28,8 @@ _CONSTANT, _PLANES, _DICTIONARY, _RANKED = 0, 1, 2, 3
 # Forms of RECORDS: what follows what, and what steps are counted from.
 _PLAIN, _LASTING = 0, 1
 _FORM_SHIFT = 24
+_FAULTS = ("", "a time step exceeds 2^44 units", "a record lasts longer than 2^44 units",
+           "an event is out of range")  # fmt: skip
 _CCT_HEAD = struct.Struct("<II")
 MAX_RECORDS = 1 << 20
 MAX_NODES = 1 << 20
@@ -50,6 +52,10 @@ class RecordChunk:
 
     def __len__(self) -> int:
         return len(self.time_ns)
+
+
+Room = Callable[[int], tuple[U64, U32, U16, U64]]
+"""Gives the columns of so many records to fill: times, nodes, events, values."""
 
 
 def _narrow(values: U64 | U32 | I64) -> npt.NDArray[np.unsignedinteger]:
@@ -84,7 +90,7 @@ def encode_ranked(values: U32) -> bytes:
     return _COLUMN.pack(_RANKED, 4, 0, len(data)) + data
 
 
-def _integers(data: bytes, width: int, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
+def _integers(data: bytes | memoryview, width: int, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
     planes = np.frombuffer(data, np.uint8, width * count).reshape(width, count)
     return from_planes(planes, kind)
 
@@ -93,10 +99,10 @@ class ColumnCursor:
     """Reads columns one after another, never past the end."""
 
     def __init__(self, data: bytes, at: int) -> None:
-        self._data = data
+        self._data = memoryview(data)
         self._at = at
 
-    def take(self, count: int) -> bytes:
+    def take(self, count: int) -> memoryview:
         """The next ``count`` bytes."""
         end = self._at + count
         if count < 0 or end > len(self._data):
@@ -124,27 +130,57 @@ class ColumnCursor:
             f"column of {count} values: coding {coding} of width {width} does not fit {size} bytes"
         )
 
-    def _dictionary(
-        self, data: bytes, count: int, kind: type[_Kind], *, steps: bool
-    ) -> npt.NDArray[_Kind]:
+    def planes(self, count: int, most: int) -> tuple[U8, U64]:
+        """The next column as it is stored, of ``count`` integers up to ``most``: its planes
+        ``uint8[width, count]``, and the words that these are places in, if any. A constant has
+        one word and no planes."""
+        coding, width, _, size = _COLUMN.unpack(self.take(_COLUMN.size))
+        data = self.take(size)
+        words = np.zeros(0, np.uint64)
+        if coding == _CONSTANT and size == 8:
+            words = np.array(struct.unpack("<Q", data), np.uint64)
+            if int(words[0]) <= most:
+                none = np.zeros((0, count), np.uint8)
+                none.flags.writeable = False  # as all planes are: compiled loops are made by type
+                return none, words
+        elif coding == _PLANES and width in (1, 2, 4, 8) and size == width * count:
+            if most >> (8 * width - 1):
+                return np.frombuffer(data, np.uint8).reshape(width, count), words
+        elif coding in (_DICTIONARY, _RANKED) and size >= 8:
+            words, width, at = self._words(data, count, steps=coding == _DICTIONARY)
+            if int(words.max(initial=0)) <= most:
+                return np.frombuffer(data, np.uint8, offset=at).reshape(width, count), words
+        raise FormatError(
+            f"column of {count} values: coding {coding} of width {width} does not fit {size} bytes"
+        )
+
+    def _words(self, data: memoryview, count: int, *, steps: bool) -> tuple[U64, int, int]:
+        """The values of a dictionary, and the width of the places in it and where these begin."""
         entries, step_width, width = struct.unpack_from("<IBB", data)
-        body = data[8:]
+        at = 8 + step_width * entries
         if (
             step_width in (1, 2, 4)
             and width in (1, 2, 4)
             and entries <= count
-            and len(body) == step_width * entries + width * count
+            and len(data) == at + width * count
         ):
-            unique: U64 = _integers(body[: step_width * entries], step_width, entries, np.uint64)
-            if steps:
-                unique = np.cumsum(unique)
-            place: U32 = _integers(body[step_width * entries :], width, count, np.uint32)
-            if not len(place) or (
-                int(place.max()) < entries and int(unique.max()) <= np.iinfo(kind).max
-            ):
-                chosen: npt.NDArray[_Kind] = unique.astype(kind).take(place)
-                return chosen
+            words: U64 = _integers(data[8:at], step_width, entries, np.uint64)
+            return np.cumsum(words) if steps else words, width, at
         raise FormatError(f"column of {count} values has an inconsistent dictionary of {entries}")
+
+    def _dictionary(
+        self, data: memoryview, count: int, kind: type[_Kind], *, steps: bool
+    ) -> npt.NDArray[_Kind]:
+        unique, width, at = self._words(data, count, steps=steps)
+        place: U32 = _integers(data[at:], width, count, np.uint32)
+        if not len(place) or (
+            int(place.max()) < len(unique) and int(unique.max()) <= np.iinfo(kind).max
+        ):
+            chosen: npt.NDArray[_Kind] = unique.astype(kind).take(place)
+            return chosen
+        raise FormatError(
+            f"column of {count} values has an inconsistent dictionary of {len(unique)}"
+        )
 
 
 def encode_records(
@@ -187,9 +223,13 @@ def encode_records(
     )
 
 
-def decode_records(data: bytes) -> RecordChunk:
+def decode_records(data: bytes, kernels: Any = None, room: Room | None = None) -> RecordChunk:
     """The inverse of :func:`encode_records`, whatever the form; :class:`FormatError` on anything
-    inconsistent."""
+    inconsistent.
+
+    With ``kernels``, which are :mod:`hpcd.measurement.record_kernels`, the columns are those that
+    ``room`` gives.
+    """
     if len(data) < _HEAD.size:
         raise FormatError(f"RECORDS chunk of {len(data)} bytes is shorter than its header")
     lines, records, base, unit = _HEAD.unpack_from(data)
@@ -206,6 +246,23 @@ def decode_records(data: bytes) -> RecordChunk:
         raise FormatError(f"RECORDS chunk: lines have {int(count.sum())} records, not {records}")
     start = np.zeros(lines + 1, dtype=np.int64)
     np.cumsum(count, out=start[1:])
+    if kernels is not None and room is not None:
+        columns = room(records)
+        if form == _LASTING:
+            _decode_compiled(cursor, start, base, unit, kernels, columns)
+        else:
+            plain = _decoded(cursor, start, base, unit, form)
+            for column, values in zip(columns, plain, strict=True):
+                column[:] = values
+        return RecordChunk(line, start, *columns)
+    return RecordChunk(line, start, *_decoded(cursor, start, base, unit, form))
+
+
+def _decoded(
+    cursor: ColumnCursor, start: I64, base: int, unit: int, form: int
+) -> tuple[U64, U32, U16, U64]:
+    """Times, nodes, events and values of records; where lines begin in them is ``start``."""
+    records = int(start[-1])
     step = cursor.column(records, np.uint64)
     node = cursor.column(records, np.uint32)
     if form == _LASTING:
@@ -218,9 +275,31 @@ def decode_records(data: bytes) -> RecordChunk:
     # Times are sums of steps within each line: one running sum, less what came before the line.
     total = np.cumsum(step, dtype=np.uint64)
     before = np.where(start[:-1] > 0, total[np.maximum(start[:-1] - 1, 0)], np.uint64(0))
-    total += np.repeat(np.uint64(base) - before, count)
+    total += np.repeat(np.uint64(base) - before, np.diff(start))
     total *= np.uint64(unit)
-    return RecordChunk(line, start, total, node, event, value)
+    return total, node, event, value
+
+
+def _decode_compiled(
+    cursor: ColumnCursor, start: I64, base: int, unit: int, kernels: Any,
+    columns: tuple[U64, U32, U16, U64],
+) -> None:  # fmt: skip
+    """The same of form 1 by compiled loops, into ``columns``."""
+    time, node, event, value = columns
+    records = int(start[-1])
+    kind = np.empty(records, np.uint32)
+    for values, most in ((time, (1 << 64) - 1), (node, (1 << 32) - 1), (kind, (1 << 32) - 1)):
+        if not kernels.column(*cursor.planes(records, most), values):
+            raise FormatError(f"column of {records} values has an inconsistent dictionary")
+    number = kernels.odd_ones(kind)
+    odd = np.ones(number + 1, np.uint64)
+    if not kernels.column(*cursor.planes(number, (1 << 64) - 1), odd[:number]):
+        raise FormatError(f"column of {number} values has an inconsistent dictionary")
+    fault = kernels.times_and_values(
+        start, np.uint64(base), np.uint64(unit), kind, odd, time, event, value
+    )
+    if fault:
+        raise FormatError(f"RECORDS chunk: {_FAULTS[fault]}")
 
 
 def _events(cursor: ColumnCursor, records: int) -> tuple[U16, U64, U64 | None]:

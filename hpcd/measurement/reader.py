@@ -181,31 +181,40 @@ class Measurement:
         """About how many records there are: a chunk has a few bytes of each."""
         return sum(header.raw for _, header, _ in self._records) // _RECORD_BYTES
 
-    def record_chunks(self, first: int = 0) -> Iterator[RecordChunk]:
+    def record_chunks(
+        self, first: int = 0, kernels: Any = None, room: codec.Room | None = None
+    ) -> Iterator[RecordChunk]:
         """All records from chunk ``first`` on, a chunk at a time, each decoded when asked for.
 
-        Damaged chunks are left out and named in ``damage``.
+        Damaged chunks are left out and named in ``damage``. With ``kernels`` and ``room``
+        (:func:`hpcd.measurement.codec.decode_records`) into columns of the caller's.
         """
         for number, header, nodes in self._records[first:]:
             self.bytes_read += header.stored
             try:
-                records = self._decode(number, header, nodes)
+                records = self._decode(number, header, nodes, kernels, room)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
                 continue
             yield records
 
-    def some_chunks(self, first: int, count: int) -> Iterator[RecordChunk]:
+    def some_chunks(
+        self, first: int, count: int, kernels: Any = None, room: codec.Room | None = None
+    ) -> Iterator[RecordChunk]:
         """Up to ``count`` of the chunks from ``first`` on, evenly spread, to see what the rest is
-        like. Damaged ones are left out."""
+        like. Damaged ones are left out. ``kernels`` and ``room`` as in :meth:`record_chunks`."""
         rest = len(self._records) - first
         for place in sorted({first + rest * number // count for number in range(count)}):
             if place < len(self._records):
                 with contextlib.suppress(FormatError):
-                    yield self._decode(*self._records[place])
+                    yield self._decode(*self._records[place], kernels, room)
 
-    def _decode(self, number: int, header: ChunkHeader, nodes: int) -> RecordChunk:
-        records = codec.decode_records(chunk.read_payload(self._source(number, header), header))
+    def _decode(
+        self, number: int, header: ChunkHeader, nodes: int, kernels: Any = None,
+        room: codec.Room | None = None,
+    ) -> RecordChunk:  # fmt: skip
+        payload = chunk.read_payload(self._source(number, header), header)
+        records = codec.decode_records(payload, kernels, room)
         if len(records) and int(records.node.max()) >= nodes:
             raise FormatError(f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}")
         if len(records) and int(records.line.max()) not in self.threads:

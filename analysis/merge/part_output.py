@@ -1,0 +1,153 @@
+"""What becomes of a measurement's records: blocks, overviews and sums of a part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import CellSum
+from hpcd.analysis.merge.record_batches import Batch, all_are, lines_of, slices
+from hpcd.analysis.merge.record_layout import RecordLayout
+from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace.intervals import Intervals
+from hpcd.analysis.trace.overview import OverviewBuilder
+from hpcd.analysis.trace.part_contents import whole_order
+from hpcd.analysis.trace.part_writer import PartWriter
+from hpcd.array_types import I64, U16, U32, U64
+from hpcd.errors import HpcdError
+from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
+
+
+class UnknownLinesError(HpcdError):
+    """Records of lines whose announcement was lost: rare, and then all is read again."""
+
+    def __init__(self, lines: set[int]) -> None:
+        super().__init__("unknown lines")
+        self.lines = lines
+
+
+class PartOutput:
+    """A part under way: its blocks, overviews and sums, and how far each line is written."""
+
+    def __init__(
+        self, source: I64, nodes: int, order: U32, part: PartWriter, overview: OverviewBuilder,
+        intervals: Intervals, kernels: Any, expected: int,
+    ) -> None:  # fmt: skip
+        """For the lines ``source``, ascending, and so many ``nodes``; ``order`` are those that are
+        numbered first. ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do
+        the work; ``expected`` is about how many records there will be."""
+        self._source = source
+        self._intervals = intervals
+        whole = whole_order(order, nodes)
+        # The part's number of each node.
+        self._number = np.empty(nodes, np.uint32)
+        self._number[whole] = np.arange(nodes, dtype=np.uint32)
+        self._kernels = kernels
+        self._part = part
+        self.overview = overview
+        self.counts = np.zeros(len(source), np.int64)
+        self.first = np.zeros(len(source), np.int64)
+        self.last = np.zeros(len(source), np.int64)
+        self._unsorted: set[int] = set()
+        self._layout = RecordLayout(kernels, self._number, intervals)
+        self.sums = CellSum(len(source), nodes, kernels=kernels, expected=expected)
+
+    def put(self, batch: RecordChunk | Batch) -> None:
+        """Write records, of each line in the order they came. Raises :class:`UnknownLinesError`."""
+        rows = np.searchsorted(self._source, batch.line)
+        announced = self._source[np.minimum(rows, len(self._source) - 1)] == batch.line
+        if not announced.all():
+            raise UnknownLinesError(set(batch.line[~announced].tolist()))
+        for low, high in slices(batch.start):
+            if isinstance(batch, RecordChunk):
+                self._put(rows[low:high], lines_of(batch, low, high))
+            elif not self._lay_out(rows[low:high], batch, low, high):
+                self._put(rows[low:high], batch.joined(low, high))
+
+    def _lay_out(self, rows: I64, batch: Batch, low: int, high: int) -> bool:
+        """Write lines ``low`` to ``high`` by compiled loops, unless there is something unusual about
+        them: whether it was done."""
+        if self._unsorted.intersection(rows.tolist()):
+            return False
+        laid = self._layout.lay_out(rows, batch, low, high, (self.counts, self.first, self.last))
+        if laid is None:
+            return False
+        self.sums.add_sums(laid.sums)
+        self._write_blocks(
+            rows, laid.start, laid.cuts, laid.time, laid.node, laid.event, laid.value
+        )
+        self.overview.add(rows, laid.start, laid.time, laid.node)
+        return True
+
+    def _write_blocks(
+        self, rows: I64, start: I64, cuts: I64, time: I64, node: U32, event: U16 | None,
+        value: U64 | None,
+    ) -> None:  # fmt: skip
+        frames = blocks.encode(cuts, time, node, event, value, self._kernels)
+        first = cuts[:-1]
+        line = rows[np.searchsorted(start, first, side="right") - 1]
+        self._part.add(line, time[first], node[first], np.diff(cuts), frames)
+
+    def _put(self, rows: I64, part: RecordChunk) -> None:
+        """Write records sorted by line, of one line after another."""
+        part = replace(part, node=self._number[part.node])
+        self._count(rows, part)
+        if self._kernels is not None:
+            start, time, node, event, value, plain = self._kernels.expand(
+                part.start, part.time_ns, part.node, part.event, part.value,
+                self._intervals.length_ns,
+            )  # fmt: skip
+        else:
+            part = self._intervals.expand(part)
+            start, node, event, value = part.start, part.node, part.event, part.value
+            time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
+            plain = all_are(event, 0) and all_are(value, 1)
+        self._write(rows, start, time, node, None if plain else event, None if plain else value)
+
+    def sort_unsorted(self) -> None:
+        """Lines whose records did not come in time order are written again."""
+        rows = sorted(self._unsorted)
+        self._unsorted.clear()
+        for row in rows:
+            time, node, event, value = self._part.take_back(row)
+            self.overview.forget(row)
+            self.counts[row] = 0
+            order = np.argsort(time, kind="stable")
+            self._write(np.array([row]), np.array([0, len(time)]), time[order], node[order],
+                        None if event is None else event[order],
+                        None if value is None else value[order])  # fmt: skip
+
+    def _count(self, rows: I64, part: RecordChunk) -> None:
+        self.sums.add(
+            rows.astype(np.uint32),
+            part.start,
+            part.node,
+            None if self._kernels is None and all_are(part.event, 0) else part.event,
+            None if self._kernels is None and all_are(part.value, 1) else part.value,
+        )
+
+    def _write(
+        self, rows: I64, start: I64, time: I64, node: U32, event: U16 | None, value: U64 | None
+    ) -> None:
+        begin, end = start[:-1], start[1:] - 1
+        back = np.flatnonzero(time[1:] < time[:-1]) + 1
+        inside = back[~np.isin(back, begin)]
+        unsorted = rows[np.searchsorted(start, inside, side="right") - 1].tolist()
+        fresh = self.counts[rows] == 0
+        unsorted += rows[~fresh & (time[begin] < self.last[rows])].tolist()
+        self._unsorted.update(unsorted)
+        self.first[rows] = np.where(fresh, time[begin], np.minimum(self.first[rows], time[begin]))
+        self.last[rows] = np.where(fresh, time[end], np.maximum(self.last[rows], time[end]))
+        self.counts[rows] += np.diff(start)
+        self._write_blocks(rows, start, blocks.cut(start, time), time, node, event, value)
+        if inside.size or self._unsorted.intersection(rows.tolist()):
+            # Their overviews are made when they are in order.
+            keep = [k for k, row in enumerate(rows.tolist()) if row not in self._unsorted]
+            for k in keep:
+                span = slice(int(start[k]), int(start[k + 1]))
+                self.overview.add(rows[k : k + 1], np.array([0, span.stop - span.start]),
+                                  time[span], node[span])  # fmt: skip
+        else:
+            self.overview.add(rows, start, time, node)

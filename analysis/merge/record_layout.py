@@ -1,0 +1,118 @@
+"""Records made entries and sums by compiled loops, each looked at once.
+
+What :mod:`hpcd.analysis.merge.part_output` does step by step with columns of numpy, with the same
+result to the byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.arrays.sparse_sums import Cells
+from hpcd.analysis.merge.record_batches import SLICE_RECORDS, Batch
+from hpcd.analysis.trace.intervals import Intervals
+from hpcd.array_types import I64, U16, U32, U64
+
+# Entries of the table that a line's records are counted in, 16 bytes each.
+_TABLE_LIMIT = 1 << 22
+# Events that are counted in it; recordings have a dozen.
+_FEW_SLOTS, _MOST_SLOTS = 4, 32
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """Entries of records with the ends of intervals, valid until the next are laid out.
+
+    Line ``i`` has the entries from ``start[i]`` on, blocks begin at ``cuts`` (both ``int64``, with
+    an end); ``time`` is in ticks. ``event`` and ``value`` are None where all are 0 and 1. ``sums``
+    are those of the records, in no order.
+    """
+
+    start: I64
+    cuts: I64
+    time: I64
+    node: U32
+    event: U16 | None
+    value: U64 | None
+    sums: Cells
+
+
+class RecordLayout:
+    """Lays out the records of one measurement, some lines at a time."""
+
+    def __init__(self, kernels: Any, number: U32, intervals: Intervals) -> None:
+        """``kernels`` are :mod:`hpcd.analysis.trace.kernels`, ``number`` the part's number of each
+        node."""
+        self._kernels = kernels
+        self._number = number
+        self._intervals = intervals
+        self._used = 0
+        self._room = 0
+        self._slots = 0
+        if kernels is not None:
+            self._slot_of = np.full(1 << 16, -1, np.int32)
+
+    def lay_out(
+        self, rows: I64, batch: Batch, low: int, high: int, lines: tuple[I64, I64, I64]
+    ) -> LaidOut | None:
+        """Lines ``low`` to ``high`` of ``batch``, whose rows are ``rows``; None where a line is out
+        of order, or there are too many nodes or events to count them in a table.
+
+        ``lines`` are how many entries all lines have so far, and the ticks of their first and last
+        ones, which are brought up to date.
+        """
+        stretches = (batch.first[low : high + 1], batch.begin, batch.end)
+        records, self._used = self._kernels.examine(
+            rows, *stretches, batch.columns[0], batch.columns[2], lines[0], lines[2],
+            self._slot_of, self._used,
+        )  # fmt: skip
+        if records < 0 or not self._table_fits():
+            return None
+        if records > self._room:
+            self._make_room(records)
+        entries, made, cells, plain = self._kernels.lay_out(
+            rows, stretches, batch.columns,
+            (self._number, self._intervals.length_ns, self._slot_of), lines, self._table,
+            self._slots, self._buffers,
+        )  # fmt: skip
+        start, time, node, event, value, cuts, columns = self._buffers
+        key, row, counted, added = (column[:cells] for column in columns)
+        sums = Cells(
+            row.astype(np.uint32), (key // self._slots).astype(np.uint32),
+            self._event_of()[key % self._slots], counted.copy(), added.copy(),
+        )  # fmt: skip
+        return LaidOut(
+            start[: len(rows) + 1], cuts[: made + 1], time[:entries], node[:entries],
+            None if plain else event[:entries], None if plain else value[:entries], sums,
+        )  # fmt: skip
+
+    def _table_fits(self) -> bool:
+        """Whether there is a table with a slot for each event."""
+        if self._used > self._slots:
+            slots = max(_FEW_SLOTS, 1 << (self._used - 1).bit_length())
+            if self._used > _MOST_SLOTS or slots * len(self._number) > _TABLE_LIMIT:
+                return False
+            self._slots = slots
+            self._table = np.zeros((slots * len(self._number), 2), np.uint64)
+        return self._used <= self._slots
+
+    def _event_of(self) -> Any:
+        events = np.flatnonzero(self._slot_of >= 0)
+        event_of = np.zeros(self._slots, np.uint16)
+        event_of[self._slot_of[events]] = events
+        return event_of
+
+    def _make_room(self, records: int) -> None:
+        """Buffers for so many records, each of which may last and be a block of its own."""
+        self._room = room = max(records, 2 * SLICE_RECORDS)
+        most = 2 * room + 1
+        self._buffers = (
+            np.empty(room + 1, np.int64), np.empty(most, np.int64),
+            np.empty(most, np.uint32), np.empty(most, np.uint16), np.empty(most, np.uint64),
+            np.empty(most, np.int64),
+            (np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.uint64),
+             np.empty(room, np.uint64)),
+        )  # fmt: skip
