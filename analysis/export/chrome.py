@@ -12,6 +12,7 @@ from typing import TextIO
 
 import numpy as np
 
+from hpcd.analysis.export.chrome_phases import phase_events
 from hpcd.analysis.export.context_table import Contexts, Detail
 from hpcd.analysis.export.export_selection import Selection
 from hpcd.analysis.export.nested_slices import NestedSlices, Slices
@@ -36,6 +37,7 @@ def write(selection: Selection, path: Path) -> None:
         events = _Events(file, selection, table)
         for line in selection.each_line():
             events.begin(line, *pids(line))
+            events.add(phase_events(selection.phases, line.number, *pids(line)))
             slices.begin(line.start)
             for block in selection.trace(line.number):
                 for ended in slices.add(block):
@@ -68,7 +70,7 @@ class _Events:
                  ("thread_name", line.label)]  # fmt: skip
         for kind, name in names:
             told = as_json(utf8(name))
-            self._put(f',\n{{"ph":"M","name":"{kind}",{place},"args":{{"name":{told}}}}}')
+            self.add(f',\n{{"ph":"M","name":"{kind}",{place},"args":{{"name":{told}}}}}')
 
     def write(self, slices: Slices) -> None:
         """Write ``slices`` of the present line."""
@@ -84,7 +86,7 @@ class _Events:
         values[:, 2] = slices.end // 1000 - start
         values[:, 3] = self._arguments(slices.cost, slices.wait)
         # One format for all: twice as fast as one by one.
-        self._put(self._event * len(name) % tuple(values.ravel().tolist()))
+        self.add(self._event * len(name) % tuple(values.ravel().tolist()))
 
     def _arguments(self, cost: F64, wait: Mask) -> list[str]:
         """What follows the length of each event: its category and costs."""
@@ -99,7 +101,7 @@ class _Events:
             texts[place] = ',"cat":"wait"' + texts[place]
         return texts
 
-    def _put(self, events: str) -> None:
+    def add(self, events: str) -> None:
         """Write events, each of which begins with a comma."""
         if events:
             self._file.write(events[self._first :])
