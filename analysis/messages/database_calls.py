@@ -87,7 +87,8 @@ def _places(db: Database) -> U32:
 
 
 def delays_of(db: Database, found: Communication) -> Delays:
-    """What delaying ranks did while others came to wait for them, from the trace."""
+    """What delaying ranks did while others came to wait for them, from the trace; of the waits of
+    ``found``, whatever the ranks met in."""
     nothing = np.zeros(len(db.cct), bool)
     activity = waiting.Activity(db, _places(db), nothing)
 
@@ -95,4 +96,5 @@ def delays_of(db: Database, found: Communication) -> Delays:
         stretches = activity.stretches(line)
         return stretches.begin, stretches.end, stretches.node.astype(np.int64)
 
-    return delays(found.operations, found.messages, found.collectives, found.waits, of_line)
+    whole = found.whole
+    return delays(whole.operations, whole.messages, whole.collectives, found.waits, of_line)

@@ -60,9 +60,15 @@ def sent_sizes(sends: Endpoints, messages: Messages) -> I64:
     return size
 
 
-def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
-    """Puts from their caller, gets to it; of windows whose communicator is known."""
+def one_sided(
+    operations: Operations, communicators: Communicators, chosen: Mask | None = None
+) -> Matrix:
+    """Puts from their caller, gets to it; of windows whose communicator is known. Of operations
+    that are ``chosen`` (``bool[n]``), or all."""
     at, made = one_sided_calls(operations)
+    if chosen is not None:
+        kept = chosen[at]
+        at, made = at[kept], made[kept]
     number = np.where(made >= 0, communicators.number[made], -1)
     peer = communicators.job_rank(number, operations.named("peer")[at], operations.rank[at])
     size = operations.payload[at]
