@@ -30,6 +30,8 @@ from hpcd.model.mpi_records import MISSING
 
 # Of collectives that OTF2 names otherwise, or not at all.
 _OTHER_NAMES = {"NEIGHBOR_ALLTOALL": "ALLTOALL", "NEIGHBOR_ALLGATHER": "ALLGATHER"}
+# OTF2_CollectiveRoot.
+_ROOT_IS_SELF, _ROOT_IN_THIS_GROUP = UNDEFINED_32 - 1, UNDEFINED_32 - 2
 _ALLOCATES = "WIN_ALLOCATE"
 
 
@@ -64,6 +66,11 @@ class ArchivedMessages:
                 " left out"
             )
             return
+        if len(found.communicators.guessed_worlds):
+            self.notes.append(
+                f"of {len(found.communicators.guessed_worlds):,} ranks MPI_COMM_WORLD is the"
+                " communicator that they used most: they were in MPI before the recording began"
+            )
         if found.unknown_communicators:
             self.notes.append(
                 f"{found.unknown_communicators:,} operations on communicators that are not known"
@@ -205,13 +212,20 @@ class _Job:
         number = communicators.number[at]
         root = operations.named("root")[at]
         is_root = communicators.job_rank(number, root, operations.rank[at]) == operations.rank[at]
+        # Between two groups the root's own says that it is it, or that it is of its group.
+        between, flavour = communicators.between[number], operations.flavour
+        is_root = np.where(between, root == flavour.root, is_root)
+        beside = between & (root == flavour.proc_null)
         payload = self._found.payload[at]
         payload = np.where(payload == MISSING, 0, payload)
-        received = (operations.role[at] == Role.FROM_ROOT) & ~is_root
+        received = (operations.role[at] == Role.FROM_ROOT) & ~is_root & ~beside
         codes = np.array([_code(f.name) for f in self._found.calls.functions] + [0], np.int64)
         arguments = (
             codes[operations.function[at]], self._first + number,
-            np.where(root == MISSING, UNDEFINED_32, root),
+            np.select(
+                [root == MISSING, between & is_root, beside],
+                [UNDEFINED_32, _ROOT_IS_SELF, _ROOT_IN_THIS_GROUP], root,
+            ),
             np.where(received, 0, payload), np.where(received, payload, 0),
         )  # fmt: skip
         blocking = at == ended

@@ -206,7 +206,7 @@ class Collectives:
     ``first`` ``int64[i + 1]`` where each instance begins in ``operation``; ``ended`` ``int64[k]``
     the operation that ended it; ``complete`` ``bool[i]``: all members of its communicator called
     it, and the same function; ``meeting`` ``bool[i]``: so that all of them met, which those between
-    two groups do not.
+    two groups do not: there each meets the other group.
     """
 
     operation: I64

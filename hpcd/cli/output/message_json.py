@@ -38,6 +38,7 @@ def as_json(
             "matched": len(found.messages),
             "matched_by_time": int(found.messages.guessed.sum()),
         },
+        "guessed_worlds": found.communicators.guessed_worlds.tolist(),
         "unknown_communicators": found.unknown_communicators,
         "point_to_point": _matrix(found.point_to_point),
         "one_sided": _matrix(found.one_sided),
