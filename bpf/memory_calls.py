@@ -31,8 +31,8 @@ TOUCH_VALUES = (
     *VALUES[3:5],
     CallValue("remote", ValueKind.BYTES, "B"),
 )
-"""What touches say where the kernel tells nodes: in place of the error the NUMA node of the page, in
-place of the address before the bytes, where that is another than the node of the CPU."""
+"""What touches say where the kernel tells nodes: in place of the error the NUMA node of the page,
+in place of the address before the bytes, where that is another than the node of the CPU."""
 
 PAGE_TOUCH = "page_touch"
 """The function whose calls are page faults that had memory allocated."""
@@ -57,9 +57,7 @@ _NUMBERS: dict[str, tuple[dict[str, int], dict[str, int]]] = {
 def memory_functions(first: int, *, nodes: bool = True) -> list[CalledFunction]:
     """The touching of pages and the system calls, numbered from ``first``; with ``nodes`` the NUMA
     nodes of pages are told."""
-    touch = CalledFunction(
-        first, PAGE_TOUCH, "", Group.MEMORY, TOUCH_VALUES if nodes else VALUES
-    )
+    touch = CalledFunction(first, PAGE_TOUCH, "", Group.MEMORY, TOUCH_VALUES if nodes else VALUES)
     return [
         touch,
         *(

@@ -108,8 +108,8 @@ def measure_memory(
 class _Events:
     """Calls of one process in order of time, as columns ``int64[n]``.
 
-    ``numa_node`` is -1 where it is not recorded. ``gives_back``: so many addresses from ``start`` on are no longer held, but for the first
-    ``keeps`` of them, which are now those from ``to`` on.
+    ``numa_node`` is -1 where it is not recorded. ``gives_back``: so many addresses from ``start``
+    on are no longer held, but for the first ``keeps`` of them, which are now those from ``to`` on.
     """
 
     time: I64
@@ -126,9 +126,7 @@ class _Events:
     to: I64
 
     @staticmethod
-    def of(
-        calls: npt.NDArray[np.void], functions: list[CalledFunction]
-    ) -> _Events:
+    def of(calls: npt.NDArray[np.void], functions: list[CalledFunction]) -> _Events:
         """The events that ``calls`` are."""
         value = calls["value"].astype(np.int64)
 

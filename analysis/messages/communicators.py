@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from hpcd.analysis.messages.call_arrays import ToldCommunicator
 from hpcd.analysis.messages.group_pairs import Leader, pair_groups
 from hpcd.analysis.messages.grouping import groups_of, ranks_within
 from hpcd.analysis.messages.operations import Operations
@@ -97,6 +99,9 @@ class Communicators:
         self._lifetimes = _Lifetimes()
         self.number: I64 = np.full(len(operations), UNKNOWN, np.int64)
         """``int64[n]``: of each operation the communicator it is on, UNKNOWN where not known."""
+        if operations.calls.told:
+            self._take(operations.calls.told)
+            return
         self._predefined()
         self._parents_of_jobs()
         freed = np.flatnonzero(operations.are(Role.FREE_COMMUNICATOR))
@@ -115,6 +120,18 @@ class Communicators:
                 break
             pending = np.setdiff1d(pending, done)
         self._resolve()
+
+    def _take(self, told: Sequence[ToldCommunicator]) -> None:
+        """Those that the recording describes."""
+        self.all = [
+            Communicator(
+                number, one.name, one.parent, one.members, one.dims, one.periods, one.remote,
+                one.ordered,
+            )
+            for number, one in enumerate(told)
+        ]  # fmt: skip
+        known = (self._handle >= 0) & (self._handle < len(told))
+        self.number = np.where(known, self._handle, UNKNOWN)
 
     def members(self, number: int) -> I64:
         """Ranks of communicator ``number`` in its order; of one between groups those of the
@@ -139,6 +156,10 @@ class Communicators:
         groups = []
         for one in self.all:
             known = one.members if one.ordered else nobody
+            if self._operations.calls.told:
+                # Other tools count the ranks of both groups.
+                groups += [one.everybody, one.everybody]
+                continue
             groups += [known if one.remote is None else one.remote, known]
         first = np.cumsum([0, *map(len, groups)])
         flat = np.concatenate(groups)

@@ -10,6 +10,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Activity, Delays, delays
+from hpcd.analysis.messages.told_communicators import with_told_communicators
 from hpcd.analysis.messages.told_ranks import told_ranks
 from hpcd.analysis.parallel import waiting
 from hpcd.analysis.parallel.tree_matching import innermost
@@ -70,7 +71,7 @@ def communication(db: Database, job: str | None = None) -> Communication:
     hosts, _ = db.lines.groups("host")
     host_of_rank = np.zeros(int(rank.max()) + 1, np.int64)
     host_of_rank[rank[mine]] = hosts[mine]
-    return Communication(calls, rank, host_of_rank)
+    return Communication(with_told_communicators(db, calls, mine), rank, host_of_rank)
 
 
 def _places(db: Database) -> U32:

@@ -122,6 +122,7 @@ def _receives(
         return np.where(ended != NONE, column[status], MISSING)
 
     actual, actual_tag, size = said("source"), said("tag"), said("bytes")
+    size = np.where(size == MISSING, operations.named("bytes")[source], size)
     place = np.where((place == flavour.any_source) & (actual != MISSING), actual, place)
     tag = np.where((tag == flavour.any_tag) & (actual_tag != MISSING), actual_tag, tag)
     named = communicators.job_rank(number, place, operations.rank[at])
