@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,12 @@ import numpy.typing as npt
 from hpcd.bpf.call_maps import CallMaps
 from hpcd.bpf.loading.btf import return_offsets
 from hpcd.bpf.loading.loader import require_calls
+from hpcd.bpf.loading.page_nodes import page_node_constants
 from hpcd.bpf.loading.request_offsets import request_offsets, submission
 from hpcd.bpf.probe_maps import ProbeMaps
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.uprobes import PROBE_PROGRAMS, program_attach_types, require_uprobes
+from hpcd.errors import PlatformError
 
 CALL_PROGRAMS = (
     "on_call_enter",
@@ -84,6 +86,7 @@ class CallPrograms:
             if options.requests is not None:
                 self._maps.set_requests(options.requests)
             self._requests = options.requests is not None
+            self._touches = options.touched_function is not None
             self.probes: ProbeMaps | None = None
             if options.probes:
                 require_uprobes()
@@ -95,10 +98,15 @@ class CallPrograms:
         """What the programs are filled in with."""
         probing = {**self.probes.constants(), **return_offsets()} if self.probes else {}
         asking = request_offsets() if self._requests else {}
+        nodes: dict[str, int] = {}
+        if self._touches:
+            with suppress(PlatformError):
+                nodes = page_node_constants()
         return {
             **self._maps.constants(),
             **probing,
             **asking,
+            **nodes,
             "PROBING": int(self.probes is not None),
         }
 

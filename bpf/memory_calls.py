@@ -25,6 +25,15 @@ VALUES = (
 """What calls of group ``memory`` say: bytes mapped, given back, the error, where, bytes touched for
 the first time, and of mremap() the address before."""
 
+TOUCH_VALUES = (
+    *VALUES[:2],
+    CallValue("node", ValueKind.NUMBER),
+    *VALUES[3:5],
+    CallValue("remote", ValueKind.BYTES, "B"),
+)
+"""What touches say where the kernel tells nodes: in place of the error the NUMA node of the page,
+in place of the address before the bytes, where that is another than the node of the CPU."""
+
 PAGE_TOUCH = "page_touch"
 """The function whose calls are page faults that had memory allocated."""
 
@@ -45,11 +54,16 @@ _NUMBERS: dict[str, tuple[dict[str, int], dict[str, int]]] = {
 }
 
 
-def memory_functions(first: int) -> list[CalledFunction]:
-    """The touching of pages and the system calls, numbered from ``first``."""
+def memory_functions(first: int, *, nodes: bool = True) -> list[CalledFunction]:
+    """The touching of pages and the system calls, numbered from ``first``; with ``nodes`` the NUMA
+    nodes of pages are told."""
+    touch = CalledFunction(first, PAGE_TOUCH, "", Group.MEMORY, TOUCH_VALUES if nodes else VALUES)
     return [
-        CalledFunction(first + number, name, "", Group.MEMORY, VALUES)
-        for number, name in enumerate((PAGE_TOUCH, *_KINDS))
+        touch,
+        *(
+            CalledFunction(number, name, "", Group.MEMORY, VALUES)
+            for number, name in enumerate(_KINDS, first + 1)
+        ),
     ]
 
 

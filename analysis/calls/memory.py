@@ -28,8 +28,9 @@ class PathMemory:
     """Bytes by call path, those that held most at the peak first.
 
     ``name`` of each path, ``node`` ``int64[n]`` its first CCT node; ``mapped``, ``released`` by the
-    calls made there, ``touched``, ``huge`` (of that by pages larger than 4 KB), ``at_peak`` and
-    ``at_end`` (touched there and still held then), each ``int64[n]``.
+    calls made there, ``touched``, ``huge`` (of that by pages larger than 4 KB), ``remote`` (of that
+    on another NUMA node than that of the CPU), ``at_peak`` and ``at_end`` (touched there and still
+    held then), each ``int64[n]``.
     """
 
     name: list[str]
@@ -38,6 +39,7 @@ class PathMemory:
     released: I64
     touched: I64
     huge: I64
+    remote: I64
     at_peak: I64
     at_end: I64
 
@@ -49,7 +51,8 @@ class PathMemory:
 class ProcessMemory:
     """The memory of one process: its row in the table (``process``), name and pid, bytes it
     ``touched``, the ``peak`` of what it held and when (``peak_ns`` since the origin), what it held
-    at the end, and all by call path."""
+    at the end, what it touched by the NUMA node of the pages (empty: not recorded), and all by call
+    path."""
 
     process: int
     name: str
@@ -58,7 +61,13 @@ class ProcessMemory:
     peak: int
     peak_ns: int
     at_end: int
+    by_numa_node: dict[int, int]
     paths: PathMemory
+
+    @property
+    def remote(self) -> int:
+        """Bytes touched on another NUMA node than that of the CPU."""
+        return int(self.paths.remote.sum())
 
 
 def measure_memory(
@@ -78,7 +87,6 @@ def measure_memory(
     if not functions:
         raise UsageError(f"{db.path}: memory was not recorded; hpcd attach, run and profile do"
                          " with --memory")  # fmt: skip
-    numbers = {value.name: number for number, value in enumerate(functions[0].values)}
     lines = None
     if processes is not None:
         lines = np.flatnonzero(np.isin(db.lines.process, list(processes))).tolist()
@@ -89,7 +97,7 @@ def measure_memory(
         mine = np.flatnonzero(process == number)
         mine = mine[np.argsort(calls["time"][mine], kind="stable")]
         line = db.lines[int(calls["line"][mine[0]])]
-        events = _Events.of(calls[mine], functions, numbers)
+        events = _Events.of(calls[mine], functions)
         paths = path_groups(db, events.node)
         begin = -_NEVER if t0 is None else t0
         result.append(_measured(number, line.process, line.pid, events, *paths, begin))
@@ -100,8 +108,8 @@ def measure_memory(
 class _Events:
     """Calls of one process in order of time, as columns ``int64[n]``.
 
-    ``gives_back``: so many addresses from ``start`` on are no longer held, but for the first
-    ``keeps`` of them, which are now those from ``to`` on.
+    ``numa_node`` is -1 where it is not recorded. ``gives_back``: so many addresses from ``start``
+    on are no longer held, but for the first ``keeps`` of them, which are now those from ``to`` on.
     """
 
     time: I64
@@ -110,34 +118,45 @@ class _Events:
     released: I64
     touched: I64
     huge: I64
+    remote: I64
+    numa_node: I64
     start: I64
     gives_back: I64
     keeps: I64
     to: I64
 
     @staticmethod
-    def of(
-        calls: npt.NDArray[np.void], functions: list[CalledFunction], numbers: dict[str, int]
-    ) -> _Events:
+    def of(calls: npt.NDArray[np.void], functions: list[CalledFunction]) -> _Events:
         """The events that ``calls`` are."""
         value = calls["value"].astype(np.int64)
+
+        def named(name: str, otherwise: int = 0) -> I64:
+            # Not all functions have the same values.
+            found = np.full(len(calls), otherwise, np.int64)
+            for function in functions:
+                if (number := function.value(name)) is not None:
+                    mine = calls["function"] == function.id
+                    found[mine] = value[mine, number]
+            return found
+
         weight = calls["weight"].astype(np.int64)
         names = {function.id: function.name for function in functions}
         discards = np.array([names[f] == _DISCARDS for f in calls["function"].tolist()], bool)
-        released = value[:, numbers["released"]]
-        touched = value[:, numbers["touched"]]
-        address, before = value[:, numbers["address"]], value[:, numbers["before"]]
+        mapped, released, touched = named("mapped"), named("released"), named("touched")
+        address, before = named("address"), named("before")
         # Discarded pages are given back, but their addresses stay mapped.
         return _Events(
             calls["time"],
             calls["node"].astype(np.int64),
-            value[:, numbers["mapped"]] * weight,
+            mapped * weight,
             np.where(discards, 0, released) * weight,
             touched * weight,
             np.where(touched > _SMALL_PAGE, touched, 0) * weight,
+            named("remote") * weight,
+            named("node", -1),
             np.where(before > 0, before, address),
             released,
-            np.where(before > 0, value[:, numbers["mapped"]], 0),
+            np.where(before > 0, mapped, 0),
             address,
         )
 
@@ -193,6 +212,13 @@ def _measured(
     fresh = born >= t0
     touched = by_path(size[fresh], touches[fresh])
     huge = by_path(events.huge[touches[fresh]], touches[fresh])
+    remote = by_path(events.remote[touches[fresh]], touches[fresh])
+    numa_node = events.numa_node[touches[fresh]]
+    by_numa_node = {
+        one: int(events.touched[touches[fresh]][numa_node == one].sum())
+        for one in np.unique(numa_node).tolist()
+        if one >= 0
+    }
     best = np.lexsort((-touched, -at_peak))
     paths = PathMemory(
         [names[at] for at in best.tolist()],
@@ -201,10 +227,12 @@ def _measured(
         by_path(events.released[within], within)[best],
         touched[best],
         huge[best],
+        remote[best],
         at_peak[best],
         at_end[best],
     )
     peak = int(held[peak_at]) if len(held) else 0
     return ProcessMemory(
-        process, name, pid, int(size[fresh].sum()), peak, max(peak_ns, t0), int(at_end.sum()), paths
-    )
+        process, name, pid, int(size[fresh].sum()), peak, max(peak_ns, t0), int(at_end.sum()),
+        by_numa_node, paths,
+    )  # fmt: skip

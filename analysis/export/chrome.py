@@ -12,6 +12,7 @@ from typing import TextIO
 
 import numpy as np
 
+from hpcd.analysis.export.chrome_phases import phase_events
 from hpcd.analysis.export.context_table import Contexts, Detail
 from hpcd.analysis.export.export_selection import Selection
 from hpcd.analysis.export.nested_slices import NestedSlices, Slices
@@ -33,6 +34,7 @@ def write(selection: Selection, path: Path) -> None:
         events = _Events(file, selection, table)
         for line in selection.each_line():
             events.begin(line, *pids(line))
+            events.add(phase_events(selection.phases, line.number, *pids(line)))
             slices.begin(line.start)
             for block in selection.trace(line.number):
                 for ended in slices.add(block):
@@ -64,7 +66,7 @@ class _Events:
                  ("thread_name", line.label)]  # fmt: skip
         for kind, name in names:
             told = as_json(utf8(name))
-            self._put(f',\n{{"ph":"M","name":"{kind}",{place},"args":{{"name":{told}}}}}')
+            self.add(f',\n{{"ph":"M","name":"{kind}",{place},"args":{{"name":{told}}}}}')
 
     def write(self, slices: Slices) -> None:
         """Write ``slices`` of the present line."""
@@ -74,9 +76,9 @@ class _Events:
         metric = np.where(timed.any(axis=0), timed.argmax(axis=0), len(self._timed))
         name[waits] = self._first_wait + metric
         for text in self._text.of(name, slices):
-            self._put(text)
+            self.add(text)
 
-    def _put(self, events: str) -> None:
+    def add(self, events: str) -> None:
         """Write events, each of which begins with a comma."""
         if events:
             self._file.write(events[self._first :])

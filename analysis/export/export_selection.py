@@ -15,6 +15,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.export.context_table import Contexts, Detail, contexts
 from hpcd.analysis.export.event_metrics import Events, read_events
+from hpcd.analysis.export.exported_phases import ExportedPhases
 from hpcd.analysis.profile.filters import Filter, apart
 from hpcd.analysis.trace.compiled import compiled_module
 from hpcd.analysis.trace.records import Records
@@ -82,6 +83,7 @@ class Selection:
         metrics: Sequence[str | int] = (),
         depth: int | None = None,
         progress: Progress | None = None,
+        phases: str = "",
     ) -> None:
         self.db = db
         self.only = only or Filter()
@@ -97,9 +99,11 @@ class Selection:
         self.windows = apart(self.only.windows)
         fits = self.only.contexts(db) if self.only.procedures or self.only.modules else None
         self._fits = fits
+        self.phases = ExportedPhases(db, self.only, phases)
+        """Phases that traces show beside what was recorded."""
         self._progress = progress or (lambda stage, done, total: None)
         self._at: tuple[str, int, int, int] | None = None
-        self.notes: list[str] = []
+        self.notes: list[str] = list(self.phases.notes)
         """What whoever writes it has to say of what is left out."""
 
     @property

@@ -30,9 +30,8 @@ _LIBRARY = 1
 _NS_OF_MS = 6
 _OTHER, _USER, _KERNEL, _WAITING = range(4)
 _CATEGORIES = [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Waiting", "blue")]
-_NO_MARKERS = {
-    "data": [], "name": [], "startTime": [], "endTime": [], "phase": [], "category": [], "length": 0
-}  # fmt: skip
+# Of markers: they have a begin and an end.
+_INTERVAL = 1
 
 
 def write(selection: Selection, path: Path) -> None:
@@ -42,12 +41,13 @@ def write(selection: Selection, path: Path) -> None:
     with path.open("w", encoding="ascii", newline="\n") as file:
         file.write('{"meta":' + as_json(_meta(selection)))
         file.write(',"libs":' + as_json(_libraries(selection)) + ',"shared":{')
-        _write_shared(file, selection, table, stacks)
+        phase_names = _write_shared(file, selection, table, stacks)
         file.write('},"threads":[')
         ids = ProcessIds(selection)
         for number, line in enumerate(selection.each_line()):
             file.write("," if number else "")
-            _write_thread(file, path.parent, selection, stacks, line, *ids(line))
+            markers = _markers(selection, line.number, phase_names)
+            _write_thread(file, path.parent, selection, stacks, line, *ids(line), markers)
         file.write("]}\n")
 
 
@@ -138,7 +138,25 @@ class _Strings:
         return self.table.setdefault(utf8(text), len(self.table))
 
 
-def _write_shared(file: TextIO, selection: Selection, table: Contexts, stacks: _Stacks) -> None:
+def _markers(selection: Selection, line: int, names: list[int]) -> dict[str, Any]:
+    """The phases of trace line ``line``; ``names`` are strings by group."""
+    phases = list(selection.phases.of_line(line))
+    count = len(phases)
+    return {
+        "data": [None] * count,
+        "name": [names[group] for _, _, group in phases],
+        "startTime": [begin / 1e6 for begin, _, _ in phases],
+        "endTime": [end / 1e6 for _, end, _ in phases],
+        "phase": [_INTERVAL] * count,
+        "category": [_USER] * count,
+        "length": count,
+    }
+
+
+def _write_shared(
+    file: TextIO, selection: Selection, table: Contexts, stacks: _Stacks
+) -> list[int]:
+    """Write what threads share; returns the strings that are names of phases, by group."""
     strings = _Strings()
     frames, waits = table.frames, [name for name, _ in stacks.waits]
     sources: dict[str, int] = {}
@@ -176,7 +194,9 @@ def _write_shared(file: TextIO, selection: Selection, table: Contexts, stacks: _
         },
         "sourceLocationTable": {"source": [], "line": [], "column": []},
     })  # fmt: skip
+    phase_names = [strings(name) for name in selection.phases.names]
     file.write(',"stringArray":' + as_json(list(strings.table)))
+    return phase_names
 
 
 def _write_tables(file: TextIO, tables: dict[str, dict[str, list[Any]]]) -> None:
@@ -252,7 +272,7 @@ def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 def _write_thread(
     file: TextIO, folder: Path, selection: Selection, stacks: _Stacks, line: Line, pid: int,
-    tid: int,
+    tid: int, markers: dict[str, Any],
 ) -> None:  # fmt: skip
     thread = {
         "processType": "default",
@@ -266,7 +286,7 @@ def _write_thread(
         "processName": utf8(line.process),
         "pid": str(pid),
         "tid": tid,
-        "markers": _NO_MARKERS,
+        "markers": markers,
     }
     kind = "tracing-ms" if stacks.timed else "samples"
     file.write(as_json(thread)[:-1] + f',"samples":{{"weightType":"{kind}"')

@@ -32,6 +32,7 @@ from hpcd.analysis.export.otf2_events import (
 from hpcd.analysis.export.otf2_events import UNDEFINED_32 as _UNDEFINED
 from hpcd.analysis.export.otf2_files import ArchivedFiles
 from hpcd.analysis.export.otf2_messages import ArchivedMessages
+from hpcd.analysis.export.otf2_phases import write_phases
 from hpcd.analysis.export.sample_writer import SampleWriter
 from hpcd.analysis.export.text import utf8
 from hpcd.analysis.trace.trace_lines import Line
@@ -125,6 +126,7 @@ def _write(selection: Selection, path: Path, errors: _Errors) -> None:
     writer = _otf2.Archive_GetGlobalDefWriter(archive)
     definitions.write(writer, messages, files)
     _otf2.Archive_CloseGlobalDefWriter(archive, writer)
+    write_phases(archive, selection.phases, selection.lines)
     _otf2.Archive_Close(archive)
 
 

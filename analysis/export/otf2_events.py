@@ -19,6 +19,7 @@ CALL_ATTRIBUTES = (
     ("calling context", "call path of the call", _otf2.TYPE_CALLING_CONTEXT),
     ("function", "the function called", _otf2.TYPE_STRING),
     ("calls", "how many calls it stands for, where not one", _otf2.TYPE_UINT64),
+    ("duration", "how long the call took that the event begins or ends, ns", _otf2.TYPE_UINT64),
 )
 """Attributes of calls' events: name, description, type. They follow those of samples."""
 
@@ -89,7 +90,8 @@ class CallEvents:
 
     All ``int64[n]``: ``line``; ``time`` in ns since the origin; ``turn``, which puts those of one
     moment in order; ``kind``; ``node`` of the call path; ``function`` a string's number; ``calls``
-    how many it stands for. ``argument`` ``int64[n, 6]``.
+    how many it stands for; ``duration`` of the call in ns where that is told. ``argument``
+    ``int64[n, 6]``.
     """
 
     line: I64
@@ -99,6 +101,7 @@ class CallEvents:
     node: I64
     function: I64
     calls: I64
+    duration: I64
     argument: I64
 
     def __len__(self) -> int:
@@ -106,7 +109,7 @@ class CallEvents:
 
     def __getitem__(self, which: slice | I64 | Mask) -> CallEvents:
         columns = (self.line, self.time, self.turn, self.kind, self.node, self.function,
-                   self.calls, self.argument)  # fmt: skip
+                   self.calls, self.duration, self.argument)  # fmt: skip
         return CallEvents(*(column[which] for column in columns))
 
     @staticmethod
@@ -119,6 +122,7 @@ class CallEvents:
         function: I64,
         arguments: Sequence[I64 | int] = (),
         calls: I64 | int = 1,
+        duration: I64 | int = 0,
     ) -> CallEvents:
         """Events of one kind; ``arguments`` are columns, or one value for all."""
         argument = np.zeros((len(time), _MOST_ARGUMENTS), np.int64)
@@ -126,7 +130,8 @@ class CallEvents:
             argument[:, at] = column
         return CallEvents(
             line, time, turn, np.full(len(time), kind, np.int64), node, function,
-            np.broadcast_to(np.asarray(calls, np.int64), len(time)), argument,
+            np.broadcast_to(np.asarray(calls, np.int64), len(time)),
+            np.broadcast_to(np.asarray(duration, np.int64), len(time)), argument,
         )  # fmt: skip
 
     @staticmethod
@@ -193,12 +198,12 @@ class CallEventWriter:
             int(kind): (self._function(f"OTF2_EvtWriter_{name}", (_U64, *types)), len(types))
             for kind, (name, types) in _WRITERS.items()
         }
-        self._add_context, self._add_function, self._add_calls = (
+        self._add_context, self._add_function, self._add_number = (
             getattr(library, f"OTF2_AttributeList_Add{name}")
             for name in ("CallingContextRef", "StringRef", "Uint64")
         )
         for function, value in ((self._add_context, _U32), (self._add_function, _U32),
-                                (self._add_calls, _U64)):  # fmt: skip
+                                (self._add_number, _U64)):  # fmt: skip
             function.argtypes = [ctypes.c_void_p, _U32, value]
             function.restype = _otf2.ErrorCode
             function.errcheck = _otf2.ErrorCodes.HandleErrorCode
@@ -216,13 +221,15 @@ class CallEventWriter:
         """Write ``events`` in their order; ``context`` ``int64[n]``: of each its call path."""
         first, attributes = self._first, self._attributes
         columns = (events.kind.tolist(), events.time.tolist(), context.tolist(),
-                   events.function.tolist(), events.calls.tolist(),
+                   events.function.tolist(), events.calls.tolist(), events.duration.tolist(),
                    events.argument.tolist())  # fmt: skip
-        for kind, time, place, name, calls, arguments in zip(*columns, strict=True):
+        for kind, time, place, name, calls, duration, arguments in zip(*columns, strict=True):
             # The list is emptied by each event it is written with.
             self._add_context(attributes, first, place)
             self._add_function(attributes, first + 1, name)
             if calls != 1:
-                self._add_calls(attributes, first + 2, calls)
+                self._add_number(attributes, first + 2, calls)
+            if duration:
+                self._add_number(attributes, first + 3, duration)
             function, count = self._write[kind]
             function(writer, attributes, time, *arguments[:count])

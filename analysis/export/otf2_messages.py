@@ -16,7 +16,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.export.export_selection import Selection
 from hpcd.analysis.export.otf2_events import UNDEFINED_32, CallEvents, EventKind, Strings
 from hpcd.analysis.messages.communication import Communication
-from hpcd.analysis.messages.communicators import UNKNOWN, Communicators
+from hpcd.analysis.messages.communicators import UNKNOWN, Communicator, Communicators
 from hpcd.analysis.messages.database_calls import communication
 from hpcd.analysis.messages.matching import Endpoints
 from hpcd.analysis.messages.operations import Operations
@@ -30,6 +30,8 @@ from hpcd.model.mpi_records import MISSING
 
 # Of collectives that OTF2 names otherwise, or not at all.
 _OTHER_NAMES = {"NEIGHBOR_ALLTOALL": "ALLTOALL", "NEIGHBOR_ALLGATHER": "ALLGATHER"}
+# OTF2_CollectiveRoot.
+_ROOT_IS_SELF, _ROOT_IN_THIS_GROUP = UNDEFINED_32 - 1, UNDEFINED_32 - 2
 _ALLOCATES = "WIN_ALLOCATE"
 
 
@@ -43,7 +45,7 @@ class ArchivedMessages:
         """O(n · log n) in the calls of MPI, all of which are in memory."""
         self._strings = strings
         self.notes: list[str] = []
-        self._groups: dict[tuple[int, ...], int] = {}
+        self._groups: dict[tuple[str, tuple[int, ...]], int] = {}
         self._comms: list[tuple[str, int, int]] = []
         self._windows: list[tuple[str, int]] = []
         self.locations: list[int] = []
@@ -64,6 +66,11 @@ class ArchivedMessages:
                 " left out"
             )
             return
+        if len(found.communicators.guessed_worlds):
+            self.notes.append(
+                f"of {len(found.communicators.guessed_worlds):,} ranks MPI_COMM_WORLD is the"
+                " communicator that they used most: they were in MPI before the recording began"
+            )
         if found.unknown_communicators:
             self.notes.append(
                 f"{found.unknown_communicators:,} operations on communicators that are not known"
@@ -90,7 +97,7 @@ class ArchivedMessages:
         for one in found.communicators.all:
             # Of one between two groups both: OTF2 counts the ranks of either.
             members = tuple(place[rank] for rank in one.everybody.tolist() if rank in place)
-            group = self._groups.setdefault(members, len(self._groups) + 1)
+            group = self._groups.setdefault((_shape(one), members), len(self._groups) + 1)
             self._comms.append(
                 (one.name, group, UNDEFINED_32 if one.parent < 0 else first + one.parent)
             )
@@ -100,7 +107,8 @@ class ArchivedMessages:
         """Have all strings of the definitions numbered."""
         if self._comms:
             names = [name for name, _, _ in self._comms] + [name for name, _ in self._windows]
-            for text in ("MPI", *names):
+            shapes = [shape for shape, _ in self._groups]
+            for text in ("MPI", *names, *shapes):
                 self._strings[text]
 
     def write_definitions(self, writer: Any) -> None:
@@ -115,10 +123,10 @@ class ArchivedMessages:
             writer, 0, strings["MPI"], _otf2.GROUP_TYPE_COMM_LOCATIONS, paradigm,
             _otf2.GROUP_FLAG_NONE, self.locations,
         )  # fmt: skip
-        for members, number in self._groups.items():
+        for (shape, members), number in self._groups.items():
             _otf2.GlobalDefWriter_WriteGroup(
-                writer, number, 0, _otf2.GROUP_TYPE_COMM_GROUP, paradigm, _otf2.GROUP_FLAG_NONE,
-                members,
+                writer, number, strings[shape], _otf2.GROUP_TYPE_COMM_GROUP, paradigm,
+                _otf2.GROUP_FLAG_NONE, members,
             )  # fmt: skip
         for number, (name, group, parent) in enumerate(self._comms):
             _otf2.GlobalDefWriter_WriteComm(
@@ -205,13 +213,20 @@ class _Job:
         number = communicators.number[at]
         root = operations.named("root")[at]
         is_root = communicators.job_rank(number, root, operations.rank[at]) == operations.rank[at]
+        # Between two groups the root's own says that it is it, or that it is of its group.
+        between, flavour = communicators.between[number], operations.flavour
+        is_root = np.where(between, root == flavour.root, is_root)
+        beside = between & (root == flavour.proc_null)
         payload = self._found.payload[at]
         payload = np.where(payload == MISSING, 0, payload)
-        received = (operations.role[at] == Role.FROM_ROOT) & ~is_root
+        received = (operations.role[at] == Role.FROM_ROOT) & ~is_root & ~beside
         codes = np.array([_code(f.name) for f in self._found.calls.functions] + [0], np.int64)
         arguments = (
             codes[operations.function[at]], self._first + number,
-            np.where(root == MISSING, UNDEFINED_32, root),
+            np.select(
+                [root == MISSING, between & is_root, beside],
+                [UNDEFINED_32, _ROOT_IS_SELF, _ROOT_IN_THIS_GROUP], root,
+            ),
             np.where(received, 0, payload), np.where(received, payload, 0),
         )  # fmt: skip
         blocking = at == ended
@@ -266,6 +281,7 @@ class _Job:
             kind, operations.line[at], (operations.end if end else operations.begin)[at],
             self._turn[at] + end, operations.node[at], self._functions[operations.function[at]],
             [column[which] for column in arguments],
+            duration=(operations.end - operations.begin)[at],
         )  # fmt: skip
 
 
@@ -301,6 +317,16 @@ def _jobs(db: Database) -> Iterator[Communication]:
         except UsageError:
             # Processes without ranks have no messages.
             continue
+
+
+def _shape(one: Communicator) -> str:
+    """What the list of members does not say of a communicator: the name of its group."""
+    if one.remote is not None:
+        return f"two groups: {len(one.members)} and {len(one.remote)}"
+    if one.dims:
+        wraps = " ".join(str(int(bool(period))) for period in one.periods)
+        return f"grid: {' x '.join(map(str, one.dims))}, wraps: {wraps}"
+    return "" if one.ordered else "in an unknown order"
 
 
 def _lines_of_ranks(found: Communication) -> list[int]:

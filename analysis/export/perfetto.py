@@ -15,6 +15,7 @@ import numpy as np
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.export.context_table import Detail
 from hpcd.analysis.export.export_selection import Selection, TraceBlock
+from hpcd.analysis.export.perfetto_phases import phase_packets
 from hpcd.analysis.export.process_ids import ProcessIds
 from hpcd.analysis.export.protobuf import integer, message, text, varints
 from hpcd.array_types import I64, Mask
@@ -31,6 +32,8 @@ _TASKS, _COUNTERS = 48, 50
 # Fields of StackSample.
 _TASK_ID, _CALLSTACK_ID, _DESCRIPTOR_ID, _WEIGHT = 2, 6, 10, 11
 _NANOSECONDS, _COUNT = 1, 9
+# Tracks of threads, above all pids, which are the processes' own identifiers.
+_THREAD_TRACKS = 1 << 32
 # What is interned in one packet: some 100 kB.
 _BATCH = 1000
 
@@ -77,6 +80,11 @@ class _Writer:
                 process = message(3, integer(1, pid), text(6, name))
                 self._packet(integer(_SEQUENCE, 1), message(_TRACK, integer(1, pid), process))
             self._thread(task, line.label, pid, tid)
+            self._file.writelines(
+                phase_packets(
+                    self._selection.phases, line.number, task, _THREAD_TRACKS + task, origin
+                )
+            )
             for block in self._selection.trace(line.number):
                 self._samples(task, block, origin)
 
@@ -95,9 +103,7 @@ class _Writer:
 
     def _thread(self, task: int, label: str, pid: int, tid: int) -> None:
         names = message(4, integer(1, pid), integer(2, tid), text(5, label))
-        # Above all pids, which are the processes' own identifiers.
-        uuid = (1 << 32) + task
-        track = message(_TRACK, integer(1, uuid), integer(5, pid), names)
+        track = message(_TRACK, integer(1, _THREAD_TRACKS + task), integer(5, pid), names)
         self._packet(integer(_SEQUENCE, 1), track)
         self._intern([message(_TASKS, integer(1, task), integer(2, pid), integer(3, tid))])
 

@@ -18,12 +18,28 @@ class RecordedFunction:
 
 
 @dataclass(frozen=True)
+class ToldCommunicator:
+    """A communicator that the recording itself describes: ranks of the job in its order, ``remote``
+    those of the other group where it is between two, its ``parent``'s place in the list (-1: none),
+    extents and which of these wrap around where it is Cartesian."""
+
+    name: str
+    parent: int
+    members: I64
+    remote: I64 | None = None
+    dims: tuple[int, ...] = ()
+    periods: tuple[int, ...] = ()
+    ordered: bool = True
+
+
+@dataclass(frozen=True)
 class CallArrays:
     """Calls of ``functions``, in any order; one entry each.
 
     ``line`` the trace line, ``time`` and ``duration`` ns since the origin, ``node`` the CCT node of
     the call path, ``function`` a position in ``functions``, all ``int64[n]``; ``weight``
-    ``float64[n]`` how many calls it stands for; ``value`` ``int64[n, 6]``.
+    ``float64[n]`` how many calls it stands for; ``value`` ``int64[n, 6]``. Where communicators are
+    ``told``, those of calls are places in that list, and not handles.
     """
 
     line: I64
@@ -34,6 +50,7 @@ class CallArrays:
     weight: F64
     value: I64
     functions: Sequence[RecordedFunction]
+    told: Sequence[ToldCommunicator] = ()
 
     def __len__(self) -> int:
         return len(self.line)

@@ -13,6 +13,13 @@ def caveats(db: Database, found: Communication) -> Iterator[str]:
     let_go = sorted(_let_go(db))
     if let_go:
         yield f"from some time on not recorded, to keep the budget: {', '.join(let_go)}"
+    guessed = len(found.communicators.guessed_worlds)
+    if guessed:
+        yield (
+            f"{guessed:,} of {len(found.ranks):,} ranks were in MPI before the recording began, and"
+            " nothing says which communicator is MPI_COMM_WORLD: that which each used most is taken"
+            " for it"
+        )
     if found.is_sampled:
         yield "calls were passed over to keep the budget: sums are estimates, nothing is matched"
         return

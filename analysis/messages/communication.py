@@ -23,7 +23,7 @@ from hpcd.analysis.messages.operations import Operations, operations
 from hpcd.analysis.messages.requests import Requests, pair
 from hpcd.analysis.messages.vector_counts import VectorCounts, vector_counts
 from hpcd.analysis.messages.wait_states import WaitStates, wait_states
-from hpcd.array_types import I64
+from hpcd.array_types import I64, Mask
 from hpcd.model.mpi_functions import COLLECTIVES, Role
 
 _CARRYING = (
@@ -49,6 +49,21 @@ class Communication:
         self.sends: Endpoints
         self.receives: Endpoints
         self.sends, self.receives = endpoints(self.recorded, self.requests, self.communicators)
+
+    @property
+    def whole(self) -> Communication:
+        """That of all time, where this is of a part of it."""
+        return self
+
+    @cached_property
+    def in_mpi(self) -> float:
+        """Seconds that ranks were in calls of MPI."""
+        calls = np.unique(self.recorded.call[self._counted()])
+        return float((self.recorded.end - self.recorded.begin)[calls].sum()) / 1e9
+
+    def _counted(self) -> Mask:
+        """``bool[operations]``: those that this is of."""
+        return np.ones(len(self.recorded), bool)
 
     @property
     def size(self) -> int:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from hpcd.analysis.messages.call_arrays import ToldCommunicator
 from hpcd.analysis.messages.group_pairs import Leader, pair_groups
 from hpcd.analysis.messages.grouping import groups_of, ranks_within
 from hpcd.analysis.messages.operations import Operations
@@ -27,6 +29,7 @@ UNKNOWN = -1
 WORLD = 0
 # Objects of Open MPI's library lie closer to each other, and the heap farther.
 _FAR = 64 << 10
+_INITS = ("MPI_Init", "MPI_Init_thread")
 _FOREVER = np.iinfo(np.int64).max
 _NAMES = {
     Role.NEW_COMMUNICATOR: "copy", Role.SPLIT: "split", Role.SPLIT_HOST: "split by host",
@@ -91,9 +94,14 @@ class Communicators:
         ]
         self._handle = operations.named("communicator")
         self._new = operations.named("new_communicator")
+        self.guessed_worlds: I64 = np.zeros(0, np.int64)
+        """Ranks of which nothing but its use says which communicator is the world."""
         self._lifetimes = _Lifetimes()
         self.number: I64 = np.full(len(operations), UNKNOWN, np.int64)
         """``int64[n]``: of each operation the communicator it is on, UNKNOWN where not known."""
+        if operations.calls.told:
+            self._take(operations.calls.told)
+            return
         self._predefined()
         self._parents_of_jobs()
         freed = np.flatnonzero(operations.are(Role.FREE_COMMUNICATOR))
@@ -112,6 +120,18 @@ class Communicators:
                 break
             pending = np.setdiff1d(pending, done)
         self._resolve()
+
+    def _take(self, told: Sequence[ToldCommunicator]) -> None:
+        """Those that the recording describes."""
+        self.all = [
+            Communicator(
+                number, one.name, one.parent, one.members, one.dims, one.periods, one.remote,
+                one.ordered,
+            )
+            for number, one in enumerate(told)
+        ]  # fmt: skip
+        known = (self._handle >= 0) & (self._handle < len(told))
+        self.number = np.where(known, self._handle, UNKNOWN)
 
     def members(self, number: int) -> I64:
         """Ranks of communicator ``number`` in its order; of one between groups those of the
@@ -136,16 +156,20 @@ class Communicators:
         groups = []
         for one in self.all:
             known = one.members if one.ordered else nobody
+            if self._operations.calls.told:
+                # Other tools count the ranks of both groups.
+                groups += [one.everybody, one.everybody]
+                continue
             groups += [known if one.remote is None else one.remote, known]
         first = np.cumsum([0, *map(len, groups)])
         flat = np.concatenate(groups)
-        group = 2 * np.maximum(number, 0) + self._is_second(number, rank)
+        group = 2 * np.maximum(number, 0) + self.is_second(number, rank)
         size = np.diff(first)[group]
         known = (number >= 0) & (place >= 0) & (place < size)
         at = first[group] + np.where(known, place, 0)
         return np.where(known, flat[np.minimum(at, len(flat) - 1)], -1)
 
-    def _is_second(self, number: I64, rank: I64) -> Mask:
+    def is_second(self, number: I64, rank: I64) -> Mask:
         """``bool[n]``: where ``rank`` is of the second group of communicator ``number``."""
         second = [(one.number, one.remote) for one in self.all if one.remote is not None]
         if not second:
@@ -204,16 +228,30 @@ class Communicators:
         left = np.flatnonzero(~is_made)
         own = left[single[left] & alone[left] & (len(self.all[WORLD].members) > 1)]
         candidates = np.setdiff1d(left, own)
-        # Of several that are left the one used most.
-        order = candidates[np.lexsort((-count[candidates], unmade[candidates, 0]))]
+        # Of several that are left one that was told to have the world's size, else that used most.
+        told = np.zeros(len(unmade), bool)
+        told[inverse[: len(used)][size == len(self.all[WORLD].members)]] = True
+        order = candidates[
+            np.lexsort((-count[candidates], ~told[candidates], unmade[candidates, 0]))
+        ]
         first = np.ones(len(order), bool)
         first[1:] = unmade[order, 0][1:] != unmade[order, 0][:-1]
         world = order[first]
+        # Whose MPI_Init was recorded made all others in the recording.
+        begun = np.unique(rank[self._are_init()])
+        unsure = world[~told[world] & ~np.isin(unmade[world, 0], begun)]
+        self.guessed_worlds = unmade[unsure, 0]
         self._lifetimes.add(
             unmade[world, 0], unmade[world, 1], np.full(len(world), -_FOREVER),
             np.full(len(world), WORLD),
         )  # fmt: skip
         self._own(unmade[own, 0], unmade[own, 1])
+
+    def _are_init(self) -> Mask:
+        """``bool[n]``: operations with which a rank begins to use MPI."""
+        named = [one.name in _INITS for one in self._operations.calls.functions]
+        mask: Mask = np.array([*named, False], bool)[self._operations.function]
+        return mask
 
     def _own(self, rank: I64, handle: I64) -> None:
         first = len(self.all)

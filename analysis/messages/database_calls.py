@@ -10,6 +10,7 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.analysis.messages.communication import Communication
 from hpcd.analysis.messages.delays import Activity, Delays, delays
+from hpcd.analysis.messages.told_communicators import with_told_communicators
 from hpcd.analysis.messages.told_ranks import told_ranks
 from hpcd.analysis.parallel import waiting
 from hpcd.analysis.parallel.tree_matching import innermost
@@ -70,7 +71,7 @@ def communication(db: Database, job: str | None = None) -> Communication:
     hosts, _ = db.lines.groups("host")
     host_of_rank = np.zeros(int(rank.max()) + 1, np.int64)
     host_of_rank[rank[mine]] = hosts[mine]
-    return Communication(calls, rank, host_of_rank)
+    return Communication(with_told_communicators(db, calls, mine), rank, host_of_rank)
 
 
 def _places(db: Database) -> U32:
@@ -87,7 +88,8 @@ def _places(db: Database) -> U32:
 
 
 def delays_of(db: Database, found: Communication) -> Delays:
-    """What delaying ranks did while others came to wait for them, from the trace."""
+    """What delaying ranks did while others came to wait for them, from the trace; of the waits of
+    ``found``, whatever the ranks met in."""
     nothing = np.zeros(len(db.cct), bool)
     activity = waiting.Activity(db, _places(db), nothing)
 
@@ -95,4 +97,5 @@ def delays_of(db: Database, found: Communication) -> Delays:
         stretches = activity.stretches(line)
         return stretches.begin, stretches.end, stretches.node.astype(np.int64)
 
-    return delays(found.operations, found.messages, found.collectives, found.waits, of_line)
+    whole = found.whole
+    return delays(whole.operations, whole.messages, whole.collectives, found.waits, of_line)

@@ -122,6 +122,7 @@ def _receives(
         return np.where(ended != NONE, column[status], MISSING)
 
     actual, actual_tag, size = said("source"), said("tag"), said("bytes")
+    size = np.where(size == MISSING, operations.named("bytes")[source], size)
     place = np.where((place == flavour.any_source) & (actual != MISSING), actual, place)
     tag = np.where((tag == flavour.any_tag) & (actual_tag != MISSING), actual_tag, tag)
     named = communicators.job_rank(number, place, operations.rank[at])
@@ -206,7 +207,7 @@ class Collectives:
     ``first`` ``int64[i + 1]`` where each instance begins in ``operation``; ``ended`` ``int64[k]``
     the operation that ended it; ``complete`` ``bool[i]``: all members of its communicator called
     it, and the same function; ``meeting`` ``bool[i]``: so that all of them met, which those between
-    two groups do not.
+    two groups do not: there each meets the other group.
     """
 
     operation: I64

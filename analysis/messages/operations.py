@@ -11,10 +11,17 @@ from functools import cached_property
 
 import numpy as np
 
-from hpcd.analysis.messages.call_arrays import CallArrays
+from hpcd.analysis.messages.call_arrays import CallArrays, RecordedFunction
 from hpcd.array_types import F64, I64, Mask
 from hpcd.model.mpi_functions import Role
-from hpcd.model.mpi_records import FLAVOURS, MISSING, MPICH, Flavour, roles_by_record
+from hpcd.model.mpi_records import (
+    FLAVOURS,
+    IMPORTED,
+    MISSING,
+    MPICH,
+    Flavour,
+    roles_by_record,
+)
 
 # A builtin handle of MPICH: kind 1 in the upper bits, 3 (datatype) below.
 _BUILTIN_TYPE, _BUILTIN_MASK = 0x4C000000, 0xFF000000
@@ -84,10 +91,13 @@ class Operations:
 
     @cached_property
     def payload(self) -> I64:
-        """``int64[n]``: count times the size of the datatype in bytes; MISSING where not known."""
+        """``int64[n]``: count times the size of the datatype in bytes, or where calls say bytes
+        these; MISSING where not known."""
+        told = self.named("bytes")
         count, size = self.named("count"), self.type_size
         known = (count != MISSING) & (size != MISSING)
-        return np.where(known, np.where(known, count, 0) * np.where(known, size, 0), MISSING)
+        product = np.where(known, np.where(known, count, 0) * np.where(known, size, 0), MISSING)
+        return np.where(told == MISSING, product, told)
 
     def _sizes_of_handles(self, datatype: I64) -> I64:
         """Sizes of MPICH's datatypes: in the handle of predefined ones; of others that which the
@@ -134,7 +144,12 @@ def operations(calls: CallArrays, rank_of_line: I64) -> Operations:
     role_of = np.array([int(roles.get(f.name, -1)) for f in calls.functions] + [-1], np.int64)
     part_of = np.array([f.name.count("/") for f in calls.functions] + [0], np.int64)
     rank = rank_of_line[calls.line]
-    kept = np.flatnonzero((rank >= 0) & (role_of[calls.function] >= 0))
+    slot = np.array([_slot(f, "role") for f in calls.functions] + [-1], np.int64)[calls.function]
+    says = slot >= 0
+    role_of_call = np.where(
+        says, calls.value[np.arange(len(calls)), np.maximum(slot, 0)], role_of[calls.function]
+    )
+    kept = np.flatnonzero((rank >= 0) & (role_of_call >= 0))
     end = calls.time + calls.duration
     # Of one call, the record without a part comes first.
     order = kept[
@@ -142,12 +157,18 @@ def operations(calls: CallArrays, rank_of_line: I64) -> Operations:
                     calls.line[kept], rank[kept]))
     ]  # fmt: skip
     line, begin, finish = calls.line[order], calls.time[order], end[order]
-    inside = _inside(line, begin, finish, part_of[calls.function[order]] > 0)
-    order = order[~inside]
+    part = part_of[calls.function[order]] > 0
+    # Of an imported call all records are alike but for what they say.
+    part[1:] |= (
+        says[order][1:] & (line[1:] == line[:-1]) & (begin[1:] == begin[:-1])
+        & (finish[1:] == finish[:-1]) & (calls.function[order][1:] == calls.function[order][:-1])
+    )  # fmt: skip
+    outside = ~_inside(line, begin, finish, part)
+    order, part = order[outside], part[outside]
     function = calls.function[order]
     # Parts end with their call and have its path; those that were sent ahead know neither.
-    call = np.maximum.accumulate(np.where(part_of[function] > 0, 0, np.arange(len(order))))
-    role = role_of[function]
+    call = np.maximum.accumulate(np.where(part, 0, np.arange(len(order))))
+    role = role_of_call[order]
     listed = role == Role.LISTED
     role[listed & (role[call] == Role.START_MANY)] = Role.START
     return Operations(
@@ -166,7 +187,14 @@ def operations(calls: CallArrays, rank_of_line: I64) -> Operations:
     )
 
 
+def _slot(function: RecordedFunction, value: str) -> int:
+    """The number of the value of this name, -1: there is none."""
+    return next((at for at, (name, _) in enumerate(function.values) if name == value), -1)
+
+
 def _flavour(calls: CallArrays) -> Flavour:
+    if calls.told:
+        return IMPORTED
     for function in calls.functions:
         for _, unit in function.values:
             if unit in FLAVOURS:

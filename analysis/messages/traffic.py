@@ -60,10 +60,16 @@ def sent_sizes(sends: Endpoints, messages: Messages) -> I64:
     return size
 
 
-def one_sided(operations: Operations, communicators: Communicators) -> Matrix:
-    """Puts from their caller, gets to it; of windows whose communicator is known."""
+def one_sided(
+    operations: Operations, communicators: Communicators, chosen: Mask | None = None
+) -> Matrix:
+    """Puts from their caller, gets to it; of windows whose communicator is known. Of operations
+    that are ``chosen`` (``bool[n]``), or all."""
     at, made = one_sided_calls(operations)
-    number = np.where(made >= 0, communicators.number[made], -1)
+    if chosen is not None:
+        kept = chosen[at]
+        at, made = at[kept], made[kept]
+    number = np.where(made >= 0, communicators.number[made], communicators.number[at])
     peer = communicators.job_rank(number, operations.named("peer")[at], operations.rank[at])
     size = operations.payload[at]
     size = np.where(size == MISSING, -1, size)
@@ -195,17 +201,20 @@ def _vector_flow(
         ends = (rank[at], root) if name == "gatherv" else (root, rank[at])
         add(*ends, payload[at], weight[at])
     # Equal calls of a rank go to all others as one.
+    # Of imported calls all bytes together are known.
+    each = _named(operations, ("alltoallv", "alltoallw"))[operations.function]
+    payload[each & (operations.named("bytes") != MISSING)] = -1
     at = calls("allgatherv", "alltoallv", "alltoallw")
     at = at[~np.isin(at, counts.call)]
     group, groups = groups_of(number[at], rank[at], payload[at])
     first = at[firsts_of(group, groups)]
     sums = sum_by(group, weight[at], groups)
     size = np.array([len(one.members) for one in communicators.all], np.int64)[number[first]]
-    each = np.repeat(np.arange(groups), size)
-    place = np.arange(len(each)) - (np.cumsum(size) - size)[each]
-    of = first[each]
+    whose = np.repeat(np.arange(groups), size)
+    place = np.arange(len(whose)) - (np.cumsum(size) - size)[whose]
+    of = first[whose]
     receiver = communicators.job_rank(number[of], place, rank[of])
-    add(rank[of], receiver, payload[of], sums[each])
+    add(rank[of], receiver, payload[of], sums[whose])
     mine = np.isin(counts.call, calls("alltoallv"))
     of, place = counts.call[mine], counts.place[mine]
     receiver = communicators.job_rank(number[of], place, rank[of])

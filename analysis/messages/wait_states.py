@@ -9,6 +9,11 @@ The names are Scalasca's. Of each call the longest wait counts, never more than 
 - late broadcast: an operation from a root to all, before the root has entered it;
 - early reduce: the root of an operation from all to it, before the last other rank has entered it.
 
+Between two groups (MPI 3.1, section 5.2.3) each rank waits for the other group alone: for the last
+of it to enter an operation of all with all, or a barrier; of one with a root, the group without it
+for the root, the root for the last of that group, and the root's own group for nobody. What makes
+communicators needs all of both groups.
+
 A call that returned before the other rank began did not wait for it: a small message is buffered,
 a small contribution sent off. Böhme et al., *Identifying the root causes of wait states in
 large-scale parallel applications* (ICPP 2010).
@@ -51,6 +56,7 @@ _LABELS = {
     Kind.WAIT_AT_NXN: "wait at NxN", Kind.WAIT_AT_BARRIER: "wait at barrier",
     Kind.LATE_BROADCAST: "late broadcast", Kind.EARLY_REDUCE: "early reduce",
 }  # fmt: skip
+_NEVER = np.iinfo(np.int64).min
 _NXN = (Role.ALL_TO_ALL, Role.NEW_WINDOW, *CREATIONS)
 
 
@@ -126,20 +132,28 @@ def _at_collectives(
 ) -> list[_Part]:
     if not len(collectives):
         return []
-    at, instance = collectives.operation, collectives.instance
-    role = operations.role[at]
-    usable = collectives.meeting[instance] & (collectives.ended >= 0)
-    last = _last(operations.begin[at], collectives.first)
+    at, instance, first = collectives.operation, collectives.instance, collectives.first
+    role, number = operations.role[at], np.maximum(communicators.number[at], 0)
+    usable = collectives.complete[instance] & (collectives.ended >= 0)
+    between = communicators.between[number]
+    side = communicators.is_second(number, operations.rank[at])
+    begin = operations.begin[at]
+    everybody = _last(begin, first)[instance]
+    others = _last_of_other(begin, side, collectives)
+    creates = np.isin(role, CREATIONS)
+    last = np.where(between & ~creates, others, everybody)
     parts = []
     for kind, roles in ((Kind.WAIT_AT_NXN, _NXN), (Kind.WAIT_AT_BARRIER, (Role.BARRIER,))):
         chosen = usable & np.isin(role, roles)
         parts.append(_at(operations, collectives, kind, chosen, last))
     is_root = _roots(operations, collectives, communicators)
-    root = _position(is_root, instance, len(collectives))
-    chosen = usable & (role == Role.FROM_ROOT) & ~is_root & (root[instance] >= 0)
+    root = _position(is_root, instance, len(collectives))[instance]
+    # The root's own group takes no part.
+    apart = ~between | (side != side[np.maximum(root, 0)])
+    chosen = usable & (role == Role.FROM_ROOT) & ~is_root & (root >= 0) & apart
     parts.append(_at(operations, collectives, Kind.LATE_BROADCAST, chosen, root))
-    begin = np.where(is_root, np.iinfo(np.int64).min, operations.begin[at])
-    last_other = _last(begin, collectives.first)
+    other_begin = np.where(is_root, _NEVER, begin)
+    last_other = np.where(between, others, _last(other_begin, first)[instance])
     chosen = usable & (role == Role.TO_ROOT) & is_root
     parts.append(_at(operations, collectives, Kind.EARLY_REDUCE, chosen, last_other))
     return parts
@@ -148,12 +162,20 @@ def _at_collectives(
 def _at(
     operations: Operations, collectives: Collectives, kind: Kind, chosen: Mask, awaited: I64
 ) -> _Part:
-    """Waits of the ``chosen`` entries for entry ``awaited[i]`` of their instance i."""
+    """Waits of the ``chosen`` entries, each k for entry ``awaited[k]`` of its instance."""
     entries = np.flatnonzero(chosen)
-    delayer = collectives.operation[awaited[collectives.instance[entries]]]
+    delayer = collectives.operation[awaited[entries]]
     waiter = collectives.ended[entries]
     other = operations.rank[waiter] != operations.rank[delayer]
     return _waits(operations, np.full(int(other.sum()), kind), waiter[other], delayer[other])
+
+
+def _last_of_other(begin: I64, side: Mask, collectives: Collectives) -> I64:
+    """``int64[k]``: of each entry the last of those of its instance that are on the other side."""
+    by_side = [
+        _last(np.where(side == each, begin, _NEVER), collectives.first) for each in (False, True)
+    ]
+    return np.where(side, by_side[0][collectives.instance], by_side[1][collectives.instance])
 
 
 def _last(begin: I64, first: I64) -> I64:
@@ -175,8 +197,13 @@ def _roots(operations: Operations, collectives: Collectives, communicators: Comm
     """``bool[k]``: calls by the root of their operation."""
     at = collectives.operation
     number = np.maximum(communicators.number[at], 0)
-    root = communicators.job_rank(number, operations.named("root")[at], operations.rank[at])
-    is_root: Mask = operations.rank[at] == root
+    named = operations.named("root")[at]
+    root = communicators.job_rank(number, named, operations.rank[at])
+    is_root: Mask = np.where(
+        communicators.between[number],
+        named == operations.flavour.root,
+        operations.rank[at] == root,
+    )
     return is_root
 
 

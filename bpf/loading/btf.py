@@ -14,7 +14,7 @@ from functools import cache
 from hpcd.bpf.libbpf import library, silence
 from hpcd.errors import PlatformError
 
-_STRUCT, _UNION, _ENUM, _TYPEDEF = 4, 5, 6, 8
+_ARRAY, _STRUCT, _UNION, _ENUM, _TYPEDEF = 3, 4, 5, 6, 8
 _MODIFIERS = (_TYPEDEF, 9, 10, 11, 18)  # with volatile, const, restrict and type tags
 
 
@@ -64,6 +64,16 @@ class KernelTypes:
         if field is None:
             raise PlatformError(f"this kernel's {struct} has no member {member}")
         return field[1] // 8, field[1] % 8
+
+    def length(self, struct: str, member: str) -> int:
+        """How many elements ``member`` of ``struct``, an array, has."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
+        found = self._member(type_id, member) if type_id > 0 else None
+        address = self._lib.btf__type_by_id(self._btf, found[0]) if found else None
+        if not address or _Type.from_address(address).info >> 24 & 31 != _ARRAY:
+            raise PlatformError(f"this kernel's {struct} has no array {member}")
+        # After the type itself: that of the elements, that of the index, their number.
+        return int((ctypes.c_uint32 * 3).from_address(address + ctypes.sizeof(_Type))[2])
 
     def has_enumerator(self, enumeration: str, name: str) -> bool:
         """Whether the kernel's ``enumeration`` has ``name`` among its first 65,535."""

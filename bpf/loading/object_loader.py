@@ -123,6 +123,9 @@ CONSTANTS = (
     "OFFSET_MESSAGE_LENGTH",
     "COMPLETION_IS_ENTRY",
     "OFFSET_ENTRY_RESULT",
+    "OFFSET_PAGE_FLAGS",
+    "PAGE_NODE_SHIFT",
+    "PAGE_NODE_MASK",
 )
 """The constants of ``object.h``, in their order."""
 

@@ -2,7 +2,9 @@
  *
  * Values of a call: the bytes mapped, the bytes given back, the error, the address, the bytes touched,
  * and of mremap() the address before. A page is touched when a page fault has it allocated: for the first
- * use of memory, and for the first write to what was shared since a fork.
+ * use of memory, and for the first write to what was shared since a fork. Of these the values are the NUMA
+ * node of the page in place of the error, and the bytes on another node than the CPU's in place of the
+ * address before.
  */
 #ifndef HPCD_MEMORY_H
 #define HPCD_MEMORY_H
@@ -13,6 +15,8 @@
 #define MEMORY_ADDRESS 3
 #define MEMORY_TOUCHED 4
 #define MEMORY_BEFORE 5
+#define TOUCHED_NODE MEMORY_ERROR
+#define TOUCHED_REMOTE MEMORY_BEFORE
 
 /* include/uapi/asm-generic/mman-common.h: pages are gone, or will be. */
 #define MADV_DONTNEED 4
@@ -104,6 +108,12 @@ static __always_inline int entered_alike(u32 slot, u32 in_kernel)
 	       (u32)IN_SYSTEM_CALL(&w->regs) == in_kernel;
 }
 
+/* The NUMA node of a page: the upper bits of its flags (page_to_nid(), include/linux/mm.h). */
+static __always_inline u64 page_node(u64 page)
+{
+	return kernel_word(page + OFFSET_PAGE_FLAGS) >> PAGE_NODE_SHIFT & PAGE_NODE_MASK;
+}
+
 /* The kernel has allocated pages: those a thread's page fault asked for. A fault may have needed none,
  * so that the allocation is another's: it is the fault's only where the thread entered the kernel the
  * same way. */
@@ -134,6 +144,9 @@ int on_page(struct bpf_raw_tracepoint_args *ctx)
 	call.weight = weight;
 	call.value[MEMORY_TOUCHED] = 4096ULL << (order & 31);
 	call.value[MEMORY_ADDRESS] = address & ~(call.value[MEMORY_TOUCHED] - 1);
+	call.value[TOUCHED_NODE] = page_node(ctx->args[0]);
+	if (PAGE_NODE_SHIFT && call.value[TOUCHED_NODE] != this_numa_node())
+		call.value[TOUCHED_REMOTE] = call.value[MEMORY_TOUCHED];
 	u32 slot = take_slot();
 	if (slot >= CALL_SLOTS) {
 		count->calls_lost++;

@@ -77,7 +77,7 @@ struct {
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[94] SECTION(".rodata") = {1};
+const volatile u32 constants[97] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -172,6 +172,9 @@ const volatile u32 constants[94] SECTION(".rodata") = {1};
 #define OFFSET_MESSAGE_LENGTH constants[91]
 #define COMPLETION_IS_ENTRY constants[92]
 #define OFFSET_ENTRY_RESULT constants[93]
+#define OFFSET_PAGE_FLAGS constants[94]
+#define PAGE_NODE_SHIFT constants[95]
+#define PAGE_NODE_MASK constants[96]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {
@@ -197,6 +200,7 @@ struct bpf_perf_event_data {
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*bpf_get_prandom_u32)(void) = (void *)7;
 static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
+static u32 (*this_numa_node)(void) = (void *)42;
 static long (*run_loop)(u32 times, void *function, void *context, u64 flags) = (void *)181;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*read_kernel_text)(void *dst, u32 size, u64 src) = (void *)115;

@@ -34,17 +34,28 @@ class CallSetup:
             from hpcd.bpf.io_calls import io_functions
 
             self.functions += io_functions(0)
+        self.lacks: list[str] = []
+        """What of the calls that were asked for cannot be recorded here, and why."""
         if options.memory:
             from hpcd.bpf.memory_calls import memory_functions
 
-            self.functions += memory_functions(len(self.functions))
-        self.lacks: list[str] = []
-        """What of the calls that were asked for cannot be recorded here, and why."""
+            self.functions += memory_functions(len(self.functions), nodes=self._tells_nodes())
         self._first_request = len(self.functions)
         if options.io and self._tells_requests():
             from hpcd.bpf.io_requests import request_functions
 
             self.functions += request_functions(self._first_request)
+
+    def _tells_nodes(self) -> bool:
+        """Whether the kernel says on which NUMA node a page is."""
+        from hpcd.bpf.loading.page_nodes import page_node_constants
+
+        try:
+            page_node_constants()
+        except PlatformError as error:
+            self.lacks.append(f"NUMA nodes of pages: {error}")
+            return False
+        return True
 
     def _tells_requests(self) -> bool:
         """Whether the kernel says what io_uring is asked to do."""

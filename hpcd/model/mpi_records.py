@@ -34,6 +34,7 @@ class Flavour:
     """What differs between implementations; widths and offsets in bytes.
 
     ``cancelled_in_bytes``: in a status's count the upper half is shifted by one, for a flag.
+    ``root`` is what the root of a collective operation between two groups passes as its own rank.
     ``type_size`` is where a datatype's object has its size; None where handles are numbers.
     ``world``, ``own`` and ``null`` are ``MPI_COMM_WORLD``, ``_SELF`` and ``_NULL`` where numbers.
     """
@@ -43,6 +44,7 @@ class Flavour:
     handle: int
     any_source: int
     proc_null: int
+    root: int
     any_tag: int
     status_source: int
     status_tag: int
@@ -56,15 +58,21 @@ class Flavour:
 
 
 OPENMPI: Final = Flavour(
-    "openmpi", ("libmpi.so.40",), handle=8, any_source=-1, proc_null=-2, any_tag=-1,
+    "openmpi", ("libmpi.so.40",), handle=8, any_source=-1, proc_null=-2, root=-4, any_tag=-1,
     status_source=0, status_tag=4, status_bytes=16, status_width=24, cancelled_in_bytes=False,
     type_size=24, world=None, own=None, null=None,
 )  # fmt: skip
 # Of the same ABI: Intel MPI, MVAPICH, and others named libmpi.so.12.
 MPICH: Final = Flavour(
-    "mpich", ("libmpich.so.12", "libmpi.so.12"), handle=4, any_source=-2, proc_null=-1, any_tag=-1,
-    status_source=8, status_tag=12, status_bytes=0, status_width=20, cancelled_in_bytes=True,
+    "mpich", ("libmpich.so.12", "libmpi.so.12"), handle=4, any_source=-2, proc_null=-1, root=-3,
+    any_tag=-1, status_source=8, status_tag=12, status_bytes=0, status_width=20, cancelled_in_bytes=True,
     type_size=None, world=0x44000000, own=0x44000001, null=0x04000000,
+)  # fmt: skip
+# Calls that another tool recorded, which names communicators and says bytes: no library's.
+IMPORTED: Final = Flavour(
+    "imported", (), handle=8, any_source=-1, proc_null=-2, root=-4, any_tag=-1, status_source=0,
+    status_tag=4, status_bytes=16, status_width=24, cancelled_in_bytes=False, type_size=0,
+    world=None, own=None, null=None,
 )  # fmt: skip
 FLAVOURS: Final = {flavour.name: flavour for flavour in (OPENMPI, MPICH)}
 

@@ -13,6 +13,8 @@ from hpcd.__main__ import main
 from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.messages.database_calls import communication
+from hpcd.analysis.messages.wait_states import Kind
 from hpcd.errors import HpcdError
 from hpcd.measurement.check import check_measurement
 from hpcd.measurement.reader import open_measurement
@@ -281,3 +283,56 @@ def test_what_hpcd_exports_it_can_import(tmp_path: Path, kind: str) -> None:
     if kind != "collapsed":
         with open_measurement(tmp_path / "again") as measurement:
             assert len(measurement.threads) == 2 and len(measurement.processes) == 1
+
+
+@pytest.mark.skipif(not shutil.which("otf2-print"), reason="needs otf2-tools")
+def test_messages_of_otf2_are_calls_of_their_regions(tmp_path: Path) -> None:
+    """As Score-P writes them: within the region of the call, without attributes. Rank 1 is late
+    for the message of rank 0, rank 0 for the barrier."""
+    with otf2.writer.open(str(tmp_path / "trace"), timer_resolution=10**9) as trace:
+        given = trace.definitions
+        node = given.system_tree_node("node")
+        ranks = [given.location_group(f"MPI Rank {n}", system_tree_parent=node) for n in range(2)]
+        members = tuple(given.location("Master thread", group=group) for group in ranks)
+        writers = [trace.event_writer_from_location(location) for location in members]
+        regions = {
+            name: given.region(name) for name in ("main", "MPI_Send", "MPI_Irecv", "MPI_Wait",
+                                                  "MPI_Barrier")
+        }  # fmt: skip
+        mpi = otf2.Paradigm.MPI
+        given.group("", otf2.GroupType.COMM_LOCATIONS, mpi, members=members)
+        everybody = given.group("", otf2.GroupType.COMM_GROUP, mpi, members=members)
+        world = given.comm("MPI_COMM_WORLD", everybody)
+        for rank, writer in enumerate(writers):
+            writer.enter(0, regions["main"])
+            if rank:
+                writer.enter(100, regions["MPI_Irecv"])
+                writer.mpi_irecv_request(110, request_id=5)
+                writer.leave(120, regions["MPI_Irecv"])
+                writer.enter(200, regions["MPI_Wait"])
+                writer.mpi_irecv(890, 0, world, 3, 64, request_id=5)
+                writer.leave(900, regions["MPI_Wait"])
+            else:
+                writer.enter(800, regions["MPI_Send"])
+                writer.mpi_send(810, 1, world, 3, 64)
+                writer.leave(880, regions["MPI_Send"])
+            begin = 1000 if rank else 1500
+            writer.enter(begin, regions["MPI_Barrier"])
+            writer.mpi_collective_begin(begin)
+            writer.mpi_collective_end(1600, otf2.CollectiveOp.BARRIER, world, 0xFFFFFFFF, 0, 0)
+            writer.leave(1600, regions["MPI_Barrier"])
+            writer.leave(2000, regions["main"])
+    assert not imported(tmp_path / "trace", tmp_path / "m").left_out
+    merge([tmp_path / "m"], tmp_path / "db", workers=1)
+    with Database(tmp_path / "db") as db:
+        found = communication(db)
+        assert found.point_to_point.dense(2)[1].tolist() == [[0, 64], [0, 0]]
+        assert len(found.messages) == 1 and found.collectives.complete.tolist() == [True]
+        waits, operations = found.waits, found.operations
+        waiter = operations.rank[waits.operation].tolist()
+        assert sorted(zip(waits.kind.tolist(), waiter, waits.severity.tolist(), strict=True)) == [
+            (Kind.LATE_SENDER, 1, 600), (Kind.WAIT_AT_BARRIER, 1, 500),
+        ]  # fmt: skip
+        names = db.procedure_names
+        places = db.procedure_of_node[operations.node[waits.operation]]
+        assert sorted(names[at] for at in places.tolist()) == ["MPI_Barrier", "MPI_Wait"]

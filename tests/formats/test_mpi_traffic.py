@@ -6,14 +6,20 @@ in the shape in which they are recorded.
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import hpcd.analysis
 from hpcd.__main__ import main
+from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.messages.communication import Communication
+from hpcd.analysis.messages.database_calls import communication as of_database
 from hpcd.analysis.messages.wait_states import Kind
+from tests.support.imported import imported
 from tests.support.mpi_truth import LAUNCH, Truth, build, database, members_of, run, vector_truth
 from tests.support.otf2_calls import ArchivedCalls, read_otf2_calls
 
@@ -27,7 +33,7 @@ TRAFFIC = (
     "persistent",
 )
 # Non-blocking and persistent requests, communicators of some ranks and between groups.
-ARCHIVED = ("all_to_all", "subcommunicators", "two_groups", "persistent")
+ARCHIVED = ("halo", "all_to_all", "subcommunicators", "two_groups", "persistent")
 PLANTED = {
     "late_sender": Kind.LATE_SENDER,
     "late_receiver": Kind.LATE_RECEIVER,
@@ -81,6 +87,8 @@ def archived(truth: Truth, folder: Path) -> ArchivedCalls:
 def archive_has(truth: Truth, found: Communication, folder: Path) -> None:
     """An export to OTF2 has the same traffic, also by non-blocking and persistent requests."""
     archive = archived(truth, folder)
+    if shutil.which("otf2-print"):
+        comes_back(found, folder)
     assert archive.received == archive.sent and archive.unfinished == 0
     sent = np.zeros_like(truth.sent)
     for (source, target, _, _, length), times in archive.sent.items():
@@ -103,6 +111,35 @@ def archive_has(truth: Truth, found: Communication, folder: Path) -> None:
     between = {frozenset(one) - {-1} for one in truth.communicators - among}
     assert among <= members
     assert {*map(frozenset, members)} == {*map(frozenset, among)} | between
+
+
+def comes_back(found: Communication, folder: Path) -> None:
+    """What is imported of the export has the same messages, communicators and wait states."""
+    imported(folder / "otf2", folder / "m")
+    merge([folder / "m"], folder / "again", workers=1)
+    with hpcd.analysis.open(folder / "again") as db:
+        again = of_database(db)
+        for one, other in (
+            (again.point_to_point, found.point_to_point),
+            (again.collective_flow, found.collective_flow),
+        ):
+            for column in ("source", "target", "messages", "bytes"):
+                np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
+        assert again.by_function() == found.by_function()
+        assert len(again.messages) == len(found.messages)
+        assert [members_of(one) for one in again.communicators.all] == [
+            members_of(one) for one in found.communicators.all
+        ]
+        assert [(one.name, one.parent, one.dims) for one in again.communicators.all] == [
+            (one.name, one.parent, one.dims) for one in found.communicators.all
+        ]
+        assert waits_of(again) == waits_of(found)
+
+
+def waits_of(found: Communication) -> Counter[tuple[int, ...]]:
+    waits, rank = found.waits, found.operations.rank
+    columns = waits.kind, rank[waits.operation], rank[waits.delayer], waits.severity
+    return Counter(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_a_count_for_each_rank(built: tuple[Path, Path], tmp_path: Path, flavour: str) -> None:

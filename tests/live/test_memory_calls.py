@@ -55,6 +55,11 @@ def test_touched_memory_is_found_where_it_was_touched(
     assert sum(path["released"] for path in process["paths"]) >= BYTES // 2
     text = hpcd("memory", tmp_path / "db").stdout
     assert "touch_first < main" in text
+    nodes = process["by_numa_node"]
+    assert sum(nodes.values()) == process["touched"]
+    if sum(1 for _ in Path("/sys/devices/system/node").glob("node[0-9]*")) == 1:
+        assert set(nodes) == {"0"} and not any(path["remote"] for path in process["paths"])
+        assert "all on NUMA node 0" in text
 
 
 def test_huge_pages_are_those_of_the_kernel(tmp_path: Path, build: Callable[..., Path]) -> None:

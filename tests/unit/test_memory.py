@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpcd.__main__ import main
 from hpcd.analysis.calls.memory import measure_memory
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.merge.stages import merge
+from hpcd.bpf.loading.page_nodes import node_bits
 from hpcd.bpf.memory_calls import memory_functions
-from hpcd.errors import UsageError
+from hpcd.errors import PlatformError, UsageError
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame
@@ -27,7 +29,7 @@ Step = tuple[int, int, dict[str, int]]
 def database(tmp_path: Path, steps: list[Step], processes: int = 1) -> Path:
     """Calls of each process, a microsecond apart: (function, node, values)."""
     functions = memory_functions(0)
-    place = {value.name: number for number, value in enumerate(functions[0].values)}
+    place = [{value.name: number for number, value in enumerate(each.values)} for each in functions]
     writer = MeasurementWriter(tmp_path / "m", Host("h", "b", "6", "x86_64", 1), options={})
     writer.add_event(Event(0, "cpu-clock", "s", 1e-3, "cpu_time", 1000))
     writer.add_module(Module(1, ModuleKind.NAMED, "app"))
@@ -44,9 +46,9 @@ def database(tmp_path: Path, steps: list[Step], processes: int = 1) -> Path:
         writer.add_process(Process(process, 7 + process, 1, "app", "", (), 0, SECOND))
         writer.add_thread(Thread(process, process, 7 + process, "app", SECOND))
         value = np.zeros((count, 6), np.uint64)
-        for at, (_, _, values) in enumerate(steps):
+        for at, (function, _, values) in enumerate(steps):
             for name, amount in values.items():
-                value[at, place[name]] = amount
+                value[at, place[function][name]] = amount
         writer.add_calls(
             Calls(
                 np.full(count, process, np.uint32),
@@ -113,6 +115,37 @@ def test_discarded_and_moved_pages_are_given_back(tmp_path: Path) -> None:
     shrink = [name.split(" < ")[0] for name in process.paths.name].index("shrink")
     # What is discarded stays mapped.
     assert process.paths.released[shrink] == 4 * PAGE
+
+
+def test_pages_are_told_apart_by_their_numa_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = {"address": 20 * PAGE, "touched": 2 * PAGE, "node": 1, "remote": 2 * PAGE}
+    steps: list[Step] = [
+        touch(10),
+        (TOUCH, SHRINK, far),
+        (TOUCH, SHRINK, {"address": 30 * PAGE, "touched": PAGE, "node": 1}),
+        # What is mapped says nothing of nodes, and an error is none.
+        (MMAP, GROW, {"error": 12}),
+    ]
+    path = database(tmp_path, steps)
+    with open_database(path) as db:
+        (process,) = measure_memory(db)
+    assert process.by_numa_node == {0: PAGE, 1: 3 * PAGE}
+    assert process.remote == 2 * PAGE
+    remote = dict(zip(process.paths.name, process.paths.remote.tolist(), strict=True))
+    assert remote == {"shrink < main": 2 * PAGE, "grow < main": 0}
+    assert main(["memory", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "(NUMA: 4.1kB on node 0, 12.3kB on node 1); 8.2kB from CPUs of another node" in shown
+    assert "remote" in shown
+
+
+def test_the_node_of_a_page_is_in_the_upper_bits_of_its_flags() -> None:
+    assert node_bits(1024) == {"PAGE_NODE_SHIFT": 54, "PAGE_NODE_MASK": 1023}
+    assert node_bits(1) == {"PAGE_NODE_SHIFT": 0, "PAGE_NODE_MASK": 0}
+    with pytest.raises(PlatformError, match="no power of two"):
+        node_bits(48)
 
 
 def test_without_touches_there_is_no_peak(tmp_path: Path) -> None:

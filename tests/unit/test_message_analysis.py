@@ -14,15 +14,21 @@ from hpcd.analysis.messages.delays import delays
 from hpcd.analysis.messages.told_ranks import told_ranks
 from hpcd.analysis.messages.wait_states import Kind
 from hpcd.array_types import I64
-from hpcd.model.mpi_functions import FUNCTIONS
-from hpcd.model.mpi_records import MISSING, MPICH, VALUES, records
+from hpcd.model.mpi_functions import FUNCTIONS, Role
+from hpcd.model.mpi_records import MISSING, MPICH, OPENMPI, VALUES, Flavour, records
 
 WORLD, INT, DOUBLE = 0x44000000, 0x4C000405, 0x4C00080B
-FUNCTION_LIST = [
-    RecordedFunction(record.name, tuple((value.name, value.unit) for value in record.values))
-    for function in FUNCTIONS.values()
-    for record in records(function, MPICH)
-]
+
+
+def _recorded(flavour: Flavour) -> list[RecordedFunction]:
+    return [
+        RecordedFunction(record.name, tuple((value.name, value.unit) for value in record.values))
+        for function in FUNCTIONS.values()
+        for record in records(function, flavour)
+    ]
+
+
+FUNCTION_LIST = _recorded(MPICH)
 NUMBER = {function.name: at for at, function in enumerate(FUNCTION_LIST)}
 
 Call = tuple[int, str, int, int, dict[str, int]]
@@ -43,10 +49,13 @@ def collective(rank: int, name: str, begin: int, end: int, **more: int) -> Call:
     return rank, name, begin, end, values | more
 
 
-def made(calls: Sequence[Call], ranks: int, hosts: Sequence[int] | None = None) -> Communication:
+def made(
+    calls: Sequence[Call], ranks: int, hosts: Sequence[int] | None = None,
+    functions: list[RecordedFunction] = FUNCTION_LIST,
+) -> Communication:  # fmt: skip
     value = np.full((len(calls), 6), MISSING, np.int64)
     for at, (_, name, _, _, values) in enumerate(calls):
-        for place, (one, _) in enumerate(FUNCTION_LIST[NUMBER[name]].values):
+        for place, (one, _) in enumerate(functions[NUMBER[name]].values):
             value[at, place] = values.get(one, MISSING)
     begin, end = (np.array([call[place] for call in calls], np.int64) for place in (2, 3))
     rank = np.array([call[0] for call in calls], np.int64)
@@ -58,7 +67,7 @@ def made(calls: Sequence[Call], ranks: int, hosts: Sequence[int] | None = None) 
         function=np.array([NUMBER[call[1]] for call in calls], np.int64),
         weight=np.ones(len(calls)),
         value=value,
-        functions=FUNCTION_LIST,
+        functions=functions,
     )
     where = np.zeros(ranks, np.int64) if hosts is None else np.array(hosts, np.int64)
     return Communication(recorded, np.arange(ranks), where)
@@ -349,6 +358,110 @@ def test_processes_of_another_job_are_said_to_be_unknown() -> None:
     assert found.to_other_jobs == 4
     assert found.unknown_communicators == 0
     assert not len(found.messages) and not len(found.point_to_point.bytes)
+
+
+GROUPS = 0x84000002
+
+
+def two_groups(ranks: int = 4) -> list[Call]:
+    """A communicator between the lower and the upper half of the ranks, made before time 10."""
+    half = ranks // 2
+    return [
+        call
+        for rank in range(ranks)
+        for call in (
+            (rank, "MPI_Comm_split", 0, 1,
+             {"communicator": WORLD, "new_communicator": 0x84000001, "color": rank // half,
+              "key": rank}),
+            (rank, "MPI_Intercomm_create", 2, 3,
+             {"communicator": 0x84000001, "new_communicator": GROUPS, "local_leader": 0, "tag": 3,
+              "peer_communicator": WORLD, "remote_leader": 0 if rank // half else half}),
+        )
+    ]  # fmt: skip
+
+
+def waits_by_rank(found: Communication) -> dict[tuple[Kind, int, int], int]:
+    """Severity by kind, who waited, and for whom."""
+    waits, rank = found.waits, found.operations.rank
+    columns = (waits.kind, rank[waits.operation], rank[waits.delayer], waits.severity)
+    return {
+        (Kind(kind), waiter, late): severity
+        for kind, waiter, late, severity in zip(*(c.tolist() for c in columns), strict=True)
+    }
+
+
+def test_between_two_groups_each_waits_for_the_other() -> None:
+    """Ranks 0 and 1 with 2 and 3; rank 1 is last, 3 is second."""
+    begin = [0, 400, 100, 300]
+    calls = two_groups()
+    for name, at in (("MPI_Allreduce", 1000), ("MPI_Barrier", 2000)):
+        calls += [
+            collective(rank, name, at + begin[rank], at + 500, communicator=GROUPS)
+            for rank in range(4)
+        ]
+    kinds = (Kind.WAIT_AT_NXN, Kind.WAIT_AT_BARRIER)
+    assert waits_by_rank(made(calls, 4)) == {
+        **{(kind, 0, 3): 300 for kind in kinds},
+        **{(kind, 2, 1): 300 for kind in kinds},
+        **{(kind, 3, 1): 100 for kind in kinds},
+    }
+
+
+def test_between_two_groups_the_roots_own_group_waits_for_nobody() -> None:
+    """Rank 0 is the root, 1 beside it; 2 and 3 name it as rank 0 of the other group."""
+    roots = [MPICH.root, MPICH.proc_null, 0, 0]
+    late_root = [300, 0, 100, 200]
+    early_root = [0, 50, 100, 200]
+    calls = two_groups()
+    for name, at, begin in (("MPI_Bcast", 1000, late_root), ("MPI_Reduce", 2000, early_root)):
+        calls += [
+            collective(rank, name, at + begin[rank], at + 400, communicator=GROUPS,
+                       root=roots[rank])
+            for rank in range(4)
+        ]  # fmt: skip
+    assert waits_by_rank(made(calls, 4)) == {
+        (Kind.LATE_BROADCAST, 2, 0): 200,
+        (Kind.LATE_BROADCAST, 3, 0): 100,
+        (Kind.EARLY_REDUCE, 0, 3): 200,
+    }
+
+
+def test_what_is_made_between_two_groups_needs_everybody() -> None:
+    dups = [
+        (rank, "MPI_Comm_dup", 1000 + 100 * rank, 1400,
+         {"communicator": GROUPS, "new_communicator": 0x84000005})
+        for rank in range(4)
+    ]  # fmt: skip
+    assert waits_by_rank(made([*two_groups(), *dups], 4)) == {
+        (Kind.WAIT_AT_NXN, rank, 3): 300 - 100 * rank for rank in range(3)
+    }
+
+
+def test_an_open_mpi_world_that_is_only_guessed_is_said() -> None:
+    """A recording that begins in the middle of the run: handles are addresses, two are in use."""
+    world, other = 0x7F0000001000, 0x5500000010
+    functions = _recorded(OPENMPI)
+
+    def used(rank: int, *handles: int) -> list[Call]:
+        return [
+            send(rank, 10 * at, 10 * at + 1, 1 - rank, communicator=handle)
+            for at, handle in enumerate(handles, 1)
+        ]
+
+    calls = [*used(0, world, other, world), *used(1, world, world, other)]
+    guessed = made(calls, 2, functions=functions)
+    assert guessed.communicators.guessed_worlds.tolist() == [0, 1]
+    assert guessed.unknown_communicators == 2
+    # A rank that began in the recording has no other; another that was told the size knows.
+    said: list[Call] = [
+        (0, "MPI_Init", 0, 1, {}),
+        (1, "MPI_Comm_size", 0, 1, {"communicator": other, "size": 2}),
+    ]
+    known = made([*said, *calls], 2, functions=functions)
+    assert known.communicators.guessed_worlds.tolist() == []
+    of_rank = known.recorded.rank[known.recorded.are(Role.SEND)]
+    number = known.communicators.number[known.recorded.are(Role.SEND)]
+    assert number[of_rank == 1].tolist() == [-1, -1, 0]
 
 
 def test_two_groups_of_which_one_was_not_recorded_are_unknown() -> None:

@@ -16,6 +16,7 @@ _CONSTANTS = """
 #include <stddef.h>
 _Static_assert(MPI_ANY_SOURCE == {any_source}, "any source");
 _Static_assert(MPI_PROC_NULL == {proc_null}, "no process");
+_Static_assert(MPI_ROOT == {root}, "the root itself");
 _Static_assert(MPI_ANY_TAG == {any_tag}, "any tag");
 _Static_assert(offsetof(MPI_Status, MPI_SOURCE) == {status_source}, "source");
 _Static_assert(offsetof(MPI_Status, MPI_TAG) == {status_tag}, "tag");

@@ -28,6 +28,7 @@ from hpcd.viewer.depth_slice import (
     without_preemption,
 )
 from hpcd.viewer.pictures import VIEWS, View, draw
+from tests.support.called import ranks_that_call
 from tests.support.made import Step, make
 from tests.support.recorded import hpcd as command
 
@@ -70,6 +71,25 @@ def test_procedures_at_known_times(database: Path) -> None:
         assert {name[int(procedure)] for procedure in procedures_at(db, nodes, 1)[0, :99]} == {
             "main [k]"
         }
+
+
+def test_phases_are_bands_over_the_lines(tmp_path: Path) -> None:
+    """Rank 2 of four works from 20 to 25 ms of each round of 100 ms."""
+    output = tmp_path / "phases.png"
+    with hpcd.analysis.open(ranks_that_call(tmp_path, rounds=2)) as db:
+        view = View(start=0, end=100_000_000, phases="work(n)", width=1000, height=500)
+        draw(db, output, view)
+        with pytest.raises(UsageError, match="trace view only"):
+            draw(db, output, View(kind="flame", phases="work"))
+    pixels = np.asarray(Image.open(output).convert("RGB"))
+    (colour,) = palette.colours(["work n=3"])
+    plot = pixels[: int(0.91 * 500), 130:750]
+    rows, columns = np.nonzero((plot == colour).all(axis=2))
+    assert columns.min() / 620 == pytest.approx(0.2, abs=0.01)
+    assert columns.max() / 620 == pytest.approx(0.25, abs=0.01)
+    # The head of the third of four rows.
+    top, height = 0.11 * 500, 0.8 * 500 / 4
+    assert top + 2 * height <= rows.min() <= rows.max() <= top + 2.2 * height
 
 
 def test_a_preempted_thread_is_shown_where_it_stood(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def draw(db: Database, output: Path, view: View) -> Drawn:
         raise UsageError(f"no view {view.kind}; there are {', '.join(VIEWS)}")
     if view.line is not None and not 0 <= view.line < len(db.lines):
         raise UsageError(f"there are {len(db.lines)} trace lines, numbered from 0")
+    if view.phases and view.kind != "trace":
+        raise UsageError("phases are drawn over the lines of the trace view only")
     page = Page(db, output, view)
     with page.style():
         drawn = VIEWS[view.kind](page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +42,8 @@ class View:
     ``depth`` 0 chooses one; times are ns since the database's origin, ``end`` 0 its end. ``lines``
     None are all; with ``share`` those of threads that lived briefly, one after another, share rows
     of the trace view. ``line``: the depth view's, None the first. ``metric`` empty is the one that
-    tells most; ``procedure``: whose cost over lines, everything if empty.
+    tells most; ``procedure``: whose cost over lines, everything if empty. ``phases``: those to draw
+    over the rows of the trace view, as ``hpcd report --by phase=`` takes them.
     """
 
     kind: str = "trace"
@@ -56,6 +57,7 @@ class View:
     line: int | None = None
     metric: str = ""
     procedure: str = ""
+    phases: str = ""
     colours: Sequence[palette.Pattern] = ()
     dark: bool = False
 
@@ -150,8 +152,14 @@ class Page:
             extent=(self.start / 1e9, self.end / 1e9, bottom, top),
         )
 
-    def legend(self, shares: Sequence[tuple[str, float]], notes: Sequence[str] = ()) -> None:
-        """Procedures with their share of the pixels, then what marks mean."""
+    def legend(
+        self,
+        shares: Sequence[tuple[str, float]],
+        notes: Sequence[str] = (),
+        bands: Mapping[str, str] | None = None,
+    ) -> None:
+        """Procedures with their share of the pixels, then what marks mean, then ``bands``: phases
+        and their colours."""
         names = {name: at for at, name in enumerate(self.db.procedure_names)}
         shown = shares[:_LEGEND_ENTRIES]
         handles = [
@@ -164,9 +172,15 @@ class Page:
         if rest:
             notes = [f"{100 * rest:5.1f} %  {len(shares) - len(shown)} more procedures", *notes]
         handles += [Line2D([], [], linestyle="")] * len(notes)
+        named = bands or {}
+        handles += [
+            Line2D([], [], marker="s", markersize=5, linestyle="", color=colour)
+            for colour in named.values()
+        ]
+        texts = [f"phase  {short(name, _LABEL_WIDTH)}" for name in named]
         self.figure.legend(
             handles,
-            [*labels, *notes],
+            [*labels, *notes, *texts],
             loc="upper left",
             bbox_to_anchor=(0.755, 0.895),
             frameon=False,

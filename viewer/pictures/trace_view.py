@@ -23,6 +23,7 @@ from hpcd.viewer.depth_slice import (
     without_preemption,
 )
 from hpcd.viewer.marks import BLOCKED, COMMUNICATION, SLEEPING, marks
+from hpcd.viewer.pictures.phase_bands import draw_bands
 from hpcd.viewer.pictures.picture import Drawn, Page, short
 
 _Pixel = TypeVar("_Pixel", np.uint8, np.bool_)
@@ -56,9 +57,10 @@ def trace(page: Page) -> Drawn:
     if len(chosen) <= _FEW_LINES:
         for boundary in range(1, len(chosen)):
             axes.axhline(boundary - 0.5, color=axes.get_facecolor(), linewidth=2)
+    bands, more = draw_bands(page, axes, of_row)
     page.over_time(axes)
     named_shares = _named(db, picture)
-    page.legend(named_shares, notes)
+    page.legend(named_shares, [*notes, *more], bands)
     what = f"{page.lines_text(len(chosen))}, {len(db.trace):,} samples"
     page.titles(f"call path depth {depth}", what, _NEAREST)
     return Drawn(

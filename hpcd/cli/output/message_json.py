@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from hpcd.analysis.database import Database
@@ -12,8 +13,11 @@ from hpcd.analysis.messages.traffic import Matrix, message_sizes
 from hpcd.analysis.messages.wait_states import Kind, by_path, totals
 
 
-def as_json(db: Database, found: Communication, delays: Delays) -> dict[str, Any]:
-    """Everything that was found; times in seconds, sizes in bytes, ranks of the job."""
+def as_json(
+    db: Database, found: Communication, delays: Delays, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Everything that was found; times in seconds, sizes in bytes, ranks of the job; ``notes`` are
+    what to know before it is believed."""
     names = db.procedure_names
 
     def path(node: int) -> list[str]:
@@ -27,11 +31,14 @@ def as_json(db: Database, found: Communication, delays: Delays) -> dict[str, Any
         "implementation": found.recorded.flavour.name,
         "ranks": found.ranks.tolist(),
         "sampled": found.is_sampled,
+        "notes": list(notes),
+        "in_mpi": found.in_mpi,
         "messages": {
             "sent": len(found.sends),
             "matched": len(found.messages),
             "matched_by_time": int(found.messages.guessed.sum()),
         },
+        "guessed_worlds": found.communicators.guessed_worlds.tolist(),
         "unknown_communicators": found.unknown_communicators,
         "point_to_point": _matrix(found.point_to_point),
         "one_sided": _matrix(found.one_sided),

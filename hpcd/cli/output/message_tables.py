@@ -39,7 +39,7 @@ def heading(db: Database, found: Communication) -> Iterator[str]:
         + (f", of {unknown:,.0f} the size is not known" if unknown else "")
         + f"; {len(found.collectives):,} collective operations"
     )
-    seconds = float((found.recorded.end - found.recorded.begin)[_wholes(found)].sum()) / 1e9
+    seconds = found.in_mpi
     waited = float(found.waits.severity.sum()) / 1e9
     share = f" ({waited / seconds:.1%})" if seconds else ""
     yield f"in MPI: {amount(seconds, 's')}, of which waiting: {amount(waited, 's')}{share}"
@@ -53,10 +53,6 @@ def heading(db: Database, found: Communication) -> Iterator[str]:
             f"clocks of {len(clocks.offset)} hosts aligned by their messages: residual error {said}"
             + (f"; {wrong:,} messages contradict" if wrong else "")
         )
-
-
-def _wholes(found: Communication) -> I64:
-    return np.unique(found.recorded.call)
 
 
 def tables(

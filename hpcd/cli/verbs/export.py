@@ -10,11 +10,13 @@ from pathlib import Path
 
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.export.export_selection import Selection
+from hpcd.analysis.export.exported_phases import FORMATS as PHASE_FORMATS
 from hpcd.analysis.export.formats import FORMATS, default_path, export
 from hpcd.analysis.profile.filters import Filter
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output.progress_bar import progress_bar
+from hpcd.errors import UsageError
 from hpcd.wording import counted
 
 
@@ -54,14 +56,22 @@ class Export(Command):
             "--depth", type=int, metavar="N",
             help="frames of call paths to keep; what is below counts for the last one",
         )  # fmt: skip
+        parser.add_argument(
+            "--phases", default="", metavar="PHASES",
+            help="phases to show over trace lines, as hpcd report --by phase=PHASES takes them"
+            " (chrome, firefox, otf2, perfetto)",
+        )  # fmt: skip
         parser.add_argument("--force", action="store_true", help="replace an earlier export")
         parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
 
     def run(self, args: argparse.Namespace) -> int:
         # SIGTERM cleans up as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if args.phases and args.format not in PHASE_FORMATS:
+            raise UsageError(f"--phases: formats that hold phases are {', '.join(PHASE_FORMATS)}")
+        only = Filter.parse(args.filter)
         with open_database(args.database) as db, progress_bar() as update:
-            selection = Selection(db, Filter.parse(args.filter), args.metric, args.depth, update)
+            selection = Selection(db, only, args.metric, args.depth, update, args.phases)
             path = args.output or default_path(args.database, args.format)
             export(selection, args.format, path, replace=args.force)
         for note in selection.notes:

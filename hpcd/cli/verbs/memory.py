@@ -16,15 +16,19 @@ from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.tree_tables import Page, Row
 
 _MIN_NAME = 24
-_FIGURES = ("at_peak", "at_end", "touched", "huge", "mapped", "released")
+_FIGURES = {
+    "at_peak": "at peak", "at_end": "at end", "touched": "touched", "huge": "huge",
+    "remote": "remote", "mapped": "mapped", "released": "released",
+}  # fmt: skip
 
 
 class MemoryCommand(Command):
     """Show which call paths made the memory of processes grow, and what held it at its peak.
 
     Of each process, by call path: bytes that were held at the peak and at the end by pages first
-    touched there, bytes touched there in all and of these by huge pages, and bytes mapped and given
-    back by system calls. Recorded by hpcd attach, run and profile with --memory.
+    touched there, bytes touched there in all and of these by huge pages and on another NUMA node
+    than that of the CPU, and bytes mapped and given back by system calls. Recorded by hpcd attach,
+    run and profile with --memory.
     """
 
     name = "memory"
@@ -56,20 +60,37 @@ def _rows(process: ProcessMemory, limit: int | None, width: int) -> Iterator[Row
         "",
         f"{process.name} ({process.pid}): peak {size_text(process.peak)}B at"
         f" {process.peak_ns / 1e9:.3f} s, {size_text(process.at_end)}B at the end,"
-        f" {size_text(process.touched)}B touched",
+        f" {size_text(process.touched)}B touched{_on_nodes(process)}",
     )
-    heads = ("at peak", "at end", "touched", "huge", "mapped", "released")
-    yield Row("".join(f"{head:>9} " for head in heads) + " ", "", "path")
+    # Of one node there is nothing to tell apart.
+    several = len(process.by_numa_node) > 1 or process.remote
+    shown = {name: head for name, head in _FIGURES.items() if name != "remote" or several}
+    yield Row("".join(f"{head:>9} " for head in shown.values()) + " ", "", "path")
     paths = process.paths
     for at in range(min(len(paths), limit or len(paths))):
         figures = "".join(
             f"{size_text(int(column[at])):>9} "
-            for column in (getattr(paths, name) for name in _FIGURES)
+            for column in (getattr(paths, name) for name in shown)
         )
         name = shorten(paths.name[at], max(width - len(figures), _MIN_NAME))
         yield Row(figures + " ", "", name)
     if limit and len(paths) > limit:
         yield Row("", "", f"(not shown: {len(paths) - limit:,} more; --limit 0 for all)")
+
+
+def _on_nodes(process: ProcessMemory) -> str:
+    """Of what was touched, what is on which NUMA node."""
+    nodes = sorted(process.by_numa_node.items())
+    if not nodes:
+        return ""
+    if len(nodes) == 1:
+        where = f", all on NUMA node {nodes[0][0]}"
+    else:
+        parts = (f"{size_text(size)}B on node {node}" for node, size in nodes)
+        where = f" (NUMA: {', '.join(parts)})"
+    if not process.remote:
+        return where
+    return f"{where}; {size_text(process.remote)}B from CPUs of another node"
 
 
 def _as_json(processes: list[ProcessMemory], limit: int | None) -> dict[str, list[dict[str, Any]]]:
@@ -82,6 +103,7 @@ def _as_json(processes: list[ProcessMemory], limit: int | None) -> dict[str, lis
                 "peak": process.peak,
                 "peak_ns": process.peak_ns,
                 "at_end": process.at_end,
+                "by_numa_node": {str(node): size for node, size in process.by_numa_node.items()},
                 "paths": [
                     {
                         "path": process.paths.name[at],

@@ -10,6 +10,7 @@ from pathlib import Path
 from hpcd.analysis.database import open as open_database
 from hpcd.analysis.messages.caveats import caveats
 from hpcd.analysis.messages.database_calls import communication, delays_of
+from hpcd.analysis.messages.phase_messages import within_phases
 from hpcd.cli.command import Command
 from hpcd.cli.options import add_database_argument
 from hpcd.cli.output import message_tables
@@ -40,6 +41,11 @@ class MessagesCommand(Command):
             "--job", metavar="NAME", help="job to analyse (default: that with most calls)"
         )
         parser.add_argument(
+            "--phase", default="", metavar="PHASES",
+            help="only what begins in phases that recorded calls mark, as hpcd report --filter"
+            " phase=PHASES takes them",
+        )  # fmt: skip
+        parser.add_argument(
             "--rows",
             type=int,
             default=_ROWS,
@@ -60,6 +66,8 @@ class MessagesCommand(Command):
             found = communication(db, args.job)
             for note in caveats(db, found):
                 print(f"note: {harmless(note)}", file=sys.stderr)
+            if args.phase:
+                found = within_phases(db, found, args.phase)
             delays = delays_of(db, found)
             if args.picture:
                 from hpcd.viewer.pictures.communication_matrix import draw_matrix
@@ -67,7 +75,8 @@ class MessagesCommand(Command):
                 draw_matrix(found.point_to_point, found.ranks, args.picture, db.path.name)
             page = Page(args.width)
             if args.json:
-                page.write([json.dumps(as_json(db, found, delays)), "\n"])
+                shown = as_json(db, found, delays, list(caveats(db, found.whole)))
+                page.write([json.dumps({**shown, "phase": args.phase or None}), "\n"])
                 return 0
             for line in message_tables.heading(db, found):
                 print(line)

@@ -79,6 +79,9 @@ class Render(Command):
         parser.add_argument("--procedure", default="", metavar="NAME",
                             help="histogram, curve: inclusive cost of this procedure, not of all"
                             )  # fmt: skip
+        parser.add_argument("--phases", default="", metavar="PHASES",
+                            help="trace: bands over the lines show phases, as hpcd report --by"
+                            " phase=PHASES takes them")  # fmt: skip
         parser.add_argument("--procedure-color", action="append", default=[],
                             metavar="PATTERN=COLOR",
                             help="color of procedures: 'MPI_.* = #d55e00'; the first match decides"
@@ -117,6 +120,7 @@ class Render(Command):
                 line=args.line,
                 metric=args.metric,
                 procedure=args.procedure,
+                phases=args.phases,
                 colours=parse_patterns(args.procedure_color),
                 dark=args.dark,
             )

@@ -2,8 +2,8 @@
 
 Each location enters and leaves regions. Between two such events it is in one call path: an
 interval, so that times are exact, as are the sums. Calling-context samples, which sampling tools
-write, are in ``otf2_samples``, operations on files in ``otf2_operations``. Messages and collective
-operations are counted and left out. Definitions and events are taken from the text
+write, are in ``otf2_samples``, operations on files in ``otf2_operations``, messages and collective
+operations in ``otf2_traffic``. Definitions and events are taken from the text
 that otf2-print of OTF2 2 and 3 writes; the archive's format is the library's own affair.
 """
 
@@ -19,8 +19,11 @@ from typing import BinaryIO
 
 from hpcd.errors import FormatError, PlatformError
 from hpcd.measurement.foreign.input_file import blocks
+from hpcd.measurement.foreign.names import readable
 from hpcd.measurement.foreign.otf2_operations import Otf2Operations
 from hpcd.measurement.foreign.otf2_samples import FLAGS, NAME, Otf2Samples
+from hpcd.measurement.foreign.otf2_traffic import EVENT as TRAFFIC
+from hpcd.measurement.foreign.otf2_traffic import Otf2Traffic, communicating
 from hpcd.measurement.foreign.recording_builder import NO_MODULE, RecordingBuilder
 from hpcd.measurement.foreign.tool_process import tool_output
 
@@ -47,14 +50,6 @@ _RANK = re.compile(rb"(?:MPI )?Rank (\d{1,8})$", re.IGNORECASE)
 # As hpcd calls processes: with name and number.
 _OWN_RANK = re.compile(rb"rank (\d{1,8}) (.+) \d+$", re.DOTALL)
 _EVENT = re.compile(rb"(ENTER|LEAVE|CALLING_CONTEXT_SAMPLE) +(\d{1,19}) +(\d{1,20})  ")
-# Of records in pairs, the one that both kinds of a call have.
-_LEFT_OUT_AS = {
-    b"MPI_SEND": "messages", b"MPI_ISEND": "messages",
-    b"MPI_COLLECTIVE_END": "collective operations",
-    b"NON_BLOCKING_COLLECTIVE_COMPLETE": "collective operations",
-    b"RMA_PUT": "one-sided transfers", b"RMA_GET": "one-sided transfers",
-}  # fmt: skip
-_LEFT_OUT = re.compile(rb"(" + rb"|".join(_LEFT_OUT_AS) + rb") +\d{1,19} +\d{1,20}  ")
 _OPERATION = re.compile(rb"IO_OPERATION_(BEGIN|COMPLETE) +(\d{1,19}) +(\d{1,20})  ")
 _REGION_END = re.compile(rb'" <(\d{1,10})>$')
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ([+-]\d{4})")
@@ -78,6 +73,8 @@ class Otf2Reader:
         self._event: int | None = None
         self._samples = Otf2Samples(builder)
         self._operations = Otf2Operations(builder, self._samples.nodes)
+        self._traffic = Otf2Traffic(builder, self._samples.nodes)
+        self._names: dict[int, str] = {}
         self._ticks, self._offset = 1_000_000_000, 0
         self._frames: dict[int, int] = {}
         self._lines: dict[bytes, int] = {}
@@ -96,6 +93,7 @@ class Otf2Reader:
         with _otf2_print(anchor) as output:
             self._read_events(blocks(output.read, str(anchor)))
         self._samples.close()
+        self._traffic.close()
         for line, since in self._since.items():
             self._builder.alive(line, since, since)
         return began_ns or None
@@ -116,10 +114,13 @@ class Otf2Reader:
                 ranks[number] = int(match[1])
             elif match := _OWN_RANK.match(name):
                 ranks[number], groups[number] = int(match[1]), match[2]
+        locations = _LOCATION.findall(text)
+        if not ranks:
+            ranks = _ranks_by_place(text, {int(at): int(group) for at, _, group in locations})
         if ranks:
             builder.job = builder.job or builder.default_name
             builder.size = builder.size or max(ranks.values()) + 1
-        for place, (location, name, group) in enumerate(_LOCATION.findall(text)):
+        for place, (location, name, group) in enumerate(locations):
             number = int(group)
             thread, name = _thread(place + len(groups), name, number, ranks.get(number))
             line = self._lines[location] = builder.line(number, thread, name)
@@ -130,8 +131,14 @@ class Otf2Reader:
         for number, name, file in _REGION.findall(text):
             module = builder.module(file or NO_MODULE)
             self._frames[int(number)] = builder.frame(module, name)
+            if name.startswith(b"MPI_"):
+                self._names[int(number)] = readable(name)
         self._samples.define(text, self._frames)
         self._operations.define(text)
+        self._traffic.define(
+            text,
+            {int(at): ranks[int(group)] for at, _, group in locations if int(group) in ranks},
+        )
         return _nanoseconds((clock[3] or b"").decode("ascii", "replace"))
 
     # --- events ---
@@ -147,15 +154,16 @@ class Otf2Reader:
                     # The region's name has line ends in it.
                     if end := _REGION_END.search(line):
                         self._enter(*self._pending, int(end[1]))
-                elif not self._samples.unfinished and (kind := _LEFT_OUT.match(line)):
+                elif not self._samples.unfinished and (event := TRAFFIC.match(line)):
                     self._samples.finish()
-                    self._builder.left_out[_LEFT_OUT_AS[kind[1]]] += 1
+                    self._communicate(event, line)
                 elif not self._samples.unfinished and (operation := _OPERATION.match(line)):
                     self._samples.finish()
                     self._operate(operation, line)
                 else:
                     self._samples.go_on(line)
                     self._operations.go_on(line)
+                    self._traffic.go_on(line)
 
     def _change(self, event: re.Match[bytes], text: bytes) -> None:
         line = self._lines.get(event[2])
@@ -171,11 +179,13 @@ class Otf2Reader:
             self._add_interval(line, since, stack[-1], time_ns - since)
         self._since[line] = time_ns
         if event[1] == b"CALLING_CONTEXT_SAMPLE":
+            self._traffic.finish()
             self._samples.begin(line, time_ns, text)
             return
         if event[1] == b"LEAVE":
             if stack:
                 stack.pop()
+                self._traffic.leave(line, time_ns)
             return
         end = _REGION_END.search(text)
         if end:
@@ -199,6 +209,15 @@ class Otf2Reader:
         stack = self._stacks[line]
         self._operations.begin(line, time_ns, text, stack[-1] if stack else 0)
 
+    def _communicate(self, event: re.Match[bytes], text: bytes) -> None:
+        """A message, a collective operation or a one-sided transfer."""
+        line = self._lines.get(event[2])
+        if line is None:
+            raise FormatError(f"{self._builder.source}: damaged: an event of no location")
+        stack = self._stacks[line]
+        node = stack[-1] if stack else 0
+        self._traffic.begin(event, line, self._nanoseconds(event[3]), text, node)
+
     def _add_interval(self, line: int, begin_ns: int, node: int, length_ns: int) -> None:
         if self._event is None:
             self._event = self._builder.event("region", "s", 1e-9, "time", interval=True)
@@ -210,7 +229,16 @@ class Otf2Reader:
         if depth != len(stack) or depth >= _MAX_NESTING or region not in self._frames:
             raise FormatError(f"{self._builder.source}: damaged: region {region} is not defined")
         stack.append(self._builder.child(stack[-1] if stack else 0, self._frames[region]))
+        self._traffic.enter(line, self._since[line], self._names.get(region, ""))
         self._builder.taken += 1
+
+
+def _ranks_by_place(text: bytes, groups: dict[int, int]) -> dict[int, int]:
+    """The rank of each location group by the order of the locations that communicate, where no name
+    says it; ``groups`` are those of locations. None where a group has several of these."""
+    places = communicating(text)
+    ranks = {groups[location]: at for at, location in enumerate(places) if location in groups}
+    return ranks if len(ranks) == len(places) else {}
 
 
 def _thread(place: int, name: bytes, process: int, rank: int | None) -> tuple[int, bytes]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class RecordingBuilder:
         self._clock = ""
         self._records: tuple[list[int], ...] = ([], [], [], [], [])
         self._calls: list[tuple[int, ...]] = []
-        self._called_functions = self._called_objects = 0
+        self._called_functions = self._called_objects = self._called = 0
         self._samples_of: Counter[int] = Counter()
         self._first_ns, self._last_ns = _MAX_TIME_NS, 0
 
@@ -254,7 +254,7 @@ class RecordingBuilder:
         self.writer.add_function(CalledFunction(number, name, "", group, values))
         return number
 
-    def called_object(self, kind: str, name: str, details: dict[str, str]) -> int:
+    def called_object(self, kind: str, name: str, details: Mapping[str, object]) -> int:
         """The number of what calls refer to, which is announced."""
         self._called_objects += 1
         self.writer.add_object(CalledObject(self._called_objects, kind, name, dict(details)))
@@ -276,6 +276,7 @@ class RecordingBuilder:
 
     def _write_calls(self) -> None:
         rows = np.array(self._calls, np.uint64)
+        self._called += len(self._calls)
         self._calls = []
         line, time, length, node, function, weight = rows[:, :6].T
         calls = Calls(
@@ -336,7 +337,7 @@ class RecordingBuilder:
         no records.
         """
         self.flush()
-        if not self.writer.records_written:
+        if not (self.writer.records_written or self._called):
             raise FormatError(f"{self.source}: no samples in it")
         if began_ns:
             realtime_ns = began_ns + self._last_ns
@@ -359,7 +360,7 @@ class RecordingBuilder:
     def _finish_processes(self, threads: Iterable[Thread]) -> None:
         """Names of main threads, and the rank of the process that has most samples."""
         main = {(thread.process, thread.tid): thread.name for thread in threads}
-        busiest = self._samples_of.most_common(1)[0][0]
+        busiest = next((one for one, _ in self._samples_of.most_common(1)), -1)
         for process in self._processes.values():
             name = main.get((process.id, process.pid), process.name)
             name = self._process_names.get(process.pid, name)
