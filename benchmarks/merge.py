@@ -116,7 +116,9 @@ def many(measurements: int, workers: int) -> Table:
                     file.stat().st_size for file in (Path(folder) / "db").rglob("*")
                     if file.is_file()
                 )  # fmt: skip
-            exponent = f"{math.log(cpu / before, count / few):.2f}" if count > few and before else ""
+            exponent = (
+                f"{math.log(cpu / before, count / few):.2f}" if count > few and before else ""
+            )
             before = cpu
             table.add_row(name, f"{lines} x {records}", f"{count:,}", f"{cpu / count * 1e3:.1f}",
                           f"{wall:.1f}", f"{recorded / total:.1f}", f"{merged / total:.1f}",

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from hpcd.daemon.capture import heap
 from hpcd.daemon.capture.budget import Cost, SamplingRate
 from hpcd.daemon.capture.descriptors import readable
+from hpcd.daemon.capture.expected_samples import ExpectedSamples
 from hpcd.daemon.capture.recording_summary import samples_summary, unwind_summary
 from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
 from hpcd.daemon.capture.token_bucket import TokenBucket
@@ -64,9 +65,7 @@ class Session:
         self.summary: dict[str, object] = {}
         """What was recorded so far, about a second old."""
         self._rates = [terms.first_rate] if terms.first_rate else []
-        # Samples expected of the targets' CPU time until the last change of rate, and that time.
-        self._expected = 0.0
-        self._expected_of = 0.0
+        self._expected = ExpectedSamples(terms.first_rate.rate.frequency if terms.first_rate else 0)
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
         self._start = self._flushed = self._drained = self._trimmed = time.monotonic()
@@ -285,8 +284,7 @@ class Session:
                 min(budget.rate.frequency for budget in budgets),
                 max(budget.rate.walk_one_in for budget in budgets),
             )
-            self._expected = self._expected_samples(targets)
-            self._expected_of = targets
+            self._expected.change(targets, rate.frequency)
             self._parts.sampler.set_pace(rate.frequency, rate.walk_one_in)
             self._rates.append(RateChange.now(rate))
 
@@ -315,7 +313,8 @@ class Session:
         counters = parts.sampler.counters()[0]
         times = parts.thread_times.totals(time.monotonic_ns()) if parts.thread_times else None
         used = self._cpu_seconds(final=final)
-        expected = round(self._expected_samples(used)) if self._terms.alone else 0
+        seen = times.cpu if times else used
+        expected = round(self._expected.of(used, seen)) if self._terms.alone else 0
         sampled = parts.collector.recorded_periods * self._terms.period_ns / 1e9
         overhead = parts.sampler.overhead()
         return {
@@ -358,11 +357,6 @@ class Session:
         if not final:
             self._parts.threads.read_cpu_times()
         return self._parts.threads.cpu_seconds()
-
-    def _expected_samples(self, used: float) -> float:
-        """Samples of the CPU clock to be expected when the targets have used ``used`` seconds."""
-        frequency = self._rates[-1].rate.frequency if self._rates else 0
-        return self._expected + (used - self._expected_of) * frequency
 
 
 def own_cpu_seconds() -> float:

@@ -158,9 +158,9 @@ class Decoder:
         return self._ask(b"p", fd, label, struct.pack("<I", len(request)) + request)
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers, from any thread."""
         for worker in (self._worker, self._large):
-            worker.close()
+            worker.end()
         self._worked.clear()
 
     def start(self) -> None:

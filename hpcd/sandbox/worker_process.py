@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 
 from hpcd.errors import FormatError
@@ -47,7 +48,7 @@ class WorkerProcess:
 
     ``arguments`` follow the interpreter's name, the descriptor of the socket follows them;
     ``timeout`` seconds is how long to wait for it at any time; ``name`` is what errors call it. Use
-    from one thread at a time.
+    from one thread at a time, except for :meth:`end`.
     """
 
     def __init__(self, name: str, arguments: Sequence[str], timeout: float) -> None:
@@ -56,21 +57,27 @@ class WorkerProcess:
         self.timeout = timeout
         self.process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
+        self._lock = threading.Lock()
+        """Held by who starts it, or takes it away to end it."""
+        self._ended = False
 
     @property
     def running(self) -> bool:
         """Whether it has been started and not yet ended."""
-        return self.process is not None and self.process.poll() is None
+        process = self.process
+        return process is not None and process.poll() is None
 
     def channel(self) -> socket.socket:
         """The socket to ask it by. Raises :class:`OSError`."""
         if self.process and not self.running:
             self.close()  # it died idle, which is not the next file's fault
-        if self._channel:
+        with self._lock:
+            if self._ended:
+                raise ConnectionError("it has been ended")
+            if self._channel is None:
+                self.process, self._channel = _start(self._arguments)
+                self._channel.settimeout(self.timeout)
             return self._channel
-        self.process, self._channel = _start(self._arguments)
-        self._channel.settimeout(self.timeout)
-        return self._channel
 
     def ask(self, fd: int, label: str, request: bytes, rest: bytes = b"") -> None:
         """Begin a request about the file open at ``fd``, which ``label`` names in errors;
@@ -110,24 +117,35 @@ class WorkerProcess:
         return FormatError(f"{label}: {how}")
 
     def close(self) -> None:
-        """End it."""
-        if self._channel:
-            self._channel.close()
-            self._channel = None
-        if self.process:
+        """End it; the next request has another."""
+        with self._lock:
+            channel, self._channel = self._channel, None
+            process, self.process = self.process, None
+        if channel:
+            # A thread that waits for its answer is told, and it reads the end.
+            with contextlib.suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
+            channel.close()
+        if process:
             # It has another user, whom a confined service may not signal; its channel closed, it
             # ends by itself, and a hanging one at its limit of CPU time.
             with contextlib.suppress(PermissionError):
-                self.process.kill()
-                self.process.wait()
-            self.process = None
+                process.kill()
+                process.wait()
+
+    def end(self) -> None:
+        """End it for good, from any thread: whoever waits for an answer gets an error."""
+        with self._lock:
+            self._ended = True
+        self.close()
 
     def ending(self) -> str:
         """What ended it, as far as that is known."""
-        if self.process is None:
+        process = self.process
+        if process is None:
             return ""
         try:
-            code = self.process.wait(_DEATH_SECONDS)
+            code = process.wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:
             return ""
         if code == -signal.SIGSYS:

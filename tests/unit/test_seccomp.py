@@ -75,11 +75,11 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Say]:
         with pytest.raises(DecodeError) as caught:
             ask(decoder)
         # The next module is decoded again.
-        decoder.close()
+        decoder._worker.close()
         monkeypatch.setattr(decoder._worker, "_arguments", genuine)
         decoder.cache = TableCache(tmp_path / "of what is genuine")
         ask(decoder)
-        decoder.close()
+        decoder._worker.close()
         assert str(SMALL) in str(caught.value) and "\n" not in str(caught.value)
         return str(caught.value)
 
