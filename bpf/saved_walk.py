@@ -41,7 +41,8 @@ def joined(copy: bytes, piece: bytes) -> bytes:
         return copy
     head = _COPY.pack(time, start, tgid, stack, size + gap + piece_size, cache, unread)
     first = STACK_COPY.itemsize + registers_bytes()
-    return head + copy[_COPY.size :] + _NO_ADDRESS * gap + piece[first:]
+    stack: bytes = copy[_COPY.size :] + _NO_ADDRESS * gap + piece[first:]
+    return head + stack
 
 
 def marked(copy: bytes) -> bytes:
