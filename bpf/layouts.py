@@ -335,7 +335,7 @@ STACK_COPY = np.dtype(
         ("stack", "<u4"),
         ("size", "<u4"),
         ("cache", "<u2"),
-        ("pad", "<u2"),
+        ("unread", "<u2"),
     ]
 )
 """``struct stack_copy``; the registers follow, and ``size`` bytes from address ``start`` on."""

@@ -27,19 +27,37 @@ WALK_SP, WALK_DEPTH = 8, 72
 _MAX_RUNS = 32
 # Pieces overlap, and begin below the frame that the walk goes on from: registers are saved there.
 _STEP, _KEPT = COPY_BYTES - 4096, 8192
+_PAGE = 4096
+_NO_ADDRESS = b"\xff"
 
 
 def joined(copy: bytes, piece: bytes) -> bytes:
-    """``copy`` (:data:`STACK_COPY`) with another ``piece`` of its stack behind it, and zeros for
-    what could not be read between the two."""
-    time, start, tgid, stack, size, cache, _ = _COPY.unpack_from(copy)
+    """``copy`` (:data:`STACK_COPY`) with another ``piece`` of its stack behind it, and no address
+    for what could not be read between the two."""
+    time, start, tgid, stack, size, cache, unread = _COPY.unpack_from(copy)
     _, piece_start, _, _, piece_size, _, _ = _COPY.unpack_from(piece)
     gap = piece_start - start - size
     if not 0 <= gap <= COPY_BYTES:
         return copy
-    head = _COPY.pack(time, start, tgid, stack, size + gap + piece_size, cache, 0)
+    head = _COPY.pack(time, start, tgid, stack, size + gap + piece_size, cache, unread)
     first = STACK_COPY.itemsize + registers_bytes()
-    return head + copy[_COPY.size :] + bytes(gap) + piece[first:]
+    stack: bytes = copy[_COPY.size :] + _NO_ADDRESS * gap + piece[first:]
+    return head + stack
+
+
+def marked(copy: bytes) -> bytes:
+    """``copy`` (:data:`STACK_COPY`), as the programs have sent it, with no address in the pages
+    that could not be read. As zeros they would be where stacks end."""
+    _, start, _, _, size, _, unread = _COPY.unpack_from(copy)
+    if not unread:
+        return copy
+    result = bytearray(copy)
+    first, end = STACK_COPY.itemsize + registers_bytes(), 0
+    for page in range(COPY_BYTES // _PAGE):
+        begin, end = end, min((page + 1) * _PAGE - start % _PAGE, size)
+        if unread >> page & 1:
+            result[first + begin : first + end] = _NO_ADDRESS * (end - begin)
+    return bytes(result)
 
 
 class SavedWalker:

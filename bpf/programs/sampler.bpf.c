@@ -380,19 +380,23 @@ static __always_inline void copy_as_entered(struct stack_copy *copy, u64 functio
 #endif
 }
 
-/* Copies the stack from `start` on, `used` bytes at most; returns how many. Pages that cannot be read,
- * such as those of an array that were never used, are zeros. */
+/* Copies the stack from `start` on, `used` bytes at most; returns how many. Pages between that cannot be
+ * read, such as those of an array that were never used, are marked. */
 static __always_inline u32 copy_piece(struct stack_copy *copy, u64 start, u64 used)
 {
 	u32 first = 4096 - ((u32)start & 4095), size = first;
 
-	read_user(copy->bytes, first, start);
+	copy->unread = 0;
+	if (read_user(copy->bytes, first, start))
+		copy->unread = 1;
 	NOUNROLL
 	for (u32 i = 0; i < COPY_BYTES / 4096 - 1; i++) {
 		u32 at = first + 4096 * i;
 		if (at >= used)
 			break;
-		if (!read_user(copy->bytes + at, 4096, start + at))
+		if (read_user(copy->bytes + at, 4096, start + at))
+			copy->unread |= 2 << i;
+		else
 			size = at + 4096;
 	}
 	if (size > used)

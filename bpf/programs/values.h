@@ -131,7 +131,7 @@ struct stack_copy {
 	u32 stack;  /* as in struct sample: COPIED | a number of this cache's */
 	u32 size;   /* of bytes[] */
 	u16 cache;
-	u16 pad;
+	u16 unread; /* of its pages, from the one it begins in on: a bit for each that cannot be read */
 	struct registers regs;
 	u8 bytes[COPY_BYTES];
 };

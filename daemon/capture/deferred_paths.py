@@ -22,7 +22,7 @@ import zstandard
 from hpcd.array_types import I64, U32, Mask
 from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.mapping_events import MmapEvents
-from hpcd.bpf.saved_walk import SavedWalker, joined
+from hpcd.bpf.saved_walk import SavedWalker, joined, marked
 from hpcd.bpf.table_memory import Space, Tables
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.model.frame import RAW_MASK
@@ -160,7 +160,7 @@ class DeferredPaths:
         for copy in copies:
             number = copy[20:24] + copy[28:30]
             known = self._unnamed.get(number)
-            self._unnamed[number] = joined(known, copy) if known else copy
+            self._unnamed[number] = joined(known, marked(copy)) if known else marked(copy)
         by_number.update(self._unnamed)
         first = self._count
         self._reserve(len(events))

@@ -315,8 +315,10 @@ class _Gap:
                 pending.append((target, state.copy()))
         elif target not in self._seeds:
             part = self.parts.setdefault(target, state.copy())
-            if state != part or state.sp in (None, 8):
-                part.sp = None  # a function after all, or nothing is known
+            if state != part or state.sp is None or state.sp <= 8:
+                # A function after all, or nothing is known, or it cannot be: less than the return
+                # address is left when code is followed from within a function.
+                part.sp = None
 
     def _reached(self, index: int) -> bool:
         """Whether step ``index`` has been followed, and from the one before it."""

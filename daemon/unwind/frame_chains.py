@@ -50,7 +50,7 @@ def chain_rows(text: memoryview, address: int, low: int, high: int) -> tuple[I64
     pieces = []
     for start in range(low, high, _PIECE):
         piece = np.frombuffer(text[start : min(start + _PIECE + _OVERLAP, high)], np.uint8)
-        ends, resumes = _ends(piece)
+        ends, resumes = _ends(piece, address + start, (address + low, address + high))
         padded = _padded(piece) + start
         padded = padded[((address + padded) % _ALIGNMENT == 0) & (padded < high)]
         begins, bodies = _begins(piece)
@@ -96,9 +96,13 @@ def _begins(piece: U8) -> tuple[I64, I64]:
     return np.where(landing, entry, at), at + 4
 
 
-def _ends(piece: U8) -> tuple[I64, I64]:
-    """Behind which pop %rbp functions end, and where others go on: pop %rbp; ret or jmp."""
+def _ends(piece: U8, address: int = 0, functions: tuple[int, int] = (0, 0)) -> tuple[I64, I64]:
+    """Behind which pop %rbp functions end, and where others go on: pop %rbp; ret or jmp.
+
+    The piece is at ``address``, and functions lie between two others.
+    """
     at = np.flatnonzero(piece[: max(0, len(piece) - 1)] == 0x5D)
+    at = at[~_is_distance(piece, at, address, functions)]
     size = _END_SIZES[piece[at + 1]]
     fits = (size > 0) & (at + size <= len(piece))
     at, size = at[fits], size[fits]
@@ -113,13 +117,30 @@ def _ends(piece: U8) -> tuple[I64, I64]:
     return at[~dropped] + 1, (at + size)[~dropped]
 
 
+def _is_distance(piece: U8, at: I64, address: int, functions: tuple[int, int]) -> Mask:
+    """Whether the four octets from ``at`` on are how far away the function is that a call or a jump
+    of the octet before goes to."""
+    before = piece[np.maximum(at - 1, 0)]
+    found: Mask = ((before == 0xE8) | (before == 0xE9)) & (at > 0) & (at + 4 <= len(piece))
+    place = at[found]
+    distance = np.zeros(len(place), np.uint32)
+    for octet in range(4):
+        distance |= piece[place + octet].astype(np.uint32) << np.uint32(8 * octet)
+    target = address + place + 4 + distance.view(np.int32)
+    low, high = functions
+    found[found] = (target >= low) & (target < high) & (target % _ALIGNMENT == 0)
+    return found
+
+
 def _padded(piece: U8) -> I64:
     """Behind which int3s other code begins. One before ud2 is a check that fails; a single one may
-    as well be part of an instruction, and is padding only where code cannot go on."""
+    as well be part of an instruction, and is padding only where code cannot go on. Three or seven
+    behind 0xcd are a factor that compilers divide by 5 with."""
     padding = piece == _INT3
-    last = np.flatnonzero(padding[:-1] & ~padding[1:])
-    if len(padding) and padding[-1]:
-        last = np.append(last, len(padding) - 1)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], padding, [False]])))
+    first, last = edges[::2], edges[1::2] - 1
+    factor = (piece[np.maximum(first - 1, 0)] == 0xCD) & np.isin(last - first, (2, 6))
+    last = last[~factor]
     last = last[padding[np.maximum(last - 1, 0)] | _never_goes_on(piece, last)]
     behind = last + 1
     inside = np.minimum(behind + 1, len(piece) - 1)

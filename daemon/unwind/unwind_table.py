@@ -18,7 +18,7 @@ from hpcd.errors import FormatError
 # Text beyond this is not one program's: the page directory alone would take 4 MiB.
 MAX_SPAN = 1 << 30
 # Raised whenever the decoder makes other rows of the same file: cached tables are then remade.
-VERSION = 12
+VERSION = 13
 _MAGIC = b"HPCDUNW\n"
 _HEAD = struct.Struct("<8sIIQIIIIIIII")
 _SEGMENT = struct.Struct("<QQQQ")

@@ -61,6 +61,34 @@ def test_an_operand_is_no_padding() -> None:
     assert others[0][0] == text.index(LEAF)
 
 
+def test_a_factor_is_no_padding() -> None:
+    """movabs $0xcccccccccccccccd, %rdx, behind which the next 16 bytes begin."""
+    factor = bytes.fromhex("48bacdcccccccccccccc")
+    code = bytes.fromhex("554889e5") + b"\x90" * 2 + factor + FRAMED[4:]
+    assert len(code[: -len(FRAMED[4:])]) == 16
+    text = padded(*[FRAMED] * 20, code, *[FRAMED] * 20)
+    offsets, numbers, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    assert rule_at(offsets, numbers, 640 + 16) == (CfaKind.FP, 16)
+    assert not len(others)
+
+
+def test_the_distance_of_a_call_is_no_end() -> None:
+    """call of a function 0x1e95d bytes further on: e8 5d e9 01 00."""
+    call = bytes.fromhex("e85de90100")
+    front = padded(*[FRAMED] * 20)
+    # What it calls begins where functions do.
+    filler = b"\x90" * (-(len(front) + 4 + len(call) + 0x1E95D) % 16)
+    code = FRAMED[:4] + filler + call + b"\x90" * 8 + FRAMED[-2:]
+    text = front + padded(code, *[FRAMED] * 4000)
+    place = len(front) + code.index(call)
+    offsets, numbers, _ = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    assert rule_at(offsets, numbers, place + 5) == (CfaKind.FP, 16)
+    assert rule_at(offsets, numbers, place + 2) == (CfaKind.FP, 16)
+    elsewhere = text[: place + 3] + b"\x7f\x7f" + text[place + 5 :]
+    offsets, numbers, _ = chain_rows(memoryview(elsewhere), ADDRESS, 0, len(text))
+    assert rule_at(offsets, numbers, place + 2) == (CfaKind.SP, 8)
+
+
 def test_code_without_frames_or_padding_has_no_rows() -> None:
     for text in (padded(*[LEAF] * 4000), FRAMED * 100):
         offsets, _, _ = chain_rows(memoryview(text), ADDRESS, 0, len(text))

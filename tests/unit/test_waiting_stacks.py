@@ -12,7 +12,7 @@ from hpcd.array_types import U32, U64
 from hpcd.bpf.layouts import COPIED, STACK_COPY, STACK_EVENT, EventKind
 from hpcd.bpf.map_sizes import registers_bytes
 from hpcd.bpf.mapping_history import MappingHistory
-from hpcd.bpf.saved_walk import joined
+from hpcd.bpf.saved_walk import joined, marked
 from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables
 from hpcd.daemon.capture import deferred_paths
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
@@ -131,17 +131,26 @@ def test_stacks_beyond_the_bound_are_counted(
     assert waiting.waiting == 2 and waiting.counts.no_room == 3
 
 
-def piece(start: int, stack: bytes) -> bytes:
+def piece(start: int, stack: bytes, unread: int = 0) -> bytes:
     """A copy of a stack from ``start`` on."""
     head = np.zeros(1, STACK_COPY)
+    head["unread"] = unread
     head["start"], head["size"], head["stack"] = start, len(stack), COPIED | 7
     return head.tobytes() + b"r" * registers_bytes() + stack
 
 
 def test_pieces_of_a_stack_become_one_copy() -> None:
     whole = joined(joined(piece(4000, b"a" * 96), piece(4096, b"b" * 8)), piece(4112, b"c" * 8))
-    assert whole == piece(4000, b"a" * 96 + b"b" * 8 + bytes(8) + b"c" * 8)
+    assert whole == piece(4000, b"a" * 96 + b"b" * 8 + b"\xff" * 8 + b"c" * 8)
     assert joined(whole, piece(900_000, b"d")) == whole, "not of this stack"
+
+
+def test_pages_that_could_not_be_read_hold_no_address() -> None:
+    stack = bytes(96) + bytes(4096) + b"a" * 4096 + bytes(100)
+    assert marked(piece(4000, stack)) == piece(4000, stack)
+    sent = piece(4000, stack, unread=0b1010)
+    expected = bytes(96) + b"\xff" * 4096 + b"a" * 4096 + b"\xff" * 100
+    assert marked(sent) == piece(4000, expected, unread=0b1010)
 
 
 def test_a_process_that_has_ended_keeps_its_number_for_what_it_did(
