@@ -17,6 +17,9 @@ import numpy as np
 # Makes numba take functions of C as arguments.
 from numba.experimental import function_type  # noqa: F401
 
+if getattr(numba.config, "DISABLE_JIT", 0):
+    raise ImportError("Python itself cannot call functions by their addresses")
+
 _compiled = numba.njit(cache=True, nogil=True)
 # Addresses go as numbers; a function's result is one of C's int.
 _ADDRESS = numba.types.uint64
@@ -30,7 +33,7 @@ CALLING_CONTEXT_SAMPLE = numba.types.int32(
 _COMMA, _MINUS, _POINT, _ZERO = (np.uint8(ord(letter)) for letter in ",-.0")
 
 
-class CFunction(numba.types.WrapperAddressProtocol):  # type: ignore[misc]
+class CFunction(numba.types.WrapperAddressProtocol):
     """A function of C at ``address``, for loops to call; its address is no part of what is kept of
     them compiled."""
 

@@ -104,10 +104,7 @@ def rows_of_numbers(columns: Sequence[Array], places: int, end: bytes, loops: An
         whole = [one for one in known if one is not None]
         if len(whole) == len(known):
             values = np.stack([column for column, _ in whole])
-            text = np.empty(values.size * _LONGEST + values.shape[1] * len(end), np.uint8)
-            used = np.array([count for _, count in whole], np.int64)
-            written = loops.decimal_rows(text, values, used, np.frombuffer(end, np.uint8))
-            return text[:written].tobytes()
+            return _compiled_rows(values, [used for _, used in whole], end, loops)
     letters = [
         number_letters(column, places)
         if column.dtype.kind == "f"
@@ -115,6 +112,15 @@ def rows_of_numbers(columns: Sequence[Array], places: int, end: bytes, loops: An
         for column in columns
     ]
     return rows_of_text(letters, end)
+
+
+def _compiled_rows(values: I64, places: Sequence[int], end: bytes, loops: Any) -> bytes:
+    """Rows of ``values`` ``int64[columns, n]``, each column with so many ``places``."""
+    text = np.empty(values.size * _LONGEST + values.shape[1] * len(end), np.uint8)
+    written = loops.decimal_rows(
+        text, values, np.array(places, np.int64), np.frombuffer(end, np.uint8)
+    )
+    return text[:written].tobytes()
 
 
 def rows_of_text(columns: Sequence[Letters], end: bytes) -> bytes:
@@ -127,16 +133,20 @@ def rows_of_text(columns: Sequence[Letters], end: bytes) -> bytes:
     return np.concatenate(parts, axis=1).tobytes().translate(None, b"\0")
 
 
-def decimals(values: I64, places: int = 0) -> str:
-    """``values`` divided by ``10 ** places``, divided by commas."""
+def decimals(values: I64, places: int = 0, loops: Any = None) -> str:
+    """``values`` divided by ``10 ** places``, divided by commas; ``loops`` as above."""
+    if loops is not None:
+        values = np.ascontiguousarray(values[None], np.int64)
+        return _compiled_rows(values, [places], b",", loops)[:-1].decode("ascii")
     return rows_of_text([decimal_letters(values, places)], b",")[:-1].decode("ascii")
 
 
-def numbers(values: F64, places: int) -> str:
-    """``values`` ``float64[n]`` rounded to ``places`` decimals, divided by commas."""
+def numbers(values: F64, places: int, loops: Any = None) -> str:
+    """``values`` ``float64[n]`` rounded to ``places`` decimals, divided by commas; ``loops`` as
+    above."""
     scaled = _scaled(values, places)
     if (np.abs(scaled) < _EXACT).all():
-        return decimals(scaled.astype(np.int64), places)
+        return decimals(scaled.astype(np.int64), places, loops)
     return ",".join([f"{value:.15g}" for value in np.round(values, places).tolist()])
 
 

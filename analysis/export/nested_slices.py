@@ -142,18 +142,15 @@ class NestedSlices:
         """The same, one after another."""
         waits = np.count_nonzero(stretches.duration)
         most = self._opened + int(self._depth[stretches.context].sum()) + waits
-        found = (
-            np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64),
-            np.empty(most, bool), np.empty((self._metrics, most)),
-        )  # fmt: skip
+        context, begin, end = (np.empty(most, np.int64) for _ in range(3))
+        wait, cost = np.empty(most, bool), np.empty((self._metrics, most))
         rows = self._rows
         count, self._opened = self._loops.nested(
             self._parent, self._depth, stretches.context, stretches.begin, stretches.duration,
             following, np.ascontiguousarray(stretches.cost), rows.context, rows.begin, rows.cost,
-            self._opened, found,
+            self._opened, (context, begin, end, wait, cost),
         )  # fmt: skip
-        context, begin, end, wait, cost = (column[..., :count] for column in found)
-        return Slices(context, begin, end, wait, cost)
+        return Slices(context[:count], begin[:count], end[:count], wait[:count], cost[:, :count])
 
     def _add_costs(
         self, cost: F64, rows_depth: I64, rows_at: I64, stretches: _Stretches, depth: I64

@@ -224,8 +224,8 @@ class CallWindow:
 
     def _ranks(self, oldest: int) -> list[RankUse]:
         total = _summed((sums.processes for sums in self._sums), 3)
-        for process, _, seconds in self._long(oldest):
-            total[process][2] += seconds
+        for owner, _, seconds in self._long(oldest):
+            total[owner][2] += seconds
         processes = self._measurement.processes
         ranks = [
             RankUse(process.job, process.rank, process.pid, process.name, *row.tolist())
@@ -271,8 +271,10 @@ class CallWindow:
         return sorted(uses, key=lambda use: (-use.calls, use.name))
 
 
-def _summed(parts: Iterable[Mapping[_Key, F64]], columns: int) -> dict[_Key, F64]:
-    """The rows of ``parts``, ``float64[columns]`` each, added up by their keys."""
+def _summed(
+    parts: Iterable[Mapping[_Key, F64 | tuple[float, ...]]], columns: int
+) -> dict[_Key, F64]:
+    """The rows of ``parts``, so many numbers each, added up by their keys."""
     total: dict[_Key, F64] = defaultdict(lambda: np.zeros(columns))
     for part in parts:
         for key, row in part.items():

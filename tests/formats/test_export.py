@@ -466,7 +466,7 @@ def test_contexts_by_procedure_and_name(db: Database) -> None:
             assert path == real
 
 
-@pytest.mark.parametrize("kind", ["otf2", "chrome", "csv"])
+@pytest.mark.parametrize("kind", ["otf2", "chrome", "csv", "firefox", "speedscope"])
 def test_compiled_loops_write_the_same(
     db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

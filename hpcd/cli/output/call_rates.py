@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rich.table import Table
 from rich.text import Text
 
-from hpcd.analysis.live.recent_calls import (
-    FileUse,
-    FunctionUse,
-    MpiUse,
-    PeerUse,
-    RankUse,
-    RecentCalls,
-)
+from hpcd.analysis.live.recent_calls import RecentCalls
 from hpcd.cli.output.sizes import size_text
 from hpcd.cli.output.terminal_text import harmless
+
+_Use = TypeVar("_Use")
 
 
 def call_tables(calls: RecentCalls | None) -> list[Table]:
@@ -24,72 +21,63 @@ def call_tables(calls: RecentCalls | None) -> list[Table]:
     if calls is None:
         return []
     span = calls.seconds or 1.0
-    return [
-        table
-        for table in (
-            _files(calls.files, span), _ranks(calls.ranks, span), _mpi(calls.mpi, span),
-            _peers(calls.peers, span), _functions(calls.functions, span),
-        )
-        if table.row_count
+
+    def size(value: float) -> str:
+        return size_text(value / span)
+
+    def rate(value: float) -> str:
+        return _rate(value / span)
+
+    def share(seconds: float) -> str:
+        return f"{100 * seconds / span:.1f}"
+
+    tables = [
+        _table(
+            calls.files, "file or connection", lambda use: use.name,
+            {"read B/s": lambda use: size(use.read), "written B/s": lambda use: size(use.written),
+             "calls/s": lambda use: rate(use.calls), "errors/s": lambda use: rate(use.errors)},
+        ),
+        _table(
+            calls.ranks, "process that calls MPI",
+            lambda use: " ".join(filter(None, (use.name, use.job))),
+            {"MPI %": lambda use: share(use.seconds), "B/s": lambda use: size(use.bytes),
+             "calls/s": lambda use: rate(use.calls), "pid": lambda use: str(use.pid),
+             "rank": lambda use: "" if use.rank is None else str(use.rank)},
+        ),
+        _table(
+            calls.mpi, "function of MPI", lambda use: use.name,
+            {"time %": lambda use: share(use.seconds), "B/s": lambda use: size(use.bytes),
+             "calls/s": lambda use: rate(use.calls),
+             "mean": lambda use: _duration(use.seconds / use.calls)},
+        ),
+        _table(
+            calls.peers, "messages from rank to rank", lambda use: use.job,
+            {"B/s": lambda use: size(use.bytes), "messages/s": lambda use: rate(use.messages),
+             "from": lambda use: str(use.source),
+             "to": lambda use: "?" if use.target is None else str(use.target)},
+        ),
+        _table(
+            calls.functions, "probed function",
+            lambda use: f"{use.name} ({Path(use.library).name})",
+            {"calls/s": lambda use: rate(use.calls),
+             "mean": lambda use: "-" if use.mean_s is None else _duration(use.mean_s),
+             "time %": lambda use: "-" if use.mean_s is None else share(use.seconds)},
+        ),
     ]  # fmt: skip
+    return [table for table in tables if table.row_count]
 
 
-def _files(files: list[FileUse], span: float) -> Table:
-    table = _table("read B/s", "written B/s", "calls/s", "errors/s", name="file or connection")
-    for use in files:
-        table.add_row(
-            size_text(use.read / span), size_text(use.written / span), _rate(use.calls / span),
-            _rate(use.errors / span), _name(use.name),
-        )  # fmt: skip
-    return table
-
-
-def _ranks(ranks: list[RankUse], span: float) -> Table:
-    table = _table("MPI %", "B/s", "calls/s", "pid", "rank", name="process that calls MPI")
-    for use in ranks:
-        table.add_row(
-            f"{100 * use.seconds / span:.1f}", size_text(use.bytes / span),
-            _rate(use.calls / span), str(use.pid), "" if use.rank is None else str(use.rank),
-            _name(" ".join(filter(None, (use.name, use.job)))),
-        )  # fmt: skip
-    return table
-
-
-def _mpi(functions: list[MpiUse], span: float) -> Table:
-    table = _table("time %", "B/s", "calls/s", "mean", name="function of MPI")
-    for use in functions:
-        table.add_row(
-            f"{100 * use.seconds / span:.1f}", size_text(use.bytes / span),
-            _rate(use.calls / span), _duration(use.seconds / use.calls), _name(use.name),
-        )  # fmt: skip
-    return table
-
-
-def _peers(peers: list[PeerUse], span: float) -> Table:
-    table = _table("B/s", "messages/s", "from", "to", name="messages from rank to rank")
-    for use in peers:
-        table.add_row(
-            size_text(use.bytes / span), _rate(use.messages / span), str(use.source),
-            "?" if use.target is None else str(use.target), _name(use.job),
-        )  # fmt: skip
-    return table
-
-
-def _functions(functions: list[FunctionUse], span: float) -> Table:
-    table = _table("calls/s", "mean", "time %", name="probed function")
-    for use in functions:
-        mean = "-" if use.mean_s is None else _duration(use.mean_s)
-        share = "-" if use.mean_s is None else f"{100 * use.seconds / span:.1f}"
-        library = f" ({Path(use.library).name})"
-        table.add_row(_rate(use.calls / span), mean, share, _name(use.name + library))
-    return table
-
-
-def _table(*headings: str, name: str) -> Table:
+def _table(
+    uses: Sequence[_Use], kind: str, name: Callable[[_Use], str],
+    columns: dict[str, Callable[[_Use], str]],
+) -> Table:  # fmt: skip
+    """A row for each of ``uses``: numbers by their headings, then what it is called."""
     table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in headings:
+    for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column(name)
+    table.add_column(kind)
+    for use in uses:
+        table.add_row(*(text(use) for text in columns.values()), _name(name(use)))
     return table
 
 
