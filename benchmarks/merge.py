@@ -1,11 +1,12 @@
 """How fast merging is on what real recordings look like, and how it grows.
 
-``python -m benchmarks.merge [--records N] [--workers N] [--shape NAME ...]``. The first table has a
-row a shape (see :mod:`benchmarks.shapes`). Seconds depend on the machine and what else runs on it:
-the peer of each is reading the same measurements without doing anything with them (decompressing
-and decoding), in the same run. The second is many short measurements: a build's processes, a node's segments. The
-third has ten times as many records, lines, contexts and measurements, and the exponent of what that
-costs: 1 is linear.
+``python -m benchmarks.merge [--records N] [--workers N] [--measurements N] [--shape NAME ...]``.
+
+The first table has a row a shape (see :mod:`benchmarks.shapes`). Seconds depend on the machine and
+what else runs on it: the peer of each is reading the same measurements without doing anything with
+them (decompressing and decoding), in the same run. The second is many short measurements, as of a
+build's processes or a node's segments. The third has ten times as many records, lines, contexts and
+measurements, and the exponent of what that costs: 1 is linear.
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ def many(measurements: int, workers: int) -> Table:
                     file.stat().st_size for file in (Path(folder) / "db").rglob("*")
                     if file.is_file()
                 )  # fmt: skip
-            exponent = f"{math.log(cpu / before, count / few):.2f}" if count > few and before else ""
+            exponent = (
+                f"{math.log(cpu / before, count / few):.2f}" if count > few and before else ""
+            )
             before = cpu
             table.add_row(name, f"{lines} x {records}", f"{count:,}", f"{cpu / count * 1e3:.1f}",
                           f"{wall:.1f}", f"{recorded / total:.1f}", f"{merged / total:.1f}",

@@ -341,7 +341,12 @@ def lay_out(
         for stretch in range(first[line], first[line + 1]):
             for at in range(begin[stretch], end[stretch]):
                 now, amount = time_ns[at], value[at]
-                times[to], nodes[to], events[to], values[to] = min(until, now) // _UNIT, place, code, 0
+                times[to], nodes[to], events[to], values[to] = (
+                    min(until, now) // _UNIT,
+                    place,
+                    code,
+                    0,
+                )
                 to += waits
                 code, place = event[at], number[node[at]]
                 times[to], nodes[to], events[to], values[to] = now // _UNIT, place, code, amount

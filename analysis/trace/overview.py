@@ -212,7 +212,9 @@ class _Ends:
 class OverviewSource:
     """The spooled entries of a measurement's lines, thinned as they are asked for."""
 
-    def __init__(self, pieces: I64, entries: U16 | U32, seen: I64, first: _Ends, last: _Ends) -> None:
+    def __init__(
+        self, pieces: I64, entries: U16 | U32, seen: I64, first: _Ends, last: _Ends
+    ) -> None:
         self._pieces = pieces
         self._bounds = np.searchsorted(pieces[:, 0], np.arange(len(seen) + 1))
         self._entries = entries

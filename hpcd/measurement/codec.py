@@ -90,7 +90,9 @@ def encode_ranked(values: U32) -> bytes:
     return _COLUMN.pack(_RANKED, 4, 0, len(data)) + data
 
 
-def _integers(data: bytes | memoryview, width: int, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
+def _integers(
+    data: bytes | memoryview, width: int, count: int, kind: type[_Kind]
+) -> npt.NDArray[_Kind]:
     planes = np.frombuffer(data, np.uint8, width * count).reshape(width, count)
     return from_planes(planes, kind)
 
