@@ -1,11 +1,12 @@
 """How fast merging is on what real recordings look like, and how it grows.
 
-``python -m benchmarks.merge [--records N] [--workers N] [--shape NAME ...]``. The first table has a
-row a shape (see :mod:`benchmarks.shapes`). Seconds depend on the machine and what else runs on it:
-the peer of each is reading the same measurements without doing anything with them (decompressing
-and decoding), in the same run. The second is many short measurements: a build's processes, a node's segments. The
-third has ten times as many records, lines, contexts and measurements, and the exponent of what that
-costs: 1 is linear.
+``python -m benchmarks.merge [--records N] [--workers N] [--measurements N] [--shape NAME ...]``.
+
+The first table has a row a shape (see :mod:`benchmarks.shapes`). Seconds depend on the machine and
+what else runs on it: the peer of each is reading the same measurements without doing anything with
+them (decompressing and decoding), in the same run. The second is many short measurements, as of a
+build's processes or a node's segments. The third has ten times as many records, lines, contexts and
+measurements, and the exponent of what that costs: 1 is linear.
 """
 
 from __future__ import annotations

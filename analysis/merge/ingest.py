@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.arrays.column_files import storage_error
-from hpcd.analysis.arrays.sparse_sums import CellSum
 from hpcd.analysis.merge.measurement_contents import (
     MONOTONIC_LIMIT,
     checked_clock,

@@ -67,8 +67,8 @@ class PartOutput:
                 self._put(rows[low:high], batch.joined(low, high))
 
     def _lay_out(self, rows: I64, batch: Batch, low: int, high: int) -> bool:
-        """Write lines ``low`` to ``high`` by compiled loops, unless there is something unusual about
-        them: whether it was done."""
+        """Write lines ``low`` to ``high`` by compiled loops, unless something about them is unusual:
+        whether it was done."""
         if self._unsorted.intersection(rows.tolist()):
             return False
         laid = self._layout.lay_out(rows, batch, low, high, (self.counts, self.first, self.last))

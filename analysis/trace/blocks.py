@@ -66,8 +66,8 @@ _THREADS = min(len(os.sched_getaffinity(0)), 4)
 _CHAINED = np.uint16(1 << 14)
 _OTHER_SHIFT = np.uint16(10)
 # What level 1 does, with matches from 6 bytes on and a small hash table: levels above 1 save 1 %
-# and cost a fifth more; shorter matches save 0.3 % at best and cost a tenth. Codes repeat in longer stretches: there two tables find a tenth more, for
-# nothing.
+# and cost a fifth more, shorter matches save 0.3 % at best and cost a tenth. Codes repeat in longer
+# stretches: there two tables find a tenth more, for nothing.
 _FAST, _TWO_TABLES = 1, 2
 _PLACE_PARAMETERS = zstandard.ZstdCompressionParameters(
     window_log=17, chain_log=6, hash_log=10, search_log=1, min_match=6, target_length=0,

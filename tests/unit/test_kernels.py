@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 from hpcd.analysis.arrays.column_files import save_column
 from hpcd.analysis.arrays.sparse_sums import CellSum
 from hpcd.analysis.merge import context_statistics, metric_cells
+from hpcd.analysis.merge import ingest as merge_ingest
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.part_groups import unite
+from hpcd.analysis.merge.record_batches import RecordColumns
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.compiled import compiled_module, kernels
 from hpcd.analysis.trace.intervals import Intervals
-from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
+from hpcd.errors import FormatError
+from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk, decode_records, encode_records
 from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
+from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
-from hpcd.model.identity import Event
+from hpcd.model.identity import Event, Host, Process, Thread
 
 RECORDINGS = Path(__file__).parents[1] / "data/recordings"
 EVENTS = (Event(0, "cpu-clock", "s", 1e-3, "cpu_time"),
@@ -94,15 +98,82 @@ def test_sums_are_the_same(seed: int, lengths: list[int], limit: int) -> None:
         assert np.array_equal(getattr(answers[0], name), getattr(answers[1], name))
 
 
-@pytest.mark.parametrize("name", ["mpi", "openmp", "build", "server"])
-def test_parts_are_the_same(name: str, tmp_path: Path) -> None:
-    synthesize(tmp_path / "m", Shape(6, 4000, ranks_per_node=6),
+@pytest.mark.parametrize(
+    ("name", "records"),
+    [("mpi", 4000), ("openmp", 4000), ("build", 4000), ("server", 4000), ("mpi", 8000)],
+)
+def test_parts_are_the_same(name: str, records: int, tmp_path: Path) -> None:
+    synthesize(tmp_path / "m", Shape(6, records, ranks_per_node=6),
                recorded_source(RECORDINGS / name), 0)  # fmt: skip
     parts = []
     for by_numba in (False, True):
         folder = tmp_path / f"compiled-{by_numba}"
         folder.mkdir()
         task = IngestTask(tmp_path / "m", folder, None, 1 << 30, by_numba)
+        parts.append(ingest(task).part.read_bytes())
+    assert parts[0] == parts[1]
+
+
+@given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6),
+       cut=st.integers(0, 60), high=st.booleans())  # fmt: skip
+@settings(deadline=None, max_examples=40)
+def test_chunks_are_read_the_same(seed: int, lengths: list[int], cut: int, high: bool) -> None:
+    batch = random_batch(seed, lengths, 300)
+    line = np.repeat(batch.line + np.uint32(4), lengths)
+    event = batch.event * np.uint16(900 if high else 1)
+    data = encode_records(line, batch.time_ns, batch.node, event, batch.value, lasting=(1, 70))
+    data = data[: len(data) - cut] if cut < 30 else data
+    answers: list[RecordChunk | None] = []
+    for module in (None, kernels().reading):
+        try:
+            answers.append(decode_records(data, module, RecordColumns(7).room))
+        except FormatError:
+            answers.append(None)
+    plain, compiled = answers
+    assert (plain is None) == (compiled is None)
+    for name in RecordChunk.__slots__ if plain is not None else ():
+        assert np.array_equal(getattr(plain, name), getattr(compiled, name)), name
+
+
+def unusual(path: Path, *, events: int) -> None:
+    """A measurement of several chunks, one line with records that come late, one with waits that
+    reach into the next chunk."""
+    writer = MeasurementWriter(path, Host("node", "boot", "6.1", "x86_64", 2), options={})
+    for number in range(events):
+        writer.add_event(Event(number, f"event-{number}", "s", 1e-6, "blocked_time",
+                               interval=number % 2 == 1))  # fmt: skip
+    writer.add_process(Process(1, 1, 0, "program", "/program", ("program",), 0, 0))
+    for line in range(3):
+        writer.add_thread(Thread(line, 100 + line, 1, f"thread-{line}", 0))
+    writer.add_nodes(np.zeros(9, np.uint32), np.arange(1, 10, dtype=np.uint64) << np.uint64(40))
+    random = np.random.default_rng(events)
+    for chunk in range(4):
+        for line in range(3):
+            step = random.integers(1, 2000, 5000)
+            time = (np.cumsum(step) + (4 - chunk if line == 1 else chunk) * 10**7) * 1000
+            event = random.integers(0, events, 5000)
+            value = np.where(event % 2 == 1, np.append(step[1:], 10**7 * (line == 2)), 1)
+            writer.add_records(
+                np.full(5000, line, np.uint32), time.astype(np.uint64),
+                random.integers(0, 10, 5000).astype(np.uint32), event.astype(np.uint16),
+                value.astype(np.uint64),
+            )  # fmt: skip
+        writer.flush()
+    writer.close({})
+
+
+@pytest.mark.parametrize("events", [2, 6, 40])
+def test_parts_of_unusual_measurements_are_the_same(
+    events: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unusual(tmp_path / "m", events=events)
+    monkeypatch.setattr(merge_ingest, "_BATCH_RECORDS", 10_000)
+    monkeypatch.setattr(merge_ingest, "_GATHER", 1)
+    parts = []
+    for by_numba in (False, True):
+        folder = tmp_path / f"compiled-{by_numba}"
+        folder.mkdir()
+        task = IngestTask(tmp_path / "m", folder, None, 1 << 20, by_numba)
         parts.append(ingest(task).part.read_bytes())
     assert parts[0] == parts[1]
 
