@@ -20,7 +20,6 @@ from hpcd.bpf.layouts import (
     OBJECT_EVENT,
     OBJECT_KEY_BYTES,
     REQUEST_BYTES,
-    REQUEST_KINDS,
     SHOT_KEY_BYTES,
     SYSTEM_CALL_DTYPE,
 )
