@@ -139,9 +139,7 @@ def test_requests_of_io_submit_are_recorded_by_opcode() -> None:
     assert opcodes
     recorded = table["kind"] != SystemCallKind.IGNORED
     found = {functions[int(table["function"][at])]: at for at in np.flatnonzero(recorded).tolist()}
-    assert found == {
-        f"{AIO_PREFIX}{name.lower()}": int(opcode) for name, opcode in opcodes.items()
-    }
+    assert found == {f"{AIO_PREFIX}{name.lower()}": int(opcode) for name, opcode in opcodes.items()}
 
 
 def pace_after(pace: CallPace, rates: list[int], spent_each: float = 0.0) -> list[int]:
