@@ -1,4 +1,4 @@
-"""What a recorded system call costs, beside other tools that watch them."""
+"""What a recorded system call, and a recorded request to io_uring, cost beside other tools."""
 
 from __future__ import annotations
 
@@ -24,44 +24,71 @@ tracepoint:syscalls:sys_exit_pread64 /@began[tid]/ {
 """
 
 
+# Of io_uring: a request's end is told on the thread that asked, of reads from the page cache.
+_BPFTRACE_REQUESTS = """
+tracepoint:io_uring:io_uring_submit_req /comm == "uring_reads"/ { @began[args->req] = nsecs; }
+tracepoint:io_uring:io_uring_complete /@began[args->req]/ {
+    @bytes[ustack] = sum(args->res); @ns[ustack] = hist(nsecs - @began[args->req]);
+    delete(@began[args->req]);
+}
+"""
+
+
 def run() -> Table:
-    """The table: CPU time a call of pread(2), of the program and of program and tool together."""
-    table = Table(title=f"{CALLS:,} calls of pread, 64 bytes each: CPU time a call")
+    """The table: CPU time a call of pread(2), and a request to io_uring, of the program and of
+    program and tool together."""
+    table = Table(title=f"{CALLS:,} reads of 64 bytes each: CPU time a call, or a request")
     table.add_column("tool")
     for heading in ("program", "with the tool", "times as long"):
         table.add_column(heading, justify="right")
     table.add_column("what it keeps")
     with tempfile.TemporaryDirectory(dir=scratch()) as name:
         folder = Path(name)
-        program = [build(folder, "reads.c"), "/etc/passwd"]
-        record = [*HPCD, "run", "-o"]
-        tools: list[tuple[str, list[str], int, str]] = [
-            ("none", [], CALLS, ""),
-            ("hpcd run", [*record, str(folder / "plain"), "--"], CALLS, "samples, waits"),
-            ("hpcd run --io", [*record, str(folder / "io"), "--io", "--"], CALLS,
-             "every call: file, bytes, time, call path"),
-            ("bpftrace", ["bpftrace", "-q", "-e", _BPFTRACE, "-c"], CALLS,
-             "bytes and a histogram by call path"),
+        others: list[tuple[str, list[str], int, str]] = [
             ("perf trace", ["perf", "trace", "-o", str(folder / "perf"), "-e", "pread64"], FEWER,
              "every call as text, without paths"),
             ("strace", ["strace", "-y", "-o", str(folder / "strace"), "-e", "trace=pread64"], FEWER,
              "every call as text, without paths"),
         ]  # fmt: skip
-        alone = 0.0
-        for tool, prefix, calls, kept in tools:
-            if prefix and not shutil.which(prefix[0]):
-                continue
-            command = [*program, str(calls)]
-            if tool == "bpftrace":
-                command = [" ".join(command)]
-            measured = _measure([*prefix, *command], calls)
-            if measured is None:
-                table.add_row(tool, "-", "-", "-", "does not work here")
-                continue
-            own, together = measured
-            alone = alone or own
-            table.add_row(tool, f"{own:,.0f} ns", f"{together:,.0f} ns", f"{own / alone:.1f}", kept)
+        for what, source, script, more in (
+            ("pread", "reads.c", _BPFTRACE, others),
+            ("io_uring", "uring_reads.c", _BPFTRACE_REQUESTS, []),
+        ):
+            _add_rows(table, what, [build(folder, source), "/etc/passwd"], script, more, folder)
+            table.add_section()
     return table
+
+
+def _add_rows(
+    table: Table, what: str, program: list[str], script: str,
+    others: list[tuple[str, list[str], int, str]], folder: Path,
+) -> None:  # fmt: skip
+    record = [*HPCD, "run", "-o"]
+    tools: list[tuple[str, list[str], int, str]] = [
+        ("none", [], CALLS, ""),
+        ("hpcd run", [*record, str(folder / f"{what}-plain"), "--"], CALLS, "samples, waits"),
+        ("hpcd run --io", [*record, str(folder / f"{what}-io"), "--io", "--"], CALLS,
+         "every call: file, bytes, time, call path"),
+        ("bpftrace", ["bpftrace", "-q", "-e", script, "-c"], CALLS,
+         "bytes and a histogram by call path"),
+        *others,
+    ]  # fmt: skip
+    alone = 0.0
+    for tool, prefix, calls, kept in tools:
+        if prefix and not shutil.which(prefix[0]):
+            continue
+        command = [*program, str(calls)]
+        if tool == "bpftrace":
+            command = [" ".join(command)]
+        measured = _measure([*prefix, *command], calls)
+        if measured is None:
+            table.add_row(f"{what}: {tool}", "-", "-", "-", "does not work here")
+            continue
+        own, together = measured
+        alone = alone or own
+        table.add_row(
+            f"{what}: {tool}", f"{own:,.0f} ns", f"{together:,.0f} ns", f"{own / alone:.1f}", kept
+        )
 
 
 def _measure(command: list[str], calls: int) -> tuple[float, float] | None:

@@ -10,15 +10,16 @@ import numpy.typing as npt
 
 from hpcd.bpf import maps
 from hpcd.bpf.layouts import (
+    AIO_KINDS,
     CALL,
     CALL_SLOTS_BYTES,
+    FIRST_AIO,
     FIRST_REQUEST,
     MAX_FUNCTIONS,
     NAME_BYTES,
     OBJECT_EVENT,
     OBJECT_KEY_BYTES,
     REQUEST_BYTES,
-    REQUEST_KINDS,
     SHOT_KEY_BYTES,
     SYSTEM_CALL_DTYPE,
 )
@@ -32,7 +33,7 @@ MAX_OBJECTS = 1 << 18
 # Requests to io_uring that are not completed.
 MAX_REQUESTS = 1 << 17
 # Of these, those that may complete several times; the longest unused make room for others, since of
-# one whose completion finds its queue full no end is seen.
+# one whose completion finds its queue full no end is seen. As many of io_submit().
 MAX_SHOTS = 1 << 14
 
 
@@ -57,7 +58,7 @@ class CallMaps:
                 "system_calls",
                 maps.ARRAY,
                 SYSTEM_CALL_DTYPE.itemsize,
-                FIRST_REQUEST + REQUEST_KINDS,
+                FIRST_AIO + AIO_KINDS,
             )
             self._rates = create("call_rates", maps.ARRAY, 4, MAX_FUNCTIONS)
             self._maps = {
@@ -69,6 +70,9 @@ class CallMaps:
                 "FD_OBJECT_COUNT": create("object_count", maps.ARRAY, 4, 1),
                 "FD_REQUESTS": create("requests", maps.HASH, REQUEST_BYTES, MAX_REQUESTS, 8),
                 "FD_SHOTS": create("shots", maps.LRU_HASH, 8, MAX_SHOTS, SHOT_KEY_BYTES),
+                "FD_SUBMITTED": create(
+                    "submitted", maps.LRU_HASH, REQUEST_BYTES, MAX_SHOTS, SHOT_KEY_BYTES
+                ),
                 "FD_OBJECT_EVENTS": create(
                     "object_events",
                     maps.PERCPU_ARRAY,
@@ -93,6 +97,10 @@ class CallMaps:
     def set_requests(self, table: npt.NDArray[np.void]) -> None:
         """Record these requests to io_uring: :data:`SYSTEM_CALL_DTYPE` by opcode."""
         self._system_calls.update_range(FIRST_REQUEST, table)
+
+    def set_asynchronous(self, table: npt.NDArray[np.void]) -> None:
+        """Record these requests of io_submit(): :data:`SYSTEM_CALL_DTYPE` by opcode."""
+        self._system_calls.update_range(FIRST_AIO, table)
 
     def set_rate(self, function: int, one_in: int) -> None:
         """Record one in ``one_in`` calls of ``function``, drawn at random."""

@@ -38,12 +38,14 @@ class CallOptions:
     - ``touched_function``: pages that are touched are recorded as calls of this function.
     - ``system_calls``: :data:`hpcd.bpf.layouts.SYSTEM_CALL_DTYPE` by number, recorded as calls.
     - ``requests``: the same by opcode, of requests to io_uring.
+    - ``asynchronous``: the same by opcode, of requests of io_submit().
     - ``probes``: functions can be probed.
     """
 
     touched_function: int | None = None
     system_calls: npt.NDArray[np.void] | None = None
     requests: npt.NDArray[np.void] | None = None
+    asynchronous: npt.NDArray[np.void] | None = None
     probes: bool = False
 
     def tracepoints(self) -> dict[str, str]:
@@ -83,6 +85,8 @@ class CallPrograms:
             resources.callback(self._maps.close)
             if options.system_calls is not None:
                 self._maps.set_system_calls(options.system_calls)
+            if options.asynchronous is not None:
+                self._maps.set_asynchronous(options.asynchronous)
             if options.requests is not None:
                 self._maps.set_requests(options.requests)
             self._requests = options.requests is not None

@@ -109,7 +109,9 @@ IO_CALLS = (
     *map(SystemCall, ("unlink", "unlinkat", "rename", "renameat", "renameat2", "mkdir", "mkdirat")),
     *map(SystemCall, ("rmdir", "link", "linkat", "symlink", "symlinkat", "truncate", "truncate64")),
     *map(SystemCall, ("chmod", "fchmodat", "chown", "fchownat", "lchown", "utimensat", "statfs")),
-    *map(SystemCall, ("io_submit", "io_getevents")),
+    SystemCall("io_submit", SystemCallKind.SUBMITS),
+    SystemCall("io_getevents", SystemCallKind.COLLECTS),
+    SystemCall("io_pgetevents", SystemCallKind.COLLECTS),
 )
 """What ``--io`` records."""
 
@@ -128,7 +130,7 @@ _X86_64 = {
     "chown": 92, "fchown": 93, "fchownat": 260, "lchown": 94, "utimensat": 280, "fallocate": 285,
     "lseek": 8, "statfs": 137, "fstatfs": 138, "flock": 73, "mmap": 9, "readahead": 187,
     "fadvise64": 221, "io_uring_setup": 425, "io_uring_enter": 426, "io_submit": 209,
-    "io_getevents": 208,
+    "io_getevents": 208, "io_pgetevents": 333,
 }  # fmt: skip
 _I386 = {
     "read": 3, "write": 4, "pread64": 180, "pwrite64": 181, "readv": 145, "writev": 146, "preadv":
@@ -161,6 +163,7 @@ _ARM64 = {
     55, "fchownat": 54, "utimensat": 88, "fallocate": 47, "lseek": 62, "statfs": 43, "fstatfs":
     44, "flock": 32, "mmap": 222, "readahead": 213, "fadvise64": 223, "io_uring_setup": 425,
     "io_uring_enter": 426, "io_submit": 2, "io_getevents": 4,
+    "io_pgetevents": 292,
 }  # fmt: skip
 _NUMBERS = {"x86_64": (_X86_64, _I386), "aarch64": (_ARM64, {})}
 

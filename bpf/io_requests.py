@@ -1,4 +1,5 @@
-"""Requests to io_uring as recorded functions: what is asked of the kernel without system calls.
+"""Requests to io_uring and of io_submit() as recorded functions: what programs ask of the kernel
+without waiting for it.
 
 Opcodes as in ``include/uapi/linux/io_uring.h``, which never change. Values are those of system
 calls of input and output (:mod:`hpcd.bpf.io_calls`).
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from hpcd.bpf.io_calls import SystemCall
 from hpcd.bpf.layouts import (
+    AIO_KINDS,
     NO_ARGUMENT,
     REQUEST_KINDS,
     SYSTEM_CALL_DTYPE,
@@ -33,9 +35,8 @@ _OPCODES = (
     "futex_wait", "futex_wake", "futex_waitv", "fixed_fd_install", "ftruncate", "bind", "listen",
     "recv_zc", "epoll_wait", "readv_fixed", "writev_fixed", "pipe",
 )  # fmt: skip
-_BUFFER, _VECTOR, _MESSAGE = RequestLength
-# What becomes of the bytes that a completion tells, and what says how many were asked for. Of
-# those between two files it is not told which the other is.
+_BUFFER, _VECTOR, _MESSAGE, _SPLICE, *_ = RequestLength
+# What becomes of the bytes that a completion tells, and what says how many were asked for.
 _MOVING = {
     **dict.fromkeys(("read", "read_fixed", "read_multishot"), ("read", _BUFFER)),
     **dict.fromkeys(("readv", "readv_fixed"), ("read", _VECTOR)),
@@ -45,7 +46,13 @@ _MOVING = {
     **dict.fromkeys(("sendmsg", "sendmsg_zc"), ("written", None)),
     "recv": ("read", _MESSAGE),
     **dict.fromkeys(("recvmsg", "recv_zc"), ("read", None)),
-    **dict.fromkeys(("splice", "tee"), ("moved", None)),
+    **dict.fromkeys(("splice", "tee"), ("moved", _SPLICE)),
+}
+# Which return a descriptor, unless they say otherwise.
+_OPENING = {
+    **dict.fromkeys(("openat", "openat2"), RequestLength.OF_OPEN),
+    "accept": RequestLength.OF_ACCEPT,
+    "socket": RequestLength.OF_SOCKET,
 }
 # One submission of these may complete many times.
 _MANY = ("accept", "recv", "recvmsg", "recv_zc", "read_multishot")
@@ -53,10 +60,45 @@ _MANY = ("accept", "recv", "recvmsg", "recv_zc", "read_multishot")
 
 def _request(opcode: str) -> SystemCall:
     name = PREFIX + opcode
+    if opcode in _OPENING:
+        return SystemCall(name, SystemCallKind.OPENS, size=_OPENING[opcode])
     if opcode not in _MOVING:
         return SystemCall(name)
     moved, length = _MOVING[opcode]
     return SystemCall(name, SystemCallKind.MOVES, moved, size=length)
+
+
+# Opcodes of io_submit(), as in include/uapi/linux/aio_abi.h.
+_AIO = {0: "pread", 1: "pwrite", 2: "fsync", 3: "fdsync", 5: "poll", 6: "noop", 7: "preadv",
+        8: "pwritev"}  # fmt: skip
+AIO_PREFIX = "aio_"
+"""What the names of the functions begin with that are requests of io_submit()."""
+
+
+def _asynchronous(name: str) -> SystemCall:
+    moved = {"pread": "read", "pwrite": "written"}.get(name.removesuffix("v"), "")
+    kind = SystemCallKind.MOVES if moved else SystemCallKind.OTHER
+    return SystemCall(AIO_PREFIX + name, kind, moved)
+
+
+AIO_REQUESTS = tuple(map(_asynchronous, _AIO.values()))
+"""What ``--io`` records of io_submit()."""
+
+
+def aio_functions(first: int) -> list[CalledFunction]:
+    """The requests of io_submit() as recorded functions, numbered from ``first``."""
+    return [
+        CalledFunction(first + number, request.name, "", Group.IO, request.values)
+        for number, request in enumerate(AIO_REQUESTS)
+    ]
+
+
+def aio_table(first: int) -> npt.NDArray[np.void]:
+    """:data:`SYSTEM_CALL_DTYPE` by opcode of io_submit(), of functions numbered from ``first``."""
+    table = np.zeros(AIO_KINDS, SYSTEM_CALL_DTYPE)
+    for number, (opcode, request) in enumerate(zip(_AIO, AIO_REQUESTS, strict=True)):
+        table[opcode] = (first + number, request.kind, *[NO_ARGUMENT] * 4, 0)
+    return table
 
 
 IO_REQUESTS = (*map(_request, _OPCODES), SystemCall(f"{PREFIX}other"))

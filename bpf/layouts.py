@@ -274,7 +274,10 @@ SYSTEM_CALLS_32 = 1024
 FIRST_REQUEST = 2 * SYSTEM_CALLS_32
 """Index of the first kind of request to io_uring, by opcode; there are :data:`REQUEST_KINDS`."""
 REQUEST_KINDS = 128
-REQUEST_BYTES = 40
+FIRST_AIO = FIRST_REQUEST + REQUEST_KINDS
+"""Index of the first kind of request of io_submit(), by opcode; there are :data:`AIO_KINDS`."""
+AIO_KINDS = 16
+REQUEST_BYTES = 48
 SHOT_KEY_BYTES = 16
 NO_ARGUMENT = 255
 CALL_SLOTS_BYTES = 16
@@ -298,14 +301,21 @@ class SystemCallKind(IntEnum):
     BREAKS = 9
     REMAPS = 10
     DISCARDS = 11
+    SUBMITS = 12
+    COLLECTS = 13
 
 
 class RequestLength(IntEnum):
-    """What says how much a request to io_uring asks for (``enum request_length``)."""
+    """What of the kernel says how much a request to io_uring asks for, or of one that opens whether
+    it makes a descriptor (``enum request_length``)."""
 
     OF_BUFFER = 0
     OF_VECTOR = 1
     OF_MESSAGE = 2
+    OF_SPLICE = 3
+    OF_OPEN = 4
+    OF_ACCEPT = 5
+    OF_SOCKET = 6
 
 
 SETTINGS_DTYPE = np.dtype(

@@ -20,7 +20,7 @@ from hpcd.analysis.profile.groups import PHASES
 from hpcd.analysis.profile.marked_phases import MarkedPhases
 from hpcd.array_types import F64, I64, Mask
 from hpcd.errors import UsageError
-from hpcd.model.calls import CalledFunction, ValueKind
+from hpcd.model.calls import CalledFunction, Group, ValueKind
 
 READ, WRITTEN, MOVED = "read", "written", "moved"
 """Names of values of kind ``bytes`` that say what became of them."""
@@ -130,7 +130,8 @@ def _flows(
             continue
         values = calls["value"][mine].astype(np.int64)
         objects = [n for n, value in enumerate(function.values) if value.kind is ValueKind.OBJECT]
-        if objects:
+        # Those of imported messages are communicators.
+        if objects and function.group != Group.MPI:
             called[mine] = values[:, objects[0]]
         for number, value in enumerate(function.values):
             if value.kind is ValueKind.ERROR:

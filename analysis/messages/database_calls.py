@@ -71,7 +71,7 @@ def communication(db: Database, job: str | None = None) -> Communication:
     hosts, _ = db.lines.groups("host")
     host_of_rank = np.zeros(int(rank.max()) + 1, np.int64)
     host_of_rank[rank[mine]] = hosts[mine]
-    return Communication(with_told_communicators(db, calls, mine), rank, host_of_rank)
+    return Communication(with_told_communicators(db, calls, rank), rank, host_of_rank)
 
 
 def _places(db: Database) -> U32:

@@ -46,12 +46,12 @@ class PhaseCommunication(Communication):
         return self._whole
 
     @property
-    def clocks(self) -> ClockOffsets:  # type: ignore[override]
+    def clocks(self) -> ClockOffsets:
         """Offsets of the hosts' clocks, by all messages."""
         return self._whole.clocks
 
     @property
-    def operations(self) -> Operations:  # type: ignore[override]
+    def operations(self) -> Operations:
         """The operations at times of one clock, all of them."""
         return self._whole.operations
 

@@ -10,7 +10,7 @@ import numpy as np
 from hpcd.analysis.database import Database
 from hpcd.analysis.database.recorded_calls import ObjectRow
 from hpcd.analysis.messages.call_arrays import CallArrays, ToldCommunicator
-from hpcd.array_types import I64, Mask
+from hpcd.array_types import I64
 from hpcd.errors import FormatError
 from hpcd.model.calls import ValueKind
 from hpcd.model.mpi_records import MISSING
@@ -19,9 +19,10 @@ KIND = "communicator"
 """The kind of such objects."""
 
 
-def with_told_communicators(db: Database, calls: CallArrays, lines: Mask) -> CallArrays:
-    """``calls`` with the communicators of those on ``lines`` (``bool[lines]``), where they name
-    objects; those of one measurement are told all, in its order. Raises :class:`FormatError`."""
+def with_told_communicators(db: Database, calls: CallArrays, rank: I64) -> CallArrays:
+    """``calls`` with the communicators of those on lines of a ``rank`` (``int64[lines]``, -1: of
+    none), where they name objects; those of one measurement are told all, in its order. Raises
+    :class:`FormatError`."""
     slots = [
         next(
             (at for at, value in enumerate(one.values)
@@ -35,7 +36,7 @@ def with_told_communicators(db: Database, calls: CallArrays, lines: Mask) -> Cal
     if not len(named):
         return calls
     number: I64 = calls.value[named, slot[named]]
-    mine = np.unique(number[lines[calls.line[named]]]).tolist()
+    mine = np.unique(number[rank[calls.line[named]] >= 0]).tolist()
     objects = db.calls.objects
     measurements = {objects[one].measurement for one in mine if one in objects}
     chosen = [
@@ -44,16 +45,21 @@ def with_told_communicators(db: Database, calls: CallArrays, lines: Mask) -> Cal
     place = {one.id: at for at, one in enumerate(chosen)}
     value = calls.value.copy()
     value[named, slot[named]] = [place.get(one, MISSING) for one in number.tolist()]
-    return replace(calls, value=value, told=[_told(db, one, len(chosen)) for one in chosen])
+    ranks = np.unique(rank[rank >= 0])
+    told = [_told(db, one, len(chosen), ranks) for one in chosen]
+    return replace(calls, value=value, told=told)
 
 
-def _told(db: Database, row: ObjectRow, count: int) -> ToldCommunicator:
+def _told(db: Database, row: ObjectRow, count: int, ranks: I64) -> ToldCommunicator:
     details = row.details
     try:
         members = _numbers(details["members"])
         remote = _numbers(details["remote"]) if "remote" in details else None
         dims, periods = (_numbers(details.get(key, ())) for key in ("dims", "periods"))
         parent = int(details.get("parent", -1))
+        everybody = members if remote is None else np.append(members, remote)
+        if not bool(np.isin(everybody, ranks).all()):
+            raise ValueError
     except (KeyError, TypeError, ValueError, OverflowError):
         raise FormatError(f"{db.path}: communicator {row.name} is damaged") from None
     return ToldCommunicator(

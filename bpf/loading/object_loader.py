@@ -126,6 +126,12 @@ CONSTANTS = (
     "OFFSET_PAGE_FLAGS",
     "PAGE_NODE_SHIFT",
     "PAGE_NODE_MASK",
+    "OFFSET_SPLICE_LENGTH",
+    "OFFSET_SPLICE_DESCRIPTOR",
+    "OFFSET_SPLICE_FLAGS",
+    "OFFSET_OPEN_PLACE",
+    "OFFSET_ACCEPT_PLACE",
+    "OFFSET_SOCKET_PLACE",
 )
 """The constants of ``object.h``, in their order."""
 

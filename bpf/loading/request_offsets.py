@@ -22,8 +22,16 @@ _MEMBERS = {
     "OFFSET_TRANSFER_POSITION": ("io_rw", "kiocb", "ki_pos"),
     "OFFSET_ENTRY_RESULT": ("io_uring_cqe", "res"),
 }
-# Of kernels without networks: 0 then.
-_OPTIONAL = {"OFFSET_MESSAGE_LENGTH": ("io_sr_msg", "len")}
+# Of kernels without networks, or of others than these: 0 then, and it is not told.
+_OPTIONAL = {
+    "OFFSET_MESSAGE_LENGTH": ("io_sr_msg", "len"),
+    "OFFSET_SPLICE_LENGTH": ("io_splice", "len"),
+    "OFFSET_SPLICE_DESCRIPTOR": ("io_splice", "splice_fd_in"),
+    "OFFSET_SPLICE_FLAGS": ("io_splice", "flags"),
+    "OFFSET_OPEN_PLACE": ("io_open", "file_slot"),
+    "OFFSET_ACCEPT_PLACE": ("io_accept", "file_slot"),
+    "OFFSET_SOCKET_PLACE": ("io_socket", "file_slot"),
+}
 # Of the tracepoint at a completion: the ring, the request, its entry of the completion queue; or,
 # before 6.15, the entry's members.
 _WITH_ENTRY, _WITH_MEMBERS = 3, 7

@@ -4,9 +4,19 @@
  * caller's stack there, sends the call with send_call() and gives the slot back. It may be preempted
  * in between: another program on the CPU then takes another slot. All is done in one program, without
  * tail calls: it needs bpf_loop() (Linux 5.17).
+ *
+ * Values of a call of input and output: the file, the bytes moved, the error (errno), the bytes asked
+ * for, the position in the file, the other file of those that have two.
  */
 #ifndef HPCD_CALLS_H
 #define HPCD_CALLS_H
+
+#define VALUE_FILE 0
+#define VALUE_BYTES 1
+#define VALUE_ERROR 2
+#define VALUE_ASKED 3
+#define VALUE_POSITION 4
+#define VALUE_OTHER 5
 
 /* A free slot of this CPU; CALL_SLOTS: there is none. */
 static __always_inline u32 take_slot(void)

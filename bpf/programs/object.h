@@ -68,6 +68,7 @@ PLACEHOLDER(OPEN_THREADS, HASH, 4, 16);
 PLACEHOLDER(POLLED, HASH, 16, 8);
 PLACEHOLDER(REQUESTS, HASH, 8, 8);
 PLACEHOLDER(SHOTS, LRU_HASH, 16, 8);
+PLACEHOLDER(SUBMITTED, LRU_HASH, 16, 8);
 struct {
 	int(*type)[RINGBUF];
 	int(*max_entries)[4096];
@@ -77,7 +78,7 @@ struct {
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[97] SECTION(".rodata") = {1};
+const volatile u32 constants[103] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -175,6 +176,12 @@ const volatile u32 constants[97] SECTION(".rodata") = {1};
 #define OFFSET_PAGE_FLAGS constants[94]
 #define PAGE_NODE_SHIFT constants[95]
 #define PAGE_NODE_MASK constants[96]
+#define OFFSET_SPLICE_LENGTH constants[97]
+#define OFFSET_SPLICE_DESCRIPTOR constants[98]
+#define OFFSET_SPLICE_FLAGS constants[99]
+#define OFFSET_OPEN_PLACE constants[100]
+#define OFFSET_ACCEPT_PLACE constants[101]
+#define OFFSET_SOCKET_PLACE constants[102]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {

@@ -13,6 +13,8 @@
 #define PF_IO_WORKER 0x10
 /* IOSQE_CQE_SKIP_SUCCESS: only a failure is reported. The first flags of the kernel's are the program's. */
 #define SKIPS_SUCCESS (1 << 6)
+/* SPLICE_F_FD_IN_FIXED */
+#define SOURCE_IS_REGISTERED (1u << 31)
 
 static __always_inline struct system_call *request_kind(u32 opcode)
 {
@@ -34,6 +36,27 @@ static __always_inline void fill_length(struct request *request, u64 address, u3
 		request->position = kernel_word(address + OFFSET_TRANSFER_POSITION);
 	if (length == LENGTH_OF_MESSAGE && OFFSET_MESSAGE_LENGTH)
 		request->asked = kernel_half(address + OFFSET_MESSAGE_LENGTH);
+	if (length == LENGTH_OF_SPLICE && OFFSET_SPLICE_LENGTH)
+		request->asked = kernel_word(address + OFFSET_SPLICE_LENGTH);
+}
+
+/* Where bytes come from that another file gets; a file registered with the ring is not looked for. */
+static __always_inline u64 source_of(u64 address, u32 length)
+{
+	if (length != LENGTH_OF_SPLICE || !OFFSET_SPLICE_DESCRIPTOR ||
+	    kernel_half(address + OFFSET_SPLICE_FLAGS) & SOURCE_IS_REGISTERED)
+		return 0;
+	return file_of(kernel_half(address + OFFSET_SPLICE_DESCRIPTOR));
+}
+
+/* Whether what a request opens gets no descriptor, or it is not known whether. */
+static __always_inline u32 is_placed(u64 address, u32 length)
+{
+	u32 offset = length == LENGTH_OF_OPEN	   ? OFFSET_OPEN_PLACE
+		     : length == LENGTH_OF_ACCEPT ? OFFSET_ACCEPT_PLACE
+		     : length == LENGTH_OF_SOCKET ? OFFSET_SOCKET_PLACE
+						   : 0;
+	return !offset || kernel_half(address + offset);
 }
 
 /* Sends the call that a completion of `request` with this result is. Not inline: its values take room of
@@ -57,7 +80,12 @@ static __attribute__((noinline)) int complete_request(struct request *request, u
 	call.cache = request->cache;
 	call.function = kind->function;
 	call.weight = request->weight;
-	call.value[VALUE_FILE] = object_of(kernel_word(address + OFFSET_REQUEST_FILE));
+	u64 file = kernel_word(address + OFFSET_REQUEST_FILE);
+	/* Completions are posted by threads of the process, or the kernel's, which have its files. */
+	if (kind->kind == CALL_OPENS && result >= 0 && !request->placed)
+		file = file_of(result);
+	call.value[VALUE_FILE] = object_of(file);
+	call.value[VALUE_OTHER] = request->other;
 	if (result < 0)
 		call.value[VALUE_ERROR] = -(s64)result;
 	else if (kind->kind == CALL_MOVES)
@@ -112,6 +140,8 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 	request.weight = weight;
 	request.opcode = opcode;
 	fill_length(&request, address, kind->size);
+	request.placed = is_placed(address, kind->size);
+	request.other = object_of(source_of(address, kind->size));
 	if (!(flags & PF_IO_WORKER)) {
 		u32 slot = take_slot();
 		if (slot >= CALL_SLOTS) {
@@ -123,6 +153,7 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 		give_slot(slot);
 	}
 	if (kernel_half(address + OFFSET_REQUEST_FLAGS) & SKIPS_SUCCESS) {
+		request.placed = 1;
 		complete_request(&request, address, 0); /* what becomes of it is not told */
 		return 0;
 	}

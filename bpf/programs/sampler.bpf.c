@@ -1238,6 +1238,7 @@ int on_free(struct bpf_raw_tracepoint_args *ctx)
 #include "files.h"
 #include "arguments.h"
 #include "memory.h"
+#include "asynchronous.h"
 #include "system_calls.h"
 #include "requests.h"
 #include "probes.h"

@@ -1,17 +1,10 @@
 /* System calls as recorded functions, by the kernel's raw tracepoints at their entry and exit.
  *
- * Values of a call: the file, the bytes moved, the error (errno), the bytes asked for, the position in
- * the file, the other file of those that have two.
+ * Values of a call are those of calls.h.
  */
 #ifndef HPCD_SYSTEM_CALLS_H
 #define HPCD_SYSTEM_CALLS_H
 
-#define VALUE_FILE 0
-#define VALUE_BYTES 1
-#define VALUE_ERROR 2
-#define VALUE_ASKED 3
-#define VALUE_POSITION 4
-#define VALUE_OTHER 5
 #define MAX_ERRNO 4095
 
 static __always_inline struct system_call *system_call(u64 number, int compat)
@@ -102,7 +95,8 @@ int on_call_enter(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Fills in the call that the thread returns from with these registers; 0: it is not to be recorded. */
+/* Fills in the call that the thread returns from with these registers, and returns an enum
+ * system_call_kind that is not of memory, or 1; 0: it is not to be recorded. */
 static __always_inline int fill_call(struct call *call, struct thread *thread, struct registers *regs,
 				     s64 result)
 {
@@ -121,7 +115,7 @@ static __always_inline int fill_call(struct call *call, struct thread *thread, s
 	call->thread = thread->number;
 	call->function = made->function;
 	call->weight = thread->weight;
-	if (made->kind >= CALL_MAPS_MEMORY)
+	if (made->kind >= CALL_MAPS_MEMORY && made->kind <= CALL_DISCARDS)
 		return fill_memory_call(call, made->kind, regs, thread->end, result, failed, compat);
 	call->value[VALUE_FILE] = thread->object;
 	call->value[VALUE_OTHER] = thread->other;
@@ -142,7 +136,7 @@ static __always_inline int fill_call(struct call *call, struct thread *thread, s
 		call->value[VALUE_ASKED] = argument(regs, made->size, compat);
 	if (made->offset != NO_ARGUMENT)
 		call->value[VALUE_POSITION] = argument(regs, made->offset, compat);
-	return 1;
+	return made->kind;
 }
 
 SECTION("raw_tp/")
@@ -168,10 +162,16 @@ int on_call_exit(struct bpf_raw_tracepoint_args *ctx)
 	}
 	/* The registers are read into the walk's memory: they are half of what a program's stack holds. */
 	struct walk *w = map_lookup(MAP(SCRATCH), &context);
-	if (w && !read_kernel(&w->regs, sizeof w->regs, ctx->args[0]) &&
-	    fill_call(&call, thread, &w->regs, ctx->args[1])) {
-		call_path(&call, slot, 0);
-		send_call(&call, count);
+	if (w && !read_kernel(&w->regs, sizeof w->regs, ctx->args[0])) {
+		u32 kind = fill_call(&call, thread, &w->regs, ctx->args[1]);
+		/* Where requests are, or what has become of them: the walk changes the registers. */
+		u64 list = kind == CALL_SUBMITS ? argument(&w->regs, 2, 0) : argument(&w->regs, 3, 0);
+		if (kind) {
+			call_path(&call, slot, 0);
+			send_call(&call, count);
+		}
+		if ((kind == CALL_SUBMITS || kind == CALL_COLLECTS) && !is_compat())
+			asynchronous(&call, kind, list, ctx->args[1]);
 	}
 	give_slot(slot);
 	return 0;

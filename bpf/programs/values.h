@@ -70,20 +70,31 @@ enum system_call_kind {
 	CALL_REMAPS = 10, /* mremap() */
 	CALL_DISCARDS = 11, /* madvise(); recorded if pages are given back by it */
 	CALL_MESSAGES = 6, /* returns how many messages it has moved, struct mmsghdr at argument 1 */
+	CALL_SUBMITS = 12, /* io_submit(): returns how many requests it has taken */
+	CALL_COLLECTS = 13, /* io_getevents(): returns how many have ended */
 };
 
 /* Kinds of requests to io_uring follow in the same map, by their opcodes. Of these `size` is an enum
  * request_length, `other` is 1 where one may complete several times. */
 #define FIRST_REQUEST (2 * SYSTEM_CALLS_32)
 #define REQUEST_KINDS 128
+/* And requests of io_submit(), by theirs. */
+#define FIRST_AIO (FIRST_REQUEST + REQUEST_KINDS)
+#define AIO_KINDS 16
 
 enum request_length {
 	LENGTH_OF_BUFFER = 0,  /* struct io_rw: bytes, and the position in the file */
 	LENGTH_OF_VECTOR = 1,  /* struct io_rw: not in bytes; the position */
 	LENGTH_OF_MESSAGE = 2, /* struct io_sr_msg */
+	LENGTH_OF_SPLICE = 3,  /* struct io_splice: bytes, and the file they come from */
+	/* No length: where the request says that it makes no descriptor, but fills a place of the ring's. */
+	LENGTH_OF_OPEN = 4,   /* struct io_open */
+	LENGTH_OF_ACCEPT = 5, /* struct io_accept */
+	LENGTH_OF_SOCKET = 6, /* struct io_socket */
 };
 
-/* A request that io_uring has taken and not completed, by its address in the kernel. */
+/* A request that io_uring has taken and not completed, by its address in the kernel; or one of
+ * io_submit(), by struct shot_key. */
 struct request {
 	u64 time;
 	u64 asked, position;
@@ -91,9 +102,12 @@ struct request {
 	u32 weight;
 	u16 cache;
 	u16 opcode;
+	u32 other;  /* the file that its bytes come from; of io_submit() its file */
+	u32 placed; /* 1: what it opens gets no descriptor */
 };
 
-/* One that may complete several times: the kernel then tells its ring and the program's number of it. */
+/* One that may complete several times: the kernel then tells its ring and the program's number of it.
+ * Or one of io_submit(): the process and the address of its struct iocb. */
 struct shot_key {
 	u64 ring, number;
 };

@@ -32,8 +32,11 @@ class CallSetup:
         """System calls and requests to io_uring that are recorded, numbered from 0."""
         if options.io:
             from hpcd.bpf.io_calls import io_functions
+            from hpcd.bpf.io_requests import aio_functions
 
             self.functions += io_functions(0)
+            self._first_aio = len(self.functions)
+            self.functions += aio_functions(self._first_aio)
         self.lacks: list[str] = []
         """What of the calls that were asked for cannot be recorded here, and why."""
         if options.memory:
@@ -74,6 +77,7 @@ class CallSetup:
             return None
         from hpcd.bpf.call_programs import CallOptions
         from hpcd.bpf.io_calls import system_call_table
+        from hpcd.bpf.io_requests import aio_table
         from hpcd.bpf.memory_calls import PAGE_TOUCH, add_memory_calls, no_system_calls
 
         touched = next((f.id for f in self.functions if f.name == PAGE_TOUCH), None)
@@ -84,6 +88,7 @@ class CallSetup:
             touched_function=touched,
             system_calls=table if self.functions else None,
             requests=self._requests(),
+            asynchronous=aio_table(self._first_aio) if self._options.io else None,
             probes=bool(self._specs),
         )
 

@@ -65,7 +65,8 @@ OPENMPI: Final = Flavour(
 # Of the same ABI: Intel MPI, MVAPICH, and others named libmpi.so.12.
 MPICH: Final = Flavour(
     "mpich", ("libmpich.so.12", "libmpi.so.12"), handle=4, any_source=-2, proc_null=-1, root=-3,
-    any_tag=-1, status_source=8, status_tag=12, status_bytes=0, status_width=20, cancelled_in_bytes=True,
+    any_tag=-1, status_source=8, status_tag=12, status_bytes=0, status_width=20,
+    cancelled_in_bytes=True,
     type_size=None, world=0x44000000, own=0x44000001, null=0x04000000,
 )  # fmt: skip
 # Calls that another tool recorded, which names communicators and says bytes: no library's.

@@ -40,6 +40,7 @@ PLANTED = {
     "late_broadcast": Kind.LATE_BROADCAST,
     "wait_at_nxn": Kind.WAIT_AT_NXN,
     "early_reduce": Kind.EARLY_REDUCE,
+    "late_group": Kind.LATE_BROADCAST,
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from hpcd.analysis.calls.totals import total_calls
 from hpcd.analysis.database import open as open_database
-from hpcd.bpf.io_requests import IO_REQUESTS, PREFIX
+from hpcd.bpf.io_requests import AIO_REQUESTS, IO_REQUESTS, PREFIX
 from hpcd.bpf.loading.request_offsets import request_offsets
 from hpcd.errors import PlatformError
 from tests.support.recorded import HPCD, hpcd, record
@@ -139,6 +139,36 @@ def test_requests_to_io_uring_are_those_the_program_counts(
         # What is asked for in plain() is submitted there, by finish().
         assert written == {"plain": truth["files"]["plain"][1] - 30, "linked": 777}
         assert all("finish" in name for name in paths.name if "plain" in name)
+        # What the ring opened, and where what it spliced came from.
+        opens = total_calls(db, "file", [db.calls.find(f"{PREFIX}openat")])
+        assert [Path(name).name for name in opens.name] == ["opened"]
+        spliced = total_calls(db, "file", [db.calls.find(f"{PREFIX}splice")])
+        read = dict(zip(spliced.name, spliced.read.tolist(), strict=True))
+        assert {Path(name).name: size for name, size in read.items() if size} == {"plain": 1234}
+
+
+def test_requests_of_io_submit_are_those_the_program_counts(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    with (tmp_path / "said").open("wb") as said:
+        command = [*HPCD, "run", "--io", "-o", tmp_path / "m", "--json-file", "/dev/null"]
+        done = [*map(str, command), "--", build("aio.c"), work]
+        subprocess.run(done, stdout=said, check=True)
+    truth = json.loads((tmp_path / "said").read_text())
+    hpcd("merge", tmp_path / "m", "-o", tmp_path / "db")
+    with open_database(tmp_path / "db") as db:
+        names = {request.name for request in AIO_REQUESTS}
+        requests = [each for each in db.calls.functions if each.name in names]
+        files = total_calls(db, "file", requests)
+        assert [Path(name).name for name in files.name] == ["data"]
+        assert files.read.tolist() == [truth["read"]]
+        assert files.written.tolist() == [truth["written"]]
+        assert files.calls.tolist() == [truth["ended"]]
+        assert files.errors.tolist() == [truth["failed"]] == [1]
+        (path,) = total_calls(db, "path", requests).name
+        assert "submit < main" in path
 
 
 def test_calls_that_are_passed_over_are_stood_for(

@@ -399,12 +399,19 @@ static void late_receiver(void)
 static void collective(int kind)
 {
 	double began[ROUNDS] = {0};
+	MPI_Comm own, between;
+	if (kind == 3) { /* rank 0 is one group, rank 1 the other */
+		MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &own);
+		MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, 1 - rank, 5, &between);
+	}
 	for (int round = 0; round < ROUNDS; round++) {
 		MPI_Barrier(MPI_COMM_WORLD);
 		if (rank == 1)
 			delay();
 		began[round] = now();
-		if (kind == 0)
+		if (kind == 3)
+			MPI_Bcast(out, 100, MPI_INT, rank ? MPI_ROOT : 0, between);
+		else if (kind == 0)
 			MPI_Bcast(out, 100, MPI_INT, 1, MPI_COMM_WORLD);
 		else if (kind == 1)
 			MPI_Allreduce(out, in, 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -419,6 +426,7 @@ static void collective(int kind)
 static void late_broadcast(void) { collective(0); }
 static void wait_at_nxn(void) { collective(1); }
 static void early_reduce(void) { collective(2); }
+static void late_group(void) { collective(3); }
 
 int main(int count, char **arguments)
 {
@@ -431,6 +439,7 @@ int main(int count, char **arguments)
 		{"persistent", persistent}, {"vectors", vectors}, {"polling", polling}, {"one_sided", one_sided}, {"late_sender", late_sender},
 		{"late_receiver", late_receiver}, {"late_broadcast", late_broadcast},
 		{"wait_at_nxn", wait_at_nxn}, {"early_reduce", early_reduce},
+		{"late_group", late_group},
 	};
 	MPI_Init(&count, &arguments);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -22,7 +22,7 @@
 		} \
 	} while (0)
 
-enum { ENTRIES = 64, FILES = 4, MOST = 1 << 16, MESSAGES = 5 };
+enum { ENTRIES = 64, FILES = 5, OPENED = 4, MOST = 1 << 16, MESSAGES = 5 };
 
 struct ring {
 	int fd, polled;
@@ -32,7 +32,8 @@ struct ring {
 	unsigned waiting;
 };
 
-static const char *const names[FILES] = {"plain", "fixed", "linked", "polled"};
+static const char *const names[FILES] = {"plain", "fixed", "linked", "polled", "opened"};
+static int last; /* what the last completion returned */
 static long moved[FILES][2], ended[256], failed[256];
 static char buffer[MOST];
 
@@ -81,6 +82,7 @@ static void count(struct io_uring_cqe *done)
 {
 	int opcode = done->user_data & 255, file = done->user_data >> 8 & 255, way = done->user_data >> 16;
 
+	last = done->res;
 	ended[opcode]++;
 	failed[opcode] += done->res < 0;
 	if (way && done->res > 0)
@@ -201,6 +203,30 @@ __attribute__((noinline)) static void polled(int fd)
 	CHECK(close(ring.fd));
 }
 
+/* A file that the ring opens, and bytes that it moves from another file. */
+__attribute__((noinline)) static void opened(struct ring *ring, int from)
+{
+	struct io_uring_sqe *entry = ask(ring, IORING_OP_OPENAT, 0, 0, AT_FDCWD);
+	int pair[2];
+
+	entry->addr = (unsigned long)names[OPENED];
+	entry->len = 0600;
+	entry->open_flags = O_CREAT | O_RDWR;
+	finish(ring, 1);
+	CHECK(last);
+	transfer(ring, IORING_OP_WRITE, OPENED, 2, last, 4321, 0, 0);
+	finish(ring, 1);
+	CHECK(pipe(pair));
+	entry = ask(ring, IORING_OP_SPLICE, 0, 1, pair[1]);
+	entry->splice_fd_in = from;
+	entry->splice_off_in = 100;
+	entry->off = -1;
+	entry->len = 1234;
+	finish(ring, 1);
+	CHECK(close(pair[0]));
+	CHECK(close(pair[1]));
+}
+
 int main(int arguments, char **argument)
 {
 	struct ring ring;
@@ -208,13 +234,14 @@ int main(int arguments, char **argument)
 
 	if (arguments != 2 || chdir(argument[1]))
 		return 1;
-	for (int i = 0; i < FILES; i++)
+	for (int i = 0; i < OPENED; i++)
 		CHECK(fd[i] = open(names[i], O_CREAT | O_RDWR, 0600));
 	make_ring(&ring, 0);
 	plain(&ring, fd[0]);
 	registered(&ring, fd[1]);
 	linked(&ring, fd[2]);
 	long received = many(&ring);
+	opened(&ring, fd[0]);
 	polled(fd[3]);
 	printf("{\"received\": %ld, \"files\": {", received);
 	for (int i = 0; i < FILES; i++)

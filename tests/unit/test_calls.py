@@ -13,8 +13,18 @@ import numpy as np
 import pytest
 
 from hpcd.bpf.io_calls import IO_CALLS, io_functions, system_call_table
-from hpcd.bpf.io_requests import IO_REQUESTS, PREFIX, request_functions, request_table
+from hpcd.bpf.io_requests import (
+    AIO_PREFIX,
+    AIO_REQUESTS,
+    IO_REQUESTS,
+    PREFIX,
+    aio_functions,
+    aio_table,
+    request_functions,
+    request_table,
+)
 from hpcd.bpf.layouts import (
+    AIO_KINDS,
     OBJECT_EVENT,
     REQUEST_KINDS,
     SYSTEM_CALLS_32,
@@ -115,6 +125,21 @@ def test_requests_to_io_uring_are_recorded_by_opcode() -> None:
     names = [f"{PREFIX}{opcode.lower()}" for opcode in opcodes if opcode != "LAST"]
     assert names
     assert [request.name for request in IO_REQUESTS][: len(names)] == names[: len(IO_REQUESTS) - 1]
+
+
+def test_requests_of_io_submit_are_recorded_by_opcode() -> None:
+    """Opcodes are those of the kernel's header (enum of aio_abi.h)."""
+    table = aio_table(30)
+    functions = {each.id: each.name for each in aio_functions(30)}
+    assert len(table) == AIO_KINDS and len(functions) == len(AIO_REQUESTS)
+    header = Path("/usr/include/linux/aio_abi.h")
+    if not header.exists():
+        pytest.skip("needs linux-libc-dev")
+    opcodes = dict(re.findall(r"^\tIOCB_CMD_(\w+) = (\d+),", header.read_text(), re.MULTILINE))
+    assert opcodes
+    recorded = table["kind"] != SystemCallKind.IGNORED
+    found = {functions[int(table["function"][at])]: at for at in np.flatnonzero(recorded).tolist()}
+    assert found == {f"{AIO_PREFIX}{name.lower()}": int(opcode) for name, opcode in opcodes.items()}
 
 
 def pace_after(pace: CallPace, rates: list[int], spent_each: float = 0.0) -> list[int]:

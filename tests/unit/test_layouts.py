@@ -90,6 +90,8 @@ NUMBERS = {
     "SYSTEM_CALLS_32": layouts.SYSTEM_CALLS_32,
     "FIRST_REQUEST": layouts.FIRST_REQUEST,
     "REQUEST_KINDS": layouts.REQUEST_KINDS,
+    "FIRST_AIO": layouts.FIRST_AIO,
+    "AIO_KINDS": layouts.AIO_KINDS,
     "sizeof(struct request)": layouts.REQUEST_BYTES,
     "sizeof(struct shot_key)": layouts.SHOT_KEY_BYTES,
     "NO_ARGUMENT": layouts.NO_ARGUMENT,

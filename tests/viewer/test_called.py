@@ -121,6 +121,7 @@ def test_memory_in_view(called_url: str) -> None:
         8 * PAGE, 7 * ROUND + 10 * MS, 4 * PAGE,
     )  # fmt: skip
     assert process["paths"]["at_peak"] == [8 * PAGE] and process["paths"]["released"] == [6 * PAGE]
+    assert (process["huge"], process["remote"], process["paths"]["remote"]) == (0, 0, [0])
     # What was touched before is held: of the second and third round.
     (process,) = ask(called_url, "/memory?t0=100000000&t1=300000000&l0=0&l1=4")["processes"]
     assert (process["touched"], process["peak"], process["at_end"]) == (

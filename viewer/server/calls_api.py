@@ -160,11 +160,13 @@ class CallViews:
             "rank": None if lines.rank[line] < 0 else int(lines.rank[line]),
             "line": line, "touched": memory.touched, "peak": memory.peak,
             "peak_ns": memory.peak_ns, "at_end": memory.at_end,
+            "huge": int(paths.huge.sum()), "remote": memory.remote,
             "mapped": int(paths.mapped.sum()), "released": int(paths.released.sum()),
             "of": len(paths),
             "paths": {
                 name: getattr(paths, name)[:_MOST_PATHS].tolist()
-                for name in ("node", "at_peak", "at_end", "touched", "mapped", "released")
+                for name in ("node", "at_peak", "at_end", "touched", "huge", "remote", "mapped",
+                             "released")
             },
         }  # fmt: skip
 

@@ -161,7 +161,7 @@
  * @typedef {"bandwidth" | "least" | "mean" | "most" | "stddev" | "shortest" | "longest"} CallSpeed
  * @typedef {Record<CallSum, number[]> & Record<CallSpeed, (number | null)[]> & { by: string, of: number, calls_of: number, exact: boolean, name: string[], node: number[] }} CallTotalsAnswer by group of calls
  *
- * @typedef {"at_peak" | "at_end" | "touched" | "mapped" | "released"} MemorySum
+ * @typedef {"at_peak" | "at_end" | "touched" | "huge" | "remote" | "mapped" | "released"} MemorySum
  *
  * @typedef {object} ProcessMemory
  * @property {string} name
@@ -172,6 +172,8 @@
  * @property {number} peak
  * @property {number} peak_ns
  * @property {number} at_end
+ * @property {number} huge
+ * @property {number} remote
  * @property {number} mapped
  * @property {number} released
  * @property {number} of how many call paths there are

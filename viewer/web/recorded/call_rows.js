@@ -22,7 +22,9 @@ import { formatBytes, formatPercent, formatTime } from "../core/format.js";
  */
 
 /** @type {[MemorySum, string][]} */
-const MEMORY = [["at_peak", "at peak"], ["at_end", "at the end"], ["touched", "touched"], ["mapped", "mapped"], ["released", "given back"]];
+const MEMORY = [["at_peak", "at peak"], ["at_end", "at the end"], ["touched", "touched"], ["huge", "huge pages"], ["remote", "on another NUMA node"], ["mapped", "mapped"], ["released", "given back"]];
+// Columns of what most processes have none of.
+const FEW = new Set(["huge", "remote"]);
 const whole = (/** @type {number} */ value) => value.toLocaleString("en");
 const speed = (/** @type {number} */ value) => `${formatBytes(value)}/s`;
 const time = (/** @type {number} */ seconds) => (seconds ? formatTime(seconds * 1e9) : "0 s");
@@ -100,9 +102,10 @@ export function memoryRows({ processes }, path) {
     return {
       name, title: name + (below.length < one.of ? `\nthe first ${below.length} of ${whole(one.of)} call paths` : ""), node: -1,
       spot: { line: one.line, time: one.peak_ns }, children: () => below,
-      figures: { at_peak: one.peak, at_end: one.at_end, touched: one.touched, mapped: one.mapped, released: one.released },
+      figures: { at_peak: one.peak, at_end: one.at_end, touched: one.touched, huge: one.huge, remote: one.remote, mapped: one.mapped, released: one.released },
     };
   });
   const peak = rows.reduce((total, { figures }) => Math.max(total, figures.at_peak), 0);
-  return { rows, columns: MEMORY.map(([key, title]) => ({ ...column(title, key, formatBytes), share: ({ figures }) => figures[key] / (peak || 1) })) };
+  const used = MEMORY.filter(([key]) => !FEW.has(key) || rows.some(({ figures }) => figures[key]));
+  return { rows, columns: used.map(([key, title]) => ({ ...column(title, key, formatBytes), share: ({ figures }) => figures[key] / (peak || 1) })) };
 }
