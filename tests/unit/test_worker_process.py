@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ def test_one_that_is_ended_tells_who_waits_for_it_and_is_not_started_again() -> 
     asked = threading.Event()
 
     def ask() -> None:
-        with open(os.devnull, "rb") as file:
+        with Path(os.devnull).open("rb") as file:
             worker.ask(file.fileno(), "f", b"?")
             asked.set()
             for _ in range(2):
