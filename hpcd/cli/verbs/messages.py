@@ -78,6 +78,8 @@ class MessagesCommand(Command):
                 shown = as_json(db, found, delays, list(caveats(db, found.whole)))
                 page.write([json.dumps({**shown, "phase": args.phase or None}), "\n"])
                 return 0
+            if args.phase:
+                print(f"of what begins in phase {harmless(args.phase)}:")
             for line in message_tables.heading(db, found):
                 print(line)
             for table in message_tables.tables(db, found, delays, page.width, args.rows):
