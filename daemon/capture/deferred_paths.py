@@ -124,6 +124,8 @@ class DeferredPaths:
         # What was mapped when the others' were taken, each once, and the bytes that takes.
         self._mapped: dict[_Mapped, _Mapped] = {}
         self._mapped_bytes = 0
+        # In a round, by pid and number: the last that was asked for, and since and until when.
+        self._recent: dict[tuple[int, int], tuple[_Mapped, int, int]] = {}
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
         self._unnamed: dict[bytes, bytes] = {}
@@ -208,6 +210,7 @@ class DeferredPaths:
         spaces = _Spaces(self._tables, self._modules)
         oldest = next(iter(self._waiting.values()))
         overdue = now - oldest.time > _MAX_WAIT_NS
+        self._recent.clear()
         chosen = self._waiting if last or overdue or self._tables_came else self._fresh
         try:
             for deferred in list(chosen.values()):
@@ -271,8 +274,15 @@ class DeferredPaths:
         return head.tobytes() + deferred.event[STACK_EVENT.itemsize : kernel] + frames.tobytes()
 
     def _mapped_at(self, pid: int, time: int) -> _Mapped | None:
-        regions = self._mmaps.history.at(pid, time)
-        return _Mapped(pid, self._process_at(pid, time), tuple(regions)) if regions else None
+        history, process = self._mmaps.history, self._process_at(pid, time)
+        mapped, since, until = self._recent.get((pid, process), (None, 0, 0))
+        if mapped is None or not since <= time < until:
+            regions = history.at(pid, time)
+            if not regions:
+                return None
+            mapped = _Mapped(pid, process, tuple(regions))
+            self._recent[pid, process] = mapped, time, history.changes_after(pid, time)
+        return mapped
 
     def _wait_for_table(self, deferred: _Deferred, mapped: _Mapped) -> None:
         if not deferred.waits_for_table:

@@ -75,7 +75,9 @@ def waiting(
 ) -> DeferredPaths:
     stand_in: Any = SimpleNamespace(
         taken_until=1 << 40,
-        history=SimpleNamespace(at=lambda pid, _time: known.get(pid)),
+        history=SimpleNamespace(
+            at=lambda pid, _time: known.get(pid), changes_after=lambda _pid, time: time + 1
+        ),
         want=lambda *_: None,
         is_analysed=lambda *_: True,
         mappings_of=lambda *_: np.zeros(1, MAPPING),
