@@ -48,6 +48,8 @@ class MmapEvents:
         self.history = MappingHistory()
         self.taken_until = 0
         """All that happened before this time (ns) is in the history."""
+        self.needed_since = 1 << 63
+        """What happened since then (ns) is remembered, however long ago that is."""
         self.lost = 0
         """Times that the kernel had more to report than its memory for it held."""
         self._forgotten_at = 0
@@ -104,7 +106,7 @@ class MmapEvents:
             self.history.clear(now)
         elif now - self._forgotten_at > _REMEMBERED_NS:
             self._forgotten_at = now
-            self.history.forget_before(now - _REMEMBERED_NS)
+            self.history.forget_before(min(now - _REMEMBERED_NS, self.needed_since))
         return pids
 
     def _take_ring(self, ring: mmap.mmap, pids: set[int]) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from enum import IntEnum
+from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -116,6 +117,18 @@ class MappingHistory:
         """The executable mappings ``pid`` had at ``time``, in order of address; None when it is not
         known."""
         return self._at(pid, time, _MAX_GENERATIONS)
+
+    def changes_after(self, pid: int, time: int) -> int:
+        """Until when :meth:`at` says of ``pid`` what it says of ``time``, as far as is known."""
+        entries = self._entries.get(pid, [])
+        end = bisect_right(entries, time, key=_time)
+        until = entries[end].time if end < len(entries) else 1 << 63
+        for entry in islice(reversed(entries), len(entries) - end, None):
+            if entry.kind is _Kind.READ:
+                if entry.settled <= time:
+                    break
+                until = min(until, entry.settled)
+        return until
 
     def lookup(self, pid: int, address: int, time: int) -> Region | None:
         """The mapping of ``pid`` that held ``address`` at ``time``."""

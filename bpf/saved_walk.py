@@ -36,13 +36,12 @@ def joined(copy: bytes, piece: bytes) -> bytes:
     for what could not be read between the two."""
     time, start, tgid, stack, size, cache, unread = _COPY.unpack_from(copy)
     _, piece_start, _, _, piece_size, _, _ = _COPY.unpack_from(piece)
-    gap = piece_start - start - size
+    gap: int = piece_start - start - size
     if not 0 <= gap <= COPY_BYTES:
         return copy
     head = _COPY.pack(time, start, tgid, stack, size + gap + piece_size, cache, unread)
     first = STACK_COPY.itemsize + registers_bytes()
-    stack: bytes = copy[_COPY.size :] + _NO_ADDRESS * gap + piece[first:]
-    return head + stack
+    return head + copy[_COPY.size :] + _NO_ADDRESS * gap + piece[first:]
 
 
 def marked(copy: bytes) -> bytes:

@@ -25,7 +25,7 @@ from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.saved_walk import SavedWalker, joined, marked
 from hpcd.bpf.table_memory import Space, Tables
 from hpcd.daemon.naming.load_modules import Modules
-from hpcd.model.frame import RAW_MASK
+from hpcd.model.frame import RAW_MASK, SPECIAL
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus
 
@@ -124,6 +124,8 @@ class DeferredPaths:
         # What was mapped when the others' were taken, each once, and the bytes that takes.
         self._mapped: dict[_Mapped, _Mapped] = {}
         self._mapped_bytes = 0
+        # In a round, by pid and number: the last that was asked for, and since and until when.
+        self._recent: dict[tuple[int, int], tuple[_Mapped, int, int]] = {}
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._decompressor = zstandard.ZstdDecompressor()
         self._unnamed: dict[bytes, bytes] = {}
@@ -208,6 +210,7 @@ class DeferredPaths:
         spaces = _Spaces(self._tables, self._modules)
         oldest = next(iter(self._waiting.values()))
         overdue = now - oldest.time > _MAX_WAIT_NS
+        self._recent.clear()
         chosen = self._waiting if last or overdue or self._tables_came else self._fresh
         try:
             for deferred in list(chosen.values()):
@@ -224,6 +227,7 @@ class DeferredPaths:
         if not self.waiting_for_tables:
             self._mapped.clear()
             self._mapped_bytes = 0
+        self._mmaps.needed_since = next((each.time for each in self._waiting.values()), 1 << 63)
         self._finish(done, events)
         return bool(done)
 
@@ -238,6 +242,8 @@ class DeferredPaths:
             or (deferred.waits_for_table and not self._tables_came)
             or (deferred.module and not self._modules.is_analysed(*deferred.module))
         ):
+            return None
+        if not (deferred.waits_for_table or last) and self._waits_at_once(deferred):
             return None
         mapped = deferred.mapped or self._mapped_at(deferred.tgid, deferred.time)
         ending, depth, frames = UnwindStatus.NO_PROCESS, 0, np.zeros(0, np.uint64)
@@ -270,14 +276,41 @@ class DeferredPaths:
         head["kind"], head["ending"], head["user_frames"] = EventKind.STACK, ending, depth
         return head.tobytes() + deferred.event[STACK_EVENT.itemsize : kernel] + frames.tobytes()
 
-    def _mapped_at(self, pid: int, time: int) -> _Mapped | None:
-        regions = self._mmaps.history.at(pid, time)
-        return _Mapped(pid, self._process_at(pid, time), tuple(regions)) if regions else None
+    def _waits_at_once(self, deferred: _Deferred) -> bool:
+        """Whether the programs' walk met a file whose table is still not there: to walk the copy
+        takes ten times as long."""
+        head = np.frombuffer(deferred.event, STACK_EVENT, 1)[0]
+        if head["ending"] != UnwindStatus.NO_TABLE:
+            return False
+        frame = int.from_bytes(deferred.event[-8:], "little")
+        if frame & ~RAW_MASK != SPECIAL:
+            return False  # of a deep stack it was left out
+        address = frame & RAW_MASK
+        region = self._mmaps.lookup(deferred.tgid, address, deferred.time)
+        module = _file_at([region], address) if region else None
+        if not module or self._modules.is_analysed(*module):
+            return False
+        self._wait_for_table(deferred, None)
+        deferred.module = module
+        self._modules.want(*module)
+        return True
 
-    def _wait_for_table(self, deferred: _Deferred, mapped: _Mapped) -> None:
+    def _mapped_at(self, pid: int, time: int) -> _Mapped | None:
+        history, process = self._mmaps.history, self._process_at(pid, time)
+        mapped, since, until = self._recent.get((pid, process), (None, 0, 0))
+        if mapped is None or not since <= time < until:
+            regions = history.at(pid, time)
+            if not regions:
+                return None
+            mapped = _Mapped(pid, process, tuple(regions))
+            self._recent[pid, process] = mapped, time, history.changes_after(pid, time)
+        return mapped
+
+    def _wait_for_table(self, deferred: _Deferred, mapped: _Mapped | None) -> None:
         if not deferred.waits_for_table:
             deferred.waits_for_table = True
             del self._fresh[deferred.index]
+        if mapped and not deferred.mapped:
             deferred.mapped = self._mapped.setdefault(mapped, mapped)
             if deferred.mapped is mapped:
                 self._mapped_bytes += _REGION_BYTES * len(mapped.regions)

@@ -26,7 +26,7 @@ from hpcd.daemon.unwind.stack_state import (
     registers_of,
     step,
 )
-from hpcd.daemon.unwind.unwind_rules import Rule
+from hpcd.daemon.unwind.unwind_rules import NONE, Rule
 from hpcd.daemon.unwind.work_limit import UNLIMITED, WorkLimit
 
 # An analysis longer than this is no gap between functions; the rest keeps "no information".
@@ -123,7 +123,8 @@ class _Steps:
     """What can move the stack pointer or control, in address order: where each begins and ends,
     and the registers it depends on (:func:`~hpcd.daemon.unwind.stack_state.registers_of`).
 
-    ``called`` are the targets of calls, ``looked_at`` instructions there are in all.
+    ``called`` are the targets of calls, ``looked_at`` instructions there are in all; what follows
+    the address ``cut`` was too much (0: nothing was).
     """
 
     steps: list[Instruction] = field(default_factory=list)
@@ -132,6 +133,7 @@ class _Steps:
     registers: list[tuple[int, int] | None] = field(default_factory=list)
     called: set[int] = field(default_factory=set)
     looked_at: int = 0
+    cut: int = 0
 
 
 def _decode(code: bytes, start: int, budget: int) -> _Steps:
@@ -143,6 +145,7 @@ def _decode(code: bytes, start: int, budget: int) -> _Steps:
     for instruction in Decoder(64, code, ip=start):
         count += 1
         if count > budget:
+            decoded.cut = instruction.ip
             break
         code_number = instruction.code
         kind = interest.get(code_number)
@@ -180,6 +183,9 @@ def _analyse(
     gap = _Gap(bytes(text[low - text_vaddr : high - text_vaddr]), low, named, parts, decoded)
     rows: tuple[list[int], list[Rule]] = ([], [])
     gap.analyse(*rows)
+    if decoded.cut:
+        kept = bisect.bisect_left(rows[0], decoded.cut)
+        rows = [*rows[0][:kept], decoded.cut], [*rows[1][:kept], NONE]
     for at, state in gap.parts.items():
         parts.setdefault(at, state)
     rows_of[span] = rows

@@ -39,6 +39,9 @@ Points = Callable[[int, bytes], bytes]
 
 # A whole libLLVM takes 160 MB.
 _MEMORY = 1 << 30
+# The recorder, whose priority this process begins with, copies stacks until the table is there, and
+# must get its turn for that.
+_NICER = 5
 
 
 def rehearse(points: Points | None = None) -> None:
@@ -123,6 +126,8 @@ def main(work: Callable[[int, int], bytes] = answer) -> None:
     """Serve the channel that the last argument is the descriptor of. Before it may stand the limit
     of CPU time, in seconds, and ``probes``."""
     *words, channel_fd = sys.argv[1:]
+    with contextlib.suppress(OSError):
+        os.nice(_NICER)
     cpu_seconds = next((int(word) for word in words if word.isdigit()), CPU_SECONDS)
     points = probing() if "probes" in words else None
     with socket.socket(fileno=int(channel_fd)) as channel:

@@ -132,6 +132,18 @@ def _is_distance(piece: U8, at: I64, address: int, functions: tuple[int, int]) -
     return found
 
 
+def _is_jumped_over(piece: U8, at: I64) -> Mask:
+    """Whether an int3 stands behind a call of what does not return, and a short jump before goes on
+    behind it: V8's own functions have that in their midst."""
+    found = np.zeros(len(at), bool)
+    called = np.flatnonzero((at >= 5) & (piece[np.maximum(at - 5, 0)] == 0xE8))
+    behind = at[called] + 1
+    for distance in range(6, 128):
+        jump = np.maximum(behind - distance - 2, 0)
+        found[called] |= (piece[jump] == 0xEB) & (piece[jump + 1] == distance)
+    return found
+
+
 def _padded(piece: U8) -> I64:
     """Behind which int3s other code begins. One before ud2 is a check that fails; a single one may
     as well be part of an instruction, and is padding only where code cannot go on. Three or seven
@@ -140,7 +152,8 @@ def _padded(piece: U8) -> I64:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], padding, [False]])))
     first, last = edges[::2], edges[1::2] - 1
     factor = (piece[np.maximum(first - 1, 0)] == 0xCD) & np.isin(last - first, (2, 6))
-    last = last[~factor]
+    last, single = last[~factor], (first == last)[~factor]
+    last = last[~(single & _is_jumped_over(piece, last))]
     last = last[padding[np.maximum(last - 1, 0)] | _never_goes_on(piece, last)]
     behind = last + 1
     inside = np.minimum(behind + 1, len(piece) - 1)

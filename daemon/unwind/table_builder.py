@@ -25,7 +25,8 @@ I64 = npt.NDArray[np.int64]
 # Shorter stretches between functions are padding.
 _MIN_GAP = 16
 # Longer ones are not followed instruction by instruction: that takes 200 bytes of memory for each.
-_MAX_FOLLOWED = 32 << 20
+# Of those of more than the first, frame pointers are looked for before that is done.
+_MAX_UNCHAINED, _MAX_FOLLOWED = 4 << 20, 32 << 20
 
 
 def build_table(data: memoryview, limit: WorkLimit = UNLIMITED) -> ModuleTable:
@@ -115,12 +116,14 @@ class _Draft:
                 continue
             inside = (functions[:, 0] >= low) & (functions[:, 0] < high)
             known = [(address, size) for address, size in functions[inside].tolist()]
-            big = [gap for gap in mine if gap[1] - gap[0] > _MAX_FOLLOWED]
-            mine = [gap for gap in mine if gap[1] - gap[0] <= _MAX_FOLLOWED]
+            big = [gap for gap in mine if gap[1] - gap[0] > _MAX_UNCHAINED]
+            mine = [gap for gap in mine if gap[1] - gap[0] <= _MAX_UNCHAINED]
             for start, stop in big if self._elf.machine == "x86_64" else []:
                 text = self._elf.text(section)
                 offsets, indices, others = chain_rows(text, low, start - low, stop - low)
                 if not len(offsets):
+                    if stop - start <= _MAX_FOLLOWED:
+                        mine.append((start, stop))
                     continue
                 # A function without a frame begins where another's rows would go on.
                 kept = ~_inside(offsets, others)

@@ -7,10 +7,13 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from iced_x86 import Decoder, Register
 
+from hpcd.daemon.unwind import code_rules
+from hpcd.daemon.unwind.code_rules import code_rows
 from hpcd.daemon.unwind.stack_state import (
     BY_OPERANDS,
     IGNORED,
@@ -24,7 +27,7 @@ from hpcd.daemon.unwind.stack_state import (
     step,
 )
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_rules import CfaKind
+from hpcd.daemon.unwind.unwind_rules import NONE, CfaKind
 
 RAX, R12 = int(Register.RAX), int(Register.R12)
 
@@ -146,3 +149,11 @@ def test_instructions_of_vectors_are_not_looked_into() -> None:
         instruction = Decoder(64, bytes.fromhex(octets)).decode()
         assert interest_in(instruction) == BY_OPERANDS and is_followed(instruction)
     assert interest_in(Decoder(64, b"\xc3").decode()) == TAKEN
+
+
+def test_nothing_is_said_of_code_that_was_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_rules, "MAX_INSTRUCTIONS", 4)
+    code = bytes.fromhex("55") + b"\x90" * 30 + bytes.fromhex("5dc3")
+    pc, rules = code_rows(code, 0x1000, [(0x1000, 0x1000 + len(code))], [], "x86_64")
+    assert pc.tolist() == [0x1000, 0x1001, 0x1004]
+    assert rules[1][0] == CfaKind.SP and rules[-1] == NONE

@@ -72,6 +72,17 @@ def test_a_factor_is_no_padding() -> None:
     assert not len(others)
 
 
+def test_what_is_jumped_over_is_no_padding() -> None:
+    """jmp behind the int3 that follows a call, as between a check and what it is of."""
+    check = bytes.fromhex("eb06") + bytes.fromhex("e800000000") + b"\xcc"
+    code = FRAMED[:4] + b"\x90" * 4 + check + FRAMED[4:]
+    assert code.index(b"\xcc") == 15
+    text = padded(*[FRAMED] * 20, code, *[FRAMED] * 20)
+    offsets, numbers, others = chain_rows(memoryview(text), ADDRESS, 0, len(text))
+    assert rule_at(offsets, numbers, 640 + 16) == (CfaKind.FP, 16)
+    assert not len(others)
+
+
 def test_the_distance_of_a_call_is_no_end() -> None:
     """call of a function 0x1e95d bytes further on: e8 5d e9 01 00."""
     call = bytes.fromhex("e85de90100")

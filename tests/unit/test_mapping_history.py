@@ -35,6 +35,8 @@ def test_a_reading_says_nothing_of_moments_while_it_went_on() -> None:
     for time, inode in ((12, 2), (15, 3), (25, 3)):
         region = history.lookup(1, 0x9000, time)
         assert region and region.inode == inode
+    assert [history.changes_after(1, time) for time in (1, 5, 12, 16)] == [2, 10, 15, 20]
+    assert history.changes_after(1, 20) > 1 << 60
 
 
 def test_lost_reports_leave_nothing_to_be_wrong_about() -> None:

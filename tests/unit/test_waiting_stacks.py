@@ -18,6 +18,7 @@ from hpcd.daemon.capture import deferred_paths
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.targets import process_table
 from hpcd.daemon.targets.process_table import Targets
+from hpcd.model.frame import SPECIAL
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 from hpcd.model.unwind_status import UnwindStatus
@@ -31,11 +32,13 @@ class Walks:
     """Stands for the walker: without a table until ``ready``; keeps what it was given."""
 
     def __init__(self) -> None:
-        self.ready = False
+        self.ready = self.told = False
+        self.walked = 0
         self.copies: list[bytes] = []
 
     def walk(self, copy: bytes, _space: Any) -> tuple[int, int, U64]:
         frames = np.array([0x1234], np.uint64)
+        self.walked += 1
         if not self.ready:
             return UnwindStatus.NO_TABLE, 1, frames
         self.copies.append(copy)
@@ -75,9 +78,12 @@ def waiting(
 ) -> DeferredPaths:
     stand_in: Any = SimpleNamespace(
         taken_until=1 << 40,
-        history=SimpleNamespace(at=lambda pid, _time: known.get(pid)),
+        history=SimpleNamespace(
+            at=lambda pid, _time: known.get(pid), changes_after=lambda _pid, time: time + 1
+        ),
+        lookup=lambda _pid, _address, _time: CODE[0],
         want=lambda *_: None,
-        is_analysed=lambda *_: True,
+        is_analysed=lambda *_: walks.ready or not walks.told,
         mappings_of=lambda *_: np.zeros(1, MAPPING),
     )
 
@@ -118,6 +124,20 @@ def test_more_stacks_wait_than_there_is_memory_for_as_they_are(
     assert not waiting.waiting and not waiting.waiting_for_tables
     assert waiting.counts.walked == 40
     assert asked[-1] == (PID, 40)
+
+
+def test_what_met_a_file_without_a_table_is_not_walked_until_there_is_one(
+    waiting: DeferredPaths, walks: Walks
+) -> None:
+    walks.told = True
+    event, copy = copied(1)
+    waiting.add([event + np.array([SPECIAL | 0x1234], np.uint64).tobytes()], [copy])
+    waiting.finish_paths(1000)
+    assert waiting.waiting_for_tables and not walks.walked
+    walks.ready = True
+    waiting.tables_came()
+    waiting.finish_paths(1000)
+    assert walks.copies == [copy]
 
 
 def test_stacks_beyond_the_bound_are_counted(
