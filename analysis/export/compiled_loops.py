@@ -145,14 +145,15 @@ def _put_text(text: Any, at: Any, texts: Any, number: Any) -> Any:
 
 @_compiled
 def slice_events(
-    text: Any, first: Any, stop: Any, names: Any, phrases: Any, name: Any, begin: Any, length: Any,
-    wait: Any, pieces: Any,
+    text: Any, first: Any, stop: Any, names: Any, phrases: Any, costs: Any, name: Any, begin: Any,
+    length: Any, wait: Any, pieces: Any,
 ) -> Any:  # fmt: skip
     """Put slices ``first`` to ``stop`` into ``text`` as Chrome's events; how many bytes they take.
 
-    ``names`` and ``phrases`` are texts: their letters, and where each begins. ``name`` and
-    ``pieces`` (phrases, of each metric, 0 for none) are numbers for each slice. The first phrases
-    stand before the name, between begin and length, for a wait, around costs, and at the end.
+    ``names``, ``phrases`` and ``costs`` are texts: their letters, and where each begins. ``name``
+    and ``pieces`` (costs, of each metric, 0 for none) are numbers for each slice. The first phrases
+    stand before the name, between begin and length, for a wait, around costs, at the end, and
+    before the cost of each metric. Costs have a comma behind them.
     """
     at = 0
     for row in range(first, stop):
@@ -165,17 +166,15 @@ def slice_events(
             at = _put_text(text, at, phrases, 2)
         has_costs = False
         for metric in range(len(pieces)):
-            piece = pieces[metric, row]
-            if piece:
-                if has_costs:
-                    text[at] = _COMMA
-                    at += 1
-                else:
+            if pieces[metric, row]:
+                if not has_costs:
                     at = _put_text(text, at, phrases, 3)
                 has_costs = True
-                at = _put_text(text, at, phrases, piece)
+                at = _put_text(text, at, phrases, 6 + metric)
+                at = _put_text(text, at, costs, pieces[metric, row])
         if has_costs:
-            at = _put_text(text, at, phrases, 4)
+            # In place of the last comma.
+            at = _put_text(text, at - 1, phrases, 4)
         at = _put_text(text, at, phrases, 5)
     return at
 

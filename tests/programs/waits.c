@@ -57,6 +57,24 @@ static long waits(void)
 	return used.ru_nvcsw;
 }
 
+struct reading {
+	double wall, cpu, runnable;
+	long waits;
+};
+
+/* All clocks of one moment: once more where the thread waited for a CPU meanwhile. */
+static struct reading read_clocks(void)
+{
+	struct reading one;
+	do {
+		one.waits = waits();
+		one.runnable = runnable();
+		one.wall = now(CLOCK_MONOTONIC);
+		one.cpu = now(CLOCK_THREAD_CPUTIME_ID);
+	} while (runnable() != one.runnable);
+	return one;
+}
+
 static _Noreturn void *hold_mutex(void *unused)
 {
 	(void)unused;
@@ -180,13 +198,13 @@ int main(int argc, char **argv)
 	for (int i = 0; i < atoi(argv[1]); i++)
 		for (int kind = 0; kind < KINDS; kind++) {
 			prepare(kind);
-			double w = now(CLOCK_MONOTONIC), c = now(CLOCK_THREAD_CPUTIME_ID), r = runnable();
-			long n = waits();
+			struct reading before = read_clocks();
 			run(kind);
-			wall[kind] += now(CLOCK_MONOTONIC) - w;
-			cpu[kind] += now(CLOCK_THREAD_CPUTIME_ID) - c;
-			waited[kind] += runnable() - r;
-			count[kind] += waits() - n;
+			struct reading after = read_clocks();
+			wall[kind] += after.wall - before.wall;
+			cpu[kind] += after.cpu - before.cpu;
+			waited[kind] += after.runnable - before.runnable;
+			count[kind] += after.waits - before.waits;
 		}
 	for (int kind = 0; kind < KINDS; kind++)
 		printf("{\"function\": \"%s\", \"wall_s\": %.6f, \"cpu_s\": %.6f, \"runnable_s\": %.6f, "

@@ -15,6 +15,11 @@ from hpcd.analysis.live import live_merge
 from hpcd.errors import HpcdError
 
 
+def _terminate() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _raise() -> None:
     raise ValueError("three\nlines of\nit")
 
@@ -23,7 +28,7 @@ def _raise() -> None:
     ("ending", "said"),
     [
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "was killed (out of memory?)"),
-        (lambda: os.kill(os.getpid(), signal.SIGTERM), "was ended by signal 15"),
+        (_terminate, "was ended by signal 15"),
         (lambda: os._exit(3), "ended with exit code 3"),
         (_raise, "failed: ValueError: three lines of it"),
     ],
