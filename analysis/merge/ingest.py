@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.arrays.freed_memory import keep_freed_memory
 from hpcd.analysis.merge.measurement_contents import (
     MONOTONIC_LIMIT,
     checked_clock,
@@ -193,6 +194,7 @@ def _read(
     measurement: Measurement, task: IngestTask, lines: set[int], clock_pairs: I64, size: int,
     part_path: Path,
 ) -> PartContents:  # fmt: skip
+    keep_freed_memory()
     path = task.path
     source = np.array(sorted(lines), np.int64)
     intervals = Intervals(measurement.events.values())

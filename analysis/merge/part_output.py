@@ -67,7 +67,7 @@ class PartOutput:
                 self._put(rows[low:high], batch.joined(low, high))
 
     def _lay_out(self, rows: I64, batch: Batch, low: int, high: int) -> bool:
-        """Write lines ``low`` to ``high`` by compiled loops, unless something about them is unusual:
+        """Write lines ``low`` to ``high`` by compiled loops, unless they are unusual in some way:
         whether it was done."""
         if self._unsorted.intersection(rows.tolist()):
             return False

@@ -159,12 +159,14 @@ class RecordColumns:
         """Columns behind those in use for so many ``records``."""
         needed = self._used + records
         if needed > len(self._columns[0]):
-            old, self._columns = self._columns, self._new(needed + needed // 4)
-            for column, before in zip(self._columns, old, strict=True):
-                column[: self._used] = before[: self._used]
+            kept, self._columns = self._cut(0, self._used), self._new(needed + needed // 4)
+            time, node, event, value = self._cut(0, self._used)
+            time[:], node[:], event[:], value[:] = kept
+        return self._cut(self._used, needed)
+
+    def _cut(self, begin: int, end: int) -> tuple[U64, U32, U16, U64]:
         time, node, event, value = self._columns
-        span = slice(self._used, needed)
-        return time[span], node[span], event[span], value[span]
+        return time[begin:end], node[begin:end], event[begin:end], value[begin:end]
 
     def keep(self, chunk: RecordChunk) -> None:
         """Take the columns that ``chunk`` was decoded into as used."""
@@ -179,10 +181,9 @@ class RecordColumns:
         order = np.argsort(line, kind="stable")
         line, count, begin = line[order], count[order], np.concatenate(self._begins)[order]
         first = np.flatnonzero(np.concatenate(([True], line[1:] != line[:-1])))
-        time, node, event, value = (column[: self._used] for column in self._columns)
         return Batch(
             line[first], np.append((np.cumsum(count) - count)[first], int(count.sum())),
-            np.append(first, len(line)), begin, begin + count, (time, node, event, value),
+            np.append(first, len(line)), begin, begin + count, self._cut(0, self._used),
         )  # fmt: skip
 
     def empty(self) -> None:

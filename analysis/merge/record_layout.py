@@ -79,10 +79,11 @@ class RecordLayout:
             self._slots, self._buffers,
         )  # fmt: skip
         start, time, node, event, value, cuts, columns = self._buffers
-        key, row, counted, added = (column[:cells] for column in columns)
+        key, row, counted, added = columns
+        key = key[:cells]
         sums = Cells(
-            row.astype(np.uint32), (key // self._slots).astype(np.uint32),
-            self._event_of()[key % self._slots], counted.copy(), added.copy(),
+            row[:cells].astype(np.uint32), (key // self._slots).astype(np.uint32),
+            self._event_of()[key % self._slots], counted[:cells].copy(), added[:cells].copy(),
         )  # fmt: skip
         return LaidOut(
             start[: len(rows) + 1], cuts[: made + 1], time[:entries], node[:entries],

@@ -253,9 +253,8 @@ def decode_records(data: bytes, kernels: Any = None, room: Room | None = None) -
         if form == _LASTING:
             _decode_compiled(cursor, start, base, unit, kernels, columns)
         else:
-            plain = _decoded(cursor, start, base, unit, form)
-            for column, values in zip(columns, plain, strict=True):
-                column[:] = values
+            time, node, event, value = columns
+            time[:], node[:], event[:], value[:] = _decoded(cursor, start, base, unit, form)
         return RecordChunk(line, start, *columns)
     return RecordChunk(line, start, *_decoded(cursor, start, base, unit, form))
 

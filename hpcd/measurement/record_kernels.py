@@ -62,7 +62,8 @@ def times_and_values(
     """Make of steps in ``time`` the times, and of ``kind`` and ``odd`` (with one more than there
     are) events and values; 0, or 1
     where a step is too long, 2 where a wait is, 3 where an event is out of range."""
-    taken, steep, long, high = 0, np.uint64(0), np.uint64(0), np.uint32(0)
+    taken, high = np.int64(0), np.uint32(0)
+    steep, long = np.uint64(0), np.uint64(0)
     for line in range(len(start) - 1):
         now, lasted = base, np.uint64(0)
         for at in range(start[line], start[line + 1]):
