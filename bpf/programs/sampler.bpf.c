@@ -384,8 +384,9 @@ static __always_inline void copy_as_entered(struct stack_copy *copy, u64 functio
  * read, such as those of an array that were never used, are marked. */
 static __always_inline u32 copy_piece(struct stack_copy *copy, u64 start, u64 used)
 {
-	u32 first = 4096 - ((u32)start & 4095), size = first;
+	u32 first = 4096 - ((u32)start & 4095);
 
+	copy->size = first; /* in memory, of which the verifier does not follow what values there are */
 	copy->unread = 0;
 	if (read_user(copy->bytes, first, start))
 		copy->unread = 1;
@@ -397,8 +398,9 @@ static __always_inline u32 copy_piece(struct stack_copy *copy, u64 start, u64 us
 		if (read_user(copy->bytes + at, 4096, start + at))
 			copy->unread |= 2 << i;
 		else
-			size = at + 4096;
+			copy->size = at + 4096;
 	}
+	u32 size = *(volatile u32 *)&copy->size;
 	if (size > used)
 		size = used;
 	return size > COPY_BYTES ? COPY_BYTES : size;
