@@ -63,12 +63,16 @@ def test_samples_add_up_and_match_cpu_time(tmp_path: Path, build: Callable[..., 
     stolen = stolen_seconds() - stolen
     samples = summary["samples"]
     assert accounted(summary)
-    low, high = 0.97 * samples["expected"], 1.03 * samples["expected"] + 997 * stolen
-    assert low <= samples["taken"] <= high
+    # Beside others the thread is on a CPU for a share of the time, at random to the clock.
+    share = summary["time"]["cpu"] / summary["time"]["lifetime"]
+    near = 0.03 * samples["expected"] + 4 * (samples["expected"] * (1 - share)) ** 0.5
+    assert -near <= samples["taken"] - samples["expected"] <= near + 997 * stolen
     assert summary["overhead"]["bpf_s"] > 0
     with open_measurement(tmp_path / "m") as measurement:
         assert sampled(measurement) == pytest.approx(summary["cpu"]["sampled_s"])
-        assert sampled(measurement) == pytest.approx(summary["cpu"]["counted_s"], rel=0.03)
+        assert sampled(measurement) == pytest.approx(
+            summary["cpu"]["counted_s"], abs=near / 997 + stolen
+        )
         assert sum(thread.cpu_ns or 0 for thread in measurement.threads.values()) == pytest.approx(
             1e9 * summary["cpu"]["counted_s"]
         )
