@@ -408,7 +408,7 @@ static __always_inline u32 copy_piece(struct stack_copy *copy, u64 start, u64 us
 
 /* Sends a copy of the stack of a walk that ended early, in pieces where it is large; returns its number,
  * 0: it cannot be. With `function` as of the moment that was entered, which has returned. */
-static __always_inline u32 copy_stack(struct walk *w, u64 function)
+static __always_inline u32 copy_stack(struct walk *w, struct counters *count, u64 function)
 {
 	u32 index = w->cache;
 	struct copier *copier = map_lookup(MAP(COPIERS), &index);
@@ -427,7 +427,8 @@ static __always_inline u32 copy_stack(struct walk *w, u64 function)
 	for (int i = 0; i < 8 && read_user(&word, 8, start); i++)
 		start = (start + 4096) & ~4095ULL;
 	u64 used = stack_size(start);
-	if (copier->room < COPY_BYTES + COPY_OVERHEAD)
+	/* All of it, or nothing: a part leads no further than the walk came. */
+	if (copier->room < (used < COPY_BYTES ? COPY_BYTES : used) + COPY_PIECES * COPY_OVERHEAD)
 		return 0;
 	copy->time = w->time;
 	copy->tgid = w->tgid;
@@ -443,13 +444,17 @@ static __always_inline u32 copy_stack(struct walk *w, u64 function)
 		restore_copied(copier);
 		if (function && !piece)
 			copy_as_entered(copy, function);
-		if (ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + (u64)size, NO_WAKEUP)) {
+		/* Read again: of what was compared before, compilers lose what the verifier needs. */
+		u64 length = *(volatile u32 *)&copy->size;
+		if (length > COPY_BYTES ||
+		    ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + length, NO_WAKEUP)) {
 			if (!piece)
 				return 0;
+			count->not_copied++; /* the rest of it: the ring is full */
 			break;
 		}
 		u64 covered = COPY_BYTES - (start & 4095);
-		if (used <= covered || copier->room < COPY_BYTES + COPY_OVERHEAD)
+		if (used <= covered)
 			break;
 		start += covered;
 		used -= covered;
@@ -467,7 +472,7 @@ static __always_inline u32 announce_copy(struct walk *w, struct counters *count,
 	if (w->ending != END_NO_MAPPING || !process || process->credit) {
 		if (process && w->ending == END_NO_MAPPING)
 			process->credit--;
-		stack = copy_stack(w, function);
+		stack = copy_stack(w, count, function);
 	}
 	if (!stack) {
 		count->not_copied++;

@@ -174,8 +174,8 @@ def test_large_stacks_are_copied_too(tmp_path: Path, build: Callable[..., Path])
         output, _ = recorder.communicate()
     unwind = json.loads(output.splitlines()[-1])["unwind"]
     deferred = unwind["deferred"]
-    assert deferred["copied"] > 1000
     # 180 MB a second: more than there is room for.
+    assert deferred["copied"] > 300
     short = deferred["not_copied"] + deferred["no_room"]
     assert unwind["complete"] + short >= 0.99 * unwind["paths"], unwind["truncated"]
     paths = call_paths(tmp_path / "late", executable)
