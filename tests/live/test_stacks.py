@@ -338,5 +338,5 @@ def test_what_is_recorded_under_way_waits_on_whole_paths(tmp_path: Path) -> None
         outermost = db.cct.frame[db.cct.ancestor_at(1)]
         cut = float(blocked[frames.is_marker(outermost)].sum())
         assert float(blocked.sum()) > 3 * len(ranks)
-        # On a machine with nothing else to do 0.02 %.
-        assert cut <= 0.005 * float(blocked.sum())
+        # On a machine with nothing else to do 0.02 %; on one that starts others, one wait more.
+        assert cut <= 0.01 * float(blocked.sum())
