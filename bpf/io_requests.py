@@ -7,6 +7,8 @@ calls of input and output (:mod:`hpcd.bpf.io_calls`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -87,10 +89,7 @@ AIO_REQUESTS = tuple(map(_asynchronous, _AIO.values()))
 
 def aio_functions(first: int) -> list[CalledFunction]:
     """The requests of io_submit() as recorded functions, numbered from ``first``."""
-    return [
-        CalledFunction(first + number, request.name, "", Group.IO, request.values)
-        for number, request in enumerate(AIO_REQUESTS)
-    ]
+    return _functions(AIO_REQUESTS, first)
 
 
 def aio_table(first: int) -> npt.NDArray[np.void]:
@@ -107,10 +106,7 @@ IO_REQUESTS = (*map(_request, _OPCODES), SystemCall(f"{PREFIX}other"))
 
 def request_functions(first: int) -> list[CalledFunction]:
     """The requests as recorded functions, numbered from ``first``."""
-    return [
-        CalledFunction(first + number, request.name, "", Group.IO, request.values)
-        for number, request in enumerate(IO_REQUESTS)
-    ]
+    return _functions(IO_REQUESTS, first)
 
 
 def request_table(first: int) -> npt.NDArray[np.void]:
@@ -123,3 +119,10 @@ def request_table(first: int) -> npt.NDArray[np.void]:
         size = NO_ARGUMENT if request.size is None else request.size
         table[opcode] = (first + number, request.kind, NO_ARGUMENT, int(many), size, NO_ARGUMENT, 0)
     return table
+
+
+def _functions(requests: Sequence[SystemCall], first: int) -> list[CalledFunction]:
+    return [
+        CalledFunction(first + number, request.name, "", Group.IO, request.values)
+        for number, request in enumerate(requests)
+    ]

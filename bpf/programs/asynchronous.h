@@ -8,6 +8,8 @@
 #ifndef HPCD_ASYNCHRONOUS_H
 #define HPCD_ASYNCHRONOUS_H
 
+#include "ended_request.h"
+
 /* include/uapi/linux/aio_abi.h: struct iocb, struct io_event. */
 #define IOCB_OPCODE 16
 #define IOCB_FILE 20
@@ -19,16 +21,6 @@
 #define EVENT_IOCB 8
 /* Of one system call, as many are looked at. */
 #define MOST_AT_ONCE 1024
-
-static __always_inline struct system_call *aio_kind(u32 opcode)
-{
-	u32 index = FIRST_AIO + opcode;
-
-	if (opcode >= AIO_KINDS)
-		return 0;
-	struct system_call *kind = map_lookup(MAP(SYSTEM_CALLS), &index);
-	return kind && kind->kind != CALL_IGNORED ? kind : 0;
-}
 
 /* Keeps request `number` of those in the list at call->value[0], of call->value[1]. */
 static __attribute__((noinline)) long submit_one(u32 number, struct call *call)
@@ -45,7 +37,7 @@ static __attribute__((noinline)) long submit_one(u32 number, struct call *call)
 	if (read_user(&request.opcode, 2, key.number + IOCB_OPCODE))
 		return 0;
 	map_delete(MAP(SUBMITTED), &key);
-	struct system_call *kind = aio_kind(request.opcode);
+	struct system_call *kind = kind_of_request(FIRST_AIO, AIO_KINDS, request.opcode);
 	if (!kind)
 		return 0;
 	request.weight = call_weight(kind->function, count);
@@ -82,23 +74,10 @@ static __attribute__((noinline)) long collect_one(u32 number, struct call *call)
 	struct request *request = map_lookup(MAP(SUBMITTED), &key);
 	if (!request)
 		return 0;
-	struct system_call *kind = aio_kind(request->opcode);
+	struct system_call *kind = kind_of_request(FIRST_AIO, AIO_KINDS, request->opcode);
 	if (kind) {
-		__builtin_memset(&ended, 0, sizeof ended);
-		ended.time = request->time;
-		ended.duration = bpf_ktime_get_ns() - request->time;
-		ended.thread = request->thread;
-		ended.stack = request->stack;
-		ended.cache = request->cache;
-		ended.function = kind->function;
-		ended.weight = request->weight;
+		fill_ended(&ended, request, kind, result);
 		ended.value[VALUE_FILE] = request->other;
-		if (result < 0)
-			ended.value[VALUE_ERROR] = -result;
-		else if (kind->kind == CALL_MOVES)
-			ended.value[VALUE_BYTES] = result;
-		ended.value[VALUE_ASKED] = request->asked;
-		ended.value[VALUE_POSITION] = request->position;
 		send_call(&ended, count);
 	}
 	map_delete(MAP(SUBMITTED), &key);

@@ -9,22 +9,14 @@
 #ifndef HPCD_REQUESTS_H
 #define HPCD_REQUESTS_H
 
+#include "ended_request.h"
+
 /* include/linux/sched.h: threads that work for io_uring, which have no user stack. */
 #define PF_IO_WORKER 0x10
 /* IOSQE_CQE_SKIP_SUCCESS: only a failure is reported. The first flags of the kernel's are the program's. */
 #define SKIPS_SUCCESS (1 << 6)
 /* SPLICE_F_FD_IN_FIXED */
 #define SOURCE_IS_REGISTERED (1u << 31)
-
-static __always_inline struct system_call *request_kind(u32 opcode)
-{
-	u32 index = FIRST_REQUEST + opcode;
-
-	if (opcode >= REQUEST_KINDS)
-		return 0;
-	struct system_call *kind = map_lookup(MAP(SYSTEM_CALLS), &index);
-	return kind && kind->kind != CALL_IGNORED ? kind : 0;
-}
 
 /* How much is asked for, and where in the file. */
 static __always_inline void fill_length(struct request *request, u64 address, u32 length)
@@ -69,29 +61,16 @@ static __attribute__((noinline)) int complete_request(struct request *request, u
 
 	if (!request || !count)
 		return 0;
-	kind = request_kind(request->opcode);
+	kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, request->opcode);
 	if (!kind)
 		return 0;
-	__builtin_memset(&call, 0, sizeof call);
-	call.time = request->time;
-	call.duration = bpf_ktime_get_ns() - request->time;
-	call.thread = request->thread;
-	call.stack = request->stack;
-	call.cache = request->cache;
-	call.function = kind->function;
-	call.weight = request->weight;
+	fill_ended(&call, request, kind, result);
 	u64 file = kernel_word(address + OFFSET_REQUEST_FILE);
 	/* Completions are posted by threads of the process, or the kernel's, which have its files. */
 	if (kind->kind == CALL_OPENS && result >= 0 && !request->placed)
 		file = file_of(result);
 	call.value[VALUE_FILE] = object_of(file);
 	call.value[VALUE_OTHER] = request->other;
-	if (result < 0)
-		call.value[VALUE_ERROR] = -(s64)result;
-	else if (kind->kind == CALL_MOVES)
-		call.value[VALUE_BYTES] = result;
-	call.value[VALUE_ASKED] = request->asked;
-	call.value[VALUE_POSITION] = request->position;
 	send_call(&call, count);
 	return 0;
 }
@@ -127,7 +106,7 @@ int on_request(struct bpf_raw_tracepoint_args *ctx)
 	if (!count)
 		return 0;
 	read_kernel(&opcode, 1, address + OFFSET_REQUEST_OPCODE);
-	struct system_call *kind = request_kind(opcode);
+	struct system_call *kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, opcode);
 	struct thread *thread = submitter(count);
 	if (!kind || !thread)
 		return 0;
@@ -202,7 +181,7 @@ int on_request_end(struct bpf_raw_tracepoint_args *ctx)
 	struct request *request = map_lookup(MAP(REQUESTS), &address);
 	if (!request)
 		return 0;
-	struct system_call *kind = request_kind(request->opcode);
+	struct system_call *kind = kind_of_request(FIRST_REQUEST, REQUEST_KINDS, request->opcode);
 	if (kind && kind->other == 1) {
 		struct shot_key shot = {ring, kernel_word(address + OFFSET_REQUEST_NUMBER)};
 		map_delete(MAP(SHOTS), &shot);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hpcd.daemon.capture.recording_options import Options
@@ -53,21 +54,19 @@ class CallSetup:
         """Whether the kernel says on which NUMA node a page is."""
         from hpcd.bpf.loading.page_nodes import page_node_constants
 
-        try:
-            page_node_constants()
-        except PlatformError as error:
-            self.lacks.append(f"NUMA nodes of pages: {error}")
-            return False
-        return True
+        return self._tells("NUMA nodes of pages", page_node_constants)
 
     def _tells_requests(self) -> bool:
         """Whether the kernel says what io_uring is asked to do."""
         from hpcd.bpf.loading.request_offsets import request_offsets
 
+        return self._tells("requests to io_uring", request_offsets)
+
+    def _tells(self, what: str, find: Callable[[], object]) -> bool:
         try:
-            request_offsets()
+            find()
         except PlatformError as error:
-            self.lacks.append(f"requests to io_uring: {error}")
+            self.lacks.append(f"{what}: {error}")
             return False
         return True
 

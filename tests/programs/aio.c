@@ -10,13 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CHECK(call) \
-	do { \
-		if ((call) < 0) { \
-			perror(#call); \
-			exit(1); \
-		} \
-	} while (0)
+#include "check.h"
 
 enum { MOST = 40 };
 

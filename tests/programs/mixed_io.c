@@ -16,13 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(call) \
-	do { \
-		if ((call) < 0) { \
-			perror(#call); \
-			exit(1); \
-		} \
-	} while (0)
+#include "check.h"
 
 static char buffer[1 << 16];
 static int shared;

@@ -14,13 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CHECK(call) \
-	do { \
-		if ((call) < 0) { \
-			perror(#call); \
-			exit(1); \
-		} \
-	} while (0)
+#include "check.h"
 
 enum { ENTRIES = 64, FILES = 5, OPENED = 4, MOST = 1 << 16, MESSAGES = 5 };
 

@@ -98,6 +98,13 @@ def test_sums_are_the_same(seed: int, lengths: list[int], limit: int) -> None:
         assert np.array_equal(getattr(answers[0], name), getattr(answers[1], name))
 
 
+def part_of(folder: Path, memory: int, by_numba: bool) -> bytes:
+    """The part of the measurement ``folder/m``, made with or without numba."""
+    parts = folder / f"compiled-{by_numba}"
+    parts.mkdir()
+    return ingest(IngestTask(folder / "m", parts, None, memory, by_numba)).part.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("name", "records"),
     [("mpi", 4000), ("openmp", 4000), ("build", 4000), ("server", 4000), ("mpi", 8000)],
@@ -105,13 +112,7 @@ def test_sums_are_the_same(seed: int, lengths: list[int], limit: int) -> None:
 def test_parts_are_the_same(name: str, records: int, tmp_path: Path) -> None:
     synthesize(tmp_path / "m", Shape(6, records, ranks_per_node=6),
                recorded_source(RECORDINGS / name), 0)  # fmt: skip
-    parts = []
-    for by_numba in (False, True):
-        folder = tmp_path / f"compiled-{by_numba}"
-        folder.mkdir()
-        task = IngestTask(tmp_path / "m", folder, None, 1 << 30, by_numba)
-        parts.append(ingest(task).part.read_bytes())
-    assert parts[0] == parts[1]
+    assert part_of(tmp_path, 1 << 30, False) == part_of(tmp_path, 1 << 30, True)
 
 
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6),
@@ -169,13 +170,7 @@ def test_parts_of_unusual_measurements_are_the_same(
     unusual(tmp_path / "m", events=events)
     monkeypatch.setattr(merge_ingest, "_BATCH_RECORDS", 10_000)
     monkeypatch.setattr(merge_ingest, "_GATHER", 1)
-    parts = []
-    for by_numba in (False, True):
-        folder = tmp_path / f"compiled-{by_numba}"
-        folder.mkdir()
-        task = IngestTask(tmp_path / "m", folder, None, 1 << 20, by_numba)
-        parts.append(ingest(task).part.read_bytes())
-    assert parts[0] == parts[1]
+    assert part_of(tmp_path, 1 << 20, False) == part_of(tmp_path, 1 << 20, True)
 
 
 @pytest.mark.parametrize("lines", [1, 7, 300])
