@@ -161,7 +161,8 @@ class DeferredPaths:
         self._unnamed = {}
         for copy in copies:
             number = copy[20:24] + copy[28:30]
-            known = self._unnamed.get(number)
+            # The pieces before it may have come in the last round.
+            known = self._unnamed.get(number) or by_number.get(number)
             self._unnamed[number] = joined(known, marked(copy)) if known else marked(copy)
         by_number.update(self._unnamed)
         first = self._count

@@ -140,6 +140,22 @@ def test_what_met_a_file_without_a_table_is_not_walked_until_there_is_one(
     assert walks.copies == [copy]
 
 
+def test_pieces_that_come_in_two_rounds_are_one_stack(waiting: DeferredPaths, walks: Walks) -> None:
+    walks.ready = True
+    event, copy = copied(1)
+    head, stack = copy[: STACK_COPY.itemsize], copy[STACK_COPY.itemsize + registers_bytes() :]
+    registers = bytes(registers_bytes())
+    pieces = []
+    for at in (0, 4096):
+        part = np.frombuffer(head, STACK_COPY).copy()
+        part["start"], part["size"] = 0x7000 + at, len(stack[at : at + 4096])
+        pieces.append(part.tobytes() + registers + stack[at : at + 4096])
+    waiting.add([], pieces[:1])
+    waiting.add([event], pieces[1:])
+    waiting.finish_paths(1000)
+    assert walks.copies == [joined(*pieces)]
+
+
 def test_stacks_beyond_the_bound_are_counted(
     waiting: DeferredPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
