@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from hpcd.bpf.table_memory import ArrayMemory, Tables
-from hpcd.daemon.naming.load_modules import Rules, _pages
+from hpcd.daemon.naming.load_modules import Rules
+from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.errors import FormatError
 
@@ -47,8 +48,8 @@ def report(label: str, paths: list[Path]) -> None:
             table = build_table(memoryview(path.read_bytes()))
         except FormatError:
             continue  # linker scripts
-        numbers = interned.intern(table.rules)[table.rule]
-        tables.add_module(table.pc, numbers, _pages(table))
+        numbers = interned.intern(table.rules)
+        tables.add_module(packed(table).rows, numbers)
         modules += 1
         rows += len(table.pc)
         rules = max(rules, int(numbers.max(initial=0)) + 1)

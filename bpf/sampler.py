@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.bpf.copy_reader import CopyReader
 from hpcd.bpf.cpu_clock import periods
 from hpcd.bpf.layouts import (
     CALL,
@@ -24,7 +25,7 @@ from hpcd.bpf.layouts import (
 )
 from hpcd.bpf.program_cost import Overhead, program_overhead
 from hpcd.bpf.ring import Ring
-from hpcd.bpf.sampler_programs import SamplerPrograms
+from hpcd.bpf.sampler_programs import COPY_RING_BYTES, SamplerPrograms
 from hpcd.bpf.saved_walk import SavedWalker
 from hpcd.bpf.table_memory import Space
 
@@ -67,8 +68,10 @@ class Sampler:
             for made in programs.rings.values():
                 rings.append(Ring(made.name, made.entries, made))
                 resources.callback(rings[-1].close)
+            self.samples, self.events, copies = rings
+            self._copies = CopyReader(copies)
+            resources.callback(self._copies.close)
             self._resources = resources.pop_all()
-        self.samples, self.events, self.copies = rings
 
     def load_walkers(self) -> None:
         """As :meth:`SamplerPrograms.load_walkers`; :meth:`take_samples` raises why it failed."""
@@ -198,18 +201,24 @@ class Sampler:
         """All events waiting: stacks, threads, and what became of them."""
         return self.events.take_any()
 
-    def take_copies(self) -> Iterator[bytes]:
+    def take_copies(self) -> list[bytes]:
         """All copied stacks waiting (:data:`hpcd.bpf.layouts.STACK_COPY`). Take these after the
         events."""
-        return self.copies.take_any()
+        return self._copies.take()
+
+    def read_copies_ahead(self) -> None:
+        """Have copied stacks taken out of their ring before that is full, by a thread."""
+        self._copies.start()
 
     @property
     def filling(self) -> bool:
         """Whether a ring is an eighth full: time to empty it."""
-        rings = [self.samples, self.events, self.copies]
+        rings = [self.samples, self.events]
         if self.calls:
             rings.append(self.calls.ring)
-        return any(8 * ring.pending > ring.size for ring in rings)
+        return 8 * self._copies.pending > COPY_RING_BYTES or any(
+            8 * ring.pending > ring.size for ring in rings
+        )
 
     @property
     def urgent_descriptor(self) -> int:

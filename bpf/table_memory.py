@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -92,19 +92,33 @@ class Blocks:
         self._free = joined
 
 
-def pack_rows(pc: U32, rule: npt.NDArray[np.uint16], pages: int) -> tuple[U32, U32]:
-    """Rows of one module → (group words, page → word index of its group).
+class PackedRows(NamedTuple):
+    """Rows of one module as the walker reads them, wherever they will lie."""
+
+    words: U32
+    """Groups of words: how many there are and the rule their page begins with, then rows."""
+    group: U32
+    """Of each page, the index of its group in ``words``."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that they take."""
+        return -(-(len(self.words) + len(self.group)) // BLOCK_WORDS)
+
+
+def pack_rows(pc: U32, rule: npt.NDArray[np.uint16], pages: int, before: int = 0) -> PackedRows:
+    """Rows of one module, packed.
 
     ``pc`` is strictly increasing, relative to the module's base; a rule holds to the next pc, rule
-    0 before the first. ``pages`` KiB pages are covered. No group straddles a block; pages that one
-    rule covers wholly share a group. O(rows + pages), all in numpy but for one step per block.
+    ``before`` to the first. ``pages`` KiB pages are covered. No group straddles a block; pages that
+    one rule covers wholly share a group. O(rows + pages), all in numpy but for one step per block.
     """
     covered = np.searchsorted(pc, pages << PAGE_BITS)
     pc, rule = pc[:covered], rule[:covered]
     starts = np.arange(pages, dtype=np.int64) << PAGE_BITS
     first = np.searchsorted(pc, starts, "right")
     end = np.searchsorted(pc, starts + (1 << PAGE_BITS), "left")
-    padded = np.concatenate([np.zeros(1, np.uint32), rule.astype(np.uint32)])
+    padded = np.concatenate([np.array([before], np.uint32), rule.astype(np.uint32)])
     opening = padded[first]  # the row in force where the page begins
     count = 1 + (end - first)
 
@@ -128,7 +142,7 @@ def pack_rows(pc: U32, rule: npt.NDArray[np.uint16], pages: int) -> tuple[U32, U
         inner = np.flatnonzero(within)  # other rows open their page
         at = behind[some[inner] >> PAGE_BITS] + low + inner
         words[at] = rule[low + inner].astype(np.uint32) << 16 | within[inner]
-    return words, group
+    return PackedRows(words, group)
 
 
 def _place(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -159,13 +173,16 @@ class Tables:
         self._memory = memory
         self.blocks = Blocks()
 
-    def add_module(self, pc: U32, rule: npt.NDArray[np.uint16], pages: int) -> ModuleTables:
-        """Store a module's rows (see :func:`pack_rows`)."""
-        words, group = pack_rows(pc, rule, pages)
-        count = -(-(len(words) + pages) // BLOCK_WORDS)
+    def add_module(self, rows: PackedRows, rules: npt.NDArray[np.uint16]) -> ModuleTables:
+        """Store a module's rows, whose rule ``n`` is the walker's rule ``rules[n]``."""
+        words, group = rows
+        count, pages = rows.blocks, len(group)
         start = self.blocks.take(count)
         image = np.zeros(count * BLOCK_WORDS, dtype=np.uint32)
-        image[: len(words)] = words
+        for low in range(0, len(words), _ROWS):
+            some = words[low : low + _ROWS]
+            image[low : low + len(some)] = some & np.uint32(0xFFFF)
+            image[low : low + len(some)] |= rules[some >> 16].astype(np.uint32) << 16
         image[len(words) : len(words) + pages] = group + np.uint32(start * BLOCK_WORDS)
         self._memory.write(start, image)
         return ModuleTables(start, count, start * BLOCK_WORDS + len(words))

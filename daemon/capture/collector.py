@@ -104,7 +104,7 @@ class Collector:
         # First of all what threads that run new code are waiting for.
         self._threads.refresh_mappings()
         if self._deferred:
-            stand_ins = self._deferred.add(copied, list(self._sampler.take_copies()))
+            stand_ins = self._deferred.add(copied, self._sampler.take_copies())
             self._stacks.add(stacks, copied, stand_ins)
         else:
             self._stacks.add(stacks)

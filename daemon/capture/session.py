@@ -91,6 +91,7 @@ class Session:
         for pid in (os.getpid(), *processes.descendants(os.getpid())):
             if pid not in selector.pids:
                 sampler.exclude_process(pid)
+        sampler.read_copies_ahead()
         sampler.attach()
         if not selector.everything:
             self._parts.attachment.attach(before_exec=self._terms.before_exec)
@@ -183,9 +184,14 @@ class Session:
     def _install_tables(self, woken: list[int]) -> bool:
         """Hand unwind tables that have arrived to the programs; False when there are none."""
         parts = self._parts
-        if parts.modules.tables_ready not in woken or not parts.modules.install(
-            parts.tables, parts.sampler.set_rules
-        ):
+        if parts.modules.tables_ready not in woken:
+            return False
+        came = False
+        while parts.modules.install(parts.tables, parts.sampler.set_rules):
+            came = True
+            if parts.sampler.filling:
+                self._drain()
+        if not came:
             return False
         parts.targets.refresh_incomplete()
         parts.stacks.resolve_pending_stacks()

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.map_sizes import BLOCK_WORDS, MAX_RULES
-from hpcd.bpf.table_memory import FRAME_POINTER, MAPPING, PAGE_BITS, ModuleTables, Tables
+from hpcd.bpf.map_sizes import MAX_RULES
+from hpcd.bpf.table_memory import FRAME_POINTER, MAPPING, ModuleTables, Tables
 from hpcd.daemon.targets import patience
 from hpcd.daemon.targets.patience import WithheldError, real_user
 from hpcd.daemon.targets.processes import executable_regions
@@ -36,8 +36,8 @@ from hpcd.daemon.targets.target_files import (
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.daemon.unwind.packed_table import PackedTable
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE, CfaKind
-from hpcd.daemon.unwind.unwind_table import ModuleTable
 from hpcd.elf.elf_reader import NOT_ELF
 from hpcd.errors import HpcdError
 from hpcd.model.frame import MODULE_MAX, MODULE_SHIFT, module_frame
@@ -53,6 +53,8 @@ _JIT_SPAN = 1 << MODULE_SHIFT
 # Files kept open for their names; of more than that the path must do.
 _MAX_IMAGES = 1024
 _STOP_SECONDS = 0.5
+# The rings are looked at between.
+_STEP_SECONDS = 0.01
 # Beyond that it is stuck, or makes the table of a large file.
 _DECODER_START_SECONDS = 5.0
 
@@ -62,7 +64,7 @@ class KnownModule:
     """A module and how far its unwind table has come."""
 
     module: Module
-    table: ModuleTable | None = None
+    table: PackedTable | None = None
     placed: ModuleTables | None = None
     failure: str = ""
     undecodable: bool = False
@@ -71,7 +73,7 @@ class KnownModule:
     """Whose process mapped it first."""
     wanted: bool = False
     """A call path has waited for its table."""
-    future: Future[ModuleTable] | None = field(default=None, repr=False)
+    future: Future[PackedTable] | None = field(default=None, repr=False)
 
 
 class Rules:
@@ -83,14 +85,18 @@ class Rules:
         self._index = {row.tobytes(): i for i, row in enumerate(self._rows)}
         self._stored = 0
 
-    def intern(self, rules: npt.NDArray[np.void]) -> npt.NDArray[np.uint16]:
-        """The index of each of ``rules``. Beyond 65,536 distinct ones, that of "unsupported"."""
+    def intern(
+        self, rules: npt.NDArray[np.void], may_add: Callable[[], bool] = lambda: True
+    ) -> npt.NDArray[np.uint16]:
+        """The index of each of ``rules``, and of what lies before a module's first row. Of new ones
+        beyond 65,536, or that ``may_add`` refuses, that of "unsupported"."""
         fresh: list[bytes] = []
-        result = np.ones(len(rules), dtype=np.uint16)
+        result = np.ones(len(rules) + 1, dtype=np.uint16)
+        result[-1] = 0
         for position, row in enumerate(rules):
             key = row.tobytes()
             index = self._index.get(key)
-            if index is None and len(self._index) < MAX_RULES:
+            if index is None and len(self._index) < MAX_RULES and may_add():
                 index = self._index[key] = len(self._index)
                 fresh.append(key)
             if index is not None:
@@ -383,11 +389,16 @@ class Modules:
     def install(
         self, tables: Tables, write_rules: Callable[[int, npt.NDArray[np.void]], None]
     ) -> bool:
-        """Put finished tables into table memory; True when there were any."""
+        """Put finished tables into table memory; True when there were any. Of many some are left
+        for the next call, :data:`_STEP_SECONDS` later."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.tables_ready)
         done = [entry for entry in self._pending if entry.future and entry.future.done()]
+        end = time.monotonic() + _STEP_SECONDS
         for entry in done:
+            if time.monotonic() > end:
+                self._signal_table()
+                break
             self._pending.remove(entry)
             assert entry.future is not None
             try:
@@ -405,15 +416,15 @@ class Modules:
             )
             self._by_id[module.id] = entry
             self._announce_entry(entry)
-            words = len(table.pc) + 2 * _pages(table)  # at most
-            if not self._accounts.take_blocks(entry.user, -(-words // BLOCK_WORDS), "tables"):
+            if not self._accounts.take_blocks(entry.user, table.rows.blocks, "tables"):
                 entry.failure = self._accounts.why(entry.user)
                 entry.undecodable = True
                 continue
             entry.table = table.without_rows()
-            rule = self._rules.intern(table.rules)[table.rule]
+            may_add = partial(self._accounts.take_rule, entry.user)
+            rules = self._rules.intern(table.rules, may_add)
             self._rules.store(write_rules)
-            entry.placed = tables.add_module(table.pc, rule, _pages(table))
+            entry.placed = tables.add_module(table.rows, rules)
         return bool(done)
 
     @property
@@ -470,14 +481,6 @@ class Modules:
         self._decoder.close()
         tables_ready, self.tables_ready = self.tables_ready, -1
         os.close(tables_ready)
-
-
-def _pages(table: ModuleTable) -> int:
-    end = max(
-        (segment.vaddr + segment.filesz for segment in table.segments if segment.executable),
-        default=table.base,
-    )
-    return ((end - table.base) >> PAGE_BITS) + 1
 
 
 def _rows(region: Region, entry: KnownModule) -> list[tuple[int, int, int, int, int, int]]:

@@ -55,8 +55,7 @@ class RunningThreads:
             elif kind == EventKind.THREAD:
                 thread = ThreadEvent(*THREAD_EVENT.unpack(event))
                 self._tid_of[thread.thread] = thread.tid
-        for _ in self._sampler.take_copies():
-            pass
+        self._sampler.take_copies()
         stacks = {}
         samples = samples[samples["event"] < Switch.IN]
         for number, cache, stack in zip(

@@ -13,6 +13,8 @@ TABLE_BYTES = 512 << 20
 """Table memory of one user's load modules and mappings. All programs of a busy node take 100 MB."""
 # Load modules of one user's processes, each kept and announced for good.
 _MOST_MODULES = 20_000
+# Unwind rules that nobody's modules had before, of the 65,536 there are: chromium has 717.
+_MOST_RULES = 1 << 14
 # CPU time that reading one user's mappings may take: this share, and so much saved up. A process of
 # 65,530 mappings takes 0.3 s each time it maps something; one of 100 takes 1 ms.
 _READING_SHARE = 1 / 4
@@ -29,6 +31,7 @@ class UserAccounts:
         self._clock = clock
         self._blocks: Counter[int] = Counter()
         self._modules: Counter[int] = Counter()
+        self._rules: Counter[int] = Counter()
         self._reading: defaultdict[int, TokenBucket] = defaultdict(self._bucket)
         self.refused: dict[str, str] = {}
         """What was refused, of which user, and why."""
@@ -55,6 +58,14 @@ class UserAccounts:
             self.refused[f"load modules of user {user}"] = f"more than {_MOST_MODULES:,}"
             return False
         self._modules[user] += 1
+        return True
+
+    def take_rule(self, user: int) -> bool:
+        """Count one more unwind rule; False: it counts as unsupported."""
+        if user and self._rules[user] >= _MOST_RULES:
+            self.refused[f"unwind rules of user {user}"] = f"more than {_MOST_RULES:,}"
+            return False
+        self._rules[user] += 1
         return True
 
     def may_read(self, user: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.unwind.decoder_process import DecodeError
-from hpcd.daemon.unwind.unwind_table import ModuleTable
+from hpcd.daemon.unwind.packed_table import PackedTable
 
 # What the files of one user may take at once, seconds of the decoder, and a second of real time
 # after that: 6 s a minute. All programs of a busy node take some 30 s once; then they are cached.
@@ -39,16 +39,16 @@ class Tables(Protocol):
     def knows(self, fd: int) -> bool:
         """Whether looking the file up takes a millisecond, and its table is likely there."""
 
-    def look_up(self, fd: int, label: str) -> ModuleTable | None:
+    def look_up(self, fd: int, label: str) -> PackedTable | None:
         """The table, unless it has to be made."""
 
     def is_large(self, fd: int) -> bool:
         """Whether it is to be made by :meth:`make_large`, on another thread."""
 
-    def make(self, fd: int, label: str) -> ModuleTable:
+    def make(self, fd: int, label: str) -> PackedTable:
         """Make the table."""
 
-    def make_large(self, fd: int, label: str) -> ModuleTable:
+    def make_large(self, fd: int, label: str) -> PackedTable:
         """Make the table of a file that may take long."""
 
 
@@ -66,7 +66,7 @@ _LANES = ((_Stage.LOOK_UP, _Stage.MAKE), (_Stage.LARGE,))
 class _Request:
     fd: int
     label: str
-    future: Future[ModuleTable]
+    future: Future[PackedTable]
 
 
 def _queues() -> tuple[deque[_Request], ...]:
@@ -126,8 +126,8 @@ class DecodeQueue:
         self._clock = clock
         self._users: dict[int, _User] = {}
         self._turn = [0.0] * len(_LANES)
-        self._slow: set[Future[ModuleTable]] = set()
-        self._wanted: set[Future[ModuleTable]] = set()
+        self._slow: set[Future[PackedTable]] = set()
+        self._wanted: set[Future[PackedTable]] = set()
         self._changed = threading.Condition()
         self._closed = False
         self._threads = [
@@ -136,7 +136,7 @@ class DecodeQueue:
         ]
         self._threads[0].start()
 
-    def submit(self, user: int, fd: int, label: str) -> Future[ModuleTable]:
+    def submit(self, user: int, fd: int, label: str) -> Future[PackedTable]:
         """Have the file open at ``fd`` decoded for ``user``; the descriptor is closed after that.
 
         The result is its table, or :class:`DecodeError`.
@@ -157,7 +157,7 @@ class DecodeQueue:
                 self._add(account, request, _Stage.LOOK_UP)
         return request.future
 
-    def want(self, future: Future[ModuleTable]) -> None:
+    def want(self, future: Future[PackedTable]) -> None:
         """A call path waits for this file: it goes before its user's others.
 
         Costs a look at all files that wait.
@@ -248,7 +248,7 @@ class DecodeQueue:
                 request.future.set_result(table)
             os.close(request.fd)
 
-    def _work(self, stage: _Stage, request: _Request) -> tuple[ModuleTable | None, _Stage]:
+    def _work(self, stage: _Stage, request: _Request) -> tuple[PackedTable | None, _Stage]:
         """The table, or None and what the file has to wait for."""
         tables, fd, label = self._tables, request.fd, request.label
         if stage is _Stage.MAKE:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from hpcd.daemon.unwind import DECODER
 from hpcd.daemon.unwind.known_names import KnownNames
+from hpcd.daemon.unwind.packed_table import PackedTable, from_bytes
 from hpcd.daemon.unwind.symbol_names import FoundSymbol, SymbolRow
 from hpcd.daemon.unwind.table_cache import TableCache
-from hpcd.daemon.unwind.unwind_table import ModuleTable, unpack_table
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS, SECONDS, seconds_for
 from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import writers_of
@@ -65,14 +65,14 @@ class Decoder:
         self._lock = threading.Lock()
         """Held by who uses the worker for all but large files."""
 
-    def table(self, fd: int, label: str) -> ModuleTable:
+    def table(self, fd: int, label: str) -> PackedTable:
         """The table of the ELF file open at ``fd``; ``label`` names it in errors.
 
         Raises :class:`DecodeError`.
         """
         return self.look_up(fd, label) or self.make(fd, label)
 
-    def look_up(self, fd: int, label: str) -> ModuleTable | None:
+    def look_up(self, fd: int, label: str) -> PackedTable | None:
         """As :meth:`table`, when it is cached; None when it has to be made. Raises
         :class:`DecodeError`, also when it is known that none can be made."""
         writers = writers_of(fd)
@@ -88,18 +88,18 @@ class Decoder:
         """Whether a file may take longer than others should wait for it."""
         return seconds_for(fd) > SECONDS
 
-    def make(self, fd: int, label: str) -> ModuleTable:
+    def make(self, fd: int, label: str) -> PackedTable:
         """Make a table and keep it. Raises :class:`DecodeError`."""
         return self._make(self._worker, fd, label)
 
-    def make_large(self, fd: int, label: str) -> ModuleTable:
+    def make_large(self, fd: int, label: str) -> PackedTable:
         """As :meth:`make`, by the worker for large files."""
         return self._make(self._large, fd, label)
 
-    def _make(self, worker: WorkerProcess, fd: int, label: str) -> ModuleTable:
+    def _make(self, worker: WorkerProcess, fd: int, label: str) -> PackedTable:
         seconds = seconds_for(fd) if self._timeout is None else self._timeout
         try:
-            table = unpack_table(self._ask(b"t", fd, label, worker=worker, seconds=seconds))
+            table = from_bytes(self._ask(b"t", fd, label, worker=worker, seconds=seconds))
         except FormatError as error:
             reason = str(error).removeprefix(f"{label}: ")
             # What the worker says of a file it would say again. One that was lost may have been

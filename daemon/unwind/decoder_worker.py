@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.daemon.unwind.decoder_process import CPU_SECONDS
+from hpcd.daemon.unwind.packed_table import packed, to_bytes
 from hpcd.daemon.unwind.symbol_names import found_symbols
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_table import pack_table
 from hpcd.daemon.unwind.work_limit import WorkLimit, seconds_for
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError
@@ -69,7 +69,7 @@ def answer(request: int, fd: int) -> bytes:
     try:
         if request == ord("i"):
             return ElfView(view).build_id().encode()
-        return pack_table(build_table(view, WorkLimit(seconds_for(fd))))
+        return to_bytes(packed(build_table(view, WorkLimit(seconds_for(fd)))))
     finally:
         # An error's traceback may still refer to numpy views of the file; the mapping then goes
         # with the traceback. Closing it by force would hide the error behind a BufferError.

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from hpcd.bpf.loading.cache_directory import cache_directory
-from hpcd.daemon.unwind.unwind_table import VERSION, ModuleTable, pack_table, unpack_table
+from hpcd.daemon.unwind.packed_table import VERSION, PackedTable, from_bytes, to_bytes
 from hpcd.errors import FormatError
 from hpcd.sandbox.file_cache import LIMIT_SECONDS, FileStore, writers_of
 
@@ -34,14 +34,14 @@ class TableCache:
         folder = (directory or cache_directory()) / "unwind"
         self._files = FileStore(folder, limit_bytes, limit_seconds)
 
-    def load(self, writers: str, build_id: str) -> ModuleTable | None:
+    def load(self, writers: str, build_id: str) -> PackedTable | None:
         """The table of a module that ``writers`` may have written (see
         :func:`~hpcd.sandbox.file_cache.writers_of`), None when it is not there or not sound."""
         data = self._files.load(writers, build_id, _KIND)
         if data is None:
             return None
         try:
-            table = unpack_table(data)
+            table = from_bytes(data)
         except FormatError:
             self.damaged += 1
             return None
@@ -77,9 +77,9 @@ class TableCache:
         kind = f"{_FAILURE}{VERSION}"
         self._files.store(writers, file_id, kind, reason.encode()[:_MAX_REASON])
 
-    def store(self, writers: str, table: ModuleTable) -> None:
+    def store(self, writers: str, table: PackedTable) -> None:
         """Keep a table; a full disk or the like only means it is not kept."""
-        self._files.store(writers, table.build_id, _KIND, pack_table(table))
+        self._files.store(writers, table.build_id, _KIND, to_bytes(table))
 
 
 def _file_version(fd: int) -> tuple[str, str]:

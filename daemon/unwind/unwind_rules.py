@@ -109,10 +109,11 @@ class RuleSet:
         self._rules: list[Rule] = []
 
     def number(self, each: Rule) -> int:
-        """The number of a rule. Beyond 65,536 distinct ones, that of "unsupported"."""
+        """The number of a rule. Beyond 65,535 distinct ones, that of "unsupported": one number is
+        left for what lies before the first row."""
         found = self._number.get(each)
         if found is None:
-            if len(self._number) >= MAX_RULES - 1:
+            if len(self._number) >= MAX_RULES - 2:
                 each = UNSUPPORTED
             found = self._number.setdefault(each, len(self._number))
             if found == len(self._rules):

@@ -20,9 +20,10 @@ from hpcd.bpf.layouts import STACK_COPY
 from hpcd.bpf.map_sizes import COPY_BYTES
 from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.sampler_programs import SamplerPrograms
-from hpcd.bpf.table_memory import MAPPING, Tables
+from hpcd.bpf.table_memory import MAPPING, Tables, pack_rows
 from hpcd.daemon.capture.recording import Recording
 from hpcd.daemon.capture.recording_options import Options
+from hpcd.daemon.capture.session import Session
 from hpcd.daemon.naming.load_modules import Rules
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import PlatformError
@@ -61,8 +62,8 @@ def test_the_programs_walk_copies_as_the_replay_does(tmp_path: Path) -> None:
             frames, ending = replay.walk(saved)
             directories = []
             for pc, rule, own_rules, pages in saved.tables:
-                numbers = rules.intern(own_rules)[rule]
-                directories.append(tables.add_module(pc, numbers, pages).directory)
+                rows = pack_rows(pc, rule, pages, before=len(own_rules))
+                directories.append(tables.add_module(rows, rules.intern(own_rules)).directory)
             rules.store(loaded.set_rules)
             mappings = saved.mappings.astype(MAPPING)
             mappings["dir"] = [directories[index] for index in mappings["dir"]]
@@ -216,6 +217,24 @@ def test_paths_are_whole_before_their_walkers_are_loaded(
     assert unwind["deferred"]["walked"] >= 0.99 * unwind["paths"] > 20
     assert unwind["complete"] >= 0.99 * unwind["paths"]
     assert "main" in {name for path in call_paths(tmp_path / "m", executable) for name in path}
+
+
+def test_copies_are_taken_while_the_recorder_is_busy(
+    tmp_path: Path, build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if its loop did not come round before the end, by when their ring were full twice over."""
+    monkeypatch.setattr(Sampler, "load_walkers", lambda _: None)
+    monkeypatch.setattr(Session, "_drain_when_due", lambda *_: None)
+    monkeypatch.setattr(sampler_programs, "COPY_RING_BYTES", 1 << 17)
+    executable = build("paths.c")
+    with subprocess.Popen([executable, "60"]) as process:
+        selector = Selector(pids=(process.pid,))
+        options = Options(selector, tmp_path / "m", frequency=499, duration=2)
+        summary: Any = Recording(options).run()
+        process.kill()
+    unwind = summary["unwind"]
+    assert unwind["deferred"]["not_copied"] == 0
+    assert unwind["deferred"]["walked"] >= 0.99 * unwind["paths"]
 
 
 def test_walkers_that_the_kernel_refuses_end_the_recording(

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpcd.daemon.unwind.packed_table import from_bytes, packed, to_bytes
 from hpcd.daemon.unwind.table_builder import build_table
-from hpcd.daemon.unwind.unwind_table import pack_table, unpack_table
 from hpcd.elf.elf_view import ElfView
 from hpcd.errors import FormatError
 
@@ -257,7 +257,7 @@ def attempt(data: bytes) -> tuple[str, float]:
     """("table", "refused" or a finding, CPU seconds) of one mutant."""
     start = time.process_time()
     try:
-        unpack_table(pack_table(build_table(memoryview(data))))
+        from_bytes(to_bytes(packed(build_table(memoryview(data)))))
         result = "table"
     except FormatError:
         result = "refused"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables
+from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables, pack_rows
 from hpcd.daemon.naming.load_modules import Rules
 from hpcd.daemon.unwind.unwind_rules import RULE_DTYPE
 from hpcd.model.unwind_status import UnwindStatus
@@ -125,8 +125,8 @@ class Image:
         interned = Rules()
         placed = []
         for pc, rule, rules, pages in tables:
-            numbers = interned.intern(rules)[rule]
-            placed.append(memory.add_module(pc, numbers, pages).directory)
+            rows = pack_rows(pc, rule, pages, before=len(rules))
+            placed.append(memory.add_module(rows, interned.intern(rules)).directory)
         mappings = mappings.astype(MAPPING)
         mappings["dir"] = [placed[i] for i in mappings["dir"]]
         self._space = memory.add_space(mappings)

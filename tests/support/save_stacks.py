@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from hpcd.bpf.table_memory import MAPPING, PAGE_BITS
-from hpcd.daemon.naming.load_modules import Modules, _pages
+from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets.processes import executable_regions
 from hpcd.daemon.targets.target_files import mapped_file
 from hpcd.daemon.unwind.decoder_process import Decoder
+from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.table_cache import TableCache
 from hpcd.daemon.unwind.unwind_table import ModuleTable
@@ -106,11 +108,10 @@ def save(name: str, pid: int, thread: dict[str, object], modules: Modules) -> No
     rows, tables, seen = [], [], {}
     for region in executable_regions(pid):
         inside = pcs[(pcs >= region.start) & (pcs <= region.end)]
-        entry = modules.find(1, mapped_file(pid, region, lambda _: False))
+        entry = modules.find(pid, 1, mapped_file(pid, region, lambda _: False))
         if entry is None or not len(inside):
             continue
-        table = entry.future.result(30) if entry.future else entry.table
-        assert table is not None
+        table = table_of(region.path)
         for start, bias, pages, base in place(region, table):
             if table.build_id not in seen:
                 seen[table.build_id] = len(tables)
@@ -127,6 +128,12 @@ def save(name: str, pid: int, thread: dict[str, object], modules: Modules) -> No
         tables,
         pcs,
     ).save(DATA / f"{name}.npz")
+
+
+@cache
+def table_of(path: str) -> ModuleTable:
+    """The unwind table of a file."""
+    return build_table(memoryview(Path(path).read_bytes()))
 
 
 def place(region, table: ModuleTable):  # type: ignore[no-untyped-def]
@@ -149,7 +156,7 @@ def cut(table: ModuleTable, vaddrs):  # type: ignore[no-untyped-def]
     opening = np.searchsorted(table.pc, pages << PAGE_BITS, "right") - 1
     keep[opening[opening >= 0]] = True
     used, rule = np.unique(table.rule[keep], return_inverse=True)
-    return table.pc[keep], rule.astype(np.uint16), table.rules[used], _pages(table)
+    return table.pc[keep], rule.astype(np.uint16), table.rules[used], len(packed(table).rows.group)
 
 
 # Stops a program at calls of leaf, then a few instructions further each time.

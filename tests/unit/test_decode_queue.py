@@ -13,7 +13,7 @@ import pytest
 from hpcd.daemon.unwind import decode_queue
 from hpcd.daemon.unwind.decode_queue import DecodeQueue
 from hpcd.daemon.unwind.decoder_process import DecodeError
-from hpcd.daemon.unwind.unwind_table import ModuleTable
+from hpcd.daemon.unwind.packed_table import PackedTable
 
 ALICE, MALLORY = 48_001, 48_002
 
@@ -32,7 +32,7 @@ class Bench:
     def knows(self, _fd: int) -> bool:
         return True
 
-    def look_up(self, _fd: int, label: str) -> ModuleTable | None:
+    def look_up(self, _fd: int, label: str) -> PackedTable | None:
         if label.startswith("cached"):
             self._take(label)
         if label.startswith("hashed"):
@@ -43,11 +43,11 @@ class Bench:
     def is_large(self, fd: int) -> bool:
         return os.readlink(f"/proc/self/fd/{fd}") == "/dev/zero"  # noqa: PTH115
 
-    def make_large(self, _fd: int, label: str) -> ModuleTable:
+    def make_large(self, _fd: int, label: str) -> PackedTable:
         self.go_large.wait()
         self._take(label)
 
-    def make(self, _fd: int, label: str) -> ModuleTable:
+    def make(self, _fd: int, label: str) -> PackedTable:
         self.go.wait()
         self._take(label)
 
@@ -56,7 +56,7 @@ class Bench:
         self.now += float(label.split()[1])
         raise DecodeError(f"{label}: odd")
 
-    def submit(self, user: int, label: str) -> Future[ModuleTable]:
+    def submit(self, user: int, label: str) -> Future[PackedTable]:
         device = "/dev/zero" if label.startswith("large") else os.devnull
         return self.queue.submit(user, os.open(device, os.O_RDONLY), label)
 
@@ -70,7 +70,7 @@ def bench() -> Iterator[Bench]:
     made.queue.close()
 
 
-def end(futures: list[Future[ModuleTable]]) -> None:
+def end(futures: list[Future[PackedTable]]) -> None:
     for future in futures:
         with pytest.raises(DecodeError, match="odd"):
             future.result(timeout=60)

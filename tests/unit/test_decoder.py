@@ -17,14 +17,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpcd.bpf.map_sizes import BLOCK_WORDS
 from hpcd.daemon.unwind.decoder_process import DecodeError, Decoder
 from hpcd.daemon.unwind.known_names import KnownNames
+from hpcd.daemon.unwind.packed_table import (
+    HEAD,
+    VERSION,
+    PackedTable,
+    from_bytes,
+    packed,
+    to_bytes,
+)
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.table_cache import TableCache
-from hpcd.daemon.unwind.unwind_table import VERSION, ModuleTable, pack_table, unpack_table
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS, SECONDS, WorkLimit, seconds_for
 from hpcd.errors import FormatError, HpcdError
 from hpcd.sandbox.file_cache import LIMIT_SECONDS
@@ -32,21 +41,22 @@ from hpcd.sandbox.file_cache import LIMIT_SECONDS
 PROGRAM = Path(sys.executable).resolve()
 SMALL = Path("/usr/bin/true").resolve()
 _CRC_AT = 12
+_WORDS = st.integers(0, 300) | st.integers(0, (1 << 32) - 1)
 
 
-def same(a: ModuleTable, b: ModuleTable) -> bool:
+def same(a: PackedTable, b: PackedTable) -> bool:
     return (
         (a.build_id, a.machine, a.base, a.segments, a.functions, a.bad, a.analysed)
         == (b.build_id, b.machine, b.base, b.segments, b.functions, b.bad, b.analysed)
-        and np.array_equal(a.pc, b.pc)
-        and np.array_equal(a.rule, b.rule)
+        and np.array_equal(a.rows.words, b.rows.words)
+        and np.array_equal(a.rows.group, b.rows.group)
         and np.array_equal(a.rules, b.rules)
     )
 
 
 @pytest.fixture(scope="module")
-def table() -> ModuleTable:
-    return build_table(memoryview(SMALL.read_bytes()))
+def table() -> PackedTable:
+    return packed(build_table(memoryview(SMALL.read_bytes())))
 
 
 @pytest.fixture
@@ -56,7 +66,7 @@ def decoder(tmp_path: Path) -> Iterator[Decoder]:
     running.close()
 
 
-def ask(decoder: Decoder, path: Path) -> ModuleTable:
+def ask(decoder: Decoder, path: Path) -> PackedTable:
     fd = os.open(path, os.O_RDONLY)
     try:
         return decoder.table(fd, str(path))
@@ -75,7 +85,7 @@ def worker(decoder: Decoder) -> subprocess.Popen[bytes]:
 
 
 def test_table_is_that_of_the_file(decoder: Decoder) -> None:
-    assert same(ask(decoder, PROGRAM), build_table(memoryview(PROGRAM.read_bytes())))
+    assert same(ask(decoder, PROGRAM), packed(build_table(memoryview(PROGRAM.read_bytes()))))
 
 
 def test_second_request_comes_from_the_cache(decoder: Decoder, tmp_path: Path) -> None:
@@ -144,7 +154,7 @@ def test_vdso_in_memory(decoder: Decoder) -> None:
     fd = os.memfd_create("vdso")
     try:
         os.write(fd, image)
-        assert len(decoder.table(fd, "[vdso]").pc) > 10
+        assert len(decoder.table(fd, "[vdso]").rows.words) > 10
     finally:
         os.close(fd)
 
@@ -341,72 +351,80 @@ def test_worker_gives_up_root(decoder: Decoder) -> None:
 # --- as bytes ---
 
 
-def test_bytes_round_trip(table: ModuleTable) -> None:
-    assert same(unpack_table(pack_table(table)), table)
+def test_bytes_round_trip(table: PackedTable) -> None:
+    assert same(from_bytes(to_bytes(table)), table)
 
 
-def test_rows_that_lie_elsewhere_take_no_memory(table: ModuleTable) -> None:
-    packed = pack_table(table)
+def test_rows_that_lie_elsewhere_take_no_memory(table: PackedTable) -> None:
+    written = to_bytes(table)
     tracemalloc.start()
-    rest = unpack_table(packed).without_rows()
+    rest = from_bytes(written).without_rows()
     kept, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert rest.segments == table.segments and rest.base == table.base
-    assert most > 6 * len(table.pc) > 2 * kept
+    assert most > 4 * len(table.rows.words) > 2 * kept
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_damaged_bytes_are_refused(table: ModuleTable, data: st.DataObject) -> None:
-    packed = bytearray(pack_table(table))
-    place = data.draw(st.integers(0, len(packed) - 1))
-    packed[place] ^= data.draw(st.integers(1, 255))
+def test_damaged_bytes_are_refused(table: PackedTable, data: st.DataObject) -> None:
+    written = bytearray(to_bytes(table))
+    place = data.draw(st.integers(0, len(written) - 1))
+    written[place] ^= data.draw(st.integers(1, 255))
     try:
-        unpacked = unpack_table(bytes(packed))
+        unpacked = from_bytes(bytes(written))
     except FormatError:
         return
     # Only the counts, which no checksum covers, may have changed.
-    assert np.array_equal(unpacked.pc, table.pc)
-    assert np.array_equal(unpacked.rules[unpacked.rule], table.rules[table.rule])
+    assert np.array_equal(unpacked.rows.words, table.rows.words)
+    assert np.array_equal(unpacked.rows.group, table.rows.group)
+    assert np.array_equal(unpacked.rules, table.rules)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_hostile_bytes_are_sound_or_refused(table: ModuleTable, data: st.DataObject) -> None:
+def test_hostile_bytes_are_sound_or_refused(table: PackedTable, data: st.DataObject) -> None:
     """A worker that was taken over can make the checksum right; what it says must still fit."""
-    packed = bytearray(pack_table(table))
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, min(len(packed), 120) - 1))
-        packed[place] = data.draw(st.integers(0, 255))
-    struct.pack_into("<8sI", packed, 0, b"HPCDUNW\n", VERSION)
-    struct.pack_into("<I", packed, _CRC_AT, zlib.crc32(packed[64:]))
+    written = to_bytes(table)
+    head = bytearray(written[: HEAD.size])
+    columns = bytearray(zstandard.ZstdDecompressor().decompress(written[HEAD.size :]))
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = 4 * data.draw(st.integers(0, len(columns) // 4 - 1))
+        struct.pack_into("<I", columns, at, data.draw(_WORDS))
+    if data.draw(st.booleans()):
+        struct.pack_into("<I", head, 4 * data.draw(st.integers(4, 13)), data.draw(_WORDS))
+    body = zstandard.ZstdCompressor(level=1).compress(bytes(columns))
+    struct.pack_into("<I", head, _CRC_AT, zlib.crc32(body))
+    written = bytes(head) + body
     try:
-        unpacked = unpack_table(bytes(packed))
+        unpacked = from_bytes(bytes(written))
     except FormatError:
         return
-    assert len(unpacked.pc) == len(unpacked.rule)
-    assert (np.diff(unpacked.pc.astype(np.int64)) > 0).all()
-    assert not len(unpacked.rule) or int(unpacked.rule.max()) < len(unpacked.rules)
+    words, group = unpacked.rows
+    ends = group + (words[group] & 0xFFFF)
+    assert (ends > group).all() and int(ends.max()) <= len(words)
+    assert (group // BLOCK_WORDS == (ends - 1) // BLOCK_WORDS).all()
+    assert int((words >> 16).max()) <= len(unpacked.rules)
 
 
-def test_frame_that_claims_a_petabyte_is_refused(table: ModuleTable) -> None:
+def test_frame_that_claims_a_petabyte_is_refused(table: PackedTable) -> None:
     frame = b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 50) + b"\x01\0\0"
-    packed = bytearray(pack_table(table)[:64] + frame)
-    struct.pack_into("<I", packed, _CRC_AT, zlib.crc32(frame))
+    written = bytearray(to_bytes(table)[: HEAD.size] + frame)
+    struct.pack_into("<I", written, _CRC_AT, zlib.crc32(frame))
     with pytest.raises(FormatError):
-        unpack_table(bytes(packed))
+        from_bytes(bytes(written))
 
 
 # --- the cache ---
 
 
-def stored(cache: TableCache, tmp_path: Path, table: ModuleTable) -> Path:
+def stored(cache: TableCache, tmp_path: Path, table: PackedTable) -> Path:
     cache.store("0", table)
     (path,) = (tmp_path / "unwind").iterdir()  # and no part file beside it
     return path
 
 
-def test_cache_round_trip(tmp_path: Path, table: ModuleTable) -> None:
+def test_cache_round_trip(tmp_path: Path, table: PackedTable) -> None:
     cache = TableCache(tmp_path)
     assert cache.load("0", table.build_id) is None
     stored(cache, tmp_path, table)
@@ -418,7 +436,7 @@ def test_cache_round_trip(tmp_path: Path, table: ModuleTable) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "foreign", "empty", "older"])
 def test_damaged_cache_file_is_made_again(
-    tmp_path: Path, table: ModuleTable, decoder: Decoder, damage: str
+    tmp_path: Path, table: PackedTable, decoder: Decoder, damage: str
 ) -> None:
     first = ask(decoder, SMALL)
     (path,) = (tmp_path / "unwind").glob("*.rows")
@@ -437,7 +455,7 @@ def test_damaged_cache_file_is_made_again(
     assert path.read_bytes() == good
 
 
-def test_file_of_another_module_is_not_taken(tmp_path: Path, table: ModuleTable) -> None:
+def test_file_of_another_module_is_not_taken(tmp_path: Path, table: PackedTable) -> None:
     cache = TableCache(tmp_path)
     path = stored(cache, tmp_path, table)
     path.rename(path.with_name("0-00ff00ff.rows"))
@@ -446,22 +464,22 @@ def test_file_of_another_module_is_not_taken(tmp_path: Path, table: ModuleTable)
 
 @pytest.mark.parametrize("build_id", ["../../etc/passwd", "", "a/b", "a\0b", "x" * 5000])
 def test_names_from_targets_stay_in_the_directory(
-    tmp_path: Path, table: ModuleTable, build_id: str
+    tmp_path: Path, table: PackedTable, build_id: str
 ) -> None:
     cache = TableCache(tmp_path / "cache")
     assert cache.load("0", build_id) is None
-    table = ModuleTable(build_id, "x86_64", 0, [], table.pc, table.rule, table.rules)
+    table = named(table, build_id)
     cache.store("0", table)
     assert list(tmp_path.rglob("*.rows")) == []
 
 
-def test_directory_others_may_write_is_not_used(tmp_path: Path, table: ModuleTable) -> None:
+def test_directory_others_may_write_is_not_used(tmp_path: Path, table: PackedTable) -> None:
     stored(TableCache(tmp_path), tmp_path, table)
     (tmp_path / "unwind").chmod(0o777)
     assert TableCache(tmp_path).load("0", table.build_id) is None
 
 
-def test_symlinked_directory_is_not_used(tmp_path: Path, table: ModuleTable) -> None:
+def test_symlinked_directory_is_not_used(tmp_path: Path, table: PackedTable) -> None:
     stored(TableCache(tmp_path), tmp_path, table)
     other = tmp_path / "other"
     other.mkdir()
@@ -469,7 +487,7 @@ def test_symlinked_directory_is_not_used(tmp_path: Path, table: ModuleTable) -> 
     assert TableCache(other).load("0", table.build_id) is None
 
 
-def test_symlinked_and_writable_files_are_not_read(tmp_path: Path, table: ModuleTable) -> None:
+def test_symlinked_and_writable_files_are_not_read(tmp_path: Path, table: PackedTable) -> None:
     cache = TableCache(tmp_path)
     path = stored(cache, tmp_path, table)
     path.chmod(0o666)
@@ -482,13 +500,13 @@ def test_symlinked_and_writable_files_are_not_read(tmp_path: Path, table: Module
 
 
 @pytest.mark.root
-def test_file_of_another_user_is_not_read(tmp_path: Path, table: ModuleTable) -> None:
+def test_file_of_another_user_is_not_read(tmp_path: Path, table: PackedTable) -> None:
     cache = TableCache(tmp_path)
     os.chown(stored(cache, tmp_path, table), 65534, 65534)
     assert cache.load("0", table.build_id) is None
 
 
-def test_pipe_in_the_cache_does_not_block(tmp_path: Path, table: ModuleTable) -> None:
+def test_pipe_in_the_cache_does_not_block(tmp_path: Path, table: PackedTable) -> None:
     cache = TableCache(tmp_path)
     path = stored(cache, tmp_path, table)
     path.unlink()
@@ -496,14 +514,14 @@ def test_pipe_in_the_cache_does_not_block(tmp_path: Path, table: ModuleTable) ->
     assert cache.load("0", table.build_id) is None
 
 
-def test_cache_that_cannot_be_made_is_done_without(tmp_path: Path, table: ModuleTable) -> None:
+def test_cache_that_cannot_be_made_is_done_without(tmp_path: Path, table: PackedTable) -> None:
     (tmp_path / "unwind").write_text("in the way")
     cache = TableCache(tmp_path)
     cache.store("0", table)
     assert cache.load("0", table.build_id) is None
 
 
-def named(table: ModuleTable, build_id: str) -> ModuleTable:
+def named(table: PackedTable, build_id: str) -> PackedTable:
     return replace(table, build_id=build_id)
 
 
@@ -512,7 +530,7 @@ def kept(tmp_path: Path) -> set[str]:
 
 
 def test_least_recently_used_goes_when_the_cache_is_full(
-    tmp_path: Path, table: ModuleTable
+    tmp_path: Path, table: PackedTable
 ) -> None:
     size = stored(TableCache(tmp_path), tmp_path, named(table, "a0")).stat().st_size
     cache = TableCache(tmp_path, limit_bytes=5 * size + size // 2, limit_seconds=1e12)
@@ -525,7 +543,7 @@ def test_least_recently_used_goes_when_the_cache_is_full(
     assert kept(tmp_path) == {"a0", "a3", "a4", "b"}
 
 
-def test_what_nobody_used_for_long_goes(tmp_path: Path, table: ModuleTable) -> None:
+def test_what_nobody_used_for_long_goes(tmp_path: Path, table: PackedTable) -> None:
     cache = TableCache(tmp_path)
     for build_id in ("abc", "def"):
         cache.store("0", named(table, build_id))

@@ -90,7 +90,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Say]:
 def ask(decoder: Decoder) -> None:
     fd = os.open(SMALL, os.O_RDONLY)
     try:
-        assert len(decoder.table(fd, str(SMALL)).pc)
+        assert len(decoder.table(fd, str(SMALL)).rows.words)
     finally:
         os.close(fd)
 

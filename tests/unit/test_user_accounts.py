@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy as np
 from hpcd.bpf.map_sizes import BLOCK_BYTES
 from hpcd.bpf.mapping_history import MappingHistory
 from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Space, Tables, space_blocks
+from hpcd.daemon.naming.load_modules import Rules
 from hpcd.daemon.targets import process_table, user_accounts
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.user_accounts import UserAccounts
+from hpcd.daemon.unwind.unwind_rules import CfaKind, RuleSet, rule
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
 
@@ -35,6 +38,22 @@ def test_modules_are_counted_by_user(monkeypatch: Any) -> None:
     assert [accounts.take_module(MALLORY) for _ in range(5)] == [True] * 3 + [False] * 2
     assert accounts.take_module(ALICE) and accounts.take_module(0)
     assert accounts.refused == {f"load modules of user {MALLORY}": "more than 3"}
+
+
+def test_a_module_of_many_rules_leaves_room_for_those_of_others(monkeypatch: Any) -> None:
+    monkeypatch.setattr(user_accounts, "_MOST_RULES", 100)
+    accounts, interned = UserAccounts(), Rules()
+
+    def numbers(user: int, first: int, count: int) -> list[int]:
+        rules = RuleSet()
+        for offset in range(first, first + count):
+            rules.number(rule(CfaKind.SP, offset))
+        return interned.intern(rules.array(), partial(accounts.take_rule, user)).tolist()
+
+    unsupported, before_first_row = 1, 0
+    assert numbers(MALLORY, 0, 200) == [*range(2, 102), *[unsupported] * 100, before_first_row]
+    assert numbers(ALICE, 50, 100) == [*range(52, 102), *range(102, 152), before_first_row]
+    assert accounts.refused == {f"unwind rules of user {MALLORY}": "more than 100"}
 
 
 def test_reading_mappings_takes_a_share_of_time() -> None:
