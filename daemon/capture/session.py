@@ -35,6 +35,9 @@ _FLUSH_SECONDS = 0.7
 _WAKEUP_BUDGET, _WAKEUP_BUDGET_NODE = 1 / 20, 1 / 50
 _WAKEUP_SAVED_SECONDS = 0.2
 _MAX_WAKEUP_DELAY_S = 0.02
+# Of tables that have arrived those that take longer wait for the next round. What waits for them is
+# looked at once for all of a round.
+_INSTALL_SECONDS = 0.3
 # How long, after the end, for tables that sampled code still needs: who has ended the recording
 # waits for all together, well within the 20 s that the service has patience for; who let it end by
 # itself for each, large ones as well, or the next recording of the program found none either.
@@ -186,8 +189,10 @@ class Session:
         parts = self._parts
         if parts.modules.tables_ready not in woken:
             return False
-        came = False
-        while parts.modules.install(parts.tables, parts.sampler.set_rules):
+        came, end = False, time.monotonic() + _INSTALL_SECONDS
+        while time.monotonic() < end and parts.modules.install(
+            parts.tables, parts.sampler.set_rules
+        ):
             came = True
             if parts.sampler.filling:
                 self._drain()

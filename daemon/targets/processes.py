@@ -157,13 +157,11 @@ def descendants(pid: int) -> list[int]:
     """All processes that come from ``pid`` at this moment, itself left out."""
     children: dict[int, list[int]] = {}
     for other in pids():
-        try:
-            status = Path(f"/proc/{other}/stat").read_bytes()
-        except OSError:
-            continue
+        status = _read(f"/proc/{other}/stat")
         # The name before may hold anything; behind it are the state and the parent.
-        parent = int(status[status.rindex(b")") + 1 :].split()[1])
-        children.setdefault(parent, []).append(other)
+        fields = status[status.rfind(b")") + 1 :].split(None, 2)
+        if len(fields) > 1:
+            children.setdefault(int(fields[1]), []).append(other)
     result: list[int] = []
     generation = children.get(pid, [])
     while generation:

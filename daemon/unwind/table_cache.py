@@ -91,7 +91,7 @@ def _file_version(fd: int) -> tuple[str, str]:
         # Memory, such as a copy of the kernel's vDSO: every recorder has another.
         if status.st_size > _MAX_DIGESTED:
             return writers, ""
-        from hashlib import blake2b  # with its library, and seldom needed
+        from _blake2 import blake2b  # hashlib's, which loads OpenSSL as well: 5 ms
 
         return writers, blake2b(os.pread(fd, _MAX_DIGESTED, 0)).hexdigest()
     words = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
