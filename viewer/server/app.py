@@ -6,6 +6,7 @@ browser undoes by itself; their shapes are in the answer's first words.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from hpcd.analysis import Database
 from hpcd.analysis.parallel.findings import findings, scene
 from hpcd.analysis.parallel.ranks import main_program
 from hpcd.analysis.profile.formula import parse_formula
+from hpcd.analysis.trace.pixel_runs import pixel_runs
 from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.errors import HpcdError, NotFoundError, UsageError
 from hpcd.viewer.depth_slice import depth_choice
@@ -48,6 +50,8 @@ _MOST_LINES = 10_000
 _LONGEST_TEXT = 4000
 # Cells of a communication matrix each way, and what says which ranks it has.
 _MOST_CELLS, _SPANS = 512, 4
+# The status of an answer that nobody waits for any more; nginx has it too.
+_GONE = 499
 _LEVEL = 1  # a grid compresses tenfold, at memory speed
 
 
@@ -122,6 +126,7 @@ class _Views:
         folders: Sequence[Path],
         present: PresentStacks | None,
     ) -> None:
+        self._drawing = asyncio.Lock()
         self._folders = folders
         self._present = present
         self._databases = {
@@ -357,7 +362,8 @@ class _Views:
 
         Nodes have b bytes: 2, or 4 where there are many. Of a choice's lines ``l0`` to ``l1``, or
         of the row of ``line`` alone, over ``t0`` to ``t1`` ns. With ``folds`` folded u32[h], how
-        many lines each row stands for, comes before the nodes.
+        many lines each row stands for, comes before the nodes. With ``runs`` n u32 comes before
+        the lines: 0, or the nodes are those of n runs of pixels, with end u16[n] behind them.
         """
         database, parameters = self._database_and_parameters(request)
 
@@ -381,15 +387,27 @@ class _Views:
             if parameters.has("folds"):
                 counts = database.selection.folded(lines.tolist(), parameters.choice())
                 folded = [np.array(counts, np.uint32)]
+            head = [len(lines), width, np.dtype(kind).itemsize]
+            pixels: list[npt.NDArray[Any]] = []
+            if parameters.has("runs"):
+                node, end = pixel_runs(nodes)
+                shorter = len(node) * (head[2] + end.itemsize) < nodes.size * head[2]
+                head.append(len(node) if shorter else 0)
+                pixels = [node.astype(kind, copy=False), end] if shorter else []
             return [
-                np.array([len(lines), width, np.dtype(kind).itemsize], np.uint32),
+                np.array(head, np.uint32),
                 lines.astype(np.uint32),
                 place.astype(np.uint32),
                 *folded,
-                nodes.ravel().astype(kind, copy=False),
+                *(pixels or [nodes.ravel().astype(kind, copy=False)]),
             ]
 
-        return await _binary(request, sample)
+        # One after the other: side by side they wait for the interpreter's lock, and hold twice
+        # the memory. Who has moved on meanwhile wants none.
+        async with self._drawing:
+            if await request.is_disconnected():
+                return Response(status_code=_GONE)
+            return await _binary(request, sample)
 
     async def profile(self, request: Request) -> Response:
         """Costs by context: u32 n, u32 m, u32 kind, u32 pixels, then f64[m, n], exclusive."""

@@ -3,7 +3,7 @@
 
 import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
 import { pixelOfColour } from "../core/colour.js";
-import { context2d, drawScaled, nodeColours, paintNodes } from "../core/paint.js";
+import { context2d, drawScaled, nodeColours, paintGrid } from "../core/paint.js";
 import { RowLayout } from "./row_layout.js";
 
 /**
@@ -33,7 +33,7 @@ export function miniMap(element, { store, api, context }) {
     const colours = nodeColours(context.tree, context.shown(), pixelOfColour(cssVariable("--blank")), context.lit());
     // Rows of folded lines are as low as in the picture.
     const layout = new RowLayout(grid.folded);
-    drawScaled(pen, paintNodes(grid.nodes, grid.h, new ImageData(grid.w, height), colours, layout.rowsOfPixels(height)), 0, 0, width, height);
+    drawScaled(pen, paintGrid(grid, new ImageData(grid.w, height), colours, layout.rowsOfPixels(height)), 0, 0, width, height);
     const { t0, t1, l0, l1 } = store.state;
     const { duration_ns } = context.summary;
     const lines = context.count();
