@@ -211,10 +211,15 @@ class Trace:
                 places[rows], self._map.row[lines[rows]].astype(np.int64), begin[rows], end[rows],
             ))  # fmt: skip
         sampler.draw(groups)
-        if _mapped() > _MOST_MAPPED:
+        self.release_beyond(_MOST_MAPPED)
+        return sampler.nodes
+
+    def release_beyond(self, most: int) -> None:
+        """Give all parts back to the kernel if this process has more than ``most`` bytes of files
+        in its memory; what is needed again is mapped again."""
+        if _mapped() > most:
             for part in list(self._parts.values()):  # another thread may be opening one
                 part.release()
-        return sampler.nodes
 
     def _part_nodes(self, number: int) -> U32:
         low, high = self._map.node_start[number : number + 2].tolist()

@@ -68,8 +68,9 @@ export class LinesOverTime {
     this.disposed = false;
     // Handed to the store without the object.
     this.load = this.load.bind(this);
-    const { canvas, dispose } = fittedCanvas(this.fill, label, this.load);
+    const { canvas, fit, dispose } = fittedCanvas(this.fill, label, this.load);
     this.canvas = canvas;
+    fit();
     this.disposeCanvas = dispose;
     addTraceMouse({ canvas, fill: this.fill, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
     canvas.addEventListener("pointermove", (event) => this.hover(event));
@@ -91,14 +92,16 @@ export class LinesOverTime {
     const { db, window } = source;
     if (!(window.t1 > window.t0) || !(window.l1 > window.l0)) return;
     this.request?.abort();
-    this.request = new AbortController();
+    const request = this.request = new AbortController();
     let grid;
     try {
-      grid = await this.api.picture(db, window, this.canvas.height, this.canvas.width, this.request.signal);
+      grid = await this.api.picture(db, window, this.canvas.height, this.canvas.width, request.signal);
     } catch (error) {
       if (!isAbort(error)) this.on.failed(error);
       return;
     }
+    await source.database.depthChosen;
+    if (request.signal.aborted) return;
     this.loaded = grid;
     this.layout = new RowLayout(grid.folded);
     if (this.disposed) return;

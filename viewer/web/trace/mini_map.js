@@ -11,10 +11,11 @@ import { RowLayout } from "./row_layout.js";
  * @param {import("./trace.js").Shared} shared
  */
 export function miniMap(element, { store, api, context }) {
-  const { canvas, dispose } = fittedCanvas(element, "The whole recording; the part in view is outlined", load);
+  const { canvas, fit, dispose } = fittedCanvas(element, "The whole recording; the part in view is outlined", load);
   /** @type {import("../core/api_types.js").Grid | null} */
   let grid = null;
   let disposed = false;
+  fit();
 
   async function load() {
     const { duration_ns } = context.summary;
@@ -23,6 +24,7 @@ export function miniMap(element, { store, api, context }) {
     try {
       grid = await api.picture(store.db, { ...store.state, t0: 0, t1: duration_ns, l0: 0, l1: count }, canvas.height, canvas.width);
     } catch (error) { context.fail(error); return; }
+    await context.database?.depthChosen;
     if (!disposed) draw();
   }
 
