@@ -105,6 +105,7 @@ class Sampler:
         exact: list[PartRows] = []
         index: dict[tuple[int, int], I64] = {}
         for rows in groups:
+            rows.part.read_here_and_there()
             columns = (rows.place, rows.local, rows.begin, rows.end)
             stretches = rows.part.stretches(rows.local, self._spacing / TIME_UNIT_NS)
             decode = []

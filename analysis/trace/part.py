@@ -255,6 +255,7 @@ class Part:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror or error}") from None
+        self._scattered = False
         header = self._header = _Header.read(path, head)
         self._size = size
         self._body = memoryview(self._map)[header.size : header.size + header.blob]
@@ -345,6 +346,14 @@ class Part:
         at = min(max(at, 0), self._size - 1)
         return Span(self._map, at, min(size, self._size - at))
 
+    def read_here_and_there(self, scattered: bool = True) -> None:
+        """Have the kernel read only what is touched or expected of the part, where it is not in
+        memory, as pictures do; or again what lies around it too. That may be megabytes each time.
+        """
+        if scattered != self._scattered:
+            self._map.madvise(mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL)
+            self._scattered = scattered
+
     def release(self) -> None:
         """Give what has been read back to the kernel: it is mapped again when needed."""
         self._map.madvise(mmap.MADV_DONTNEED)
@@ -358,6 +367,7 @@ class Part:
         short ones filled up with their last.
         """
         table = self.blocks
+        self.read_here_and_there(False)
         stored = blocks.Stored()
         self.add_places(stored, chosen)
         return blocks.decode_places(
