@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
 # Larger than any array of a batch; what is kept at most.
 _OWN_MAPPING_BYTES = 8 << 20
 _KEPT_BYTES = 32 << 20
@@ -20,3 +20,14 @@ def keep_freed_memory() -> None:
     if hasattr(libc, "mallopt"):  # musl has none
         libc.mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def share_freed_memory() -> None:
+    """The same of a process whose threads take turns: they share what is kept.
+
+    Each thread would have its own, as large as the largest work it ever did.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_ARENA_MAX, 1)
+    keep_freed_memory()

@@ -15,8 +15,9 @@ from typing import TypeVar
 
 _Item = TypeVar("_Item")
 
-# A tenth of all places not in memory escapes these with probability 0.2, and costs little then.
-_PROBES = 16
+# A twentieth of all places not in memory escapes these with probability 0.2, and costs little
+# then.
+_PROBES = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,8 @@ class Metrics:
             own = value[span] * inside[self._line_node[span]]
             filled = np.flatnonzero(np.diff(start))
             total[first + filled] = np.add.reduceat(own, start[filled] - start[0])
+            release(value)
+            release(self._line_node)
             first = last
         return total
 

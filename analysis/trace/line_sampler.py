@@ -6,15 +6,17 @@ for all lines together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.read_ahead import read_ahead
-from hpcd.analysis.trace.blocks import BLOCK_RECORDS, Stored, decode_places
-from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.blocks import BLOCK_RECORDS
+from hpcd.analysis.trace.decoded_blocks import DecodedBlocks
+from hpcd.analysis.trace.part import OverviewStretch, Part
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
@@ -32,165 +34,198 @@ _NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a picture: ``local`` the line in ``part``, drawn from column ``begin`` to ``end``.
+class PartRows:
+    """Rows of a picture that are lines of one ``part``; all arrays ``int64[n]``.
 
-    ``table`` turns the part's nodes into the database's, ``shift`` its times into database times.
+    ``place`` the row in the picture, ``local`` the line in the part, drawn from column ``begin`` to
+    before ``end``. ``table`` turns the part's nodes into the database's, ``shift`` its times into
+    database times.
     """
 
-    place: int
     part: Part
     table: U32
     shift: int
+    place: I64
+    local: I64
+    begin: I64
+    end: I64
+
+
+class _Row(NamedTuple):
+    """One of them: ``blocks`` of its records are shown, from block ``first`` on."""
+
+    rows: PartRows
+    place: int
     local: int
     begin: int
     end: int
+    first: int
+    blocks: int
 
     def canonical(self, nodes: Unsigned) -> U32:
         """The database's ids of ``nodes``. Raises :class:`FormatError`."""
         try:
-            values: U32 = self.table[nodes]
+            return self.rows.table.take(nodes)
         except IndexError:
-            raise FormatError(f"{self.part.path}: records of nodes that do not exist") from None
-        return values
+            path = self.rows.part.path
+            raise FormatError(f"{path}: records of nodes that do not exist") from None
+
+
+class _Place(NamedTuple):
+    """What a row shows of its overview: entries ``at[begin:end]``, counted from ``first`` on."""
+
+    rows: PartRows
+    place: int
+    local: int
+    begin: int
+    end: int
+    stretch: OverviewStretch
+    at: I64
 
 
 class Sampler:
     """A picture of ``rows`` rows, one pixel wide at each of ``times`` (ns, evenly spaced).
 
-    ``nodes`` ``uint32[rows, len(times)]`` is what has been drawn, NO_NODE elsewhere.
+    ``nodes`` ``uint32[rows, len(times)]`` is what has been drawn, NO_NODE elsewhere. ``decoded``
+    keeps blocks for pictures to come.
     """
 
-    def __init__(self, times: I64, spacing: float, rows: int) -> None:
+    def __init__(self, times: I64, spacing: float, rows: int, decoded: DecodedBlocks) -> None:
         self._times = times
         self._spacing = spacing
+        self._decoded = decoded
         self.nodes: U32 = np.full((rows, len(times)), NO_NODE, np.uint32)
         self._search = spacing < _EVEN_NS
         # One more, after every time there can be: what lies behind the last pixel.
         self._ahead = np.append(times, np.iinfo(np.int64).max)
 
-    def draw(self, rows: Sequence[Row]) -> None:
-        """Draw ``rows``; those of one part should follow one another."""
-        exact = []
-        places: list[tuple[Row, int, I64]] = []
+    def draw(self, groups: Sequence[PartRows]) -> None:
+        """Draw the rows of ``groups``, each of another part."""
+        places: list[_Place] = []
+        exact: list[PartRows] = []
         index: dict[tuple[int, int], I64] = {}
-        for row in rows:
-            level = self._level(row)
-            if level < 0:
-                exact.append(row)
-                continue
-            levels, _ = row.part.levels(row.local)
-            step = int(levels.step[level, row.local]) * TIME_UNIT_NS
-            key = (row.shift, step)
-            if key not in index:
-                index[key] = (2 * (self._times - row.shift) + step) // (2 * step)
-            at = index[key][row.begin : row.end] - int(levels.first[level, row.local])
-            count = int(levels.count[level, row.local])
-            if at[0] < 0 or at[-1] >= count:
-                at = np.clip(at, 0, count - 1)
-            places.append((row, level, at))
-        read_ahead(places, lambda place: place[0].part.overview_spans(
-            place[0].local, place[1], int(place[2][0]), int(place[2][-1])))  # fmt: skip
-        for row, level, at in places:
-            levels, entries = row.part.levels(row.local)
-            offset = int(levels.offset[level, row.local])
-            count = int(levels.count[level, row.local])
-            try:
-                shown = entries[offset : offset + count][at]
-                words = row.part.words(row.local)
-                if len(words):
-                    shown = words[shown]
-            except IndexError:
-                raise FormatError(
-                    f"{row.part.path}: damaged (overview of line {row.local})"
-                ) from None
-            self.nodes[row.place, row.begin : row.end] = row.canonical(shown)
+        for rows in groups:
+            rows.part.read_here_and_there()
+            columns = (rows.place, rows.local, rows.begin, rows.end)
+            stretches = rows.part.stretches(rows.local, self._spacing / TIME_UNIT_NS)
+            decode = []
+            for number, (stretch, *row) in enumerate(
+                zip(stretches, *(column.tolist() for column in columns), strict=True)
+            ):
+                if stretch is None:
+                    decode.append(number)
+                    continue
+                step = stretch.step * TIME_UNIT_NS
+                at = index.get((rows.shift, step))
+                if at is None:
+                    at = (2 * (self._times - rows.shift) + step) // (2 * step)
+                    index[rows.shift, step] = at
+                places.append(_Place(rows, *row, stretch, at))
+            if decode:
+                chosen = [column[decode] for column in columns]
+                exact.append(PartRows(rows.part, rows.table, rows.shift, *chosen))
+        self._overviews(places)
         self._exact(exact)
 
-    def _level(self, row: Row) -> int:
-        """The coarsest level of a row's overview that is fine enough; -1 if none is."""
-        levels, _ = row.part.levels(row.local)
-        fits = levels.step[:, row.local] * TIME_UNIT_NS <= self._spacing
-        return int((fits & (levels.count[:, row.local] > 0)).sum()) - 1
+    def _overviews(self, places: Sequence[_Place]) -> None:
+        read_ahead(places, lambda place: place.rows.part.overview_spans(
+            place.local, place.stretch,
+            int(place.at[place.begin]), int(place.at[place.end - 1])))  # fmt: skip
+        buffer = np.empty(len(self._times), np.int64)
+        for rows, place, local, begin, end, stretch, at in places:
+            within = np.subtract(at[begin:end], stretch.first, out=buffer[: end - begin])
+            entries, words = rows.part.entries(stretch), rows.part.words(local)
+            try:
+                shown = entries.take(within, mode="clip")
+                table = rows.table.take(words) if len(words) else rows.table
+                table.take(shown, out=self.nodes[place, begin:end])
+            except IndexError:
+                raise FormatError(f"{rows.part.path}: damaged (overview of line {local})") from None
 
     # --- record by record ---
 
-    def _exact(self, rows: Sequence[Row]) -> None:
+    def _exact(self, groups: Sequence[PartRows]) -> None:
         """Rows whose records are decoded, those with as many blocks together."""
-        read_ahead(list({row.part for row in rows}), Part.table_spans)
-        spans = [(row, *self._blocks(row)) for row in rows]
-        read_ahead(spans, lambda span: span[0].part.block_spans(slice(span[1], span[1] + span[2])))
-        by_count: dict[int, list[tuple[Row, int]]] = {}
-        for row, first, count in spans:
-            by_count.setdefault(count, []).append((row, first))
+        read_ahead([rows.part for rows in groups], Part.table_spans)
+        every = [row for rows in groups for row in self._with_blocks(rows)]
+        read_ahead(
+            every, lambda row: row.rows.part.block_spans(slice(row.first, row.first + row.blocks))
+        )
+        by_count: dict[int, list[_Row]] = {}
+        for row in every:
+            by_count.setdefault(row.blocks, []).append(row)
         for count, group in by_count.items():
             step = max(_GROUP_BLOCKS // count, 1)
             for at in range(0, len(group), step):
                 self._decode(group[at : at + step], count)
 
-    def _blocks(self, row: Row) -> tuple[int, int]:
-        """The first block with records between a row's pixels, and how many there are."""
-        low, high = row.part.lines.block[row.local : row.local + 2].tolist()
-        base = row.part.blocks.base[low:high]
-        span = self._times[[row.begin, row.end - 1]] - row.shift
-        a, z = base.searchsorted(span // TIME_UNIT_NS, side="right").tolist()
-        begin = max(a - 1, 0)
-        return low + begin, max(z, begin + 1) - begin
+    def _with_blocks(self, rows: PartRows) -> Iterator[_Row]:
+        """The rows, with the first block with records between their pixels, and how many."""
+        bounds, base = rows.part.lines.block, rows.part.blocks.base
+        low, high = bounds[rows.local].tolist(), bounds[rows.local + 1].tolist()
+        spans = np.stack((self._times[rows.begin], self._times[rows.end - 1]), axis=1)
+        spans = (spans - rows.shift) // TIME_UNIT_NS
+        columns = (rows.place, rows.local, rows.begin, rows.end)
+        for a, z, span, *row in zip(
+            low, high, spans, *(column.tolist() for column in columns), strict=True
+        ):
+            first, last = base[a:z].searchsorted(span, side="right").tolist()
+            begin = max(first - 1, 0)
+            yield _Row(rows, *row, a + begin, max(last, begin + 1) - begin)
 
-    def _decode(self, group: Sequence[tuple[Row, int]], count: int) -> None:
+    def _decode(self, group: Sequence[_Row], count: int) -> None:
         """Draw rows from ``count`` blocks each."""
-        stored = Stored()
-        columns: dict[str, list[npt.NDArray[np.integer]]] = {}
-        for row, first in group:
-            blocks = row.part.blocks
-            span = slice(first, first + count)
-            row.part.add_places(stored, span)
-            for name in ("width", "least", "records"):
-                columns.setdefault(name, []).append(getattr(blocks, name)[span])
-            base = blocks.base[span] * TIME_UNIT_NS + row.shift
-            columns.setdefault("base", []).append(base)
-        joined = {name: np.concatenate(values) for name, values in columns.items()}
-        since, node = decode_places(
-            stored, joined["width"], joined["least"], joined["records"].astype(np.int64)
+        since, node, base = self._decoded.blocks(
+            [(row.rows.part, row.first) for row in group], count
         )
-        node = node.reshape(len(group), -1)
-        begin = np.array([[row.begin] for row, _ in group])
-        end = np.array([[row.end] for row, _ in group])
-        followers = [self._follower(row, first + count) for row, first in group]
+        base = base * TIME_UNIT_NS
+        base += np.repeat([row.rows.shift for row in group], count)
+        begin = np.array([row.begin for row in group])
+        end = np.array([row.end for row in group])
+        followers = [self._follower(row) for row in group]
         after = np.array([time for time, _ in followers])
         if (count - 1) * BLOCK_RECORDS > len(self._times):
-            upto = self._many(since, joined["base"], after).astype(np.int64)
+            upto = self._many(since, base, after).ravel().astype(np.int64)
+            node, size = node.ravel(), np.full(len(group), count * BLOCK_RECORDS)
         else:
-            time = since.astype(np.int64) * TIME_UNIT_NS + joined["base"][:, None]
-            upto, node = self._few(time.reshape(len(group), -1), node, after, begin, end)
-        bounds = np.empty((len(group), upto.shape[1] + 1), np.int64)
-        bounds[:, :1] = begin
-        np.clip(upto, begin, end, out=bounds[:, 1:])
-        owned = np.diff(bounds)
-        last = [len(behind) > 0 for _, behind in followers] | (bounds[:, -1:] == end).ravel()
+            upto, node, size = self._few(since, node, base, after, begin, end)
+        # Where a row's records end, and the columns they own: from its begin on.
+        stop = np.cumsum(size)
+        bounds = np.clip(upto, np.repeat(begin, size), np.repeat(end, size))
+        owned = np.diff(bounds, prepend=0)
+        start = stop - size
+        owned[start] = bounds[start] - begin
+        reached = bounds[stop - 1]
+        last = [len(behind) > 0 for _, behind in followers] | (reached == end)
         if int(owned.min(initial=0)) < 0 or not last.all():
             # Times that step back, or none that count at all.
-            raise FormatError(f"{group[0][0].part.path}: records are not in time order")
-        values = np.repeat(node.ravel(), owned.ravel())
+            raise FormatError(f"{group[0].rows.part.path}: records are not in time order")
+        # Fewer of the two are looked up.
+        first = len(node) <= int(owned.sum())
+        if first:
+            node = np.concatenate([
+                row.canonical(node[a:z])
+                for row, a, z in zip(group, start.tolist(), stop.tolist(), strict=True)
+            ])  # fmt: skip
+        values = node.repeat(owned)
         at = 0
-        for (row, _), reached, (_, behind) in zip(
-            group, bounds[:, -1].tolist(), followers, strict=True
-        ):
-            shown = values[at : at + reached - row.begin]
-            self.nodes[row.place, row.begin : reached] = row.canonical(shown)
-            if reached < row.end:
-                self.nodes[row.place, reached : row.end] = row.canonical(behind)
-            at += reached - row.begin
+        for row, column, (_, behind) in zip(group, reached.tolist(), followers, strict=True):
+            shown = values[at : at + column - row.begin]
+            self.nodes[row.place, row.begin : column] = shown if first else row.canonical(shown)
+            if column < row.end:
+                self.nodes[row.place, column : row.end] = row.canonical(behind)
+            at += column - row.begin
 
-    def _follower(self, row: Row, high: int) -> tuple[int, U32]:
+    def _follower(self, row: _Row) -> tuple[int, U32]:
         """Time (ns) and node of the first record behind the blocks of a row.
 
         A time after all others where there is none.
         """
-        blocks = row.part.blocks
-        if high >= int(row.part.lines.block[row.local + 1]):
-            return _NEVER, blocks.node[:0]
-        return int(blocks.base[high]) * TIME_UNIT_NS + row.shift, blocks.node[high : high + 1]
+        part, high = row.rows.part, row.first + row.blocks
+        if high >= int(part.lines.block[row.local + 1]):
+            return _NEVER, part.blocks.node[:0]
+        time = int(part.blocks.base[high]) * TIME_UNIT_NS + row.rows.shift
+        return time, part.blocks.node[high : high + 1]
 
     def _many(self, since: Unsigned, base: I64, after: I64) -> npt.NDArray[np.int32]:
         """How many pixels each record and those before it own, where pixels have many records.
@@ -212,21 +247,41 @@ class Sampler:
         np.clip(middle, 0, len(self._times), out=middle)
         return middle.astype(np.int32)
 
-    def _few(self, time: I64, node: U32, after: I64, begin: I64, end: I64) -> tuple[I64, U32]:
-        """The same, exactly, and the nodes of the few records around the pixels."""
-        low = np.maximum((time <= self._times[begin]).sum(axis=1) - 1, 0)
-        high = (time <= self._times[end - 1]).sum(axis=1)
-        shown = int((high - low).max()) + 1
-        if 2 * shown < time.shape[1]:
-            columns = low[:, None] + np.arange(shown)
-            np.minimum(columns, time.shape[1] - 1, out=columns)
-            time = np.take_along_axis(time, columns, axis=1)
-            node = np.take_along_axis(node, columns, axis=1)
+    def _few(
+        self, since: Unsigned, node: U32, base: I64, after: I64, begin: I64, end: I64
+    ) -> tuple[I64, U32, I64]:
+        """The same, exactly, of the few records around the pixels: row after row, their nodes, and
+        how many each row has."""
+        rows = len(after)
+        low = np.maximum(self._not_after(since, base, self._times[begin], rows) - 1, 0)
+        high = self._not_after(since, base, self._times[end - 1], rows)
+        many = since.size // rows
+        # With the first record after the last pixel, where there is one.
+        upto = np.maximum(np.minimum(high, many - 1), low)
+        size = upto - low + 1
+        stop = np.cumsum(size)
+        at = np.arange(int(stop[-1])) + np.repeat(
+            np.arange(rows) * many + low - (stop - size), size
+        )
+        time = since.ravel()[at].astype(np.int64)
+        time *= TIME_UNIT_NS
+        time += base[at // BLOCK_RECORDS]
         middle = np.empty_like(time)
-        np.add(time[:, :-1], time[:, 1:], out=middle[:, :-1])
-        middle[:, -1] = time[:, -1] + after
+        np.add(time[:-1], time[1:], out=middle[:-1])
+        # The last record's own where none of its row follows it; one that lies behind all pixels
+        # has all that are left.
+        middle[stop - 1] = time[stop - 1] + np.where(high < many, _NEVER, after)
         middle >>= 1
-        return self._columns(middle), node
+        return self._columns(middle), node.ravel()[at], size
+
+    @staticmethod
+    def _not_after(since: Unsigned, base: I64, time: I64, rows: int) -> I64:
+        """How many records of each of ``rows`` are not later than its ``time`` (ns)."""
+        ticks = (np.repeat(time, len(base) // rows) - base) // TIME_UNIT_NS
+        most = np.clip(ticks, 0, np.iinfo(since.dtype).max).astype(since.dtype)
+        count = np.count_nonzero(since <= most[:, None], axis=1)
+        count[ticks < 0] = 0
+        return count.reshape(rows, -1).sum(axis=1)
 
     def _columns(self, middle: I64) -> I64:
         """How many pixels are not later than each of ``middle`` (ns)."""

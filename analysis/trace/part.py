@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -228,6 +228,17 @@ def read_archive(path: Path) -> dict[str, memoryview]:
         raise FormatError(f"{path}: {error.strerror or error}") from None
 
 
+class OverviewStretch(NamedTuple):
+    """A level of a line's overview: ``count`` entries of ``width`` from ``offset`` on, ``step``
+    ticks apart, the first of them of the moment ``first`` times step."""
+
+    width: int
+    step: int
+    first: int
+    count: int
+    offset: int
+
+
 class Part:
     """A part, memory-mapped: opening reads its tables and nothing else."""
 
@@ -244,6 +255,7 @@ class Part:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror or error}") from None
+        self._scattered = False
         header = self._header = _Header.read(path, head)
         self._size = size
         self._body = memoryview(self._map)[header.size : header.size + header.blob]
@@ -267,35 +279,54 @@ class Part:
         if self._archive.stop != size:
             raise FormatError(f"{path}: {size} bytes, should be {self._archive.stop}")
         self._check_lines(header.blocks, header.words)
-        self._levels = {
-            width: Levels.of(
-                self.lines.step, self.lines.origin,
-                np.where(self.lines.wide == width, self.lines.entries, 0),
-            )
-            for width in ENTRIES
-        }  # fmt: skip
-        for width, levels in self._levels.items():
-            if levels.total != len(self._entries[width]):
-                raise self._damaged("overviews of other lengths than the table of lines says")
+        self._overview = self._levels()
 
     def __len__(self) -> int:
         return len(self.lines.source)
 
-    def levels(self, row: int) -> tuple[Levels, Array]:
-        """The overview of a line: the levels of its kind, and the entries they point into."""
-        width = int(self.lines.wide[row])
-        return self._levels[width], self._entries[width]
-
-    def overview_spans(self, row: int, level: int, first: int, last: int) -> list[Span]:
-        """Where entries ``first`` to ``last`` of a level of a line and its words lie."""
-        levels, entries = self.levels(row)
-        at = (
-            self._entries_at[int(self.lines.wide[row])]
-            + (int(levels.offset[level, row]) + first) * entries.itemsize
+    def _levels(self) -> I64:
+        """``int64[lines, levels, 4]``: step, first, count and offset of each line's levels (see
+        :class:`Levels`); those of one width lie together."""
+        lines = self.lines
+        levels = Levels.of(lines.step, lines.origin, lines.entries)
+        for width, entries in self._entries.items():
+            mine = np.flatnonzero(lines.wide == width)
+            counts = levels.count[:, mine]
+            if int(counts.sum()) != len(entries):
+                raise self._damaged("overviews of other lengths than the table of lines says")
+            levels.offset[:, mine] = np.cumsum(counts.ravel()).reshape(counts.shape) - counts
+        return np.stack((levels.step, levels.first, levels.count, levels.offset), axis=2).swapaxes(
+            0, 1
         )
+
+    def stretches(self, rows: I64, longest: float) -> Iterator[OverviewStretch | None]:
+        """Of each of ``rows`` the coarsest level of its overview with at most ``longest`` ticks
+        between two entries; None where there is none."""
+        for width, levels in zip(
+            self.lines.wide[rows].tolist(), self._overview[rows].tolist(), strict=True
+        ):
+            found = None
+            for level in levels:
+                if level[0] > longest or not level[2]:
+                    break
+                found = level
+            yield found and OverviewStretch(width, *found)
+
+    def entries(self, stretch: OverviewStretch) -> Array:
+        """The entries of a level of a line's overview: nodes, or places among its :meth:`words`."""
+        return self._entries[stretch.width][stretch.offset : stretch.offset + stretch.count]
+
+    def overview_spans(
+        self, row: int, stretch: OverviewStretch, first: int, last: int
+    ) -> list[Span]:
+        """Where the entries of moments ``first`` to ``last`` of a line and its words lie."""
+        entries = self._entries[stretch.width]
+        begin = min(max(first - stretch.first, 0), stretch.count - 1)
+        end = min(max(last - stretch.first, 0), stretch.count - 1) + 1
+        at = self._entries_at[stretch.width] + (stretch.offset + begin) * entries.itemsize
         low, high = self.lines.word[row : row + 2].tolist()
         return [
-            self._span(at, (last + 1 - first) * entries.itemsize),
+            self._span(at, (end - begin) * entries.itemsize),
             self._span(self._words_at + 4 * low, 4 * (high - low)),
         ]
 
@@ -315,6 +346,14 @@ class Part:
         at = min(max(at, 0), self._size - 1)
         return Span(self._map, at, min(size, self._size - at))
 
+    def read_here_and_there(self, scattered: bool = True) -> None:
+        """Have the kernel read only what is touched or expected of the part, where it is not in
+        memory, as pictures do; or again what lies around it too. That may be megabytes each time.
+        """
+        if scattered != self._scattered:
+            self._map.madvise(mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL)
+            self._scattered = scattered
+
     def release(self) -> None:
         """Give what has been read back to the kernel: it is mapped again when needed."""
         self._map.madvise(mmap.MADV_DONTNEED)
@@ -328,6 +367,7 @@ class Part:
         short ones filled up with their last.
         """
         table = self.blocks
+        self.read_here_and_there(False)
         stored = blocks.Stored()
         self.add_places(stored, chosen)
         return blocks.decode_places(

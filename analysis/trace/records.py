@@ -17,7 +17,8 @@ import numpy as np
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column, save_column
 from hpcd.analysis.trace.blocks import BLOCK_RECORDS
-from hpcd.analysis.trace.line_sampler import Row, Sampler
+from hpcd.analysis.trace.decoded_blocks import DecodedBlocks
+from hpcd.analysis.trace.line_sampler import PartRows, Sampler
 from hpcd.analysis.trace.part import Part, expect
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
@@ -103,6 +104,7 @@ class Trace:
         self._map = mapping
         self._first = first
         self._parts: dict[int, Part] = {}
+        self._decoded = DecodedBlocks()
 
     def __len__(self) -> int:
         return int(self._first[-1]) if len(self._first) else 0
@@ -194,8 +196,8 @@ class Trace:
         records shown).
         """
         places = np.arange(len(lines)) if row is None else row
-        sampler = Sampler(times, spacing, int(places.max(initial=-1)) + 1)
-        drawings: list[Row] = []
+        sampler = Sampler(times, spacing, int(places.max(initial=-1)) + 1, self._decoded)
+        groups: list[PartRows] = []
         parts = self._map.part[lines]
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
         order = drawn[np.argsort(parts[drawn], kind="stable")]
@@ -204,20 +206,20 @@ class Trace:
         expect(self._folder / self._names[number] for number in sorted(fresh))
         for rows in np.split(order, cuts) if len(order) else []:
             number = int(parts[rows[0]])
-            part, table = self.part(number), self._part_nodes(number)
-            shift = int(self._map.shift[number])
-            drawings += [
-                Row(place, part, table, shift, local, a, z)
-                for place, local, a, z in zip(
-                    places[rows].tolist(), self._map.row[lines[rows]].tolist(),
-                    begin[rows].tolist(), end[rows].tolist(), strict=True,
-                )
-            ]  # fmt: skip
-        sampler.draw(drawings)
-        if _mapped() > _MOST_MAPPED:
+            groups.append(PartRows(
+                self.part(number), self._part_nodes(number), int(self._map.shift[number]),
+                places[rows], self._map.row[lines[rows]].astype(np.int64), begin[rows], end[rows],
+            ))  # fmt: skip
+        sampler.draw(groups)
+        self.release_beyond(_MOST_MAPPED)
+        return sampler.nodes
+
+    def release_beyond(self, most: int) -> None:
+        """Give all parts back to the kernel if this process has more than ``most`` bytes of files
+        in its memory; what is needed again is mapped again."""
+        if _mapped() > most:
             for part in list(self._parts.values()):  # another thread may be opening one
                 part.release()
-        return sampler.nodes
 
     def _part_nodes(self, number: int) -> U32:
         low, high = self._map.node_start[number : number + 2].tolist()

@@ -6,36 +6,40 @@ browser undoes by itself; their shapes are in the answer's first words.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
 from zstandard import ZstdCompressor
 
 from hpcd.analysis import Database
 from hpcd.analysis.parallel.findings import findings, scene
 from hpcd.analysis.parallel.ranks import main_program
 from hpcd.analysis.profile.formula import parse_formula
+from hpcd.analysis.trace.pixel_runs import pixel_runs
 from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.errors import HpcdError, NotFoundError, UsageError
-from hpcd.viewer.depth_slice import depth_choice
 from hpcd.viewer.live_revisions import LiveRevisions
 from hpcd.viewer.marks import marks
 from hpcd.viewer.palette import colours, parse_patterns
 from hpcd.viewer.server.access_guard import AccessGuard
 from hpcd.viewer.server.comparison_api import Comparisons, comparison_request, packed
 from hpcd.viewer.server.open_database import GoneError, OpenDatabase
+from hpcd.viewer.server.page_files import PageFiles
 from hpcd.viewer.server.profile_api import heat, over_lines
 from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Choice
@@ -48,6 +52,10 @@ _MOST_LINES = 10_000
 _LONGEST_TEXT = 4000
 # Cells of a communication matrix each way, and what says which ranks it has.
 _MOST_CELLS, _SPANS = 512, 4
+# The status of an answer that nobody waits for any more; nginx has it too.
+_GONE = 499
+# Files that may stay mapped between pictures: what is looked at next is there at once.
+_MOST_MAPPED = 128 << 20
 _LEVEL = 1  # a grid compresses tenfold, at memory speed
 
 
@@ -68,9 +76,10 @@ def create_app(
     are being recorded.
     """
     views = _Views(databases, folders, present)
+    # A page asks for the first one first, and the browser is not there yet.
+    Thread(target=views.prepare, name="prepare").start()
     return Starlette(
         routes=[
-            Route("/", lambda _: FileResponse(WEB / "index.html")),
             Route("/api/v1/databases", views.databases),
             Route("/api/v1/programs", views.programs),
             Route("/api/v1/compare", views.compare),
@@ -99,7 +108,7 @@ def create_app(
             Route("/api/v1/db/{name}/phases", views.phases),
             Route("/api/v1/db/{name}/memory", views.memory),
             Route("/api/v1/db/{name}/call-marks", views.call_marks),
-            Mount("/", StaticFiles(directory=WEB)),
+            Mount("/", PageFiles(WEB)),
         ],
         middleware=[Middleware(AccessGuard, token=token, host=host)],
         exception_handlers={HpcdError: _failed},
@@ -122,6 +131,7 @@ class _Views:
         folders: Sequence[Path],
         present: PresentStacks | None,
     ) -> None:
+        self._drawing = asyncio.Lock()
         self._folders = folders
         self._present = present
         self._databases = {
@@ -136,6 +146,14 @@ class _Views:
                 if isinstance(database, Database)
             }
         )
+
+    def prepare(self) -> None:
+        """Make what a page of the first database asks for first."""
+        database = next(iter(self._databases.values()))
+        if isinstance(database, OpenDatabase):
+            # What is wrong with it is said when it is asked for.
+            with contextlib.suppress(HpcdError):
+                database.prepare()
 
     def _database_and_parameters(self, request: Request) -> tuple[OpenDatabase, QueryParameters]:
         """The database, of one that grows the revision the page knows, or else the newest; and the
@@ -246,7 +264,9 @@ class _Views:
     async def depths(self, request: Request) -> Response:
         """What each call path depth would show of the recording, and the one that tells most."""
         database, _ = self._database_and_parameters(request)
-        return await _json(lambda: depth_choice(database.db))
+        # It opens the parts that the first picture, asked for at the same time, needs too.
+        async with self._drawing:
+            return await _json(database.depths)
 
     async def findings(self, request: Request) -> Response:
         """What was recorded and what stands out, in sentences."""
@@ -357,7 +377,8 @@ class _Views:
 
         Nodes have b bytes: 2, or 4 where there are many. Of a choice's lines ``l0`` to ``l1``, or
         of the row of ``line`` alone, over ``t0`` to ``t1`` ns. With ``folds`` folded u32[h], how
-        many lines each row stands for, comes before the nodes.
+        many lines each row stands for, comes before the nodes. With ``runs`` n u32 comes before
+        the lines: 0, or the nodes are those of n runs of pixels, with end u16[n] behind them.
         """
         database, parameters = self._database_and_parameters(request)
 
@@ -381,15 +402,29 @@ class _Views:
             if parameters.has("folds"):
                 counts = database.selection.folded(lines.tolist(), parameters.choice())
                 folded = [np.array(counts, np.uint32)]
+            head = [len(lines), width, np.dtype(kind).itemsize]
+            pixels: list[npt.NDArray[Any]] = []
+            if parameters.has("runs"):
+                node, end = pixel_runs(nodes)
+                shorter = len(node) * (head[2] + end.itemsize) < nodes.size * head[2]
+                head.append(len(node) if shorter else 0)
+                pixels = [node.astype(kind, copy=False), end] if shorter else []
             return [
-                np.array([len(lines), width, np.dtype(kind).itemsize], np.uint32),
+                np.array(head, np.uint32),
                 lines.astype(np.uint32),
                 place.astype(np.uint32),
                 *folded,
-                nodes.ravel().astype(kind, copy=False),
+                *(pixels or [nodes.ravel().astype(kind, copy=False)]),
             ]
 
-        return await _binary(request, sample)
+        # One after the other: side by side they wait for the interpreter's lock, and hold twice
+        # the memory. Who has moved on meanwhile wants none.
+        async with self._drawing:
+            if await request.is_disconnected():
+                return Response(status_code=_GONE)
+            answer = await _binary(request, sample)
+        answer.background = BackgroundTask(database.db.trace.release_beyond, _MOST_MAPPED)
+        return answer
 
     async def profile(self, request: Request) -> Response:
         """Costs by context: u32 n, u32 m, u32 kind, u32 pixels, then f64[m, n], exclusive."""

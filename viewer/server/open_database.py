@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from threading import Lock
+
 import numpy as np
 
 from hpcd.analysis import Database
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
+from hpcd.viewer.depth_slice import depth_choice
 from hpcd.viewer.server.calls_api import CallViews
 from hpcd.viewer.server.contexts import Trees
 from hpcd.viewer.server.messages_api import LazyTraffic
 from hpcd.viewer.server.phases_api import PhaseViews
 from hpcd.viewer.server.profile_api import SUMS, Profile, profile
 from hpcd.viewer.server.query_params import QueryParameters
-from hpcd.viewer.server.selection import Selection
+from hpcd.viewer.server.selection import Choice, Selection
 from hpcd.viewer.server.source_api import Sources
 
 
@@ -33,6 +37,22 @@ class OpenDatabase:
         self.traffic = LazyTraffic(db)
         self.phases = PhaseViews(db)
         self.calls = CallViews(db, self.traffic, growing=revision > 0)
+        self._lock = Lock()
+
+    def depths(self) -> dict[str, object]:
+        """What each call path depth would show; see :func:`depth_choice`. Made once."""
+        with self._lock:
+            return self._depths
+
+    @cached_property
+    def _depths(self) -> dict[str, object]:
+        return depth_choice(self.db)
+
+    def prepare(self) -> None:
+        """Make what every page asks for first: while a browser loads the page there is time."""
+        self.selection.order(Choice(fold=True))
+        self.calls.groups()
+        self.depths()
 
     def rows(self, parameters: QueryParameters) -> I64:
         """``int64[n]``: the lines ``l0`` to ``l1`` of a choice. Raises :class:`UsageError`."""

@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 import uvicorn
 
 import hpcd.analysis
+from hpcd.analysis.arrays.freed_memory import share_freed_memory
 from hpcd.analysis.database import Database
 from hpcd.analysis.live.live_merge import Following
 from hpcd.cli.command import Command
@@ -91,6 +92,7 @@ class View(Command):
     def run(self, args: argparse.Namespace) -> int:
         if not 0 <= args.port < 1 << 16:
             raise UsageError("--port must be between 0 and 65535")
+        share_freed_memory()
         databases: list[Path] = []
         if not args.live:
             databases = list(map(database_argument, args.databases)) or [latest_result()]

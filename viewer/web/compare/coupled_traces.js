@@ -191,7 +191,7 @@ class CoupledTraces {
     const lines = `${side.count.toLocaleString("en")} line${side.count === 1 ? "" : "s"}`;
     head.replaceChildren(textElement("b", sideLetter(i)), ` ${side.label}`, textElement("small", `${formatTime(sideLength(side))}, ${lines}`));
     if (!grid || x === null || y === null || x < 0 || x >= 1) return;
-    const node = grid.nodes[rowAt(grid, y) * grid.w + Math.floor(x * grid.w)];
+    const node = grid.nodeAt(rowAt(grid, y), Math.floor(x * grid.w));
     const { tree } = side.database;
     const path = tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]).join(" > ") : "not there";
     const item = Object.assign(textElement("span", "", "at ending"), { title: path });

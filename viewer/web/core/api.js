@@ -2,11 +2,11 @@
 // The server's answers as typed arrays; docs/viewer-api.md tells what they hold.
 
 import { isAbort } from "./failure.js";
+import { Grid } from "./grid.js";
 
 /**
  * @typedef {import("./api_types.js").LineChoice} LineChoice
  * @typedef {import("./api_types.js").Window} Window
- * @typedef {import("./api_types.js").Grid} Grid
  */
 
 export class Api {
@@ -182,13 +182,15 @@ export class Api {
    * @returns {Promise<Grid>}
    */
   async grid(db, query, signal) {
+    query.set("runs", "1");
     const buffer = await this.buffer(`${this.base(db)}/grid?${query}`, signal);
-    const [h, w, bytes] = new Uint32Array(buffer, 0, 3);
-    const words = new Uint32Array(buffer, 12, 3 * h);
-    return {
+    const [h, w, bytes, n] = new Uint32Array(buffer, 0, 4);
+    const words = new Uint32Array(buffer, 16, 3 * h);
+    const at = 16 + 12 * h;
+    const nodes = new (bytes === 2 ? Uint16Array : Uint32Array)(buffer, at, n || h * w);
+    return new Grid({
       h, w, revision: this.revision, lines: words.subarray(0, h), places: words.subarray(h, 2 * h), folded: words.subarray(2 * h),
-      nodes: new (bytes === 2 ? Uint16Array : Uint32Array)(buffer, 12 + 12 * h, h * w),
-    };
+    }, nodes, n ? new Uint16Array(buffer, at + bytes * n, n) : null);
   }
 
   /**

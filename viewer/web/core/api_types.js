@@ -40,14 +40,15 @@
  * @property {number[]} line 0 where unknown
  * @property {number[]} listed 1 where the view has rows of it
  *
- * @typedef {object} Grid a picture: which node each pixel shows
- * @property {number} h
- * @property {number} w
+ * @typedef {object} GridRows the rows of a picture
+ * @property {number} h how many
+ * @property {number} w columns
  * @property {number | undefined} revision of the database it was made of
  * @property {Uint32Array} lines trace line of each row
  * @property {Uint32Array} places place of each row in the order of lines
  * @property {Uint32Array} folded how many lines each row stands for; below 2: itself
- * @property {Uint16Array | Uint32Array} nodes [h * w]; numbers beyond the tree are blank
+ *
+ * @typedef {import("./grid.js").Grid} Grid
  *
  * @typedef {{ count: number, of: number }} SelectionAnswer how many of the lines a choice has
  *

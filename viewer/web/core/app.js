@@ -32,6 +32,7 @@ import { part, textElement } from "../widgets/elements.js";
 /** @type {[string, string, (element: HTMLElement, page: PageParts) => Pane][]} */
 const PANES = [["trace", "Trace", mountTrace], ["flame", "Flame graph", mountFlameGraph], ["calls", "Profile", mountProfileTable], ["lines", "Over lines", mountCostOverLines], ["compare", "Compare", mountCompare], ["source", "Source", mountSource], ["stacks", "Stacks", mountStacks], ["messages", "Messages", mountMessages], ["recorded", "Calls", mountRecorded]];
 const NOTHING = "No thread was recorded. Processes that matched may have ended before hpcd attached, or begun after it ended; hpcd status tells of a recording that runs.";
+const PATIENCE_MS = 2000; // what is shown beside a picture waits for it so long
 const at = (/** @type {string} */ id) => part(document, id, HTMLElement);
 const searchInput = part(document, "search", HTMLInputElement);
 const databaseSelect = part(document, "database", HTMLSelectElement);
@@ -136,22 +137,34 @@ async function open(db) {
   live.begin(null);
   const summary = await api.summary(db);
   const revision = summary.live?.revision;
-  const [cct, depths, findings] = await Promise.all([api.cct(db, revision), api.depths(db, revision), api.findings(db, revision)]);
-  put(new OpenDatabase(store, summary, cct));
+  const asked = api.depths(db, revision);
+  const database = new OpenDatabase(store, summary, await api.cct(db, revision));
+  put(database);
   await recoloured(db);
   document.title = `${summary.name} – hpcd`;
-  depthChoice.renew(depths);
   const { state } = store;
   const { pane = "trace" } = state;
   // A depth of another database means nothing here.
-  const depth = (state.db === db && state.depth) || depths.best;
-  store.set({ db, revision: summary.live?.revision, pane, depth, ...(await windowFits(db, summary) ? {} : everything(summary)) });
+  const depth = state.db === db ? state.depth : undefined;
+  store.set({ db, revision, pane, depth, ...(await windowFits(db, summary) ? {} : everything(summary)) });
+  database.depthChosen = asked.then((depths) => {
+    if (context.database !== database) return;
+    depthChoice.renew(depths);
+    store.set({ depth: state.depth || depths.best });
+    depthChoice.show();
+  });
+  // A picture is asked for meanwhile; what else is shown is coloured by the depth at once.
+  if (pane !== PANES[0][0]) await database.depthChosen;
   live.begin(summary.live);
-  depthChoice.show();
   choice.show();
-  findingsLine.renew(findings);
+  findingsLine.renew({ scene: "", findings: [] });
   say("");
   show(state.pane);
+  await database.depthChosen;
+  await Promise.race([mounted?.begun, new Promise((resolve) => setTimeout(resolve, PATIENCE_MS))]);
+  // Takes as long as a picture, and nobody waits for it.
+  const findings = await api.findings(db, revision);
+  if (context.database === database) findingsLine.renew(findings);
 }
 
 /**

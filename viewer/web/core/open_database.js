@@ -29,6 +29,8 @@ export class OpenDatabase {
     this.store = store;
     this.summary = summary;
     this.tree = new CallingContextTree(cct, summary);
+    /** @type {Promise<unknown>} until the store's depth is one of this database */
+    this.depthChosen = Promise.resolve();
     this.at = { depth: -1, shown: new Uint32Array(0) };
     /** @type {Map<string, Promise<ViewTree>>} */
     this.views = new Map();

@@ -12,6 +12,8 @@ const TILE = Uint8Array.from({ length: 64 }, (_, i) => {
   return (stripe ? 1 : 0) | (dot ? 2 : 0);
 });
 
+const LONG = 16; // px: shorter runs are filled as fast one by one
+
 /**
  * The colours of every node, four each by what TILE says; behind them the background, for pixels that
  * show no node.
@@ -35,24 +37,51 @@ export function nodeColours(tree, shown, blank, lit) {
 }
 
 /**
- * Fills an image from nodes. Where it is higher than h rows are repeated: marks are of the screen,
- * however high a line is on it.
- * @param {Uint16Array | Uint32Array} nodes h rows as wide as the image
- * @param {number} h
+ * Fills an image as wide as a picture. Where it is higher than the picture rows are repeated: marks are of
+ * the screen, however high a line is on it.
+ * @param {Pick<import("./grid.js").Grid, "h" | "nodes" | "ends" | "starts">} grid
  * @param {ImageData} image
  * @param {Uint32Array} colours as nodeColours makes them
  * @param {Uint32Array} [rows] of each line of pixels the row it shows; without, all are as high as each other
  */
-export function paintNodes(nodes, h, image, colours, rows) {
+export function paintGrid({ h, nodes, ends, starts }, image, colours, rows) {
   const { width, height } = image;
   const pixels = new Uint32Array(image.data.buffer);
   const mask = (colours.length >> 2) - 1;
-  for (let y = 0, at = 0; y < height; y++) {
-    const from = (rows ? rows[y] : Math.floor((y * h) / height)) * width;
+  for (let y = 0, at = 0; y < height; y++, at += width) {
+    const row = rows ? rows[y] : Math.floor((y * h) / height);
     const tile = (y & 7) << 3;
-    for (let x = 0; x < width; x++, at++) pixels[at] = colours[((nodes[from + x] & mask) << 2) | TILE[tile | (x & 7)]];
+    if (ends) paintRuns(pixels, at, nodes, ends, starts[row], starts[row + 1], colours, mask, tile);
+    else {
+      const from = starts[row];
+      for (let x = 0; x < width; x++) pixels[at + x] = colours[((nodes[from + x] & mask) << 2) | TILE[tile | (x & 7)]];
+    }
   }
   return image;
+}
+
+/**
+ * Fills a line of pixels from the runs of a row.
+ * @param {Uint32Array} pixels
+ * @param {number} at where the line begins
+ * @param {Uint16Array | Uint32Array} nodes
+ * @param {Uint16Array} ends
+ * @param {number} first run of the row
+ * @param {number} last the one behind its last
+ * @param {Uint32Array} colours
+ * @param {number} mask
+ * @param {number} tile
+ */
+function paintRuns(pixels, at, nodes, ends, first, last, colours, mask, tile) {
+  for (let i = first, x = 0; i < last; i++) {
+    const colour = (nodes[i] & mask) << 2;
+    const end = ends[i];
+    const plain = colours[colour];
+    if (end - x > LONG && colours[colour + 1] === plain && colours[colour + 2] === plain) {
+      pixels.fill(plain, at + x, at + end);
+      x = end;
+    } else for (; x < end; x++) pixels[at + x] = colours[colour | TILE[tile | (x & 7)]];
+  }
 }
 
 /**

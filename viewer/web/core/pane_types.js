@@ -21,6 +21,7 @@
  * @typedef {object} Pane
  * @property {() => void} dispose
  * @property {() => Cell[][]} csv its numbers, a heading first
+ * @property {Promise<void>} [begun] until it first shows something
  * @property {() => HTMLCanvasElement[]} [canvases] none: a table
  * @property {() => DrawnBox[]} [boxes] of a flame graph, whose canvas is the only one
  * @property {boolean} [tree] whether the first cell of a row of csv is how deep it is

@@ -56,13 +56,14 @@ export function depthView(element, { store, api, context }, loaded) {
   function frames(line) {
     const { tree } = context;
     let deepest = 1;
-    for (const node of line.nodes) if (tree.has(node)) deepest = Math.max(deepest, tree.depth[node]);
+    const nodes = line.rowNodes(0);
+    for (const node of nodes) if (tree.has(node)) deepest = Math.max(deepest, tree.depth[node]);
     const image = new ImageData(line.w, Math.min(deepest, DEEPEST));
     const pixels = new Uint32Array(image.data.buffer);
     const hits = context.searchHits();
     for (let x = 0; x < line.w; x++) {
-      if (!tree.has(line.nodes[x])) continue;
-      for (let node = line.nodes[x]; node; node = tree.parent[node]) {
+      if (!tree.has(nodes[x])) continue;
+      for (let node = nodes[x]; node; node = tree.parent[node]) {
         const y = tree.depth[node] - 1;
         const procedure = tree.procedure[node];
         if (y < image.height && !(hits && !hits[procedure])) pixels[y * line.w + x] = tree.colours[procedure];
@@ -76,7 +77,7 @@ export function depthView(element, { store, api, context }, loaded) {
     const { t0, t1, time } = store.state;
     const line = current();
     if (!line || time === undefined) return null;
-    const node = line.nodes[Math.min(line.w - 1, Math.max(0, Math.floor(((time - t0) / (t1 - t0)) * line.w)))];
+    const node = line.nodeAt(0, Math.min(line.w - 1, Math.max(0, Math.floor(((time - t0) / (t1 - t0)) * line.w))));
     return context.tree.has(node) ? context.tree.path(node) : [];
   }
 
@@ -90,8 +91,10 @@ export function depthView(element, { store, api, context }, loaded) {
  * @param {import("../core/api_types.js").Grid} line
  * @param {number} rowHeight
  */
-function drawWaits(pen, tree, { nodes, w }, rowHeight) {
+function drawWaits(pen, tree, line, rowHeight) {
   const { width } = pen.canvas;
+  const { w } = line;
+  const nodes = line.rowNodes(0);
   pen.fillStyle = stripePattern(pen, pixelOfColour(cssVariable("--blank")));
   for (let x = 0, end = 0; x < w; x = end) {
     const node = nodes[x];

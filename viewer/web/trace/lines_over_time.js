@@ -6,7 +6,7 @@ import { BLOCKED, COMMUNICATION } from "../core/cct.js";
 import { pixelOfColour } from "../core/colour.js";
 import { isAbort } from "../core/failure.js";
 import { formatTime } from "../core/format.js";
-import { context2d, drawScaled, hatchPattern, nodeColours, paintNodes } from "../core/paint.js";
+import { context2d, drawScaled, hatchPattern, nodeColours, paintGrid } from "../core/paint.js";
 import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.js";
 import { placeTip, select } from "../widgets/elements.js";
 import { drawLineLabels, loadLineLabels } from "./line_labels.js";
@@ -68,8 +68,9 @@ export class LinesOverTime {
     this.disposed = false;
     // Handed to the store without the object.
     this.load = this.load.bind(this);
-    const { canvas, dispose } = fittedCanvas(this.fill, label, this.load);
+    const { canvas, fit, dispose } = fittedCanvas(this.fill, label, this.load);
     this.canvas = canvas;
+    fit();
     this.disposeCanvas = dispose;
     addTraceMouse({ canvas, fill: this.fill, rubber: select(element, ".rubber", HTMLElement), grid: () => this.grid, layout: () => this.layout, cross, on });
     canvas.addEventListener("pointermove", (event) => this.hover(event));
@@ -91,14 +92,16 @@ export class LinesOverTime {
     const { db, window } = source;
     if (!(window.t1 > window.t0) || !(window.l1 > window.l0)) return;
     this.request?.abort();
-    this.request = new AbortController();
+    const request = this.request = new AbortController();
     let grid;
     try {
-      grid = await this.api.picture(db, window, this.canvas.height, this.canvas.width, this.request.signal);
+      grid = await this.api.picture(db, window, this.canvas.height, this.canvas.width, request.signal);
     } catch (error) {
       if (!isAbort(error)) this.on.failed(error);
       return;
     }
+    await source.database.depthChosen;
+    if (request.signal.aborted) return;
     this.loaded = grid;
     this.layout = new RowLayout(grid.folded);
     if (this.disposed) return;
@@ -123,7 +126,7 @@ export class LinesOverTime {
     const pen = context2d(canvas);
     if (this.image?.width !== grid.w || this.image.height !== canvas.height) this.image = new ImageData(grid.w, canvas.height);
     const colours = nodeColours(database.tree, database.shown(), pixelOfColour(cssVariable("--blank")), database.lit());
-    paintNodes(grid.nodes, grid.h, this.image, colours, this.layout.rowsOfPixels(canvas.height));
+    paintGrid(grid, this.image, colours, this.layout.rowsOfPixels(canvas.height));
     if (grid.w === canvas.width) pen.putImageData(this.image, 0, 0);
     else drawScaled(pen, this.image, 0, 0, canvas.width, canvas.height);
     if (window.group) this.drawGroups(pen, grid);
@@ -230,7 +233,7 @@ export class LinesOverTime {
    */
   describe(spot, grid, { database: { tree, summary }, window: { t0, t1 } }) {
     const row = this.layout.rowOf(spot.y);
-    const node = grid.nodes[row * grid.w + Math.min(grid.w - 1, Math.floor(spot.x * grid.w))];
+    const node = grid.nodeAt(row, Math.min(grid.w - 1, Math.floor(spot.x * grid.w)));
     const line = this.labels.get(grid.places[row]);
     const time = t0 + spot.x * (t1 - t0);
     const mark = { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[tree.marks[node]] ?? "";
@@ -263,7 +266,7 @@ export class LinesOverTime {
     const moments = Array.from({ length: grid.w }, (_, x) => `${Math.round(t0 + ((x + 0.5) * (t1 - t0)) / grid.w)} ns`);
     return [["line", "label", ...moments], ...Array.from(grid.lines, (line, row) => [
       line, this.labels.get(grid.places[row])?.label ?? "",
-      ...Array.from(grid.nodes.subarray(row * grid.w, (row + 1) * grid.w), (node) => (tree.has(node) ? tree.names[procedure[node]] : "")),
+      ...Array.from(grid.rowNodes(row), (node) => (tree.has(node) ? tree.names[procedure[node]] : "")),
     ])];
   }
 }

@@ -3,7 +3,7 @@
 
 import { cssVariable, fittedCanvas } from "../widgets/canvas.js";
 import { pixelOfColour } from "../core/colour.js";
-import { context2d, drawScaled, nodeColours, paintNodes } from "../core/paint.js";
+import { context2d, drawScaled, nodeColours, paintGrid } from "../core/paint.js";
 import { RowLayout } from "./row_layout.js";
 
 /**
@@ -11,10 +11,11 @@ import { RowLayout } from "./row_layout.js";
  * @param {import("./trace.js").Shared} shared
  */
 export function miniMap(element, { store, api, context }) {
-  const { canvas, dispose } = fittedCanvas(element, "The whole recording; the part in view is outlined", load);
+  const { canvas, fit, dispose } = fittedCanvas(element, "The whole recording; the part in view is outlined", load);
   /** @type {import("../core/api_types.js").Grid | null} */
   let grid = null;
   let disposed = false;
+  fit();
 
   async function load() {
     const { duration_ns } = context.summary;
@@ -23,6 +24,7 @@ export function miniMap(element, { store, api, context }) {
     try {
       grid = await api.picture(store.db, { ...store.state, t0: 0, t1: duration_ns, l0: 0, l1: count }, canvas.height, canvas.width);
     } catch (error) { context.fail(error); return; }
+    await context.database?.depthChosen;
     if (!disposed) draw();
   }
 
@@ -33,7 +35,7 @@ export function miniMap(element, { store, api, context }) {
     const colours = nodeColours(context.tree, context.shown(), pixelOfColour(cssVariable("--blank")), context.lit());
     // Rows of folded lines are as low as in the picture.
     const layout = new RowLayout(grid.folded);
-    drawScaled(pen, paintNodes(grid.nodes, grid.h, new ImageData(grid.w, height), colours, layout.rowsOfPixels(height)), 0, 0, width, height);
+    drawScaled(pen, paintGrid(grid, new ImageData(grid.w, height), colours, layout.rowsOfPixels(height)), 0, 0, width, height);
     const { t0, t1, l0, l1 } = store.state;
     const { duration_ns } = context.summary;
     const lines = context.count();

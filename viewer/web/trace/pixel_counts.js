@@ -5,11 +5,11 @@
 export class PixelCounts {
   /**
    * Rows that stand for folded lines are left out, unless there are no others.
-   * @param {Pick<import("../core/api_types.js").Grid, "nodes" | "w" | "h"> & { folded?: Uint32Array }} grid
+   * @param {Pick<import("../core/grid.js").Grid, "nodes" | "ends" | "starts" | "w" | "h"> & { folded?: Uint32Array }} grid
    * @param {number} n nodes below it exist, others are blank
    * @param {number} stretches into how many the columns are divided, as wide as each other within a pixel
    */
-  constructor({ nodes, w, h, folded }, n, stretches) {
+  constructor({ nodes, ends, starts, w, h, folded }, n, stretches) {
     this.stretches = stretches;
     const every = Array.from({ length: h }, (_, row) => row);
     const own = every.filter((row) => !((folded?.[row] ?? 0) > 1));
@@ -19,6 +19,8 @@ export class PixelCounts {
     this.start = new Uint32Array(stretches + 1);
     const pixels = new Uint32Array(n);
     const distinctNodes = new Uint32Array(n);
+    // Of each row the run that the next stretch begins in; without runs, its first pixel.
+    const at = Uint32Array.from(rows, (row) => starts[row]);
     /** @type {number[]} */
     const node = [];
     /** @type {number[]} */
@@ -27,11 +29,19 @@ export class PixelCounts {
       const from = this.begin(stretch, w);
       const to = this.begin(stretch + 1, w);
       let distinct = 0;
-      for (const y of rows) {
-        for (let at = y * w + from, end = y * w + to; at < end; at++) {
-          const shown = nodes[at];
-          if (shown < n && pixels[shown]++ === 0) distinctNodes[distinct++] = shown;
+      for (let row = 0; row < at.length && from < to; row++) {
+        let i = at[row];
+        for (let x = from; x < to;) {
+          const end = ends ? Math.min(ends[i], to) : x + 1;
+          const shown = nodes[i];
+          if (shown < n) {
+            if (pixels[shown] === 0) distinctNodes[distinct++] = shown;
+            pixels[shown] += end - x;
+          }
+          if (!ends || ends[i] === end) i++;
+          x = end;
         }
+        at[row] = i;
       }
       for (let i = 0; i < distinct; i++) {
         node.push(distinctNodes[i]);

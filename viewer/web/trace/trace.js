@@ -1,7 +1,7 @@
 // @ts-check
 // The trace pane: trace view, depth view, summary, mini map and call path, with one crosshair.
 
-import { afterNextFrame } from "../widgets/canvas.js";
+import { whenIdle } from "../widgets/canvas.js";
 import { CallMarks } from "./call_marks.js";
 import { depthView } from "./depth_view.js";
 import { LinesOverTime } from "./lines_over_time.js";
@@ -44,6 +44,9 @@ export function mountTrace(element, { store, api, context }) {
   /** @type {Promise<void> | null} */
   let drawingParts = null;
   let disposed = false;
+  let begin = () => {};
+  /** @type {Promise<void>} */
+  const begun = new Promise((resolve) => { begin = resolve; });
 
   const counts = () => (trace.grid
     ? (pixelCounts ??= new PixelCounts(trace.grid, context.tree.parent.length, Math.min(COLUMNS, trace.grid.w))) : null);
@@ -62,6 +65,7 @@ export function mountTrace(element, { store, api, context }) {
   const path = callPathList(at("path"), shared);
 
   function drawn() {
+    begin();
     markDrawn(element, store.state);
     pixelCounts = null;
     drawParts();
@@ -82,9 +86,9 @@ export function mountTrace(element, { store, api, context }) {
     drawParts();
   }
 
-  // The other parts are drawn once the trace view can be seen.
+  // The other parts are drawn once the trace view can be seen, and nobody waits for it.
   function drawParts() {
-    drawingParts ??= afterNextFrame().then(() => {
+    drawingParts ??= whenIdle().then(() => {
       drawingParts = null;
       if (disposed || !trace.grid) return;
       mini.draw();
@@ -108,10 +112,11 @@ export function mountTrace(element, { store, api, context }) {
     store.subscribe(["time", "line"], () => { draw(); depth.load(); }),
     () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose, () => marks.dispose(),
   ];
-  mini.load();
+  // The picture first: the server draws one after the other.
   trace.load();
+  mini.load();
   return {
-    canvases: () => [trace.canvas, summary.canvas, depth.canvas], csv: () => trace.csv(),
+    begun, canvases: () => [trace.canvas, summary.canvas, depth.canvas], csv: () => trace.csv(),
     dispose() { disposed = true; ends.forEach((end) => end()); },
   };
 }

@@ -4,7 +4,7 @@
 /**
  * @param {HTMLElement} element
  * @param {string} label for those who do not see it
- * @param {() => void} draw called when its size has changed
+ * @param {() => void} draw called when its size has changed; who draws before calls fit
  */
 export function fittedCanvas(element, label, draw) {
   const canvas = document.createElement("canvas");
@@ -12,17 +12,20 @@ export function fittedCanvas(element, label, draw) {
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", label);
   element.append(canvas);
-  const observer = new ResizeObserver(() => {
+  // Whether the element's size is another than the canvas had, which has it now.
+  function fit() {
     const ratio = devicePixelRatio || 1;
     const width = Math.max(1, Math.round(element.clientWidth * ratio));
     const height = Math.max(1, Math.round(element.clientHeight * ratio));
-    if (canvas.width === width && canvas.height === height) return;
+    if (canvas.width === width && canvas.height === height) return false;
     canvas.width = width;
     canvas.height = height;
-    draw();
-  });
+    return true;
+  }
+
+  const observer = new ResizeObserver(() => { if (fit()) draw(); });
   observer.observe(element);
-  return { canvas, dispose: () => { observer.disconnect(); canvas.remove(); } };
+  return { canvas, fit, dispose: () => { observer.disconnect(); canvas.remove(); } };
 }
 
 /**
@@ -47,4 +50,15 @@ export function cssVariable(name) { return getComputedStyle(document.documentEle
  */
 export function afterNextFrame() {
   return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+}
+
+const IDLE_MS = 100; // what waits for the page to be idle waits no longer
+
+/**
+ * Resolves when the frame being made has been shown and nothing more urgent is to be done.
+ * @returns {Promise<void>}
+ */
+export async function whenIdle() {
+  await afterNextFrame();
+  if ("requestIdleCallback" in window) await new Promise((resolve) => requestIdleCallback(resolve, { timeout: IDLE_MS }));
 }
