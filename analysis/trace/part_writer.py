@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ from hpcd.analysis.trace.part import (
 from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.measurement.planes import ranked
 
+_COPIED_AT_ONCE = 1 << 20
 # One of so many entries of an overview tells whether a line has many nodes.
 _SOME = 4
 
@@ -79,6 +81,33 @@ class PartWriter:
         self._count += len(sizes)
         self._write(b"".join(encoded.data))
         self._at += int(sizes.sum())
+
+    def blocks(self) -> tuple[Array, I64, I64]:
+        """The table of the blocks that were added, of type :data:`BLOCK`; where their frames begin
+        behind the header, and what these decompress to."""
+        self._file.flush()
+        offset, _, content = self._frame_table()
+        return np.concatenate([*self._tables, np.empty(0, BLOCK)]), offset, content
+
+    def append(self, path: Path, table: Array, offset: I64, content: I64) -> None:
+        """Append the blocks that another writer has written to ``path``, of which :meth:`blocks`
+        says the rest; ``table`` has the rows they have here."""
+        table = table.copy()
+        table["frame"] += self._count
+        table["code_frame"][table["code_frame"] != NO_FRAME] += self._count
+        self._tables.append(table)
+        self._frames.append(offset + self._at)
+        self._content.append(content)
+        self._count += len(offset)
+        try:
+            self._file.flush()
+            with path.open("rb") as other:
+                size = os.fstat(other.fileno()).st_size - HEADER.size
+                other.seek(HEADER.size)
+                shutil.copyfileobj(other, self._file, _COPIED_AT_ONCE)
+        except OSError as error:
+            raise storage_error(path, error) from None
+        self._at += size
 
     def take_back(self, line: int) -> tuple[I64, U32, U16 | None, U64 | None]:
         """All records of one row so far, which then has none: times in ticks, nodes, weights."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import contextlib
 import tempfile
 import zlib
 from pathlib import Path
@@ -17,7 +18,7 @@ import hpcd.analysis
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace import blocks
-from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder
+from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part import HEADER, Part
 from hpcd.analysis.trace.part_contents import load_cells, load_tree, read_contents
 from hpcd.analysis.trace.pixel_samples import pixel_times
@@ -198,17 +199,23 @@ def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject)
     if data.draw(st.booleans()):
         time[count // 3 :] += gap * 1000 * data.draw(st.integers(0, 50))
     node = np.arange(count, dtype=np.uint32)
-    with tempfile.TemporaryFile() as spool:
-        builder = OverviewBuilder(3, spool)
+    with contextlib.ExitStack() as stack:
+        builder = OverviewBuilder(3, stack.enter_context(tempfile.TemporaryFile()))
         cuts = sorted(data.draw(st.lists(st.integers(1, count - 1), max_size=5, unique=True)))
+        # Another worker may go on with the next records.
+        handed_over = set(data.draw(st.lists(st.sampled_from([0, *cuts]), max_size=2)))
+        stretches = []
         builder.add(np.array([0]), np.array([0, 1]), time[:1] * 0 + 5, node[:1])
         for low, high in zip([0, *cuts], [*cuts, count], strict=True):
             # Another line beside it, to be kept apart.
             both = np.concatenate([time[low:high], time[low:high] * 0 + 7])
             nodes = np.concatenate([node[low:high], node[low:high] * 0 + 9])
             start = np.array([0, high - low, 2 * (high - low)])
+            if low in handed_over:
+                stretches.append(builder.finish())
+                builder = OverviewBuilder(3, stack.enter_context(tempfile.TemporaryFile()))
             builder.add(np.array([1, 2]), start, both, nodes)
-        overview = builder.finish()
+        overview = OverviewSource([*stretches, builder.finish()])
         step, first, entries = overview.line(1)
         assert len(overview.line(0)[2]) == 0
     moments = (first + np.arange(len(entries))) * step
