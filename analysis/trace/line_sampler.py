@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.read_ahead import read_ahead
-from hpcd.analysis.trace.blocks import BLOCK_RECORDS, Stored, decode_places
-from hpcd.analysis.trace.part import Part
+from hpcd.analysis.trace.blocks import BLOCK_RECORDS, Stored, decode_places, unpack
+from hpcd.analysis.trace.part import FRAME_ENTRIES, Part
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
@@ -24,6 +24,8 @@ Unsigned = npt.NDArray[np.unsignedinteger]
 
 # Blocks decoded together: enough to share among threads, their arrays still in the cache.
 _GROUP_BLOCKS = 256
+# Rows whose overviews are decompressed together, 64 KiB each at most.
+_GROUP_ROWS = 128
 # Pixels narrower than this are found by search: their times, whole nanoseconds, are too unevenly
 # spaced to be computed.
 _EVEN_NS = 10_000.0
@@ -91,21 +93,43 @@ class Sampler:
             places.append((row, level, at))
         read_ahead(places, lambda place: place[0].part.overview_spans(
             place[0].local, place[1], int(place[2][0]), int(place[2][-1])))  # fmt: skip
+        finest = []
         for row, level, at in places:
-            levels, entries = row.part.levels(row.local)
-            offset = int(levels.offset[level, row.local])
-            count = int(levels.count[level, row.local])
-            try:
-                shown = entries[offset : offset + count][at]
-                words = row.part.words(row.local)
-                if len(words):
-                    shown = words[shown]
-            except IndexError:
-                raise FormatError(
-                    f"{row.part.path}: damaged (overview of line {row.local})"
-                ) from None
-            self.nodes[row.place, row.begin : row.end] = row.canonical(shown)
+            if level == 0 and row.part.compressed:
+                finest.append((row, at))
+                continue
+            self._show(row, row.part.level_entries(row.local, level), at)
+        for begin in range(0, len(finest), _GROUP_ROWS):
+            self._finest(finest[begin : begin + _GROUP_ROWS])
         self._exact(exact)
+
+    def _show(self, row: Row, entries: Unsigned, at: I64) -> None:
+        """Draw a row of the entries ``at`` these places."""
+        try:
+            shown = entries[at]
+            words = row.part.words(row.local)
+            if len(words):
+                shown = words[shown]
+        except IndexError:
+            raise FormatError(f"{row.part.path}: damaged (overview of line {row.local})") from None
+        self.nodes[row.place, row.begin : row.end] = row.canonical(shown)
+
+    def _finest(self, group: Sequence[tuple[Row, I64]]) -> None:
+        """Draw rows from the finest levels of their overviews, which are compressed."""
+        frames: list[memoryview] = []
+        sizes: list[int] = []
+        bounds = [0]
+        for row, at in group:
+            mine, content = row.part.finest_frames(row.local, int(at[0]), int(at[-1]))
+            frames += mine
+            sizes += content.tolist()
+            bounds.append(len(frames))
+        contents, _ = unpack(frames, sizes)
+        for (row, at), a, b in zip(group, bounds, bounds[1:], strict=False):
+            kind = row.part.levels(row.local)[1].dtype
+            data = contents[a] if b - a == 1 else b"".join(contents[a:b])
+            entries: Unsigned = np.frombuffer(data, kind)
+            self._show(row, entries, at - int(at[0]) // FRAME_ENTRIES * FRAME_ENTRIES)
 
     def _level(self, row: Row) -> int:
         """The coarsest level of a row's overview that is fine enough; -1 if none is."""

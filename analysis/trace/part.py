@@ -5,7 +5,10 @@ blocks and overviews, its sums. Nodes in it are the measurement's own; where the
 canonical tree is the database's business. So parts are made independently of one another, stay what
 they are when measurements are added, and a merge that was killed finds those already made.
 
-    header | blocks | overviews of 8, 16, 32 bits | tables | dictionary | archive
+    header | frames | overviews of 8, 16, 32 bits | tables | dictionary | archive
+
+Frames are zstd's: of blocks, and of the finest levels of overviews. Coarser levels are stored as
+they are.
 
 All numbers are little-endian; each section begins at a multiple of 8. The archive holds what is
 read whole or not at all: arrays and JSON by name, each a zstd frame.
@@ -35,11 +38,13 @@ from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.errors import FormatError
 
 MAGIC = b"HPCDPART"
-VERSION = 3
+VERSION = 4
+# In version 3 the finest levels of overviews were stored as they are.
+_NO_FINEST = 3
 # In version 2 each block had frames of its own, in version 1 the second were planes of events and
 # values.
 _EARLIER = (1, 2)
-# magic, version, lines, blocks, frames, bytes of blocks, overview entries of 8, of 16 and of 32
+# magic, version, lines, blocks, frames, bytes of frames, overview entries of 8, of 16 and of 32
 # bits, dictionary entries, bytes of the archive, CRC-32 of what stands before it
 HEADER = struct.Struct("<8sIIQQQQQQQQII")
 # The same without frames and entries of 8 bits.
@@ -75,7 +80,8 @@ class PartLineTable:
     ``last[n]`` the times of their first and last record in ticks; ``block[n + 1]`` and
     ``word[n + 1]`` where their blocks and their dictionary begin; ``step[n]``, ``origin[n]``,
     ``entries[n]`` the finest level of the overview (see :class:`Levels`), ``wide[n]`` whether it
-    has entries of 16 bits (0), 32 (1) or 8 (2).
+    has entries of 16 bits (0), 32 (1) or 8 (2); ``finest[n]`` the first of the frames that the
+    finest level is stored in, :data:`FRAME_ENTRIES` each.
     """
 
     source: I64
@@ -88,6 +94,7 @@ class PartLineTable:
     origin: I64
     entries: I64
     wide: I64
+    finest: I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +135,18 @@ _TABLES_AHEAD = 64 << 10
 
 _BOUNDS = ("block", "word")
 
+FRAME_ENTRIES = 8192
+"""Entries of an overview's finest level that are compressed together."""
+
 
 def tables(
     version: int, lines: int, count: int, frames: int
 ) -> Iterator[tuple[str, np.dtype[Any], int]]:
     """Name, type and length of every table, in order."""
     for column in fields(PartLineTable):
-        yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
-    if version != VERSION:
+        if column.name != "finest" or version > _NO_FINEST:
+            yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
+    if version in _EARLIER:
         for name, code in _EARLIER_BLOCK:
             yield f"block_{name}", np.dtype(code), count
         return
@@ -179,7 +190,7 @@ class _Header:
             # Two frames a block.
             return _Header(version, lines, count, 2 * count, blob, (0, narrow, wide), words,
                            archive, kind.size)  # fmt: skip
-        if version != VERSION:
+        if version not in (_NO_FINEST, VERSION):
             raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
         _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive = values
         return _Header(version, lines, count, frames, blob, (narrowest, narrow, wide), words,
@@ -259,6 +270,10 @@ class Part:
             for name, kind, n in tables(header.version, header.lines, header.blocks, header.frames)
         }
         self._tables_end = self._at
+        self.compressed = header.version > _NO_FINEST
+        """Whether the finest levels of overviews are."""
+        if not self.compressed:
+            columns["finest"] = np.zeros(header.lines, np.int64)
         self.lines = PartLineTable(*(columns[column.name] for column in fields(PartLineTable)))
         self._columns = columns
         self._words_at = self._at
@@ -275,29 +290,57 @@ class Part:
             for width in ENTRIES
         }  # fmt: skip
         for width, levels in self._levels.items():
-            if levels.total != len(self._entries[width]):
+            if levels.total - self._apart(levels) != len(self._entries[width]):
                 raise self._damaged("overviews of other lengths than the table of lines says")
 
     def __len__(self) -> int:
         return len(self.lines.source)
 
     def levels(self, row: int) -> tuple[Levels, Array]:
-        """The overview of a line: the levels of its kind, and the entries they point into."""
+        """The overview of a line: the levels of its kind, and the entries they point into (but for
+        those of the finest where these are :attr:`compressed`)."""
         width = int(self.lines.wide[row])
-        return self._levels[width], self._entries[width]
+        levels = self._levels[width]
+        return levels, self._entries[width]
+
+    def level_entries(self, row: int, level: int) -> npt.NDArray[np.unsignedinteger]:
+        """All entries of a level of a line that is not compressed."""
+        levels, entries = self.levels(row)
+        at = int(levels.offset[level, row]) - self._apart(levels)
+        found: npt.NDArray[np.unsignedinteger] = entries[at : at + int(levels.count[level, row])]
+        return found
+
+    def _apart(self, levels: Levels) -> int:
+        """How many entries of ``levels`` are in frames."""
+        return int(levels.count[0].sum()) if self.compressed else 0
+
+    def finest_frames(self, row: int, first: int, last: int) -> tuple[list[memoryview], I64]:
+        """The frames with the entries ``first`` to ``last`` of a line's finest level, from that on
+        with entry ``first // FRAME_ENTRIES * FRAME_ENTRIES``, and the bytes that each must
+        decompress to (``int64``). Raises :class:`FormatError`."""
+        levels, entries = self.levels(row)
+        a, b = first // FRAME_ENTRIES, last // FRAME_ENTRIES + 1
+        begin = int(self.lines.finest[row])
+        if not 0 <= begin <= len(self.frames.offset) - b:
+            raise self._damaged(f"overview of line {row}")
+        count = int(levels.count[0, row]) - np.arange(a, b) * FRAME_ENTRIES
+        sizes = np.minimum(count, FRAME_ENTRIES) * entries.itemsize
+        return self.frame_data(slice(begin + a, begin + b)), sizes
 
     def overview_spans(self, row: int, level: int, first: int, last: int) -> list[Span]:
         """Where entries ``first`` to ``last`` of a level of a line and its words lie."""
         levels, entries = self.levels(row)
+        low, high = self.lines.word[row : row + 2].tolist()
+        words = self._span(self._words_at + 4 * low, 4 * (high - low))
+        if level == 0 and self.compressed:
+            begin = int(self.lines.finest[row])
+            chosen = slice(begin + first // FRAME_ENTRIES, begin + last // FRAME_ENTRIES + 1)
+            return [*self._frame_spans(chosen), words]
         at = (
             self._entries_at[int(self.lines.wide[row])]
-            + (int(levels.offset[level, row]) + first) * entries.itemsize
+            + (int(levels.offset[level, row]) - self._apart(levels) + first) * entries.itemsize
         )
-        low, high = self.lines.word[row : row + 2].tolist()
-        return [
-            self._span(at, (last + 1 - first) * entries.itemsize),
-            self._span(self._words_at + 4 * low, 4 * (high - low)),
-        ]
+        return [self._span(at, (last + 1 - first) * entries.itemsize), words]
 
     def table_spans(self) -> list[Span]:
         """Where the tables lie."""
@@ -305,7 +348,9 @@ class Part:
 
     def block_spans(self, chosen: slice) -> list[Span]:
         """Where the times and nodes of the blocks ``chosen`` lie: apart from one another."""
-        frames = np.unique(self.blocks.frame[chosen])
+        return self._frame_spans(np.unique(self.blocks.frame[chosen]))
+
+    def _frame_spans(self, frames: slice | U32) -> list[Span]:
         begin = self.frames.offset[frames] + self._header.size
         sizes = self.frames.size[frames]
         return [self._span(*extent) for extent in zip(begin.tolist(), sizes.tolist(), strict=True)]
@@ -402,7 +447,7 @@ class Part:
     def blocks(self) -> BlockTable:
         """The table of blocks, checked when it is first asked for: overviews need none of it."""
         columns = self._columns
-        if self._header.version == VERSION:
+        if self._header.version not in _EARLIER:
             table = BlockTable(*(columns[f"block_{column.name}"] for column in fields(BlockTable)))
         else:
             # Places first, then codes, each in a frame of its own.
@@ -433,7 +478,7 @@ class Part:
     def frames(self) -> FrameTable:
         """The table of frames, checked when it is first asked for."""
         columns = self._columns
-        if self._header.version == VERSION:
+        if self._header.version not in _EARLIER:
             table = FrameTable(*(columns[f"frame_{column.name}"] for column in fields(FrameTable)))
         else:
             offset, place = columns["block_offset"], columns["block_place"]
