@@ -122,7 +122,7 @@ class Sampler:
         for row, at in group:
             mine, content = row.part.finest_frames(row.local, int(at[0]), int(at[-1]))
             frames += mine
-            sizes += content.tolist()
+            sizes += content
             bounds.append(len(frames))
         contents, _ = unpack(frames, sizes)
         for (row, at), a, b in zip(group, bounds, bounds[1:], strict=False):

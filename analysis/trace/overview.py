@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from hpcd.array_types import I64, U16, U32
+from hpcd.array_types import I64, U16, U32, Array
 
 FACTOR = 8
 """Entries of a level for one of the next coarser."""
@@ -67,6 +67,16 @@ class Levels:
             np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows]), counts,
             ends - counts,
         )  # fmt: skip
+
+    @staticmethod
+    def coarser(origin: int, entries: Array) -> list[Array]:
+        """What the coarser levels have of a finest one's ``entries``, the first of index
+        ``origin``."""
+        levels = [entries]
+        while len(levels) < _MAX_LEVELS and len(levels[-1]) > _SMALL_LEVEL:
+            factor = FACTOR ** len(levels)
+            levels.append(entries[-origin % factor :: factor])
+        return levels[1:]
 
     @property
     def total(self) -> int:
@@ -258,6 +268,7 @@ class OverviewSource:
         """Of the same lines, one after another in time."""
         self._stretches = stretches
         self._seen = np.sum([stretch.seen for stretch in stretches], axis=0)
+        self._kind = np.result_type(*(stretch.entries for stretch in stretches))
         rows = np.arange(len(self._seen) + 1)
         self._bounds = [np.searchsorted(stretch.pieces[:, 0], rows) for stretch in stretches]
 
@@ -269,7 +280,7 @@ class OverviewSource:
         lines: list[int] = np.flatnonzero(long).tolist()
         return lines
 
-    def line(self, line: int) -> tuple[int, int, U32]:
+    def line(self, line: int) -> tuple[int, int, U16 | U32]:
         """(step, index of the first entry, nodes) of one line's finest level.
 
         From before its first record to after its last; no entries for a line with few records.
@@ -281,13 +292,13 @@ class OverviewSource:
             if stretch.seen[line]
         ]
         if seen < FEWEST_RECORDS or not any(pieces for _, pieces in parts):
-            return 0, 0, np.zeros(0, np.uint32)
+            return 0, 0, np.zeros(0, self._kind)
         widest = max(pieces[-1][1] for _, pieces in parts if pieces)
         ticks = sum(count << shift for _, pieces in parts for _, shift, _, count, _ in pieces)
         step = max(round((ticks >> widest) * _RECORDS_PER_ENTRY / seen), 1) << widest
         begin = int(parts[0][0].first_time[line]) // step
         end = -(-int(parts[-1][0].last_time[line]) // step)
-        nodes = np.empty(end - begin + 1, np.uint32)
+        nodes = np.empty(end - begin + 1, self._kind)
         low = 0
         before = None
         for stretch, pieces in parts:

@@ -314,18 +314,24 @@ class Part:
         """How many entries of ``levels`` are in frames."""
         return int(levels.count[0].sum()) if self.compressed else 0
 
-    def finest_frames(self, row: int, first: int, last: int) -> tuple[list[memoryview], I64]:
-        """The frames with the entries ``first`` to ``last`` of a line's finest level, from that on
-        with entry ``first // FRAME_ENTRIES * FRAME_ENTRIES``, and the bytes that each must
-        decompress to (``int64``). Raises :class:`FormatError`."""
+    def finest_frames(self, row: int, first: int, last: int) -> tuple[list[memoryview], list[int]]:
+        """The frames with the entries ``first`` to ``last`` of a line's finest level, of which the
+        first begins with entry ``first // FRAME_ENTRIES * FRAME_ENTRIES``, and how many bytes each
+        must decompress to. Raises :class:`FormatError`."""
         levels, entries = self.levels(row)
-        a, b = first // FRAME_ENTRIES, last // FRAME_ENTRIES + 1
-        begin = int(self.lines.finest[row])
-        if not 0 <= begin <= len(self.frames.offset) - b:
-            raise self._damaged(f"overview of line {row}")
-        count = int(levels.count[0, row]) - np.arange(a, b) * FRAME_ENTRIES
-        sizes = np.minimum(count, FRAME_ENTRIES) * entries.itemsize
-        return self.frame_data(slice(begin + a, begin + b)), sizes
+        table = self.frames
+        low, high = first // FRAME_ENTRIES, last // FRAME_ENTRIES + 1
+        begin, left = int(self.lines.finest[row]), int(levels.count[0, row]) - low * FRAME_ENTRIES
+        frames, sizes = [], []
+        for number in range(begin + low, begin + high):
+            size = min(left, FRAME_ENTRIES) * entries.itemsize
+            if not 0 <= number < len(table.offset) or int(table.content[number]) != size:
+                raise self._damaged(f"overview of line {row}")
+            at = int(table.offset[number])
+            frames.append(self._body[at : at + int(table.size[number])])
+            sizes.append(size)
+            left -= FRAME_ENTRIES
+        return frames, sizes
 
     def overview_spans(self, row: int, level: int, first: int, last: int) -> list[Span]:
         """Where entries ``first`` to ``last`` of a level of a line and its words lie."""

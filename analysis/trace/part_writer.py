@@ -22,7 +22,7 @@ from hpcd.analysis.trace.blocks import (
     decode_places,
     decode_weights,
 )
-from hpcd.analysis.trace.overview import FACTOR, Levels, OverviewSource
+from hpcd.analysis.trace.overview import Levels, OverviewSource
 from hpcd.analysis.trace.part import (
     BLOCK,
     ENTRIES,
@@ -33,7 +33,7 @@ from hpcd.analysis.trace.part import (
     VERSION,
     tables,
 )
-from hpcd.array_types import I64, U16, U32, U64, Array
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.measurement.planes import ranked
 
 # What level 1 does, with matches from 5 bytes on: of overviews, which repeat themselves much.
@@ -181,7 +181,7 @@ class PartWriter:
             width = next(
                 width for width, kind in ENTRIES.items() if top <= 1 << (8 * kind.itemsize)
             )
-            values = places.astype(ENTRIES[width])
+            values = places.astype(ENTRIES[width], copy=False)
             facts = (step, origin, len(nodes), width, self._count + len(frames), len(distinct))
             for name, fact in zip(names, facts, strict=True):
                 columns[name][line] = fact
@@ -190,12 +190,10 @@ class PartWriter:
                 some = values[at : at + FRAME_ENTRIES]
                 frames.append(pack(some.data))
                 content.append(some.nbytes)
-            mine = np.array([[len(nodes)], [origin]])
-            for level in range(1, len(Levels.of(np.ones(1, np.int64), mine[1], mine[0]).count)):
-                if level > len(coarser[width]):
+            for level, some in enumerate(Levels.coarser(origin, values)):
+                if level == len(coarser[width]):
                     coarser[width].append([])
-                skip = -origin % FACTOR**level
-                coarser[width][level - 1].append(values[skip :: FACTOR**level].copy())
+                coarser[width][level].append(some.copy())
         self._append_frames(frames, np.array(content, np.int64))
         return columns, np.concatenate(dictionaries), coarser
 
@@ -242,19 +240,29 @@ class PartWriter:
             raise storage_error(self._path, error) from None
 
 
-def _dictionary(nodes: U32) -> tuple[U32, U32]:
+def _dictionary(nodes: U16 | U32) -> tuple[U32, U8 | U16 | U32]:
     """The distinct ``nodes``, and the place of each of ``nodes`` among them; or none and ``nodes``.
 
     Numbers of nodes that occur most are small: they do without a dictionary, unless with one a byte
     is enough for an entry.
     """
+    none = np.zeros(0, np.uint32)
     top, few = int(nodes.max(initial=0)) + 1, 1 << 8
     if few < top <= 1 << 16:
         seen = np.zeros(top, bool)
         seen[nodes[::_SOME]] = True
-        if int(np.count_nonzero(seen)) <= few:
-            return ranked(nodes)
-    return (np.zeros(0, np.uint32), nodes) if top <= 1 << 16 else ranked(nodes)
+        if int(np.count_nonzero(seen)) > few:
+            return none, nodes
+        # As an index once, not each time.
+        at = nodes.astype(np.intp)
+        seen[at] = True
+        distinct = np.flatnonzero(seen).astype(np.uint32)
+        if len(distinct) > few:
+            return none, nodes
+        place = np.zeros(top, np.uint8)
+        place[distinct] = np.arange(len(distinct))
+        return distinct, place.take(at)
+    return (none, nodes) if top <= 1 << 16 else ranked(nodes.astype(np.uint32))
 
 
 def _decode(
