@@ -294,10 +294,10 @@ class OverviewSource:
         if seen < FEWEST_RECORDS or not any(pieces for _, pieces in parts):
             return 0, 0, np.zeros(0, self._kind)
         widest = max(pieces[-1][1] for _, pieces in parts if pieces)
-        ticks = sum(count << shift for _, pieces in parts for _, shift, _, count, _ in pieces)
+        from_time, to_time = int(parts[0][0].first_time[line]), int(parts[-1][0].last_time[line])
+        ticks = to_time - from_time
         step = max(round((ticks >> widest) * _RECORDS_PER_ENTRY / seen), 1) << widest
-        begin = int(parts[0][0].first_time[line]) // step
-        end = -(-int(parts[-1][0].last_time[line]) // step)
+        begin, end = from_time // step, -(-to_time // step)
         nodes = np.empty(end - begin + 1, self._kind)
         low = 0
         before = None
