@@ -10,10 +10,11 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from hpcd.analysis.merge.measurement_contents import (
 )
 from hpcd.analysis.merge.part_output import PartOutput, UnknownLinesError
 from hpcd.analysis.merge.record_batches import Batch, RecordColumns, batches, join
+from hpcd.analysis.merge.shares import LoadedShare, ReadShare, Share, lines_of
 from hpcd.analysis.merge.short_measurements import (
     BATCH_RECORDS,
     ShortMeasurement,
@@ -35,7 +37,7 @@ from hpcd.analysis.merge.short_measurements import (
 )
 from hpcd.analysis.trace import blocks, compiled
 from hpcd.analysis.trace.intervals import Intervals
-from hpcd.analysis.trace.overview import OverviewBuilder
+from hpcd.analysis.trace.overview import OverviewBuilder, OverviewEntries, OverviewSource
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import PartContents, pack_contents, read_contents
 from hpcd.analysis.trace.part_writer import PartWriter
@@ -57,13 +59,16 @@ _GATHER = blocks.BLOCK_RECORDS * 4
 # many records.
 _MORE_CHUNKS = 16
 _MORE_RECORDS = 1 << 16
+# The same where a measurement is divided.
+_SHARED_RECORDS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class IngestTask:
     """Read the measurement ``path`` into the directory ``parts``, using about ``memory`` bytes.
 
-    ``existing`` is where a database has parts already; ``compiled`` whether numba is worth loading.
+    ``existing`` is where a database has parts already; ``compiled`` whether numba is worth
+    loading.
     """
 
     path: Path
@@ -71,6 +76,8 @@ class IngestTask:
     existing: Path | None
     memory: int
     compiled: bool = False
+    share: Share | None = None
+    """What of the measurement to read; all of it where it is None."""
 
     @property
     def name(self) -> str:
@@ -92,15 +99,17 @@ def ingest(task: IngestTask) -> PartContents:
     answer = ingest_several([task])[0]
     if isinstance(answer, HpcdError):
         raise answer
+    assert isinstance(answer, PartContents)  # there is no share to be read
     return answer
 
 
-def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | HpcdError]:
+def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare | HpcdError]:
     """The same of several; why there is no part in place of what would be raised of one.
 
-    Short measurements are made parts together. Raises :class:`StorageError`.
+    Short measurements are made parts together; of one of which a share is read
+    :func:`join_shares` makes the part. Raises :class:`StorageError`.
     """
-    answers: dict[int, PartContents | HpcdError] = {}
+    answers: dict[int, PartContents | ReadShare | HpcdError] = {}
     waiting: dict[tuple[object, ...], list[tuple[int, ShortMeasurement]]] = {}
 
     def make(kind: tuple[object, ...]) -> None:
@@ -114,7 +123,7 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | HpcdError
         except (FormatError, NotFoundError) as error:
             answers[number] = error
             continue
-        if isinstance(answer, PartContents):
+        if not isinstance(answer, ShortMeasurement):
             answers[number] = answer
             continue
         alike = waiting.setdefault(answer.kind, [])
@@ -126,12 +135,34 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | HpcdError
     return [answers[number] for number in range(len(tasks))]
 
 
-def _ingest(task: IngestTask) -> PartContents | ShortMeasurement:
-    """The part of a measurement, or all of a short one."""
-    with open_measurement(task.path) as measurement:
+def join_shares(tasks: Sequence[IngestTask]) -> PartContents | HpcdError:
+    """Make the part of a measurement, each share of which one of ``tasks`` has read; or why there
+    is none. Raises :class:`StorageError`."""
+    by_number = sorted(tasks, key=lambda task: task.share.number if task.share else 0)
+    try:
+        answer = _ingest(by_number[0], [_read_share(task) for task in by_number])
+    except (FormatError, NotFoundError) as error:
+        return error
+    assert isinstance(answer, PartContents)
+    return answer
+
+
+def _read_share(task: IngestTask) -> ReadShare:
+    share = task.share
+    assert share is not None
+    # Of a measurement that has grown since a merge was killed it is another one.
+    return ReadShare(task.parts / f"share-{task.name}-{share.size}-{share.number}")
+
+
+def _ingest(
+    task: IngestTask, shares: Sequence[ReadShare] = ()
+) -> PartContents | ShortMeasurement | ReadShare:
+    """The part of a measurement, or all of a short one, or a share of a long one; with ``shares``
+    the part of these."""
+    with open_measurement(task.path, task.share and task.share.size) as measurement:
         if measurement.id is None:
             raise FormatError(f"{task.path}: nothing readable")
-        size = measurement_size(task.path)
+        size = task.share.size if task.share else measurement_size(task.path)
         place = task.parts / f"{task.name}.part"
         for old in [place, *([task.existing / part_name(measurement.id)] if task.existing else [])]:
             existing = _already(old, measurement.id, size)
@@ -146,14 +177,20 @@ def _ingest(task: IngestTask) -> PartContents | ShortMeasurement:
         clock_pairs = checked_clock(measurement, task.path)
         # In no folder of its own: to make and remove one takes as long as a short measurement.
         unfinished = task.parts / f"part-{task.name}"
-        short = read_short(measurement, task.path, size, clock_pairs, place, unfinished)
-        if short is not None:
-            return short
-        lines = set(measurement.threads)
+        if task.share is None:
+            short = read_short(measurement, task.path, size, clock_pairs, place, unfinished)
+            if short is not None:
+                return short
+        elif not shares:
+            return _ingest_share(measurement, task)
+        loaded = [share.load() for share in shares]
+        lines = set(measurement.threads) | lines_of(loaded)
         while True:
             unfinished.unlink(missing_ok=True)
             try:
-                contents = _read(measurement, task, lines, clock_pairs, size, unfinished)
+                contents = _read(measurement, task, lines, clock_pairs, size, unfinished, loaded)
+                for share in shares:
+                    share.remove()
                 unfinished.rename(place)
                 return replace(contents, part=place)
             except UnknownLinesError as unknown:
@@ -190,33 +227,93 @@ def _already(place: Path, measurement: int, size: int) -> PartContents | None:
     return contents if (contents.id, contents.size) == (measurement, size) else None
 
 
+def _ingest_share(measurement: Measurement, task: IngestTask) -> ReadShare:
+    """Read a share of ``measurement``, unless that was done."""
+    share, read = task.share, _read_share(task)
+    assert share is not None
+    if read.tables.exists():
+        return read
+    keep_freed_memory()
+    known = len(measurement.damage)
+    lines = set(measurement.threads)
+    chunks = measurement.chunks_between(share.begin, share.end)
+    shown = task.parts / f"part-{task.name}-{share.number}.read"
+    while True:
+        try:
+            with read.entries.open("w+b") as spool, PartWriter(read.blocks) as part:
+                kernels = compiled.kernels() if task.compiled else None
+                order = _shared_order(measurement, kernels)
+                source = np.array(sorted(lines), np.int64)
+                expected = measurement.records_expected // share.count
+                output = _output(measurement, source, order, part, spool, kernels, expected)
+                target = _batch_records(task, len(source))
+                records = _gathered(measurement, target, kernels, *chunks)
+                _put_records(records, output, measurement, shown)
+                read.save(source, order, output, part, measurement.damage[known:])
+            return read
+        except UnknownLinesError as unknown:
+            lines |= unknown.lines
+        except OSError as error:
+            raise storage_error(read.stem, error) from None
+        finally:
+            shown.unlink(missing_ok=True)
+
+
+def _output(
+    measurement: Measurement, source: I64, order: U32, part: PartWriter, spool: IO[bytes],
+    kernels: Any, expected: int,
+) -> PartOutput:  # fmt: skip
+    """What records of ``measurement`` are put into, of which there are about ``expected``."""
+    nodes = len(measurement.cct)
+    overview = OverviewBuilder(len(source), spool, kernels, nodes)
+    intervals = Intervals(measurement.events.values())
+    return PartOutput(source, nodes, order, part, overview, intervals, kernels, expected)
+
+
+def _put_records(
+    batches: Iterable[tuple[RecordChunk | Batch, int]], output: PartOutput,
+    measurement: Measurement, shown: Path,
+) -> None:  # fmt: skip
+    """Put records of ``measurement`` into ``output``; ``shown`` says how far that is."""
+    for number, (records, _) in enumerate(batches, start=1):
+        output.put(records)
+        if number % _SHOW_BATCHES == 0:
+            with contextlib.suppress(OSError):
+                shown.write_text(str(measurement.bytes_read))
+
+
+def _batch_records(task: IngestTask, lines: int) -> int:
+    limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
+    return min(max(lines * _GATHER, _BATCH_RECORDS), limit)
+
+
 def _read(
     measurement: Measurement, task: IngestTask, lines: set[int], clock_pairs: I64, size: int,
-    part_path: Path,
+    part_path: Path, shares: Sequence[LoadedShare],
 ) -> PartContents:  # fmt: skip
     keep_freed_memory()
     path = task.path
     source = np.array(sorted(lines), np.int64)
-    intervals = Intervals(measurement.events.values())
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
         kernels = compiled.kernels() if task.compiled else None
-        overview = OverviewBuilder(len(source), spool, kernels, len(measurement.cct))
-        limit = max(task.memory // _RECORD_BYTES, _BATCH_RECORDS)
-        batch = min(max(len(source) * _GATHER, _BATCH_RECORDS), limit)
-        output: PartOutput | None = None
-        for number, (records, chunks) in enumerate(_gathered(measurement, batch, kernels), start=1):
-            if output is None:
-                order = _node_order(measurement, records.node, chunks, kernels)
-                output = PartOutput(source, len(measurement.cct), order, part, overview, intervals,
-                                    kernels, measurement.records_expected)  # fmt: skip
-            output.put(records)
-            if number % _SHOW_BATCHES == 0:
-                with contextlib.suppress(OSError):
-                    _shown(part_path).write_text(str(measurement.bytes_read))
-        if output is None:
+        expected = measurement.records_expected
+        entries: list[OverviewEntries] = []
+        if shares:
+            order = shares[0].order
+            output = _output(measurement, source, order, part, spool, kernels, expected)
+            entries += [share.add_to(output, part, source) for share in shares]
+            for share in shares:
+                measurement.add_damage(share.damage)
+            if output.unsorted:
+                entries = [made.without(sorted(output.unsorted)) for made in entries]
+        else:
+            records = _gathered(measurement, _batch_records(task, len(source)), kernels)
+            first = list(islice(records, 1))
             order = np.zeros(0, np.uint32)
-            output = PartOutput(source, len(measurement.cct), order, part, overview, intervals,
-                                kernels, 0)  # fmt: skip
+            for batch, chunks in first:
+                order = _node_order(measurement, batch.node, chunks, kernels)
+            output = _output(measurement, source, order, part, spool, kernels, expected)
+            _put_records(chain(first, records), output, measurement, _shown(part_path))
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
         if len(source) and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < MONOTONIC_LIMIT:
@@ -231,22 +328,22 @@ def _read(
         contents, calls = with_calls(contents, measurement)
         symbols = {module: measurement.symbols[module] for module in contents.symbols}
         archive = pack_contents(contents, measurement.cct, order, cells, symbols, calls)
-        part.finish(source, output.counts, output.first, output.last,
-                    output.overview.finish(), archive)  # fmt: skip
+        overviews = OverviewSource([*entries, output.overview.finish()])
+        part.finish(source, output.counts, output.first, output.last, overviews, archive)
     return contents
 
 
 def _gathered(
-    measurement: Measurement, target: int, kernels: Any
+    measurement: Measurement, target: int, kernels: Any, first: int = 0, last: int | None = None
 ) -> Iterator[tuple[RecordChunk | Batch, int]]:
     """Batches of about ``target`` records, each to be used up before the next one is asked for; and
     how many chunks there are in it."""
     if kernels is None:
-        for parts in batches(measurement.record_chunks(), target):
+        for parts in batches(measurement.record_chunks(first, last=last), target):
             yield join(parts), len(parts)
         return
     columns = RecordColumns(target)
-    for chunk in measurement.record_chunks(kernels=kernels.reading, room=columns.room):
+    for chunk in measurement.record_chunks(first, kernels.reading, columns.room, last):
         if len(chunk):
             columns.keep(chunk)
         if len(columns) >= target:
@@ -256,12 +353,14 @@ def _gathered(
         yield columns.batch(), columns.chunks
 
 
-def _node_order(measurement: Measurement, node: U32, chunks: int, kernels: Any) -> U32:
+def _node_order(
+    measurement: Measurement, node: U32, chunks: int, kernels: Any, enough: int = _MORE_RECORDS
+) -> U32:
     """The nodes that a part numbers first, those of the most records before others.
 
     Their numbers then have low bytes that are alike and high ones that are 0, which saves a tenth
     of what a part's blocks take, and their sums lie close together. ``node`` are those of the first
-    ``chunks``; of the others some are looked at.
+    ``chunks``; of the others some are looked at, until they have ``enough`` records.
     """
     counts = np.bincount(node, minlength=len(measurement.cct))
     looked = 0
@@ -269,7 +368,12 @@ def _node_order(measurement: Measurement, node: U32, chunks: int, kernels: Any) 
     for chunk in measurement.some_chunks(chunks, _MORE_CHUNKS, *how):
         counts += np.bincount(chunk.node, minlength=len(counts))
         looked += len(chunk)
-        if looked > _MORE_RECORDS:
+        if looked > enough:
             break
     seen = np.flatnonzero(counts)
     return seen[np.argsort(-counts[seen], kind="stable")].astype(np.uint32)
+
+
+def _shared_order(measurement: Measurement, kernels: Any) -> U32:
+    """The same for a share: whichever it is, the same chunks are looked at."""
+    return _node_order(measurement, np.zeros(0, np.uint32), 0, kernels, _SHARED_RECORDS)

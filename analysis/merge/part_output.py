@@ -50,7 +50,8 @@ class PartOutput:
         self.counts = np.zeros(len(source), np.int64)
         self.first = np.zeros(len(source), np.int64)
         self.last = np.zeros(len(source), np.int64)
-        self._unsorted: set[int] = set()
+        self.unsorted: set[int] = set()
+        """Rows whose records did not come in time order."""
         self._layout = RecordLayout(kernels, self._number, intervals)
         self.sums = CellSum(len(source), nodes, kernels=kernels, expected=expected)
 
@@ -66,10 +67,20 @@ class PartOutput:
             elif not self._lay_out(rows[low:high], batch, low, high):
                 self._put(rows[low:high], batch.joined(low, high))
 
+    def go_on(self, rows: I64, counts: I64, first: I64, last: I64) -> None:
+        """Take entries of ``rows`` as written: how many, ticks of their first and last ones."""
+        some = counts > 0
+        rows, counts, first, last = rows[some], counts[some], first[some], last[some]
+        fresh = self.counts[rows] == 0
+        self.unsorted.update(rows[~fresh & (first < self.last[rows])].tolist())
+        self.first[rows] = np.where(fresh, first, np.minimum(self.first[rows], first))
+        self.last[rows] = np.where(fresh, last, np.maximum(self.last[rows], last))
+        self.counts[rows] += counts
+
     def _lay_out(self, rows: I64, batch: Batch, low: int, high: int) -> bool:
         """Write lines ``low`` to ``high`` by compiled loops, unless they are unusual in some way:
         whether it was done."""
-        if self._unsorted.intersection(rows.tolist()):
+        if self.unsorted.intersection(rows.tolist()):
             return False
         laid = self._layout.lay_out(rows, batch, low, high, (self.counts, self.first, self.last))
         if laid is None:
@@ -108,8 +119,8 @@ class PartOutput:
 
     def sort_unsorted(self) -> None:
         """Lines whose records did not come in time order are written again."""
-        rows = sorted(self._unsorted)
-        self._unsorted.clear()
+        rows = sorted(self.unsorted)
+        self.unsorted.clear()
         for row in rows:
             time, node, event, value = self._part.take_back(row)
             self.overview.forget(row)
@@ -137,14 +148,14 @@ class PartOutput:
         unsorted = rows[np.searchsorted(start, inside, side="right") - 1].tolist()
         fresh = self.counts[rows] == 0
         unsorted += rows[~fresh & (time[begin] < self.last[rows])].tolist()
-        self._unsorted.update(unsorted)
+        self.unsorted.update(unsorted)
         self.first[rows] = np.where(fresh, time[begin], np.minimum(self.first[rows], time[begin]))
         self.last[rows] = np.where(fresh, time[end], np.maximum(self.last[rows], time[end]))
         self.counts[rows] += np.diff(start)
         self._write_blocks(rows, start, blocks.cut(start, time), time, node, event, value)
-        if inside.size or self._unsorted.intersection(rows.tolist()):
+        if inside.size or self.unsorted.intersection(rows.tolist()):
             # Their overviews are made when they are in order.
-            keep = [k for k, row in enumerate(rows.tolist()) if row not in self._unsorted]
+            keep = [k for k, row in enumerate(rows.tolist()) if row not in self.unsorted]
             for k in keep:
                 span = slice(int(start[k]), int(start[k + 1]))
                 self.overview.add(rows[k : k + 1], np.array([0, span.stop - span.start]),

@@ -244,7 +244,7 @@ class _Batch:
             mine = slice(int(start[line]), int(start[line + 1]))
             builder.add(self._records.line[line : line + 1].astype(np.int64),
                         np.array([0, mine.stop - mine.start]), time[mine], node[mine])  # fmt: skip
-        return builder.finish()
+        return OverviewSource([builder.finish()])
 
 
 def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:

@@ -47,7 +47,13 @@ from hpcd.analysis.merge.context_statistics import (
 )
 from hpcd.analysis.merge.executors import local_executor, run_all, together
 from hpcd.analysis.merge.garbage import fewer_collections
-from hpcd.analysis.merge.ingest import IngestTask, ingest_several, part_name, progress_of
+from hpcd.analysis.merge.ingest import (
+    IngestTask,
+    ingest_several,
+    join_shares,
+    part_name,
+    progress_of,
+)
 from hpcd.analysis.merge.line_order import LineOrder, order_lines, unknown_thread
 from hpcd.analysis.merge.metric_cells import (
     CellTask,
@@ -61,6 +67,7 @@ from hpcd.analysis.merge.metric_cells import (
 from hpcd.analysis.merge.module_names import close_readers
 from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
 from hpcd.analysis.merge.part_groups import GroupTask, unite_parts
+from hpcd.analysis.merge.shares import ReadShare, divide
 from hpcd.analysis.merge.sqlite_writer import write_tables
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
 from hpcd.analysis.trace.compiled import WORTH_BYTES
@@ -251,16 +258,24 @@ class _Merge:
         sizes = [_size(path) for path in self._paths]
         compiled = sum(sizes) >= WORTH_BYTES
         existing = self._old and self._old / "trace"
-        groups = together(sizes, _READ_BYTES)
+        units = [
+            (number, share)
+            for number, size in enumerate(sizes)
+            for share in divide(size) or (None,)
+        ]
+        unit_sizes = [share.bytes if share else sizes[number] for number, share in units]
+        groups = together(unit_sizes, _READ_BYTES)
         tasks = [
             [
-                IngestTask(self._paths[number], parts, existing, self._memory, compiled)
-                for number in group
+                IngestTask(self._paths[number], parts, existing, self._memory, compiled, share)
+                for number, share in (units[at] for at in group)
             ]
             for group in groups
         ]
         done, total = 0, max(sum(sizes), 1)
         shown = 0.0
+        joined: dict[int, list[IngestTask]] = {}
+        settled: set[int] = set()
 
         def show() -> None:
             nonlocal shown
@@ -270,15 +285,29 @@ class _Merge:
                 self._progress("read", min(done + progress_of(parts), total), total)
                 shown = time.monotonic()
 
+        def take(number: int, answer: PartContents | HpcdError) -> None:
+            if isinstance(answer, HpcdError):
+                refused.append((number, str(answer)))
+                errors.append(answer)
+            else:
+                ingested.append((number, answer))
+
         for at, future in run_all(self._executor, ingest_several, tasks, show):
-            for number, answer in zip(groups[at], future.result(), strict=True):
-                if isinstance(answer, HpcdError):
-                    refused.append((number, str(answer)))
-                    errors.append(answer)
-                else:
-                    ingested.append((number, answer))
-                done += sizes[number]
+            for task, unit, answer in zip(tasks[at], groups[at], future.result(), strict=True):
+                number = units[unit][0]
+                done += unit_sizes[unit]
+                if isinstance(answer, ReadShare):
+                    joined.setdefault(number, []).append(task)
+                elif number not in settled:
+                    # One share that cannot be read is enough, as is a part that is there.
+                    settled.add(number)
+                    take(number, answer)
             show()
+        whole = sorted(joined.keys() - settled)
+        for at, future in run_all(
+            self._executor, join_shares, [joined[number] for number in whole], show
+        ):
+            take(whole[at], future.result())
         self._progress("read", total, total)
         measurements = self._distinct(ingested, refused, earlier)
         self._result.refused = [(str(self._paths[number]), why) for number, why in sorted(refused)]

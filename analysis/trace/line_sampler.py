@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.read_ahead import read_ahead
-from hpcd.analysis.trace.blocks import BLOCK_RECORDS
+from hpcd.analysis.trace.blocks import BLOCK_RECORDS, unpack
 from hpcd.analysis.trace.decoded_blocks import DecodedBlocks
-from hpcd.analysis.trace.part import OverviewStretch, Part
-from hpcd.array_types import I64, U32
+from hpcd.analysis.trace.part import ENTRIES, OverviewStretch, Part
+from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.model.cct import NO_NODE
@@ -26,6 +26,8 @@ Unsigned = npt.NDArray[np.unsignedinteger]
 
 # Blocks decoded together: enough to share among threads, their arrays still in the cache.
 _GROUP_BLOCKS = 256
+# Rows whose overviews are decompressed together, 64 KiB each at most.
+_GROUP_ROWS = 128
 # Pixels narrower than this are found by search: their times, whole nanoseconds, are too unevenly
 # spaced to be computed.
 _EVEN_NS = 10_000.0
@@ -96,6 +98,7 @@ class Sampler:
         self._decoded = decoded
         self.nodes: U32 = np.full((rows, len(times)), NO_NODE, np.uint32)
         self._search = spacing < _EVEN_NS
+        self._buffer = np.empty(len(times), np.int64)
         # One more, after every time there can be: what lies behind the last pixel.
         self._ahead = np.append(times, np.iinfo(np.int64).max)
 
@@ -131,16 +134,46 @@ class Sampler:
         read_ahead(places, lambda place: place.rows.part.overview_spans(
             place.local, place.stretch,
             int(place.at[place.begin]), int(place.at[place.end - 1])))  # fmt: skip
-        buffer = np.empty(len(self._times), np.int64)
-        for rows, place, local, begin, end, stretch, at in places:
-            within = np.subtract(at[begin:end], stretch.first, out=buffer[: end - begin])
-            entries, words = rows.part.entries(stretch), rows.part.words(local)
-            try:
-                shown = entries.take(within, mode="clip")
-                table = rows.table.take(words) if len(words) else rows.table
-                table.take(shown, out=self.nodes[place, begin:end])
-            except IndexError:
-                raise FormatError(f"{rows.part.path}: damaged (overview of line {local})") from None
+        framed = [place for place in places if place.stretch.framed]
+        for place in places:
+            if not place.stretch.framed:
+                entries = place.rows.part.entries(place.stretch)
+                self._show(place, entries, place.stretch.first)
+        for begin in range(0, len(framed), _GROUP_ROWS):
+            self._framed(framed[begin : begin + _GROUP_ROWS])
+
+    def _framed(self, places: Sequence[_Place]) -> None:
+        """Draw rows from levels of overviews that are compressed."""
+        frames: list[memoryview] = []
+        sizes: list[int] = []
+        found = []
+        for place in places:
+            rows, stretch, at = place.rows, place.stretch, place.at
+            first, mine, content = rows.part.level_frames(
+                place.local, stretch, int(at[place.begin]), int(at[place.end - 1])
+            )
+            found.append((first, len(frames), len(frames) + len(mine)))
+            frames += mine
+            sizes += content
+        contents, _ = unpack(frames, sizes)
+        for place, (first, a, b) in zip(places, found, strict=True):
+            data = contents[a] if b - a == 1 else b"".join(contents[a:b])
+            entries = np.frombuffer(data, ENTRIES[place.stretch.width])
+            self._show(place, entries, place.stretch.first + first)
+
+    def _show(self, place: _Place, entries: Array, first: int) -> None:
+        """Draw a row from ``entries``, of the moments from ``first`` on."""
+        rows, begin, end = place.rows, place.begin, place.end
+        within = np.subtract(place.at[begin:end], first, out=self._buffer[: end - begin])
+        words = rows.part.words(place.local)
+        try:
+            shown = entries.take(within, mode="clip")
+            table = rows.table.take(words) if len(words) else rows.table
+            table.take(shown, out=self.nodes[place.place, begin:end])
+        except IndexError:
+            raise FormatError(
+                f"{rows.part.path}: damaged (overview of line {place.local})"
+            ) from None
 
     # --- record by record ---
 

@@ -12,13 +12,14 @@ finer one's, and entry ``j`` of a level is entry ``8 j`` of the finer one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import IO, Any
 
 import numpy as np
 
-from hpcd.array_types import I64, U16, U32
+from hpcd.array_types import I64, U16, U32, Array
 
 FACTOR = 8
 """Entries of a level for one of the next coarser."""
@@ -66,6 +67,16 @@ class Levels:
             np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows]), counts,
             ends - counts,
         )  # fmt: skip
+
+    @staticmethod
+    def coarser(origin: int, entries: Array) -> list[Array]:
+        """What the coarser levels have of a finest one's ``entries``, the first of index
+        ``origin``."""
+        levels = [entries]
+        while len(levels) < _MAX_LEVELS and len(levels[-1]) > _SMALL_LEVEL:
+            factor = FACTOR ** len(levels)
+            levels.append(entries[-origin % factor :: factor])
+        return levels[1:]
 
     @property
     def total(self) -> int:
@@ -181,8 +192,8 @@ class OverviewBuilder:
         self._spool.write(values.astype(self._kind, copy=False).data)
         self._written += len(values)
 
-    def finish(self) -> OverviewSource:
-        """Where everything lies, once no more is added."""
+    def finish(self) -> OverviewEntries:
+        """What was made of all lines, once no more is added."""
         self._spool.flush()
         pieces = np.concatenate(self._pieces) if self._pieces else np.zeros((0, 5), np.int64)
         order = np.argsort(pieces[:, 0], kind="stable")
@@ -191,7 +202,48 @@ class OverviewBuilder:
             entries = np.frombuffer(self._spool.getvalue(), self._kind)
         elif self._written:
             entries = np.memmap(self._spool, self._kind, "r", shape=(self._written,))
-        return OverviewSource(pieces[order], entries, self._seen, self._first, self._last)
+        return OverviewEntries(
+            pieces[order], entries, self._seen, self._first.time, self._first.node,
+            self._last.time, self._last.node,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewEntries:
+    """What :class:`OverviewBuilder` made of ``n`` lines, of all their records or of a stretch.
+
+    ``pieces`` ``int64[k, 5]``, by line: line, shift of its step, index of the first entry, how many
+    there are, and where they begin in ``entries`` (``uint16`` or ``uint32``, nodes). ``seen``
+    ``int64[n]`` how many records; ``first_time``, ``last_time`` ``int64[n]`` in ticks and
+    ``first_node``, ``last_node`` ``uint32[n]``: the first and the last of them.
+    """
+
+    pieces: I64
+    entries: U16 | U32
+    seen: I64
+    first_time: I64
+    first_node: U32
+    last_time: I64
+    last_node: U32
+
+    def of_rows(self, rows: I64, lines: int) -> OverviewEntries:
+        """The same where line ``i`` is row ``rows[i]`` (ascending) of ``lines``."""
+        pieces = self.pieces.copy()
+        pieces[:, 0] = rows[pieces[:, 0]]
+        columns = []
+        for column in (self.seen, self.first_time, self.first_node, self.last_time, self.last_node):
+            moved = np.zeros(lines, column.dtype)
+            moved[rows] = column
+            columns.append(moved)
+        return OverviewEntries(pieces, self.entries, *columns)
+
+    def without(self, rows: list[int]) -> OverviewEntries:
+        """The same without those of some lines."""
+        seen = self.seen.copy()
+        seen[rows] = 0
+        pieces = self.pieces[~np.isin(self.pieces[:, 0], rows)]
+        return OverviewEntries(pieces, self.entries, seen, self.first_time, self.first_node,
+                               self.last_time, self.last_node)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,51 +262,63 @@ class _Ends:
 
 
 class OverviewSource:
-    """The spooled entries of a measurement's lines, thinned as they are asked for."""
+    """The entries of a measurement's lines, thinned as they are asked for."""
 
-    def __init__(
-        self, pieces: I64, entries: U16 | U32, seen: I64, first: _Ends, last: _Ends
-    ) -> None:
-        self._pieces = pieces
-        self._bounds = np.searchsorted(pieces[:, 0], np.arange(len(seen) + 1))
-        self._entries = entries
-        self._seen = seen
-        self._first, self._last = first, last
+    def __init__(self, stretches: Sequence[OverviewEntries]) -> None:
+        """Of the same lines, one after another in time."""
+        self._stretches = stretches
+        self._seen = np.sum([stretch.seen for stretch in stretches], axis=0)
+        self._kind = np.result_type(*(stretch.entries for stretch in stretches))
+        rows = np.arange(len(self._seen) + 1)
+        self._bounds = [np.searchsorted(stretch.pieces[:, 0], rows) for stretch in stretches]
 
     def long_lines(self, first: int, last: int) -> list[int]:
         """The lines from ``first`` to before ``last`` that have an overview, counted from
         ``first``."""
-        long = (self._seen[first:last] >= FEWEST_RECORDS) & (
-            np.diff(self._bounds[first : last + 1]) > 0
-        )
+        entries = np.sum([np.diff(bounds[first : last + 1]) for bounds in self._bounds], axis=0)
+        long = (self._seen[first:last] >= FEWEST_RECORDS) & (entries > 0)
         lines: list[int] = np.flatnonzero(long).tolist()
         return lines
 
-    def line(self, line: int) -> tuple[int, int, U32]:
+    def line(self, line: int) -> tuple[int, int, U16 | U32]:
         """(step, index of the first entry, nodes) of one line's finest level.
 
         From before its first record to after its last; no entries for a line with few records.
         """
         seen = int(self._seen[line])
-        pieces = self._pieces[self._bounds[line] : self._bounds[line + 1]].tolist()
-        if seen < FEWEST_RECORDS or not pieces:
-            return 0, 0, np.zeros(0, np.uint32)
-        widest = pieces[-1][1]
-        entries = sum(count << shift for _, shift, _, count, _ in pieces) >> widest
-        step = max(round(entries * _RECORDS_PER_ENTRY / seen), 1) << widest
-        first_time, last_time = int(self._first.time[line]), int(self._last.time[line])
-        begin, end = first_time // step, -(-last_time // step)
-        nodes = np.empty(end - begin + 1, np.uint32)
-        # What the pieces do not reach are the first record's moments and the last one's.
-        nodes[:] = self._last.node[line]
-        whole = False
-        for _, shift, first, count, at in pieces:
-            factor = step >> shift
-            skip = -first % factor
-            part = self._entries[at + skip : at + count : factor]
-            place = (first + skip) // factor - begin
-            if len(part) and not whole:
-                nodes[:place] = self._first.node[line]
-                whole = True
-            nodes[place : place + len(part)] = part[: len(nodes) - place]
+        parts = [
+            (stretch, stretch.pieces[bounds[line] : bounds[line + 1]].tolist())
+            for stretch, bounds in zip(self._stretches, self._bounds, strict=True)
+            if stretch.seen[line]
+        ]
+        if seen < FEWEST_RECORDS or not any(pieces for _, pieces in parts):
+            return 0, 0, np.zeros(0, self._kind)
+        widest = max(pieces[-1][1] for _, pieces in parts if pieces)
+        from_time, to_time = int(parts[0][0].first_time[line]), int(parts[-1][0].last_time[line])
+        ticks = to_time - from_time
+        step = max(round((ticks >> widest) * _RECORDS_PER_ENTRY / seen), 1) << widest
+        begin, end = from_time // step, -(-to_time // step)
+        nodes = np.empty(end - begin + 1, self._kind)
+        low = 0
+        before = None
+        for stretch, pieces in parts:
+            first_time = int(stretch.first_time[line])
+            if before is not None:
+                # The record before owns the moments up to the middle between it and the next.
+                low = (before + first_time) // (2 * step) + 1 - begin
+            before = int(stretch.last_time[line])
+            # What the pieces do not reach are the first record's moments and the last one's.
+            nodes[low:] = stretch.last_node[line]
+            whole = False
+            for _, shift, first, count, at in pieces:
+                factor = step >> shift
+                skip = -first % factor
+                place = (first + skip) // factor - begin
+                skip += max(low - place, 0) * factor
+                place = max(place, low)
+                part = stretch.entries[at + skip : at + max(count, skip) : factor]
+                if len(part) and not whole:
+                    nodes[low:place] = stretch.first_node[line]
+                    whole = True
+                nodes[place : place + len(part)] = part[: max(len(nodes) - place, 0)]
         return step, begin, nodes

@@ -5,7 +5,10 @@ blocks and overviews, its sums. Nodes in it are the measurement's own; where the
 canonical tree is the database's business. So parts are made independently of one another, stay what
 they are when measurements are added, and a merge that was killed finds those already made.
 
-    header | blocks | overviews of 8, 16, 32 bits | tables | dictionary | archive
+    header | frames | overviews of 8, 16, 32 bits | tables | dictionary | archive
+
+Frames are zstd's: of blocks, and of the finest levels of overviews. Coarser levels are stored as
+they are.
 
 All numbers are little-endian; each section begins at a multiple of 8. The archive holds what is
 read whole or not at all: arrays and JSON by name, each a zstd frame.
@@ -35,11 +38,13 @@ from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.errors import FormatError
 
 MAGIC = b"HPCDPART"
-VERSION = 3
+VERSION = 4
+# In version 3 the finest levels of overviews were stored as they are.
+_NO_FINEST = 3
 # In version 2 each block had frames of its own, in version 1 the second were planes of events and
 # values.
 _EARLIER = (1, 2)
-# magic, version, lines, blocks, frames, bytes of blocks, overview entries of 8, of 16 and of 32
+# magic, version, lines, blocks, frames, bytes of frames, overview entries of 8, of 16 and of 32
 # bits, dictionary entries, bytes of the archive, CRC-32 of what stands before it
 HEADER = struct.Struct("<8sIIQQQQQQQQII")
 # The same without frames and entries of 8 bits.
@@ -75,7 +80,8 @@ class PartLineTable:
     ``last[n]`` the times of their first and last record in ticks; ``block[n + 1]`` and
     ``word[n + 1]`` where their blocks and their dictionary begin; ``step[n]``, ``origin[n]``,
     ``entries[n]`` the finest level of the overview (see :class:`Levels`), ``wide[n]`` whether it
-    has entries of 16 bits (0), 32 (1) or 8 (2).
+    has entries of 16 bits (0), 32 (1) or 8 (2); ``finest[n]`` the first of the frames that the
+    finest level is stored in, :data:`FRAME_ENTRIES` each.
     """
 
     source: I64
@@ -88,6 +94,7 @@ class PartLineTable:
     origin: I64
     entries: I64
     wide: I64
+    finest: I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +135,18 @@ _TABLES_AHEAD = 64 << 10
 
 _BOUNDS = ("block", "word")
 
+FRAME_ENTRIES = 8192
+"""Entries of an overview's finest level that are compressed together."""
+
 
 def tables(
     version: int, lines: int, count: int, frames: int
 ) -> Iterator[tuple[str, np.dtype[Any], int]]:
     """Name, type and length of every table, in order."""
     for column in fields(PartLineTable):
-        yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
-    if version != VERSION:
+        if column.name != "finest" or version > _NO_FINEST:
+            yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
+    if version in _EARLIER:
         for name, code in _EARLIER_BLOCK:
             yield f"block_{name}", np.dtype(code), count
         return
@@ -179,7 +190,7 @@ class _Header:
             # Two frames a block.
             return _Header(version, lines, count, 2 * count, blob, (0, narrow, wide), words,
                            archive, kind.size)  # fmt: skip
-        if version != VERSION:
+        if version not in (_NO_FINEST, VERSION):
             raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
         _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive = values
         return _Header(version, lines, count, frames, blob, (narrowest, narrow, wide), words,
@@ -230,13 +241,28 @@ def read_archive(path: Path) -> dict[str, memoryview]:
 
 class OverviewStretch(NamedTuple):
     """A level of a line's overview: ``count`` entries of ``width`` from ``offset`` on, ``step``
-    ticks apart, the first of them of the moment ``first`` times step."""
+    ticks apart, the first of them of the moment ``first`` times step. Where it is ``framed`` they
+    lie in frames from number ``offset`` on, :data:`FRAME_ENTRIES` in each."""
 
     width: int
     step: int
     first: int
     count: int
     offset: int
+    framed: bool
+
+    def between(self, first: int, last: int) -> tuple[int, int]:
+        """The first of the entries of moments ``first`` to ``last``, or those closest to them, and
+        that behind the last."""
+        begin = min(max(first - self.first, 0), self.count - 1)
+        return begin, min(max(last - self.first, 0), self.count - 1) + 1
+
+    def frames(self, first: int, last: int) -> slice:
+        """The frames of these."""
+        begin, end = self.between(first, last)
+        return slice(
+            self.offset + begin // FRAME_ENTRIES, self.offset + (end - 1) // FRAME_ENTRIES + 1
+        )
 
 
 class Part:
@@ -271,6 +297,10 @@ class Part:
             for name, kind, n in tables(header.version, header.lines, header.blocks, header.frames)
         }
         self._tables_end = self._at
+        # Whether the finest levels of overviews are.
+        self._compressed = header.version > _NO_FINEST
+        if not self._compressed:
+            columns["finest"] = np.zeros(header.lines, np.int64)
         self.lines = PartLineTable(*(columns[column.name] for column in fields(PartLineTable)))
         self._columns = columns
         self._words_at = self._at
@@ -286,15 +316,20 @@ class Part:
 
     def _levels(self) -> I64:
         """``int64[lines, levels, 4]``: step, first, count and offset of each line's levels (see
-        :class:`Levels`); those of one width lie together."""
+        :class:`Levels`); those of one width lie together. The offset of one that is compressed is
+        the number of its first frame."""
         lines = self.lines
         levels = Levels.of(lines.step, lines.origin, lines.entries)
         for width, entries in self._entries.items():
             mine = np.flatnonzero(lines.wide == width)
             counts = levels.count[:, mine]
+            if self._compressed:
+                counts[:1] = 0
             if int(counts.sum()) != len(entries):
                 raise self._damaged("overviews of other lengths than the table of lines says")
             levels.offset[:, mine] = np.cumsum(counts.ravel()).reshape(counts.shape) - counts
+        if self._compressed:
+            levels.offset[:1] = lines.finest
         return np.stack((levels.step, levels.first, levels.count, levels.offset), axis=2).swapaxes(
             0, 1
         )
@@ -310,25 +345,48 @@ class Part:
                 if level[0] > longest or not level[2]:
                     break
                 found = level
-            yield found and OverviewStretch(width, *found)
+            yield found and OverviewStretch(
+                width, *found, framed=self._compressed and found is levels[0]
+            )
 
     def entries(self, stretch: OverviewStretch) -> Array:
-        """The entries of a level of a line's overview: nodes, or places among its :meth:`words`."""
+        """The entries of a level of a line's overview that is not compressed: nodes, or places
+        among its :meth:`words`."""
         return self._entries[stretch.width][stretch.offset : stretch.offset + stretch.count]
+
+    def level_frames(
+        self, row: int, stretch: OverviewStretch, first: int, last: int
+    ) -> tuple[int, list[memoryview], list[int]]:
+        """Of the entries of moments ``first`` to ``last`` of a level that is compressed: which
+        entry their frames begin with, these, and how many bytes each must decompress to. Raises
+        :class:`FormatError`."""
+        table = self.frames
+        chosen = stretch.frames(first, last)
+        begin = (chosen.start - stretch.offset) * FRAME_ENTRIES
+        left = stretch.count - begin
+        frames, sizes = [], []
+        for number in range(chosen.start, chosen.stop):
+            size = min(left, FRAME_ENTRIES) * ENTRIES[stretch.width].itemsize
+            if not 0 <= number < len(table.offset) or int(table.content[number]) != size:
+                raise self._damaged(f"overview of line {row}")
+            at = int(table.offset[number])
+            frames.append(self._body[at : at + int(table.size[number])])
+            sizes.append(size)
+            left -= FRAME_ENTRIES
+        return begin, frames, sizes
 
     def overview_spans(
         self, row: int, stretch: OverviewStretch, first: int, last: int
     ) -> list[Span]:
         """Where the entries of moments ``first`` to ``last`` of a line and its words lie."""
-        entries = self._entries[stretch.width]
-        begin = min(max(first - stretch.first, 0), stretch.count - 1)
-        end = min(max(last - stretch.first, 0), stretch.count - 1) + 1
-        at = self._entries_at[stretch.width] + (stretch.offset + begin) * entries.itemsize
         low, high = self.lines.word[row : row + 2].tolist()
-        return [
-            self._span(at, (end - begin) * entries.itemsize),
-            self._span(self._words_at + 4 * low, 4 * (high - low)),
-        ]
+        words = self._span(self._words_at + 4 * low, 4 * (high - low))
+        if stretch.framed:
+            return [*self._frame_spans(stretch.frames(first, last)), words]
+        size = ENTRIES[stretch.width].itemsize
+        begin, end = stretch.between(first, last)
+        at = self._entries_at[stretch.width] + (stretch.offset + begin) * size
+        return [self._span(at, (end - begin) * size), words]
 
     def table_spans(self) -> list[Span]:
         """Where the tables lie."""
@@ -336,7 +394,9 @@ class Part:
 
     def block_spans(self, chosen: slice) -> list[Span]:
         """Where the times and nodes of the blocks ``chosen`` lie: apart from one another."""
-        frames = np.unique(self.blocks.frame[chosen])
+        return self._frame_spans(np.unique(self.blocks.frame[chosen]))
+
+    def _frame_spans(self, frames: slice | U32) -> list[Span]:
         begin = self.frames.offset[frames] + self._header.size
         sizes = self.frames.size[frames]
         return [self._span(*extent) for extent in zip(begin.tolist(), sizes.tolist(), strict=True)]
@@ -442,7 +502,7 @@ class Part:
     def blocks(self) -> BlockTable:
         """The table of blocks, checked when it is first asked for: overviews need none of it."""
         columns = self._columns
-        if self._header.version == VERSION:
+        if self._header.version not in _EARLIER:
             table = BlockTable(*(columns[f"block_{column.name}"] for column in fields(BlockTable)))
         else:
             # Places first, then codes, each in a frame of its own.
@@ -473,7 +533,7 @@ class Part:
     def frames(self) -> FrameTable:
         """The table of frames, checked when it is first asked for."""
         columns = self._columns
-        if self._header.version == VERSION:
+        if self._header.version not in _EARLIER:
             table = FrameTable(*(columns[f"frame_{column.name}"] for column in fields(FrameTable)))
         else:
             offset, place = columns["block_offset"], columns["block_place"]

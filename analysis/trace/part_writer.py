@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import zstandard
 
 from hpcd.analysis.arrays.archive import pack_archive
 from hpcd.analysis.arrays.column_files import storage_error
@@ -20,20 +22,26 @@ from hpcd.analysis.trace.blocks import (
     decode_places,
     decode_weights,
 )
-from hpcd.analysis.trace.overview import FACTOR, Levels, OverviewSource
+from hpcd.analysis.trace.overview import Levels, OverviewSource
 from hpcd.analysis.trace.part import (
     BLOCK,
     ENTRIES,
+    FRAME_ENTRIES,
     HEADER,
     MAGIC,
     NO_FRAME,
     VERSION,
-    WIDE,
     tables,
 )
-from hpcd.array_types import I64, U16, U32, U64, Array
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.measurement.planes import ranked
 
+# What level 1 does, with matches from 5 bytes on: of overviews, which repeat themselves much.
+_FINEST_PARAMETERS = zstandard.ZstdCompressionParameters(
+    window_log=17, chain_log=6, hash_log=12, search_log=1, min_match=5, target_length=0,
+    strategy=1, write_content_size=True,
+)  # fmt: skip
+_COPIED_AT_ONCE = 1 << 20
 # One of so many entries of an overview tells whether a line has many nodes.
 _SOME = 4
 
@@ -73,12 +81,34 @@ class PartWriter:
         table["code_frame"] = np.where(coded, encoded.code_frame + self._count, NO_FRAME)
         table["code_at"] = encoded.code_at
         self._tables.append(table)
-        sizes = np.array([len(frame) for frame in encoded.data], np.int64)
-        self._frames.append(self._at + np.cumsum(sizes) - sizes)
-        self._content.append(encoded.content)
-        self._count += len(sizes)
-        self._write(b"".join(encoded.data))
-        self._at += int(sizes.sum())
+        self._append_frames(encoded.data, encoded.content)
+
+    def blocks(self) -> tuple[Array, I64, I64]:
+        """The table of the blocks that were added, of type :data:`BLOCK`; where their frames begin
+        behind the header, and what these decompress to."""
+        self._file.flush()
+        offset, _, content = self._frame_table()
+        return np.concatenate([*self._tables, np.empty(0, BLOCK)]), offset, content
+
+    def append(self, path: Path, table: Array, offset: I64, content: I64) -> None:
+        """Append the blocks that another writer has written to ``path``, of which :meth:`blocks`
+        says the rest; ``table`` has the rows they have here."""
+        table = table.copy()
+        table["frame"] += self._count
+        table["code_frame"][table["code_frame"] != NO_FRAME] += self._count
+        self._tables.append(table)
+        self._frames.append(offset + self._at)
+        self._content.append(content)
+        self._count += len(offset)
+        try:
+            self._file.flush()
+            with path.open("rb") as other:
+                size = os.fstat(other.fileno()).st_size - HEADER.size
+                other.seek(HEADER.size)
+                shutil.copyfileobj(other, self._file, _COPIED_AT_ONCE)
+        except OSError as error:
+            raise storage_error(path, error) from None
+        self._at += size
 
     def take_back(self, line: int) -> tuple[I64, U32, U16 | None, U64 | None]:
         """All records of one row so far, which then has none: times in ticks, nodes, weights."""
@@ -103,16 +133,15 @@ class PartWriter:
         lines = len(source)
         table = np.concatenate([*self._tables, np.empty(0, BLOCK)])
         table = table[np.argsort(table["line"], kind="stable")]
+        mine, dictionary, coarser = self._compress_overviews(lines, overview, overview_line)
         blob = self._at
         self._pad(blob)
-        step, origin, entries, wide, word, dictionary, sizes = self._write_overviews(
-            lines, overview, overview_line
-        )
+        sizes = self._write_coarser(mine, coarser)
         offset, size, content = self._frame_table()
         columns: dict[str, Array] = {
             "source": source, "records": records, "first": first, "last": last,
-            "block": np.searchsorted(table["line"], np.arange(lines + 1)), "word": word,
-            "step": step, "origin": origin, "entries": entries, "wide": wide,
+            "block": np.searchsorted(table["line"], np.arange(lines + 1)),
+            "word": np.concatenate(([0], np.cumsum(mine.pop("words")))), **mine,
             "frame_offset": offset, "frame_size": size, "frame_content": content,
         } | {f"block_{name}": table[name] for name in table.dtype.names or ()}  # fmt: skip
         for name, kind, _ in tables(VERSION, lines, len(table), len(offset)):
@@ -130,50 +159,66 @@ class PartWriter:
         except OSError as error:
             raise storage_error(self._path, error) from None
 
-    def _write_overviews(
+    def _compress_overviews(
         self, lines: int, overview: OverviewSource, first: int
-    ) -> tuple[I64, I64, I64, I64, I64, U32, list[int]]:
-        """The overview sections: level by level, so that a coarse picture reads little."""
-        step, origin, entries, wide, words = (np.zeros(lines, np.int64) for _ in range(5))
-        dictionaries: list[U32] = [np.zeros(0, np.uint32)] * lines
-        sizes = []
-        todo = overview.long_lines(first, first + lines)
-        # An overview names nodes by their place in the line's dictionary, if there is one.
-        for width, kind in ENTRIES.items():
-            if not todo:
-                sizes.append(0)
+    ) -> tuple[dict[str, I64], U32, dict[int, list[list[Array]]]]:
+        """Append the finest levels of overviews as frames: columns of the table of lines, the
+        dictionary, and by width the coarser levels' entries, each of all lines."""
+        names = ("step", "origin", "entries", "wide", "finest", "words")
+        columns = {name: np.zeros(lines, np.int64) for name in names}
+        dictionaries: list[U32] = [np.zeros(0, np.uint32)]
+        coarser: dict[int, list[list[Array]]] = {width: [] for width in ENTRIES}
+        pack = zstandard.ZstdCompressor(compression_params=_FINEST_PARAMETERS).compress
+        frames: list[bytes] = []
+        content: list[int] = []
+        for line in overview.long_lines(first, first + lines):
+            step, origin, nodes = overview.line(first + line)
+            if not len(nodes):
                 continue
-            coarser: dict[int, list[Array]] = {}
-            later = []
-            mine = np.zeros(lines, np.int64)
-            for line in todo:
-                step[line], origin[line], nodes = overview.line(first + line)
-                if not len(nodes):
-                    continue
-                distinct, values = _dictionary(nodes)
-                top = len(distinct) or int(values.max()) + 1
-                if width != WIDE and top > 1 << (8 * kind.itemsize):
-                    later.append(line)
-                    continue
-                values = values.astype(kind)
-                dictionaries[line], words[line] = distinct, len(distinct)
-                mine[line] = entries[line] = len(nodes)
-                wide[line] = width
-                self._write(values.tobytes())
-                for level in range(1, 16):
-                    skip = -int(origin[line]) % FACTOR**level
-                    coarser.setdefault(level, []).append(values[skip :: FACTOR**level])
-            levels = Levels.of(step, origin, mine)
-            for level in range(1, len(levels.count)):
-                kept = np.flatnonzero(mine)
-                for line, values in zip(kept.tolist(), coarser[level], strict=True):
-                    self._write(values[: int(levels.count[level, line])].tobytes())
-            sizes.append(levels.total)
-            self._pad(levels.total * kind.itemsize)
-            todo = later
-        word = np.concatenate(([0], np.cumsum(words)))
-        return (step, origin, entries, wide, word,
-                np.concatenate([*dictionaries, np.zeros(0, np.uint32)]), sizes)  # fmt: skip
+            # An overview names nodes by their place in the line's dictionary, if there is one.
+            distinct, places = _dictionary(nodes)
+            top = len(distinct) or int(places.max()) + 1
+            width = next(
+                width for width, kind in ENTRIES.items() if top <= 1 << (8 * kind.itemsize)
+            )
+            values = places.astype(ENTRIES[width], copy=False)
+            facts = (step, origin, len(nodes), width, self._count + len(frames), len(distinct))
+            for name, fact in zip(names, facts, strict=True):
+                columns[name][line] = fact
+            dictionaries.append(distinct)
+            for at in range(0, len(values), FRAME_ENTRIES):
+                some = values[at : at + FRAME_ENTRIES]
+                frames.append(pack(some.data))
+                content.append(some.nbytes)
+            for level, some in enumerate(Levels.coarser(origin, values)):
+                if level == len(coarser[width]):
+                    coarser[width].append([])
+                coarser[width][level].append(some.copy())
+        self._append_frames(frames, np.array(content, np.int64))
+        return columns, np.concatenate(dictionaries), coarser
+
+    def _write_coarser(
+        self, columns: Mapping[str, I64], coarser: Mapping[int, list[list[Array]]]
+    ) -> list[int]:
+        """The overview sections: level by level, so that a coarse picture reads little; how many
+        entries each has."""
+        sizes = []
+        for width, kind in ENTRIES.items():
+            mine = np.where(columns["wide"] == width, columns["entries"], 0)
+            levels = Levels.of(columns["step"], columns["origin"], mine)
+            for values in coarser[width]:
+                self._write(b"".join(entries.data for entries in values))
+            sizes.append(levels.total - int(levels.count[:1].sum()))
+            self._pad(sizes[-1] * kind.itemsize)
+        return sizes
+
+    def _append_frames(self, frames: list[bytes], content: I64) -> None:
+        sizes = np.array([len(frame) for frame in frames], np.int64)
+        self._frames.append(self._at + np.cumsum(sizes) - sizes)
+        self._content.append(content)
+        self._count += len(sizes)
+        self._write(b"".join(frames))
+        self._at += int(sizes.sum())
 
     def _frame_table(self) -> tuple[I64, I64, I64]:
         """Offsets of all frames, their sizes, and what they decompress to."""
@@ -195,19 +240,29 @@ class PartWriter:
             raise storage_error(self._path, error) from None
 
 
-def _dictionary(nodes: U32) -> tuple[U32, U32]:
+def _dictionary(nodes: U16 | U32) -> tuple[U32, U8 | U16 | U32]:
     """The distinct ``nodes``, and the place of each of ``nodes`` among them; or none and ``nodes``.
 
     Numbers of nodes that occur most are small: they do without a dictionary, unless with one a byte
     is enough for an entry.
     """
+    none = np.zeros(0, np.uint32)
     top, few = int(nodes.max(initial=0)) + 1, 1 << 8
     if few < top <= 1 << 16:
         seen = np.zeros(top, bool)
         seen[nodes[::_SOME]] = True
-        if int(np.count_nonzero(seen)) <= few:
-            return ranked(nodes)
-    return (np.zeros(0, np.uint32), nodes) if top <= 1 << 16 else ranked(nodes)
+        if int(np.count_nonzero(seen)) > few:
+            return none, nodes
+        # As an index once, not each time.
+        at = nodes.astype(np.intp)
+        seen[at] = True
+        distinct = np.flatnonzero(seen).astype(np.uint32)
+        if len(distinct) > few:
+            return none, nodes
+        place = np.zeros(top, np.uint8)
+        place[distinct] = np.arange(len(distinct))
+        return distinct, place.take(at)
+    return (none, nodes) if top <= 1 << 16 else ranked(nodes.astype(np.uint32))
 
 
 def _decode(

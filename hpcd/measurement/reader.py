@@ -7,6 +7,7 @@ import fcntl
 import io
 import json
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from operator import itemgetter
@@ -37,13 +38,13 @@ _MAX_LOSSES = 1000
 _Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
 
 
-def open_measurement(path: Path | str) -> Measurement:
-    """Open a measurement directory.
+def open_measurement(path: Path | str, size: int | None = None) -> Measurement:
+    """Open a measurement directory, or as much of it as its segments' first ``size`` bytes are.
 
     Raises :class:`NotFoundError` when there is none, :class:`FormatError` when it is something
     else or nothing of it can be read.
     """
-    return Measurement(Path(path))
+    return Measurement(Path(path), size)
 
 
 def measurement_size(path: Path) -> int:
@@ -86,7 +87,7 @@ class Measurement:
     monotonic ns.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size: int | None = None) -> None:
         if not path.exists():
             raise NotFoundError(f"{path}: no such measurement")
         if not path.is_dir():
@@ -119,6 +120,9 @@ class Measurement:
         # The contents of segments that are read in one go.
         self._content: dict[int, io.BytesIO] = {}
         self._end: list[int] = []
+        # Where each segment begins, counted over all of them, and where what is read ends.
+        self._begin: list[int] = []
+        self._upto = size
         # Each records chunk with the nodes known when it was written: it may refer to no others.
         self._records: list[tuple[int, ChunkHeader, int]] = []
         self._calls: list[tuple[int, ChunkHeader, int]] = []
@@ -181,15 +185,23 @@ class Measurement:
         """About how many records there are: a chunk has a few bytes of each."""
         return sum(header.raw for _, header, _ in self._records) // _RECORD_BYTES
 
+    def chunks_between(self, begin: int, end: int) -> tuple[int, int]:
+        """The first chunk of records that begins between two places in the segments, counted over
+        all of them, and the one behind the last."""
+        places = [self._begin[number] + header.offset for number, header, _ in self._records]
+        return bisect_left(places, begin), bisect_left(places, end)
+
     def record_chunks(
-        self, first: int = 0, kernels: Any = None, room: codec.Room | None = None
-    ) -> Iterator[RecordChunk]:
-        """All records from chunk ``first`` on, a chunk at a time, each decoded when asked for.
+        self, first: int = 0, kernels: Any = None, room: codec.Room | None = None,
+        last: int | None = None,
+    ) -> Iterator[RecordChunk]:  # fmt: skip
+        """All records from chunk ``first`` to before ``last`` (None: all there are), a chunk at a
+        time, each decoded when asked for.
 
         Damaged chunks are left out and named in ``damage``. With ``kernels`` and ``room``
         (:func:`hpcd.measurement.codec.decode_records`) into columns of the caller's.
         """
-        for number, header, nodes in self._records[first:]:
+        for number, header, nodes in self._records[first:last]:
             self.bytes_read += header.stored
             try:
                 records = self._decode(number, header, nodes, kernels, room)
@@ -291,6 +303,8 @@ class Measurement:
             file = path.open("rb")
         except OSError as error:
             raise NotFoundError(f"{path}: {error.strerror}") from None
+        before = self._files[-1].seek(0, os.SEEK_END) + self._begin[-1] if self._files else 0
+        self._begin.append(before)
         self._files.append(file)
         self._end.append(chunk.SEGMENT_HEADER_BYTES)
         try:
@@ -309,7 +323,10 @@ class Measurement:
         file = self._files[number]
         if self._end[number] < 0:
             return
-        size = file.seek(0, 2)
+        size = file.seek(0, os.SEEK_END)
+        cut = self._upto is not None and self._upto < self._begin[number] + size
+        if self._upto is not None and cut:
+            size = max(self._upto - self._begin[number], 0)
         new = self._end[number] == chunk.SEGMENT_HEADER_BYTES
         if new and size <= _AT_ONCE and len(self._content) < _MOST_AT_ONCE:
             file.seek(0)
@@ -330,7 +347,7 @@ class Measurement:
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
         last = not (self.path / f"segment-{number + 1:06d}.hpcd").exists()
-        if self._end[number] < size and not (last and self.being_written):
+        if self._end[number] < size and not cut and not (last and self.being_written):
             self._damaged(
                 number, self._end[number], f"{size - self._end[number]} bytes of a torn chunk"
             )
@@ -439,6 +456,11 @@ class Measurement:
 
     def _damaged(self, number: int, offset: int, what: str) -> None:
         self._say(f"{self.path}/segment-{number:06d}.hpcd at byte {offset}: {what}")
+
+    def add_damage(self, lines: Iterable[str]) -> None:
+        """What others found damaged that read this measurement too."""
+        for line in lines:
+            self._say(line)
 
     def _say(self, line: str) -> None:
         if line not in self.damage and len(self.damage) < _MAX_DAMAGE_LINES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import zlib
@@ -17,7 +18,7 @@ import hpcd.analysis
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace import blocks
-from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder
+from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part import HEADER, Part
 from hpcd.analysis.trace.part_contents import load_cells, load_tree, read_contents
 from hpcd.analysis.trace.pixel_samples import pixel_times
@@ -122,13 +123,13 @@ def test_codes_of_parts_before_version_3_are_read() -> None:
     assert value[0, :6].tolist() == [1, 5, 1 << 60, 0, 40, 300]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_parts_of_earlier_versions_answer_alike(tmp_path: Path, version: int) -> None:
     merge([EARLIER / "measurement"], tmp_path / "db")
     shutil.copytree(tmp_path / "db", tmp_path / "earlier")
     (place,) = (tmp_path / "earlier/trace").glob("*.part")
     place.unlink()
-    content = (EARLIER / "version-2.part").read_bytes()
+    content = (EARLIER / f"version-{max(version, 2)}.part").read_bytes()
     if version == 1:
         # The header is the same; only what its blocks' second frames hold is not.
         head = content[:8] + version.to_bytes(4, "little") + content[12:64]
@@ -147,7 +148,7 @@ def test_parts_of_later_versions_are_refused(tmp_path: Path) -> None:
     head = content[:8] + (9).to_bytes(4, "little") + content[12 : HEADER.size - 8]
     crc = zlib.crc32(head).to_bytes(4, "little")
     (tmp_path / "other.part").write_bytes(head + crc + content[HEADER.size - 4 :])
-    with pytest.raises(FormatError, match="version 9, this hpcd reads 3"):
+    with pytest.raises(FormatError, match="version 9, this hpcd reads 4"):
         Part(tmp_path / "other.part")
 
 
@@ -198,17 +199,23 @@ def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject)
     if data.draw(st.booleans()):
         time[count // 3 :] += gap * 1000 * data.draw(st.integers(0, 50))
     node = np.arange(count, dtype=np.uint32)
-    with tempfile.TemporaryFile() as spool:
-        builder = OverviewBuilder(3, spool)
+    with contextlib.ExitStack() as stack:
+        builder = OverviewBuilder(3, stack.enter_context(tempfile.TemporaryFile()))
         cuts = sorted(data.draw(st.lists(st.integers(1, count - 1), max_size=5, unique=True)))
+        # Another worker may go on with the next records.
+        handed_over = set(data.draw(st.lists(st.sampled_from([0, *cuts]), max_size=2)))
+        stretches = []
         builder.add(np.array([0]), np.array([0, 1]), time[:1] * 0 + 5, node[:1])
         for low, high in zip([0, *cuts], [*cuts, count], strict=True):
             # Another line beside it, to be kept apart.
             both = np.concatenate([time[low:high], time[low:high] * 0 + 7])
             nodes = np.concatenate([node[low:high], node[low:high] * 0 + 9])
             start = np.array([0, high - low, 2 * (high - low)])
+            if low in handed_over:
+                stretches.append(builder.finish())
+                builder = OverviewBuilder(3, stack.enter_context(tempfile.TemporaryFile()))
             builder.add(np.array([1, 2]), start, both, nodes)
-        overview = builder.finish()
+        overview = OverviewSource([*stretches, builder.finish()])
         step, first, entries = overview.line(1)
         assert len(overview.line(0)[2]) == 0
     moments = (first + np.arange(len(entries))) * step
