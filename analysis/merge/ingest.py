@@ -37,7 +37,12 @@ from hpcd.analysis.trace import blocks, compiled
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder
 from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_contents import PartContents, pack_contents, read_contents
+from hpcd.analysis.trace.part_contents import (
+    PartContents,
+    pack_contents,
+    read_contents,
+    write_companion,
+)
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError, HpcdError, NotFoundError
@@ -134,7 +139,7 @@ def _ingest(task: IngestTask) -> PartContents | ShortMeasurement:
         size = measurement_size(task.path)
         place = task.parts / f"{task.name}.part"
         for old in [place, *([task.existing / part_name(measurement.id)] if task.existing else [])]:
-            existing = _already(old, measurement.id, size)
+            existing = _already(old, measurement.id, size, united=old != place)
             if existing is not None:
                 return replace(existing, path=task.path)
         measurement.cct.validate(str(task.path))
@@ -153,7 +158,7 @@ def _ingest(task: IngestTask) -> PartContents | ShortMeasurement:
         while True:
             unfinished.unlink(missing_ok=True)
             try:
-                contents = _read(measurement, task, lines, clock_pairs, size, unfinished)
+                contents = _read(measurement, task, lines, clock_pairs, size, unfinished, place)
                 unfinished.rename(place)
                 return replace(contents, part=place)
             except UnknownLinesError as unknown:
@@ -179,12 +184,15 @@ def progress_of(parts: Path) -> int:
     return total
 
 
-def _already(place: Path, measurement: int, size: int) -> PartContents | None:
-    """The part that was made of the same measurement when it was as long."""
+def _already(place: Path, measurement: int, size: int, *, united: bool) -> PartContents | None:
+    """The part that was made of the same measurement when it was as long; it is in a database
+    (``united``), or it has a companion."""
     if not place.exists():
         return None
     try:
         contents = read_contents(Part(place))
+        if contents.united and not united:
+            return None
     except FormatError:
         return None
     return contents if (contents.id, contents.size) == (measurement, size) else None
@@ -192,7 +200,7 @@ def _already(place: Path, measurement: int, size: int) -> PartContents | None:
 
 def _read(
     measurement: Measurement, task: IngestTask, lines: set[int], clock_pairs: I64, size: int,
-    part_path: Path,
+    part_path: Path, place: Path,
 ) -> PartContents:  # fmt: skip
     keep_freed_memory()
     path = task.path
@@ -230,9 +238,11 @@ def _read(
         )  # fmt: skip
         contents, calls = with_calls(contents, measurement)
         symbols = {module: measurement.symbols[module] for module in contents.symbols}
-        archive = pack_contents(contents, measurement.cct, order, cells, symbols, calls)
+        archive = pack_contents(contents, order, calls)
         part.finish(source, output.counts, output.first, output.last,
                     output.overview.finish(), archive)  # fmt: skip
+        # Before the part is where it is looked for.
+        write_companion(place, measurement.cct, order, cells, symbols)
     return contents
 
 
