@@ -17,8 +17,8 @@ from hpcd.analysis.trace.compiled import kernels
 from hpcd.array_types import F64, I64, U32
 from hpcd.model.cct import CCT
 
-# Entries of the table of contexts and lines made at a time: 64 MB.
-_TABLE_ENTRIES = 8 << 20
+# Entries of the table of contexts and lines made at a time, 16 MB, and as much again four times.
+_TABLE_ENTRIES = 2 << 20
 # With fewer, numpy is done in the time that loading numba takes.
 _WORTH_ENTRIES = 32 << 20
 # Cells that one task looks at, at least, but for the last: 40 bytes each.
@@ -45,7 +45,8 @@ class ContextStatistics:
 @dataclass(frozen=True, slots=True)
 class ExtremesTask:
     """Chunks ``first`` to ``last`` - 1 of the ``cells`` in ``folder``, and the tree and the means
-    ``float64[metrics, nodes]`` they are compared with, each in a file."""
+    ``float64[metrics, nodes]`` they are compared with, each in a file; ``compiled`` whether numba is
+    worth loading."""
 
     folder: Path
     tree: Path
@@ -53,6 +54,7 @@ class ExtremesTask:
     cells: int
     first: int
     last: int
+    compiled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,13 @@ def united_statistics(
     mean = tree.with_name("means.npy")
     save_column(mean, np.concatenate(means))
     tasks: list[ExtremesTask] = []
+    compiled = nodes * lines > _WORTH_ENTRIES
     first, held = 0, 0
     for chunk in range(len(store)):
         held += store.cells(chunk)
         # Whatever is as long as the tree is done once for many cells.
         if held >= max(_TASK_CELLS, nodes) or chunk + 1 == len(store):
-            tasks.append(ExtremesTask(folder, tree, mean, cells, first, chunk + 1))
+            tasks.append(ExtremesTask(folder, tree, mean, cells, first, chunk + 1, compiled))
             first, held = chunk + 1, 0
     answers = dict(run(tasks))
     return [
@@ -174,7 +177,7 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
             value = cells.value.astype(np.float64) * scale[metric][cells.event]
         filled = np.flatnonzero(value)
         start = np.searchsorted(filled, line_start)
-        found = extremes(cct, start, cells.node[filled], value[filled], mean)
+        found = extremes(cct, start, cells.node[filled], value[filled], mean, task.compiled)
         answers.append(_of_lines(found, mine[order]))
     return answers
 
@@ -191,20 +194,20 @@ def _of_lines(found: tuple[Any, ...], lines: I64) -> Extremes:
 
 
 def extremes(
-    cct: CCT, line_start: I64, node: U32, value: F64, mean: F64, worth: int | None = None
+    cct: CCT, line_start: I64, node: U32, value: F64, mean: F64, compiled: bool
 ) -> tuple[Any, ...]:
     """Of inclusive values over some lines, arrays of ``n`` nodes: on how many a node's is not 0,
     the sum of squares of their distances to ``mean``, the least and the most of them, where, and
     how many lines there are before the first without.
 
     ``value`` ``float64[k]`` not 0, with ``node`` ``uint32[k]``, are those of line ``i`` from
-    ``line_start[i]`` on. With more than ``worth`` entries of a table of nodes and lines, and numba,
-    O(nodes that the values reach, line by line); else O(such entries), in bounded memory.
+    ``line_start[i]`` on. ``compiled``, and with numba, O(nodes that the values reach, line by
+    line); else O(nodes · lines), a few nanoseconds each, in bounded memory.
     """
     nodes, lines = len(cct), len(line_start) - 1
-    compiled = kernels() if nodes * lines > (_WORTH_ENTRIES if worth is None else worth) else None
-    if compiled is not None:
-        return tuple(compiled.inclusive_extremes(cct.parent, line_start, node, value, mean))
+    loops = kernels() if compiled else None
+    if loops is not None:
+        return tuple(loops.inclusive_extremes(cct.parent, line_start, node, value, mean))
     count, squares = np.zeros(nodes, np.int64), np.zeros(nodes)
     least, most = np.full(nodes, np.inf), np.full(nodes, -np.inf)
     least_line, most_line = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
@@ -223,11 +226,16 @@ def extremes(
         count += some.sum(axis=1)
         gap = np.where(some.all(axis=1), last - first, some.argmin(axis=1))
         whole = np.where(whole == first, first + gap, whole)
-        squares += np.einsum("ij,ij->i", (table - mean[:, None]) ** 2, some.astype(np.float64))
         every = np.arange(nodes)
-        lowest, highest = np.where(some, table, np.inf), np.where(some, table, -np.inf)
-        low, high = lowest.argmin(axis=1), highest.argmax(axis=1)
-        lows, highs = lowest[every, low], highest[every, high]
+        table[~some] = np.inf
+        low = table.argmin(axis=1)
+        lows = table[every, low]
+        table[~some] = -np.inf
+        high = table.argmax(axis=1)
+        highs = table[every, high]
+        table -= mean[:, None]
+        table[~some] = 0
+        squares += np.einsum("ij,ij->i", table, table)
         least_line = np.where(lows < least, first + low, least_line)
         most_line = np.where(highs > most, first + high, most_line)
         least, most = np.minimum(least, lows), np.maximum(most, highs)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import zstandard
 
 from hpcd.analysis.arrays.archive import pack_archive
 from hpcd.analysis.arrays.column_files import storage_error
@@ -27,15 +28,18 @@ from hpcd.analysis.trace.part import (
     HEADER,
     MAGIC,
     NO_FRAME,
+    PACKED_TABLES,
     VERSION,
     WIDE,
     tables,
 )
 from hpcd.array_types import I64, U16, U32, U64, Array
-from hpcd.measurement.planes import ranked
+from hpcd.measurement.planes import ranked, to_planes
 
 # One of so many entries of an overview tells whether a line has many nodes.
 _SOME = 4
+# Of zstd, for packed tables.
+_TABLES_LEVEL = 3
 
 
 class PartWriter:
@@ -115,13 +119,24 @@ class PartWriter:
             "step": step, "origin": origin, "entries": entries, "wide": wide,
             "frame_offset": offset, "frame_size": size, "frame_content": content,
         } | {f"block_{name}": table[name] for name in table.dtype.names or ()}  # fmt: skip
-        for name, kind, _ in tables(VERSION, lines, len(table), len(offset)):
-            self._section(columns[name].astype(kind, copy=False).tobytes())
-        self._section(dictionary.astype("<u4", copy=False).tobytes())
-        packed = pack_archive(archive)
-        self._write(packed)
+        whole = [
+            columns[name].astype(kind, copy=False)
+            for name, kind, _ in tables(VERSION, lines, len(table), len(offset))
+        ]
+        whole.append(dictionary.astype("<u4", copy=False))
+        packed = 0
+        if sum(column.nbytes for column in whole) <= PACKED_TABLES:
+            planes = b"".join([to_planes(column) for column in whole])
+            frame = zstandard.ZstdCompressor(level=_TABLES_LEVEL).compress(planes)
+            packed = len(frame)
+            self._section(frame)
+        else:
+            for column in whole:
+                self._section(column.tobytes())
+        archived = pack_archive(archive)
+        self._write(archived)
         facts = (MAGIC, VERSION, lines, len(table), len(offset), blob, *sizes, len(dictionary),
-                 len(packed))  # fmt: skip
+                 len(archived), packed)  # fmt: skip
         head = HEADER.pack(*facts, zlib.crc32(HEADER.pack(*facts, 0, 0)[:-8]), 0)
         try:
             self._file.seek(0)
