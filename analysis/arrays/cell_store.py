@@ -57,7 +57,8 @@ def pack_cells(cells: Cells) -> PackedCells:
     records, value = cells.records[order], cells.value[order]
     bounds = _starts(event)
     frames = []
-    for begin, end in zip(bounds.tolist(), [*bounds[1:].tolist(), len(event)], strict=True):
+    ends = [*bounds[1:].tolist(), len(event)][: len(bounds)]
+    for begin, end in zip(bounds.tolist(), ends, strict=True):
         own = slice(begin, end)
         first = _starts(node[own])
         lines = np.diff(line[own], prepend=np.uint32(0))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, by_line
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
-from hpcd.array_types import F64, I64, U16, U32, U64
+from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
 
@@ -194,8 +194,8 @@ class Metrics:
         column: U64 = cells.records[own] if metric == 0 else cells.value[own]
         if metric == 0:
             return column.astype(np.float64)
-        event: U16 = cells.event[own]
-        return column.astype(np.float64) * self._scale[metric][event]
+        scale: F64 = self._scale[metric][cells.event[own]]
+        return column.astype(np.float64) * scale
 
     def _by_line(self, chunk: int) -> tuple[Cells, I64]:
         found = self._kept.get(chunk)

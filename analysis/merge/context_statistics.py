@@ -45,8 +45,8 @@ class ContextStatistics:
 @dataclass(frozen=True, slots=True)
 class ExtremesTask:
     """Chunks ``first`` to ``last`` - 1 of the ``cells`` in ``folder``, and the tree and the means
-    ``float64[metrics, nodes]`` they are compared with, each in a file; ``compiled`` whether numba is
-    worth loading."""
+    ``float64[metrics, nodes]`` they are compared with, each in a file; ``compiled`` whether numba
+    is worth loading."""
 
     folder: Path
     tree: Path

@@ -94,9 +94,7 @@ def translate_cells(task: CellTask) -> int:
         zip(task.parts, task.rows, node_maps, task.event_maps, strict=True)
     ):
         if isinstance(part, EarlierPart):
-            order, trace_map, own = part.sums(
-                event_map, with_calls=task.with_calls[number]
-            )
+            order, trace_map, own = part.sums(event_map, with_calls=task.with_calls[number])
         else:
             order, own = load_sums(part, len(node_map))
             if (

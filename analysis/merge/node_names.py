@@ -32,6 +32,7 @@ _MAX_READERS = 4
 
 ROOT_NAME = "[all]"
 
+
 @dataclass(frozen=True, slots=True)
 class NamedTree:
     """Procedures, and which one each node stands in; scopes, and each node's innermost one.

@@ -557,8 +557,8 @@ class _Merge:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Measurements whose parts are handled by one task, the files of their trees, of their cells and
-    of their symbols."""
+    """Measurements whose parts are handled by one task, the files of their trees, of their cells
+    and of their symbols."""
 
     members: tuple[int, ...]
     tree: Path
@@ -570,8 +570,8 @@ class _Group:
 class _Kept:
     """What is taken from the database that is added to.
 
-    ``tree`` is the file of the tree that its ``nodes`` ``uint32[k]`` are, in modules of the new one;
-    ``located`` where to say which nodes all of its are there. ``modules`` turns its modules that
+    ``tree`` is the file of the tree that its ``nodes`` ``uint32[k]`` are, in modules of the new
+    one; ``located`` where to say which nodes all of its are there. ``modules`` turns its modules that
     have symbols into the new one's, and ``owners`` has the number of the measurement whose table
     that of a module (the new one's) is.
     """

@@ -1,4 +1,4 @@
-"""Symbols that measurements brought along, united by load module: the database keeps one table each.
+"""Symbols that measurements brought along, united by load module: a database has one table each.
 
 Ranks of one program bring the same names; a table for each of thousands took as many bytes as
 their trees.

@@ -7,9 +7,9 @@ they are when measurements are added, and a merge that was killed finds those al
 
     header | blocks | overviews of 8, 16, 32 bits | tables | dictionary | archive
 
-All numbers are little-endian; each section begins at a multiple of 8. Of short measurements tables and
-dictionary are one zstd frame, each column's byte planes one after the other. The archive holds what is
-read whole or not at all: arrays and JSON by name, each a zstd frame.
+All numbers are little-endian; each section begins at a multiple of 8. Of short measurements tables
+and dictionary are one zstd frame, each column's byte planes one after the other. The archive holds
+what is read whole or not at all: arrays and JSON by name, each a zstd frame.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from hpcd.measurement.planes import from_planes
 
 MAGIC = b"HPCDPART"
 VERSION = 4
-# In version 3 tables were not packed. In version 2 each block had frames of its own, in version 1 the second were planes of events and
-# values.
+# In version 3 tables were not packed. In version 2 each block had frames of its own, in version 1
+# the second were planes of events and values.
 _EARLIER = (1, 2)
 # magic, version, lines, blocks, frames, bytes of blocks, overview entries of 8, of 16 and of 32
-# bits, dictionary entries, bytes of the archive, bytes of packed tables (0: they are not), CRC-32 of
-# what stands before it
+# bits, dictionary entries, bytes of the archive, bytes of packed tables (0: they are not), CRC-32
+# of what stands before it
 HEADER = struct.Struct("<8sIIQQQQQQQQQII")
 # The same without packed tables.
 _HEADER_3 = struct.Struct("<8sIIQQQQQQQQII")
@@ -190,9 +190,10 @@ class _Header:
                            archive, 0, kind.size)  # fmt: skip
         if version not in (3, VERSION):
             raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
-        _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive, *more = values
+        _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive = values[:11]
+        packed = values[11] if version == VERSION else 0
         return _Header(version, lines, count, frames, blob, (narrowest, narrow, wide), words,
-                       archive, *more or (0,), kind.size)  # fmt: skip
+                       archive, packed, kind.size)  # fmt: skip
 
 
 def expect(paths: Iterable[Path]) -> None:

@@ -45,8 +45,9 @@ class TraceMap:
     """What the numbers in ``m`` parts mean in the database.
 
     Nodes of part ``p`` are ``node[p]`` (``uint32[n]``), its events
-    ``event[event_start[p]:event_start[p + 1]]`` (``uint16``); ``shift`` ``int64[m]`` turns its times into database times, in
-    ns. Trace line ``i`` is row ``row[i]`` of part ``part[i]`` (``uint32[lines]`` both).
+    ``event[event_start[p]:event_start[p + 1]]`` (``uint16``); ``shift`` ``int64[m]`` turns its
+    times into database times, in ns. Trace line ``i`` is row ``row[i]`` of part ``part[i]``
+    (``uint32[lines]`` both).
     """
 
     node: NodeMaps

@@ -147,7 +147,7 @@ def test_parts_of_later_versions_are_refused(tmp_path: Path) -> None:
     head = content[:8] + (9).to_bytes(4, "little") + content[12 : HEADER.size - 8]
     crc = zlib.crc32(head).to_bytes(4, "little")
     (tmp_path / "other.part").write_bytes(head + crc + content[HEADER.size - 4 :])
-    with pytest.raises(FormatError, match="version 9, this hpcd reads 3"):
+    with pytest.raises(FormatError, match="version 9, this hpcd reads 4"):
         Part(tmp_path / "other.part")
 
 
