@@ -170,11 +170,13 @@ class CellStore:
         """The contexts of a frame. Raises :class:`FormatError`."""
         content = self._content(2 * frame)
         count = int.from_bytes(content[:_HEAD].tobytes(), "little")
+        if not 0 < count <= self._nodes:
+            raise self._damaged("contexts of sums")
         steps, more = self._columns(content[_HEAD:], 2, count)
         node = np.cumsum(_whole(steps), dtype=np.uint64)
         start = np.zeros(count + 1, np.int64)
         np.cumsum(_whole(more).astype(np.int64) + 1, out=start[1:])
-        if not count or int(node[-1]) >= self._nodes or int(start[-1]) != int(self._cells[frame]):
+        if int(node.max()) >= self._nodes or int(start[-1]) != int(self._cells[frame]):
             raise self._damaged("contexts of sums")
         return Contexts(node.astype(np.uint32), start)
 

@@ -41,6 +41,8 @@ class Metrics:
         self._store = CellStore(folder, lines, cells, len(cct))
         self._line: U32 = open_column(folder / "line.npy", np.uint32, lines)
         """The trace line at each place of the sequence."""
+        if int(self._line.max(initial=0)) >= max(lines, 1):
+            raise FormatError(f"{folder}: damaged (trace lines that do not exist)")
         scale = open_column(folder / "scale.npy", np.float64)
         events = len(scale) // max(len(table), 1)
         if len(scale) != len(table) * events:
@@ -75,6 +77,8 @@ class Metrics:
     def recounted(self) -> tuple[list[F64], list[F64]]:
         """Per metric, from the cells: :meth:`exclusive` again, ``float64[nodes]``, and the sums of
         lines, ``float64[lines]``. O(all cells)."""
+        # Every line is in the sequence, or this says so.
+        _ = self._place
         nodes = [np.zeros(len(self._cct)) for _ in self.names]
         lines = [np.zeros(self._lines) for _ in self.names]
         for chunk in range(len(self._store)):
@@ -215,8 +219,7 @@ class Metrics:
     def _place(self) -> I64:
         """Where each trace line is in the sequence."""
         place = np.full(self._lines, -1, np.int64)
-        if int(self._line.max(initial=0)) < max(self._lines, 1):
-            place[self._line] = np.arange(self._lines)
+        place[self._line] = np.arange(self._lines)
         if int(place.min(initial=0)) < 0:
             raise FormatError("metrics: the sequence of trace lines has not every line")
         return place

@@ -571,9 +571,9 @@ class _Kept:
     """What is taken from the database that is added to.
 
     ``tree`` is the file of the tree that its ``nodes`` ``uint32[k]`` are, in modules of the new
-    one; ``located`` where to say which nodes all of its are there. ``modules`` turns its modules that
-    have symbols into the new one's, and ``owners`` has the number of the measurement whose table
-    that of a module (the new one's) is.
+    one; ``located`` where to say which nodes all of its are there. ``modules`` turns its modules
+    that have symbols into the new one's, and ``owners`` has the number of the measurement whose
+    table that of a module (the new one's) is.
     """
 
     database: EarlierDatabase
