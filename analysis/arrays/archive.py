@@ -21,9 +21,9 @@ from hpcd.measurement.planes import from_planes, to_planes
 _ENTRY_LIMIT = 1 << 30
 
 
-def pack_archive(entries: Mapping[str, Array | bytes]) -> bytes:
-    """The archive of ``entries``."""
-    pack = zstandard.ZstdCompressor(level=3).compress
+def pack_archive(entries: Mapping[str, Array | bytes], level: int = 3) -> bytes:
+    """The archive of ``entries``, compressed at this ``level`` of zstd."""
+    pack = zstandard.ZstdCompressor(level=level).compress
     index, parts, at = {}, [], 0
     for name, value in entries.items():
         part = pack(value if isinstance(value, bytes) else to_planes(value))

@@ -9,7 +9,6 @@ import errno
 import mmap
 import os
 import re
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,8 +17,6 @@ import numpy.typing as npt
 
 from hpcd.array_types import Array
 from hpcd.errors import FormatError, StorageError
-
-_GATHER_BYTES = 32 << 20
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
@@ -110,14 +107,6 @@ def map_column(path: Path) -> Array:
     return np.memmap(path, kind, "r+", offset, (rows,))
 
 
-def open_value(path: Path, rows: int) -> Array:
-    """Map a column of metric values, ``float64`` or, where they are small counts, ``uint32``."""
-    try:
-        return open_column(path, np.float64, rows)
-    except FormatError:
-        return open_column(path, np.uint32, rows)
-
-
 def open_column(path: Path, dtype: npt.DTypeLike, rows: int | None = None) -> Array:
     """Map a column read-only. Raises :class:`FormatError` unless it has this type and length."""
     try:
@@ -149,27 +138,6 @@ def release(column: Array) -> None:
         base = base.base
     if isinstance(base, mmap.mmap):
         base.madvise(mmap.MADV_DONTNEED)
-
-
-def gather(column: Array, rows: npt.NDArray[np.integer]) -> Array:
-    """``column[rows]`` of a mapped column, with at most 32 MiB of it in memory at a time.
-
-    Rows in no order would touch pages all over it: they are read in ascending order, a stretch of
-    the column after the other. Raises :class:`IndexError` for rows there are not.
-    """
-    if column.nbytes <= _GATHER_BYTES:
-        values: Array = column[rows]
-        return values
-    order = np.argsort(rows, kind="stable")
-    ascending = rows[order]
-    stretches = np.arange(0, len(column), _GATHER_BYTES // column.itemsize)
-    cuts = np.append(np.searchsorted(ascending, stretches), len(rows))
-    values = np.empty(len(rows), column.dtype)
-    for begin, end in pairwise(cuts.tolist()):
-        if begin < end:
-            values[order[begin:end]] = column[ascending[begin:end]]
-            release(column)
-    return values
 
 
 def open_bounds(path: Path, rows: int, total: int) -> npt.NDArray[np.int64]:

@@ -159,15 +159,15 @@ def _check_tree(db: Database) -> list[str]:
 
 
 def _check_metrics(db: Database, records: int) -> list[str]:
-    """Both sparse forms agree with each other, with the totals, and with the trace's
-    ``records``, ends of intervals not counted."""
+    """Cells agree with the totals of contexts and of lines, and with the trace's ``records``, ends
+    of intervals not counted."""
     findings = []
+    by_node, by_line = db.metrics.recounted()
     for number, name in enumerate(db.metrics.names):
-        by_line = db.metrics.line_sums(number)
-        if not _alike(by_line, db.metrics.exclusive(number)):
-            findings.append(f"metric {name}: lines and totals do not agree")
-        if not _alike(by_line, db.metrics.node_sums(number)):
-            findings.append(f"metric {name}: lines and contexts do not agree")
+        if not _alike(by_node[number], db.metrics.exclusive(number)):
+            findings.append(f"metric {name}: cells and totals of contexts do not agree")
+        if not _alike(by_line[number], db.line_totals(name)):
+            findings.append(f"metric {name}: cells and totals of trace lines do not agree")
     if int(db.metrics.exclusive("samples").sum()) != records:
         findings.append("metric samples does not count the trace's records")
     return findings

@@ -17,7 +17,7 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.errors import FormatError, NotFoundError
 
 FORMAT = "hpcd-database"
-VERSION = 5
+VERSION = 6
 MANIFEST = "manifest.json"
 SQLITE = "hpcd.sqlite"
 
@@ -28,6 +28,9 @@ _MANIFEST_LIMIT = 64 << 20
 
 CALLS = "calls"
 """Where recorded calls are; a database without them has no such folder."""
+
+SYMBOLS = "cct/symbols.archive"
+"""The symbols that measurements brought along, by load module."""
 
 FOLDERS = ("cct", "lines", "trace", "metrics")
 

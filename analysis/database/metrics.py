@@ -1,34 +1,29 @@
 """Metrics of a database: what each context cost, in total and on each trace line.
 
-Stored sparse, both ways round, with one pattern for all metrics: by line (which contexts did it
-run?) and by context (which lines ran it?). A cell is a (line, node) pair with records of its own.
+Stored sparse, once, in compressed chunks of lines (:mod:`hpcd.analysis.arrays.cell_store`): a cell
+is a (line, node) pair with records of its own, and has a sum for each event of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.arrays.column_files import (
-    gather,
-    open_bounds,
-    open_column,
-    open_value,
-    release,
-)
-from hpcd.analysis.arrays.sparse_sums import sum_by
-from hpcd.array_types import F64, I64, U32
+from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, by_line
+from hpcd.analysis.arrays.column_files import open_column
+from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
+from hpcd.array_types import F64, I64, U32, U64
 from hpcd.errors import FormatError, UsageError
 from hpcd.model.cct import CCT
 
 SAMPLES = "samples"
 
-# Cells handled at once where all of them are: bounds memory at some 50 MB.
-_CHUNK_CELLS = 1 << 20
+# Sums of chunks kept by line, 40 bytes each: who asks for one line asks for its neighbours next.
+_KEPT_CELLS = 2 << 20
 
 
 class Metrics:
@@ -42,17 +37,23 @@ class Metrics:
     ) -> None:
         self.names = [name for name, _ in table]
         self.units = [unit for _, unit in table]
-        self._cct = cct
-        nodes = len(cct)
-        self._line_start = open_bounds(folder / "line_start.npy", lines, cells)
-        self._line_node = open_column(folder / "line_node.npy", np.uint32, cells)
-        self._node_start = open_bounds(folder / "node_start.npy", nodes, cells)
-        kind = np.uint32 if cells < 1 << 32 else np.int64
-        self._node_cell = open_column(folder / "node_cell.npy", kind, cells)
+        self._cct, self._lines = cct, lines
+        self._store = CellStore(folder, lines, cells, len(cct))
+        self._line: U32 = open_column(folder / "line.npy", np.uint32, lines)
+        """The trace line at each place of the sequence."""
+        if int(self._line.max(initial=0)) >= max(lines, 1):
+            raise FormatError(f"{folder}: damaged (trace lines that do not exist)")
+        scale = open_column(folder / "scale.npy", np.float64)
+        events = len(scale) // max(len(table), 1)
+        if len(scale) != len(table) * events:
+            raise FormatError(f"{folder}: damaged (scales of events)")
+        if int(self._store.event.max(initial=0)) >= max(events, 1) and len(self._store.event):
+            raise FormatError(f"{folder}: damaged (sums of events that do not exist)")
+        self._scale = scale.reshape(len(table), events)
         count = range(len(table))
-        self._line_value = [open_value(folder / f"line_value-{k}.npy", cells) for k in count]
-        self._total = [open_column(folder / f"total-{k}.npy", np.float64, nodes) for k in count]
+        self._total = [open_column(folder / f"total-{k}.npy", np.float64, len(cct)) for k in count]
         self._inclusive: dict[int, F64] = {}
+        self._kept: dict[int, tuple[Cells, I64]] = {}
 
     def number(self, metric: str | int) -> int:
         """Number of a metric. Raises :class:`UsageError` naming those there are."""
@@ -73,120 +74,155 @@ class Metrics:
             self._inclusive[number] = self._cct.inclusive(self._total[number])
         return self._inclusive[number]
 
-    def line_sums(self, metric: str | int) -> F64:
-        """``float64[nodes]``: :meth:`exclusive` again, added up from the form by line."""
-        value, nodes = self._line_value[self.number(metric)], len(self._cct)
-        total = np.zeros(nodes)
-        for at in range(0, len(value), _CHUNK_CELLS):
-            node = self._line_node[at : at + _CHUNK_CELLS]
-            if int(node.max()) >= nodes:
-                raise FormatError("metrics name nodes that do not exist")
-            total += sum_by(node, value[at : at + _CHUNK_CELLS], nodes)
-            release(value)
-            release(node)
-        return total
-
-    def node_sums(self, metric: str | int) -> F64:
-        """``float64[nodes]``: :meth:`exclusive` again, added up from the form by context."""
-        value = self._line_value[self.number(metric)]
-        total = np.zeros(len(self._cct))
-        for at in range(0, len(self._node_cell), _CHUNK_CELLS):
-            cells = self._node_cell[at : at + _CHUNK_CELLS]
-            if int(cells.max()) >= max(len(value), 1):
-                raise FormatError("metrics name cells that do not exist")
-            # The nodes whose cells these are; the first and the last may have more elsewhere.
-            end = at + len(cells)
-            low = int(np.searchsorted(self._node_start, at, side="right")) - 1
-            high = int(np.searchsorted(self._node_start, end, side="left"))
-            bounds: I64 = np.clip(self._node_start[low : high + 1], at, end)
-            owner = np.repeat(np.arange(high - low), bounds[1:] - bounds[:-1])
-            total[low:high] += sum_by(owner, gather(value, cells), high - low)
-            release(value)
-            release(cells)
-        return total
+    def recounted(self) -> tuple[list[F64], list[F64]]:
+        """Per metric, from the cells: :meth:`exclusive` again, ``float64[nodes]``, and the sums of
+        lines, ``float64[lines]``. O(all cells)."""
+        # Every line is in the sequence, or this says so.
+        _ = self._place
+        nodes = [np.zeros(len(self._cct)) for _ in self.names]
+        lines = [np.zeros(self._lines) for _ in self.names]
+        for chunk in range(len(self._store)):
+            mine = self._line[self._span(chunk)]
+            for event, frame in self._store.frames(chunk):
+                contexts = self._store.contexts(frame)
+                sums = self._store.sums(frame, chunk, contexts)
+                for number in range(len(self.names)):
+                    amount, scale = self._amount(sums, number, event)
+                    if scale == 0:
+                        continue
+                    own = np.add.reduceat(amount, contexts.start[:-1])
+                    nodes[number][contexts.node] += own * scale
+                    lines[number][mine] += sum_by(sums.line, amount, len(mine)) * scale
+            self._store.release()
+        return nodes, lines
 
     def by_line(self, metric: str | int, line: int) -> tuple[U32, F64]:
         """Nodes with records on ``line``, ascending, and their exclusive cost there."""
-        part = slice(int(self._line_start[line]), int(self._line_start[line + 1]))
-        value = self._line_value[self.number(metric)][part]
-        return self._line_node[part], value.astype(np.float64, copy=False)
+        number, place = self.number(metric), int(self._place[line])
+        chunk = int(np.searchsorted(self._store.line_start, place, side="right")) - 1
+        cells, bounds = self._by_line(chunk)
+        at = place - int(self._store.line_start[chunk])
+        own = slice(int(bounds[at]), int(bounds[at + 1]))
+        node, value = cells.node[own], self._values(number, cells, own)
+        if not len(node):
+            return node, value
+        starts = np.flatnonzero(np.concatenate(([True], node[1:] != node[:-1])))
+        return node[starts], np.add.reduceat(value, starts)
 
     def by_node(self, metric: str | int, node: int) -> tuple[U32, F64]:
         """Lines with records at ``node`` itself, ascending, and its exclusive cost there."""
-        cells = self._node_cell[int(self._node_start[node]) : int(self._node_start[node + 1])]
-        return self._lines(cells), self._cells(cells, metric)
+        number = self.number(metric)
+        lines: list[U32] = [np.zeros(0, np.uint32)]
+        values: list[F64] = [np.zeros(0)]
+        for chunk, event, frame, contexts in self._contexts():
+            at = int(np.searchsorted(contexts.node, node))
+            if at < len(contexts.node) and int(contexts.node[at]) == node:
+                sums = self._store.sums(frame, chunk, contexts, np.array([at]))
+                amount, scale = self._amount(sums, number, event)
+                lines.append(self._line[self._span(chunk)][sums.line])
+                values.append(amount * scale)
+        line, value = np.concatenate(lines), np.concatenate(values)
+        order = np.argsort(line, kind="stable")
+        line, value = line[order], value[order]
+        if not len(line):
+            return line, value
+        starts = np.flatnonzero(np.concatenate(([True], line[1:] != line[:-1])))
+        return line[starts], np.add.reduceat(value, starts)
 
     def over_lines(self, metric: str | int, node: int, *, inclusive: bool = True) -> F64:
         """``float64[lines]``: what ``node`` cost on each line, by default with all below it.
 
-        O(cells of the subtree).
+        O(cells of the subtree), and a look at the contexts of each chunk.
         """
-        nodes = self._subtree(node) if inclusive else [slice(node, node + 1)]
-        total = np.zeros(len(self._line_start) - 1)
-        bounds = self._node_start
-        count = sum(int(bounds[part.stop] - bounds[part.start]) for part in nodes)
-        if count > len(self._line_node) // 8:
-            inside = np.zeros(len(self._cct), bool)
-            for part in nodes:
-                inside[part] = True
-            return self.over_contexts(metric, inside)
-        for part in nodes:
-            span = slice(int(self._node_start[part.start]), int(self._node_start[part.stop]))
-            for at in range(span.start, span.stop, _CHUNK_CELLS):
-                cells = self._node_cell[at : min(at + _CHUNK_CELLS, span.stop)]
-                total += sum_by(self._lines(cells), self._cells(cells, metric), len(total))
-        return total
+        inside = np.zeros(len(self._cct), bool)
+        for part in self._subtree(node) if inclusive else [slice(node, node + 1)]:
+            inside[part] = True
+        return self.over_contexts(metric, inside)
 
     def over_contexts(self, metric: str | int, inside: npt.NDArray[np.bool_]) -> F64:
         """``float64[lines]``: what the nodes of ``inside`` ``bool[nodes]`` cost on each line.
 
-        O(all cells): reading all in order beats half of it in disorder.
+        O(their cells), and a look at the contexts of each chunk.
         """
-        value = self._line_value[self.number(metric)]
-        lines = len(self._line_start) - 1
-        total = np.zeros(lines)
-        first = 0
-        while first < lines:
-            last = int(np.searchsorted(self._line_start, self._line_start[first] + _CHUNK_CELLS))
-            last = min(max(last, first + 1), lines)
-            start = self._line_start[first : last + 1]
-            span = slice(int(start[0]), int(start[-1]))
-            own = value[span] * inside[self._line_node[span]]
-            filled = np.flatnonzero(np.diff(start))
-            total[first + filled] = np.add.reduceat(own, start[filled] - start[0])
-            release(value)
-            release(self._line_node)
-            first = last
-        return total
+        number = self.number(metric)
+        total = np.zeros(self._lines)
+        for chunk, event, frame, contexts in self._contexts(number):
+            chosen = np.flatnonzero(inside[contexts.node])
+            if not len(chosen):
+                continue
+            all_of_them = len(chosen) == len(contexts.node)
+            sums = self._store.sums(frame, chunk, contexts, None if all_of_them else chosen)
+            amount, scale = self._amount(sums, number, event)
+            span = self._span(chunk)
+            total[span] += sum_by(sums.line, amount, span.stop - span.start) * scale
+        by_trace_line = np.zeros(self._lines)
+        by_trace_line[self._line] = total
+        return by_trace_line
 
     def of_lines(self, metric: str | int, lines: I64) -> F64:
-        """``float64[nodes]``: cost at each node itself, over ``lines`` alone. O(their cells)."""
-        if len(lines) == len(self._line_start) - 1:
+        """``float64[nodes]``: cost at each node itself, over ``lines`` alone. O(cells of the chunks
+        these are in)."""
+        if len(lines) == self._lines:
             return self.exclusive(metric)
-        value = self._line_value[self.number(metric)]
+        number = self.number(metric)
         total = np.zeros(len(self._cct))
-        lines = np.sort(lines)
-        # Lines that follow one another are read at once, and added up when there are enough.
-        breaks = np.flatnonzero(np.diff(lines) != 1) + 1
-        begin = self._line_start[lines[np.concatenate(([0], breaks))]] if len(lines) else lines
-        end = (
-            self._line_start[lines[np.append(breaks, len(lines)) - 1] + 1] if len(lines) else lines
-        )
-        waiting: list[slice] = []
-        held = 0
-        for low, high in zip(begin.tolist(), end.tolist(), strict=True):
-            for at in range(low, high, _CHUNK_CELLS):
-                waiting.append(slice(at, min(at + _CHUNK_CELLS, high)))
-                held += waiting[-1].stop - at
-                if held >= _CHUNK_CELLS:
-                    total += self._sum(value, waiting)
-                    waiting, held = [], 0
-        return total + self._sum(value, waiting) if waiting else total
+        chosen = np.zeros(self._lines, bool)
+        chosen[self._place[lines]] = True
+        wanted = np.flatnonzero(np.add.reduceat(
+            np.append(chosen, False), self._store.line_start[:-1]
+        )) if len(lines) else np.zeros(0, np.int64)  # fmt: skip
+        for chunk, event, frame, contexts in self._contexts(number, wanted.tolist()):
+            sums = self._store.sums(frame, chunk, contexts)
+            amount, scale = self._amount(sums, number, event)
+            own = amount * chosen[self._span(chunk)][sums.line]
+            total[contexts.node] += np.add.reduceat(own, contexts.start[:-1]) * scale
+        return total
 
-    def _sum(self, value: npt.NDArray[Any], spans: Sequence[slice]) -> F64:
-        node = np.concatenate([self._line_node[span] for span in spans])
-        cost = np.concatenate([value[span] for span in spans])
-        return sum_by(node, cost.astype(np.float64, copy=False), len(self._cct))
+    def _contexts(
+        self, metric: int | None = None, chunks: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, int, int, Contexts]]:
+        """(chunk, event, frame, contexts) of ``chunks``, by default all; with ``metric`` of the
+        events that it counts alone."""
+        for chunk in range(len(self._store)) if chunks is None else chunks:
+            for event, frame in self._store.frames(chunk):
+                if metric is None or metric == 0 or self._scale[metric, event] != 0:
+                    yield chunk, event, frame, self._store.contexts(frame)
+
+    def _amount(self, sums: EventSums, metric: int, event: int) -> tuple[F64, float]:
+        """What is added up of ``sums`` of an event, and what one of it is in a metric."""
+        if metric == 0:
+            return sums.records.astype(np.float64), 1.0
+        return sums.value.astype(np.float64), float(self._scale[metric, event])
+
+    def _values(self, metric: int, cells: Cells, own: slice) -> F64:
+        column: U64 = cells.records[own] if metric == 0 else cells.value[own]
+        if metric == 0:
+            return column.astype(np.float64)
+        scale: F64 = self._scale[metric][cells.event[own]]
+        return column.astype(np.float64) * scale
+
+    def _by_line(self, chunk: int) -> tuple[Cells, I64]:
+        found = self._kept.get(chunk)
+        if found is None:
+            held = sum(len(cells) for cells, _ in self._kept.values())
+            if held + self._store.cells(chunk) > _KEPT_CELLS:
+                self._kept = {}
+            found = by_line(self._store.chunk(chunk), self._store.lines(chunk))
+            self._kept[chunk] = found
+        return found
+
+    def _span(self, chunk: int) -> slice:
+        low, high = self._store.line_start[chunk : chunk + 2].tolist()
+        return slice(low, high)
+
+    @cached_property
+    def _place(self) -> I64:
+        """Where each trace line is in the sequence."""
+        place = np.full(self._lines, -1, np.int64)
+        place[self._line] = np.arange(self._lines)
+        if int(place.min(initial=0)) < 0:
+            raise FormatError("metrics: the sequence of trace lines has not every line")
+        return place
 
     def _subtree(self, node: int) -> list[slice]:
         """A node and all below it: one range of nodes for each level of the tree."""
@@ -199,13 +235,3 @@ class Metrics:
             # The root is its own parent, not a child.
             low, high = max(begin, 1), end
         return ranges
-
-    def _lines(self, cells: U32) -> U32:
-        lines = np.searchsorted(self._line_start, cells, side="right") - 1
-        return lines.astype(np.uint32)
-
-    def _cells(self, cells: U32, metric: str | int) -> F64:
-        value = self._line_value[self.number(metric)]
-        if int(cells.max(initial=0)) >= max(len(value), 1):
-            raise FormatError("metrics name cells that do not exist")
-        return value[cells].astype(np.float64, copy=False)

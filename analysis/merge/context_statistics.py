@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.arrays.column_files import open_column, open_value
+from hpcd.analysis.arrays.cell_store import CellStore, by_line, joined, open_store
+from hpcd.analysis.arrays.column_files import open_column, save_column
+from hpcd.analysis.merge.canonical_tree import load_canonical
 from hpcd.analysis.trace.compiled import kernels
 from hpcd.array_types import F64, I64, U32
-from hpcd.errors import FormatError
 from hpcd.model.cct import CCT
 
-# Entries of the table of contexts and lines made at a time: 64 MB.
-_TABLE_ENTRIES = 8 << 20
+# Entries of the table of contexts and lines made at a time, 16 MB, and as much again four times.
+_TABLE_ENTRIES = 2 << 20
 # With fewer, numpy is done in the time that loading numba takes.
 _WORTH_ENTRIES = 32 << 20
+# Cells that one task looks at, at least, but for the last: 40 bytes each.
+_TASK_CELLS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,40 +43,175 @@ class ContextStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class StatisticsTask:
-    """What :func:`context_statistics` is given."""
+class ExtremesTask:
+    """Chunks ``first`` to ``last`` - 1 of the ``cells`` in ``folder``, and the tree and the means
+    ``float64[metrics, nodes]`` they are compared with, each in a file; ``compiled`` whether numba
+    is worth loading."""
 
     folder: Path
-    cct: CCT
-    metric: int
-    inclusive: F64
+    tree: Path
+    mean: Path
+    cells: int
+    first: int
+    last: int
+    compiled: bool
 
 
-def statistics_of(task: StatisticsTask) -> ContextStatistics:
-    """:func:`context_statistics` in a worker."""
-    return context_statistics(task.folder, task.cct, task.metric, task.inclusive)
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """Inclusive values of some lines. Arrays of the ``k`` nodes that have any which is not 0:
 
-
-def context_statistics(folder: Path, cct: CCT, metric: int, inclusive: F64) -> ContextStatistics:
-    """Statistics of metric number ``metric`` from the columns by line in ``folder``.
-
-    ``inclusive`` ``float64[nodes]`` are its sums over all lines. O(nodes · lines), a few
-    nanoseconds each, in bounded memory. Raises :class:`FormatError`.
+    ``node``, on how many ``lines``, the sum of ``squares`` of these values' distances to the mean,
+    the ``least`` and ``most`` of them, ``least_line`` and ``most_line`` where, and ``none`` the
+    first line without, ``NO_LINE`` where there is none. ``first`` is the first of all lines, which
+    is without the other nodes.
     """
-    line_start = open_column(folder / "line_start.npy", np.int64)
-    cells = int(line_start[-1])
-    node = open_column(folder / "line_node.npy", np.uint32, cells)
-    value = open_value(folder / f"line_value-{metric}.npy", cells)
+
+    first: int
+    node: I64
+    lines: I64
+    squares: F64
+    least: F64
+    most: F64
+    least_line: I64
+    most_line: I64
+    none: I64
+
+
+NO_LINE = (1 << 63) - 1
+
+
+def united_statistics(
+    folder: Path, tree: Path, inclusives: Sequence[F64], cells: int,
+    run: Callable[[list[ExtremesTask]], Iterable[tuple[int, list[Extremes]]]],
+) -> list[ContextStatistics]:  # fmt: skip
+    """Statistics of each metric from the ``cells`` in ``folder``, a task for some chunks at a time.
+
+    ``inclusives`` are ``float64[nodes]`` sums over all lines; ``tree`` is the file of the canonical
+    tree; ``run`` runs :func:`line_extremes` on tasks. Raises :class:`FormatError`.
+    """
+    lines = len(open_column(folder / "line.npy", np.uint32))
+    nodes = len(inclusives[0])
+    store = CellStore(folder, lines, cells, nodes)
+    means = [inclusive / max(lines, 1) for inclusive in inclusives]
+    mean = tree.with_name("means.npy")
+    save_column(mean, np.concatenate(means))
+    tasks: list[ExtremesTask] = []
+    compiled = nodes * lines > _WORTH_ENTRIES
+    first, held = 0, 0
+    for chunk in range(len(store)):
+        held += store.cells(chunk)
+        # Whatever is as long as the tree is done once for many cells.
+        if held >= max(_TASK_CELLS, nodes) or chunk + 1 == len(store):
+            tasks.append(ExtremesTask(folder, tree, mean, cells, first, chunk + 1, compiled))
+            first, held = chunk + 1, 0
+    answers = dict(run(tasks))
+    return [
+        _united([answers[task][metric] for task in range(len(tasks))], lines, means[metric])
+        for metric in range(len(inclusives))
+    ]
+
+
+def _united(parts: Sequence[Extremes], lines: int, mean: F64) -> ContextStatistics:
+    """Statistics over all lines of what is known of some at a time."""
+    nodes = len(mean)
+    count, squares = np.zeros(nodes, np.int64), np.zeros(nodes)
+    least, most = np.full(nodes, np.inf), np.full(nodes, -np.inf)
+    least_line, most_line = np.full(nodes, NO_LINE), np.full(nodes, NO_LINE)
+    none = np.full(nodes, NO_LINE)
+    for part in parts:
+        at = part.node
+        count[at] += part.lines
+        squares[at] += part.squares
+        for sign, extreme, line, own, own_line in (
+            (1, least, least_line, part.least, part.least_line),
+            (-1, most, most_line, part.most, part.most_line),
+        ):
+            before, where = extreme[at], line[at]
+            better = (sign * own < sign * before) | ((own == before) & (own_line < where))
+            extreme[at] = np.where(better, own, before)
+            line[at] = np.where(better, own_line, where)
+        known = np.minimum(none[at], part.none)
+        np.minimum(none, part.first, out=none)
+        none[at] = known
+    # On all other lines a node's value is 0.
+    somewhere = count < lines
+    squares += (lines - count) * mean**2
+    low, high = somewhere & (least >= 0), somewhere & (most <= 0)
+    zero = np.zeros(nodes)
+    if not lines:
+        least, most = zero, zero
+    least_line = np.where(low, none, least_line)
+    most_line = np.where(high, none, most_line)
+    return ContextStatistics(
+        count, mean, np.where(low, 0.0, least), np.where(high, 0.0, most),
+        np.sqrt(squares / max(lines, 1)), least_line, most_line,
+    )  # fmt: skip
+
+
+def line_extremes(task: ExtremesTask) -> list[Extremes]:
+    """What :func:`united_statistics` asks of some lines, of each metric. Raises
+    :class:`FormatError`."""
+    line = open_column(task.folder / "line.npy", np.uint32)
+    cct = load_canonical(task.tree)
+    store = open_store(task.folder, len(line), task.cells, len(cct))
+    means = open_column(task.mean, np.float64).reshape(-1, len(cct))
+    scale = open_column(task.folder / "scale.npy", np.float64).reshape(len(means), -1)
+    bounds = store.line_start[task.first : task.last + 1]
+    mine = line[int(bounds[0]) : int(bounds[-1])].astype(np.int64)
+    # Lines as the database has them: of equal values the first line's counts.
+    order = np.argsort(mine)
+    place = np.empty(len(mine), np.uint32)
+    place[order] = np.arange(len(mine))
+    parts = []
+    for chunk in range(task.first, task.last):
+        cells = store.chunk(chunk)
+        at = int(store.line_start[chunk] - bounds[0])
+        parts.append(replace(cells, line=place[cells.line.astype(np.int64) + at]))
+    cells, line_start = by_line(joined(parts), len(mine))
+    answers = []
+    for metric, mean in enumerate(means):
+        if metric == 0:
+            value = cells.records.astype(np.float64)
+        else:
+            value = cells.value.astype(np.float64) * scale[metric][cells.event]
+        filled = np.flatnonzero(value)
+        start = np.searchsorted(filled, line_start)
+        found = extremes(cct, start, cells.node[filled], value[filled], mean, task.compiled)
+        answers.append(_of_lines(found, mine[order]))
+    return answers
+
+
+def _of_lines(found: tuple[Any, ...], lines: I64) -> Extremes:
+    """What was found, of the nodes that have any, with the database's ``lines``."""
+    count, squares, least, most, least_line, most_line, whole = found
+    node = np.flatnonzero(count)
+    none = np.append(lines, NO_LINE)[whole[node]]
+    return Extremes(
+        int(lines[0]) if len(lines) else NO_LINE, node, count[node], squares[node], least[node],
+        most[node], lines[least_line[node]], lines[most_line[node]], none,
+    )  # fmt: skip
+
+
+def extremes(
+    cct: CCT, line_start: I64, node: U32, value: F64, mean: F64, compiled: bool
+) -> tuple[Any, ...]:
+    """Of inclusive values over some lines, arrays of ``n`` nodes: on how many a node's is not 0,
+    the sum of squares of their distances to ``mean``, the least and the most of them, where, and
+    how many lines there are before the first without.
+
+    ``value`` ``float64[k]`` not 0, with ``node`` ``uint32[k]``, are those of line ``i`` from
+    ``line_start[i]`` on. ``compiled``, and with numba, O(nodes that the values reach, line by
+    line); else O(nodes · lines), a few nanoseconds each, in bounded memory.
+    """
     nodes, lines = len(cct), len(line_start) - 1
-    if int(node.max(initial=0)) >= nodes:
-        raise FormatError(f"{folder}: damaged (cells of nodes that do not exist)")
-    mean = inclusive / max(lines, 1)
-    compiled = kernels() if nodes * lines > _WORTH_ENTRIES else None
-    if compiled is not None:
-        return _sparse(compiled, cct, line_start, node, value, mean)
+    loops = kernels() if compiled else None
+    if loops is not None:
+        return tuple(loops.inclusive_extremes(cct.parent, line_start, node, value, mean))
     count, squares = np.zeros(nodes, np.int64), np.zeros(nodes)
     least, most = np.full(nodes, np.inf), np.full(nodes, -np.inf)
     least_line, most_line = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
+    whole = np.zeros(nodes, np.int64)
     levels = list(_levels(cct))
     step = max(_TABLE_ENTRIES // nodes, 1)
     for first in range(0, lines, step):
@@ -81,41 +219,27 @@ def context_statistics(folder: Path, cct: CCT, metric: int, inclusive: F64) -> C
         span = slice(int(line_start[first]), int(line_start[last]))
         line = np.repeat(np.arange(last - first), np.diff(line_start[first : last + 1]))
         table = np.zeros((nodes, last - first))
-        table[node[span], line] = value[span]
+        np.add.at(table, (node[span], line), value[span])
         for begin, end, parents, starts in levels:
             table[parents] += np.add.reduceat(table[begin:end], starts, axis=0)
-        count += np.count_nonzero(table, axis=1)
-        low, high = table.argmin(axis=1), table.argmax(axis=1)
-        lows, highs = table[np.arange(nodes), low], table[np.arange(nodes), high]
+        some = table != 0
+        count += some.sum(axis=1)
+        gap = np.where(some.all(axis=1), last - first, some.argmin(axis=1))
+        whole = np.where(whole == first, first + gap, whole)
+        every = np.arange(nodes)
+        table[~some] = np.inf
+        low = table.argmin(axis=1)
+        lows = table[every, low]
+        table[~some] = -np.inf
+        high = table.argmax(axis=1)
+        highs = table[every, high]
+        table -= mean[:, None]
+        table[~some] = 0
+        squares += np.einsum("ij,ij->i", table, table)
         least_line = np.where(lows < least, first + low, least_line)
         most_line = np.where(highs > most, first + high, most_line)
         least, most = np.minimum(least, lows), np.maximum(most, highs)
-        table -= mean[:, None]
-        squares += np.einsum("ij,ij->i", table, table)
-    if not lines:
-        least, most = np.zeros(nodes), np.zeros(nodes)
-    return ContextStatistics(
-        count, mean, least, most, np.sqrt(squares / max(lines, 1)), least_line, most_line
-    )
-
-
-def _sparse(
-    compiled: Any, cct: CCT, line_start: I64, node: U32, value: npt.NDArray[Any], mean: F64
-) -> ContextStatistics:
-    """The same from the values that are not 0 alone: O(nodes that these reach, line by line)."""
-    lines = len(line_start) - 1
-    count, squares, least, most, least_line, most_line, whole = compiled.inclusive_extremes(
-        cct.parent, line_start, node, value, mean
-    )
-    # On all other lines a node's value is 0; the first of them is the one after those without.
-    somewhere = count < lines
-    squares += (lines - count) * mean**2
-    low, high = somewhere & (least >= 0), somewhere & (most <= 0)
-    least_line, most_line = np.where(low, whole, least_line), np.where(high, whole, most_line)
-    return ContextStatistics(
-        count, mean, np.where(low, 0.0, least), np.where(high, 0.0, most),
-        np.sqrt(squares / lines), least_line, most_line,
-    )  # fmt: skip
+    return count, squares, least, most, least_line, most_line, whole
 
 
 def _levels(cct: CCT) -> Iterator[tuple[int, int, npt.NDArray[np.uint32], I64]]:

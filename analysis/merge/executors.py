@@ -132,6 +132,21 @@ def together(sizes: Sequence[int], most: int) -> list[list[int]]:
     return groups
 
 
+def in_order(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """The same in runs of things that follow one another, whatever their order by size."""
+    most = min(most, sum(sizes) // _FEWEST_TASKS)
+    limit = min(max(len(sizes) // _FEWEST_TASKS, 1), _MOST_TOGETHER)
+    groups: list[list[int]] = []
+    filled = 0
+    for number, size in enumerate(sizes):
+        if not groups or filled + size > most or len(groups[-1]) == limit:
+            groups.append([])
+            filled = 0
+        groups[-1].append(number)
+        filled += size
+    return groups
+
+
 def run_all(
     executor: Executor,
     function: Callable[[_Task], _Result],

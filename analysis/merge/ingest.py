@@ -39,7 +39,12 @@ from hpcd.analysis.trace import blocks, compiled
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import OverviewBuilder, OverviewEntries, OverviewSource
 from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_contents import PartContents, pack_contents, read_contents
+from hpcd.analysis.trace.part_contents import (
+    PartContents,
+    pack_contents,
+    read_contents,
+    write_companion,
+)
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError, HpcdError, NotFoundError
@@ -165,7 +170,7 @@ def _ingest(
         size = task.share.size if task.share else measurement_size(task.path)
         place = task.parts / f"{task.name}.part"
         for old in [place, *([task.existing / part_name(measurement.id)] if task.existing else [])]:
-            existing = _already(old, measurement.id, size)
+            existing = _already(old, measurement.id, size, united=old != place)
             if existing is not None:
                 return replace(existing, path=task.path)
         measurement.cct.validate(str(task.path))
@@ -188,7 +193,9 @@ def _ingest(
         while True:
             unfinished.unlink(missing_ok=True)
             try:
-                contents = _read(measurement, task, lines, clock_pairs, size, unfinished, loaded)
+                contents = _read(
+                    measurement, task, lines, clock_pairs, size, unfinished, place, loaded
+                )
                 for share in shares:
                     share.remove()
                 unfinished.rename(place)
@@ -216,12 +223,15 @@ def progress_of(parts: Path) -> int:
     return total
 
 
-def _already(place: Path, measurement: int, size: int) -> PartContents | None:
-    """The part that was made of the same measurement when it was as long."""
+def _already(place: Path, measurement: int, size: int, *, united: bool) -> PartContents | None:
+    """The part that was made of the same measurement when it was as long; it is in a database
+    (``united``), or it has a companion."""
     if not place.exists():
         return None
     try:
         contents = read_contents(Part(place))
+        if contents.united and not united:
+            return None
     except FormatError:
         return None
     return contents if (contents.id, contents.size) == (measurement, size) else None
@@ -289,7 +299,7 @@ def _batch_records(task: IngestTask, lines: int) -> int:
 
 def _read(
     measurement: Measurement, task: IngestTask, lines: set[int], clock_pairs: I64, size: int,
-    part_path: Path, shares: Sequence[LoadedShare],
+    part_path: Path, place: Path, shares: Sequence[LoadedShare],
 ) -> PartContents:  # fmt: skip
     keep_freed_memory()
     path = task.path
@@ -327,9 +337,11 @@ def _read(
         )  # fmt: skip
         contents, calls = with_calls(contents, measurement)
         symbols = {module: measurement.symbols[module] for module in contents.symbols}
-        archive = pack_contents(contents, measurement.cct, order, cells, symbols, calls)
+        archive = pack_contents(contents, order, calls)
         overviews = OverviewSource([*entries, output.overview.finish()])
         part.finish(source, output.counts, output.first, output.last, overviews, archive)
+        # Before the part is where it is looked for.
+        write_companion(place, measurement.cct, order, cells, symbols)
     return contents
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.array_types import I64
 from hpcd.model.identity import Process, Thread
 
 
@@ -42,36 +44,67 @@ def order_lines(
 
     The order depends on what the lines are, not on the order of the measurements.
     """
-    processes: list[tuple[int, Process]] = []
+    # Numbers by column: a million lines as tuples would be hundreds of megabytes.
+    known: list[tuple[int, Process]] = []
+    first_known = []
     for number, contents in enumerate(measurements):
-        table = dict(contents.processes)
-        for line in contents.lines.tolist():
-            owner = contents.threads.get(line, unknown_thread(line)).process
-            table.setdefault(owner, unknown_process(owner))
-        processes += [(number, process) for process in table.values()]
-
-    def key(item: tuple[int, Process]) -> tuple[object, ...]:
-        number, process = item
-        rank = process.rank
-        where = measurements[number].host.hostname
-        return (process.job, rank is None, rank or 0, where, process.pid, process.start_ns,
-                measurements[number].id, process.id)  # fmt: skip
-
-    processes.sort(key=key)
-    row = {(number, process.id): at for at, (number, process) in enumerate(processes)}
-    lines = []
+        first_known.append(len(known))
+        known += [(number, process) for process in _processes(contents).values()]
+    ranked = np.argsort(np.array([contents.id for contents in measurements], object))
+    by_id = np.empty(len(measurements), np.int64)
+    by_id[ranked] = np.arange(len(measurements))
+    number_of = np.array([number for number, _ in known], np.int64)
+    hosts = _places([contents.host.hostname for contents in measurements])
+    ranks = [process.rank for _, process in known]
+    columns = [
+        np.array(column, np.int64)
+        for column in (
+            [process.id for _, process in known], by_id[number_of],
+            [process.start_ns for _, process in known], [process.pid for _, process in known],
+            hosts[number_of], [rank or 0 for rank in ranks], [rank is None for rank in ranks],
+            _places([process.job for _, process in known]),
+        )
+    ]  # fmt: skip
+    order = np.lexsort(columns)
+    row = np.empty(len(known), np.int64)
+    row[order] = np.arange(len(known))
+    names = ("owner", "other", "tid", "start", "source", "measurement")
+    lines = {name: array("q") for name in names}
     for number, contents in enumerate(measurements):
+        at = first_known[number]
+        owner_of = {
+            id: (int(row[at + place]), process.pid)
+            for place, (id, process) in enumerate(_processes(contents).items())
+        }
         for line in contents.lines.tolist():
-            thread = contents.threads.get(line, unknown_thread(line))
-            owner = row[number, thread.process]
-            first = thread.tid != processes[owner][1].pid
-            lines.append((owner, first, thread.tid, thread.start_ns, line, number))
-    lines.sort()
+            thread = contents.threads.get(line) or unknown_thread(line)
+            owner, pid = owner_of[thread.process]
+            values = (owner, thread.tid != pid, thread.tid, thread.start_ns, line, number)
+            for name, value in zip(names, values, strict=True):
+                lines[name].append(value)
+    table = {name: np.frombuffer(column, np.int64) for name, column in lines.items()}
+    placed = np.lexsort([table[name] for name in reversed(names)])
     return (
         LineOrder(
-            np.array([item[5] for item in lines], np.uint32),
-            np.array([item[4] for item in lines], np.uint32),
-            np.array([item[0] for item in lines], np.uint32),
+            table["measurement"][placed].astype(np.uint32),
+            table["source"][placed].astype(np.uint32),
+            table["owner"][placed].astype(np.uint32),
         ),
-        processes,
+        [known[place] for place in order.tolist()],
     )
+
+
+def _processes(contents: PartContents) -> dict[int, Process]:
+    """The processes of a measurement by id, with those that its threads name alone."""
+    table = dict(contents.processes)
+    for line in contents.lines.tolist():
+        owner = (contents.threads.get(line) or unknown_thread(line)).process
+        if owner not in table:
+            table[owner] = unknown_process(owner)
+    return table
+
+
+def _places(texts: Sequence[str]) -> I64:
+    """The place of each of ``texts`` among all that differ, in order."""
+    place = {text: number for number, text in enumerate(sorted(set(texts)))}
+    return np.array([place[text] for text in texts], np.int64)

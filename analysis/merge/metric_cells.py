@@ -1,38 +1,31 @@
-"""Metrics of a database as they are merged: every part's sums, translated and put in place."""
+"""Metrics of a database as they are merged: sums of many parts in chunks, and totals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from hpcd.analysis.arrays.cell_store import chunks_of, joined, pack_cells
 from hpcd.analysis.arrays.column_files import (
     ColumnWriter,
     create_column,
-    map_column,
-    open_column,
-    open_value,
     save_column,
     storage_error,
 )
+from hpcd.analysis.arrays.node_maps import pack_nodes
 from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, add_cells, sum_by
 from hpcd.analysis.database.metrics import SAMPLES
+from hpcd.analysis.merge.earlier_database import EarlierPart
 from hpcd.analysis.merge.part_groups import located_nodes
-from hpcd.analysis.trace import compiled
 from hpcd.analysis.trace.part_contents import load_sums
-from hpcd.array_types import F64, I64, U16
+from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
 from hpcd.model.identity import Event
-
-# Cells handled at once where all of them are: bounds memory at some 100 MB.
-_CHUNK_CELLS = 1 << 21
-# With fewer, numpy has sorted them in the time that loading numba takes.
-_WORTH_CELLS = 8 << 20
-
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -53,180 +46,214 @@ def metric_table(events: Sequence[Event]) -> list[tuple[str, str]]:
     return table
 
 
+def metric_scales(events: Sequence[Event]) -> F64:
+    """``float64[metrics, events]``: what a value of 1 of each event is in each metric, 0 where it
+    does not count; 0 of samples, which count records."""
+    table = metric_table(events)
+    scale = np.zeros((len(table), max((event.id for event in events), default=-1) + 1))
+    for number, (name, unit) in enumerate(table[1:], start=1):
+        for event in events:
+            event_unit = "s" if event.unit in _SECONDS else event.unit
+            if name in (event.metric, f"{event.metric} ({unit})") and event_unit == unit:
+                scale[number, event.id] = event.scale * _SECONDS.get(event.unit, 1.0)
+    return scale
+
+
 @dataclass(frozen=True, slots=True)
 class CellTask:
-    """The sums of ``parts``, to be translated to the database's node ids and metrics.
+    """The sums of ``parts``, to be translated to the database's nodes and events.
 
     ``rows`` are how many lines each has, ``event_maps`` turn the parts' ids into the database's,
+    ``with_calls`` says of which parts nodes are asked for by the measurement's numbers, too.
     ``group`` is the file of their trees (:mod:`hpcd.analysis.merge.part_groups`), ``canonical`` the
-    database's tree; ``work`` is the file to leave the result in.
+    database's tree, ``scale`` (:func:`metric_scales`); ``work`` is the file to leave the result in.
     """
 
-    parts: tuple[Path, ...]
+    parts: tuple[Path | EarlierPart, ...]
     rows: tuple[int, ...]
     event_maps: tuple[U16, ...]
+    with_calls: tuple[bool, ...]
     group: Path
     canonical: Path
-    events: tuple[Event, ...]
+    scale: F64
     work: Path
 
 
-def translate_cells(task: CellTask) -> tuple[I64, int]:
-    """Leave (line, node) cells with their metrics in ``task.work``, and the parts' nodes' places in
-    the canonical tree.
+def translate_cells(task: CellTask) -> int:
+    """Leave the parts' sums in ``task.work``, and their nodes' places in the canonical tree.
 
-    Returns ``int64[rows]``, how many cells each line of the parts has, one part after another, and
-    the most samples one has. Raises :class:`StorageError`.
+    Returns how many sums there are. Raises :class:`FormatError` and :class:`StorageError`.
     """
     node_maps = located_nodes(task.group, task.canonical)
-    trace_maps = []
+    trace_maps: list[U32] = []
+    by_tree: dict[str, Any] = {}
     cells = []
     first = 0
-    for part, rows, node_map, event_map in zip(
-        task.parts, task.rows, node_maps, task.event_maps, strict=True
+    united = False
+    for number, (part, rows, node_map, event_map) in enumerate(
+        zip(task.parts, task.rows, node_maps, task.event_maps, strict=True)
     ):
-        order, own = load_sums(part, len(node_map))
-        if (
-            int(own.node.max(initial=0)) >= len(node_map)
-            or len(event_map) <= int(own.event.max(initial=0))
-            or int(own.line.max(initial=0)) >= max(rows, 1)
-        ):
-            raise FormatError(f"{part}: damaged (sums of nodes or events that do not exist)")
-        trace_maps.append(node_map[order])
+        if isinstance(part, EarlierPart):
+            order, trace_map, own = part.sums(event_map, with_calls=task.with_calls[number])
+        else:
+            order, own = load_sums(part, len(node_map))
+            if (
+                int(own.node.max(initial=0)) >= len(node_map)
+                or len(event_map) <= int(own.event.max(initial=0))
+                or int(own.line.max(initial=0)) >= max(rows, 1)
+            ):
+                raise FormatError(f"{part}: damaged (sums of nodes or events that do not exist)")
+            trace_map = node_map[order]
+            # Two modules, and so two nodes or events, of a part may be one in the database.
+            events = np.flatnonzero(np.bincount(own.event))
+            united |= _repeats(trace_map) or _repeats(event_map[events])
+            own = Cells(own.line, trace_map[own.node], event_map[own.event], own.records, own.value)
+        trace_maps.append(trace_map)
+        if task.with_calls[number]:
+            by_tree[f"nodes-{number}"] = _of_tree(order, trace_map)
         cells.append(
-            Cells(own.line + np.uint32(first), trace_maps[-1][own.node], event_map[own.event],
-                  own.records, own.value)
-        )  # fmt: skip
+            Cells(own.line + np.uint32(first), own.node, own.event, own.records, own.value)
+        )
         first += rows
-    mapped = add_cells([*cells, EMPTY_CELLS])
-    new = np.ones(len(mapped), bool)
-    new[1:] = (mapped.line[1:] != mapped.line[:-1]) | (mapped.node[1:] != mapped.node[:-1])
-    starts = np.flatnonzero(new)
-    line, node = mapped.line[starts], mapped.node[starts]
+    mapped = joined(cells)
+    if united:
+        mapped = add_cells([mapped, EMPTY_CELLS])
+    counts = np.bincount(mapped.line, minlength=first).astype(np.int64)
+    chunks = chunks_of(counts)
+    packed = [
+        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk)) for chunk in chunks
+    ]
+    frames = [frame for chunk in packed for frame in chunk.frames]
+    maps = [pack_nodes(node) for node in trace_maps]
     columns: dict[str, Any] = {
-        "map": np.concatenate(node_maps), "trace": np.concatenate(trace_maps),
-        "line": line, "node": node,
+        "lines": np.array([chunk.stop - chunk.start for chunk in chunks], np.int64),
+        "events": np.array([len(chunk.event) for chunk in packed], np.int64),
+        "event": np.concatenate([chunk.event for chunk in packed] or [np.zeros(0, np.uint16)]),
+        "cells": np.concatenate([chunk.cells for chunk in packed] or [np.zeros(0, np.int64)]),
+        "size": np.array([len(frame) for frame in frames], np.int64),
+        "data": np.frombuffer(b"".join(frames), np.uint8),
+        "map_count": np.array([len(node) for node in trace_maps], np.uint32),
+        "map_size": np.array([len(frame) for frame in maps], np.int64),
+        "map": np.frombuffer(b"".join(maps), np.uint8),
+        "line_total": _line_totals(mapped, task.scale, first),
+        **_node_totals(mapped, task.scale),
+        **by_tree,
     }  # fmt: skip
-    most = 0
-    for number, (name, unit) in enumerate(metric_table(task.events)):
-        values = _values(mapped, task.events, name, unit)
-        value = np.add.reduceat(values, starts) if len(starts) else np.zeros(0)
-        columns[f"value-{number}"] = value
-        if number == 0:
-            most = int(value.max(initial=0))
     try:
         with task.work.open("wb") as file:
             np.savez(file, **columns)
     except OSError as error:
         raise storage_error(task.work, error) from None
-    return np.bincount(line, minlength=first).astype(np.int64), most
+    return len(mapped)
 
 
-def _values(cells: Cells, events: Sequence[Event], name: str, unit: str) -> F64:
-    """What each (line, node, event) cell adds to a metric."""
-    if name == SAMPLES:
-        return cells.records.astype(np.float64)
-    scale = np.zeros(max((event.id for event in events), default=0) + 1)
-    for event in events:
-        event_unit = "s" if event.unit in _SECONDS else event.unit
-        if name in (event.metric, f"{event.metric} ({unit})") and event_unit == unit:
-            scale[event.id] = event.scale * _SECONDS.get(event.unit, 1.0)
-    return cells.value * scale[cells.event]
+def _repeats(values: npt.NDArray[np.integer]) -> bool:
+    ordered = np.sort(values)
+    return bool((ordered[1:] == ordered[:-1]).any())
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceTask:
-    """Cells of some parts (``work``) to be put where their lines' cells are.
-
-    ``place`` ``int64[rows]``: where the cells of each line of the parts go in ``folder``'s columns.
-    """
-
-    work: Path
-    folder: Path
-    place: I64
-    metrics: int
+def _of_tree(order: U32, trace_map: U32) -> U32:
+    """What the nodes of a part's tree are, of what those are by their numbers in the trace."""
+    nodes = np.empty(len(trace_map), np.uint32)
+    nodes[order] = trace_map
+    return nodes
 
 
-def place_cells(task: PlaceTask) -> None:
-    """Write the cells of parts. Raises :class:`StorageError`."""
-    with np.load(task.work, allow_pickle=False) as arrays, ExitStack() as stack:
-        line = arrays["line"]
-        names = {"line_node": "node"} | {
-            f"line_value-{k}": f"value-{k}" for k in range(task.metrics)
-        }
-        starts = np.flatnonzero(np.diff(line, prepend=np.uint32(0xFFFFFFFF)) != 0)
-        target = task.place[line[starts]]
-        length = np.diff(starts, append=len(line))
-        # Lines of parts mostly follow one another in the database too: one write for all.
-        runs = np.flatnonzero(np.append(True, target[1:] != target[:-1] + length[:-1]))
-        if not len(starts):
-            return
-        begin = starts[runs]
-        end = np.append(begin[1:], len(line))
-        for name, source in names.items():
-            column = stack.enter_context(ColumnWriter(task.folder / f"{name}.npy"))
-            values = arrays[source]
-            for at, a, b in zip(target[runs].tolist(), begin.tolist(), end.tolist(), strict=True):
-                column.write(at, values[a:b])
+def _of_lines(cells: Cells, chosen: slice) -> Cells:
+    mine = np.flatnonzero((cells.line >= chosen.start) & (cells.line < chosen.stop))
+    return Cells(
+        cells.line[mine] - np.uint32(chosen.start), cells.node[mine], cells.event[mine],
+        cells.records[mine], cells.value[mine],
+    )  # fmt: skip
 
 
-def create_cells(folder: Path, line_start: I64, metrics: int, most: int) -> None:
-    """Reserve the columns by line of ``line_start[-1]`` cells. Raises :class:`StorageError`."""
-    cells = int(line_start[-1])
-    save_column(folder / "line_start.npy", line_start)
-    create_column(folder / "line_node.npy", np.uint32, cells)
-    for number in range(metrics):
-        # Counts of samples take half the room, as long as they fit.
-        small = number == 0 and most < 1 << 32
-        kind = np.uint32 if small else np.float64
-        create_column(folder / f"line_value-{number}.npy", kind, cells)
+def _line_totals(cells: Cells, scale: F64, lines: int) -> F64:
+    """``float64[metrics, lines]``."""
+    totals = np.zeros((len(scale), lines))
+    totals[0] = sum_by(cells.line, cells.records.astype(np.float64), lines)
+    for event in np.flatnonzero(np.bincount(cells.event)).tolist():
+        mine = np.flatnonzero(cells.event == event)
+        sums = sum_by(cells.line[mine], cells.value[mine].astype(np.float64), lines)
+        totals += sums * scale[:, event : event + 1]
+    return totals
 
 
-def write_contexts(
-    folder: Path, line_start: I64, metrics: int, nodes: int
+def _node_totals(cells: Cells, scale: F64) -> dict[str, Any]:
+    """``node`` ``uint32[n]`` that have sums, and ``node_total`` ``float64[metrics, n]``."""
+    node, place = np.unique(cells.node, return_inverse=True)
+    totals = np.zeros((len(scale), len(node)))
+    totals[0] = sum_by(place, cells.records.astype(np.float64), len(node))
+    for event in np.flatnonzero(np.bincount(cells.event)).tolist():
+        mine = np.flatnonzero(cells.event == event)
+        sums = sum_by(place[mine], cells.value[mine].astype(np.float64), len(node))
+        totals += sums * scale[:, event : event + 1]
+    return {"node": node, "node_total": totals}
+
+
+def place_cells(
+    works: Sequence[Path], sequence: Sequence[I64], folder: Path, scale: F64, nodes: int
 ) -> tuple[list[F64], list[F64]]:
-    """Write the form by context, and totals, from that by line.
+    """Put the chunks that tasks left in ``works`` into the columns of ``folder``.
 
-    Returns per metric the totals ``float64[nodes]`` and ``float64[lines]``. O(cells · log chunk);
-    memory for a few million cells, however many there are. Raises :class:`StorageError`.
+    ``sequence`` has the trace lines of each task, in the order of its rows. Returns per metric the
+    totals ``float64[nodes]`` and ``float64[lines]``. Raises :class:`StorageError`.
     """
-    cells = int(line_start[-1])
-    line_node = open_column(folder / "line_node.npy", np.uint32, cells)
-    counts = np.zeros(nodes, np.int64)
-    node_totals = [np.zeros(nodes) for _ in range(metrics)]
-    line_totals = []
-    chunks = [slice(at, min(at + _CHUNK_CELLS, cells)) for at in range(0, cells, _CHUNK_CELLS)]
-    for part in chunks:
-        counts += np.bincount(line_node[part], minlength=nodes)
-    for number in range(metrics):
-        value = open_value(folder / f"line_value-{number}.npy", cells)
-        sums = np.zeros(len(line_start) - 1)
-        for part in chunks:
-            node_totals[number] += sum_by(line_node[part], value[part].astype(np.float64), nodes)
-            first = int(np.searchsorted(line_start, part.start, side="right")) - 1
-            last = int(np.searchsorted(line_start, part.stop))
-            bounds = np.clip(line_start[first : last + 1], part.start, part.stop) - part.start
-            line = np.repeat(np.arange(last - first), np.diff(bounds))
-            sums[first:last] += sum_by(line, value[part].astype(np.float64), last - first)
-        line_totals.append(sums)
-        save_column(folder / f"total-{number}.npy", node_totals[number])
-    node_start = np.concatenate(([0], np.cumsum(counts)))
-    save_column(folder / "node_start.npy", node_start)
-    kind = np.dtype(np.uint32 if cells < 1 << 32 else np.int64)
-    create_column(folder / "node_cell.npy", kind, cells)
-    order = map_column(folder / "node_cell.npy")
-    following = node_start[:-1].copy()
-    kernels = compiled.kernels() if cells >= _WORTH_CELLS else None
-    for part in chunks:
-        node = line_node[part]
-        if kernels is not None:
-            kernels.place_by_node(node, part.start, following, np.asarray(order))
-            continue
-        by_node = np.argsort(node, kind="stable")
-        ranked = node[by_node]
-        starts = np.flatnonzero(np.diff(ranked, prepend=np.uint32(0xFFFFFFFF)) != 0)
-        length = np.diff(starts, append=len(ranked))
-        within = np.arange(len(ranked)) - np.repeat(starts, length)
-        order[following[ranked] + within] = by_node + part.start
-        following[ranked[starts]] += length
+    line = np.concatenate([*sequence, np.zeros(0, np.int64)]).astype(np.uint32)
+    save_column(folder / "line.npy", line)
+    save_column(folder / "scale.npy", scale.ravel())
+    node_totals = [np.zeros(nodes) for _ in scale]
+    line_totals = [np.zeros(len(line)) for _ in scale]
+    columns: dict[str, list[Any]] = {
+        name: [np.zeros(0, np.int64)] for name in ("lines", "events", "event", "cells", "size")
+    }
+    for work, mine in zip(works, sequence, strict=True):
+        with np.load(work, allow_pickle=False) as arrays:
+            for name, parts in columns.items():
+                parts.append(arrays[name])
+            node, by_node, own = arrays["node"], arrays["node_total"], arrays["line_total"]
+            for number in range(len(scale)):
+                node_totals[number][node] += by_node[number]
+                line_totals[number][mine] = own[number]
+    whole = {name: np.concatenate(parts) for name, parts in columns.items()}
+    save_column(folder / "chunk_line.npy", _bounds(whole["lines"]))
+    save_column(folder / "chunk_frame.npy", _bounds(whole["events"]))
+    save_column(folder / "frame_event.npy", whole["event"].astype(np.uint16))
+    save_column(folder / "frame_cells.npy", whole["cells"])
+    start = _bounds(whole["size"])
+    save_column(folder / "frame_start.npy", start)
+    join_files(works, "data", folder / "cells.npy", int(start[-1]))
+    for number, total in enumerate(node_totals):
+        save_column(folder / f"total-{number}.npy", total)
     return node_totals, line_totals
+
+
+def place_nodes(works: Sequence[Path], folder: Path) -> None:
+    """Put what tasks left in ``works`` of the parts' nodes into the columns of ``folder``.
+
+    Raises :class:`StorageError`.
+    """
+    count, size = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
+    for work in works:
+        with np.load(work, allow_pickle=False) as arrays:
+            count.append(arrays["map_count"])
+            size.append(arrays["map_size"])
+    frame = _bounds(np.concatenate(size))
+    save_column(folder / "node_count.npy", np.concatenate(count))
+    save_column(folder / "node_frame.npy", frame)
+    join_files(works, "map", folder / "node.npy", int(frame[-1]))
+
+
+def join_files(works: Sequence[Path], name: str, out: Path, total: int) -> None:
+    """Make a column of bytes of the arrays ``name`` of ``works``, one after the other."""
+    create_column(out, np.uint8, total)
+    at = 0
+    with ColumnWriter(out) as column:
+        for work in works:
+            with np.load(work, allow_pickle=False) as arrays:
+                data = arrays[name]
+            column.write(at, data)
+            at += len(data)
+
+
+def _bounds(sizes: I64) -> I64:
+    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)

@@ -8,7 +8,7 @@ brackets, which no procedure has.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -31,9 +31,6 @@ from hpcd.model.identity import ModuleKind
 _MAX_READERS = 4
 
 ROOT_NAME = "[all]"
-
-# Kinds of modules of which each measurement knows only the names it has met.
-_BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +70,14 @@ def _threads() -> int:
 def name_tree(
     executor: Executor,
     modules: Sequence[CanonicalModule],
-    tables: Sequence[Sequence[tuple[Path, int]]],
+    store: Path,
+    recorded: Collection[int],
     tree: CCT,
     progress: Callable[[int, int], None],
 ) -> NamedTree:
     """Name all frames of ``tree``.
 
-    ``tables`` has, per module, the parts and numbers there of symbols that measurements brought
-    along; but where measurements name what they met, those of the first will do.
+    ``store`` has the symbols that measurements brought along for the modules ``recorded``.
     Procedure ids depend on the tree and the names alone: special ones first, then by module and
     address.
     """
@@ -95,9 +92,8 @@ def name_tree(
         nodes = order[bounds[number] : bounds[number + 1]]
         offsets, place = np.unique(offset_of[nodes], return_inverse=True)
         groups.append((nodes, place))
-        first = tables[number][0] if tables[number] else None
-        further = tuple(tables[number][1:]) if module.kind in _BY_NAME else ()
-        tasks.append(SymbolTask(module.kind, module.path, module.build_id, first, offsets, further))
+        table = (store, module.id) if module.id in recorded else None
+        tasks.append(SymbolTask(module.kind, module.path, module.build_id, table, offsets))
     answers = {}
     with ExitStack() as stack:
         stack.callback(close_readers)

@@ -17,6 +17,7 @@ import numpy as np
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.canonical_tree import load_canonical
+from hpcd.analysis.merge.united_symbols import Wanted, gather
 from hpcd.analysis.trace import compiled
 from hpcd.analysis.trace.part_contents import load_tree
 from hpcd.array_types import I64, U32
@@ -27,12 +28,18 @@ from hpcd.model.cct_union import locate, union
 @dataclass(frozen=True, slots=True)
 class GroupTask:
     """The trees of ``parts``, their module ids to be replaced by ``module_maps``, to be united in
-    the file ``out``; ``compiled`` whether numba is worth loading."""
+    the file ``out``; ``compiled`` whether numba is worth loading.
 
-    parts: tuple[Path, ...]
+    None stands for a part whose tree is in the database that is added to. ``symbols`` are wanted of
+    each part, in the file ``symbols_out``.
+    """
+
+    parts: tuple[Path | None, ...]
     module_maps: tuple[U32, ...]
     out: Path
     compiled: bool = False
+    symbols: tuple[tuple[Wanted, ...], ...] = ()
+    symbols_out: Path | None = None
 
 
 def unite_parts(task: GroupTask) -> None:
@@ -41,7 +48,7 @@ def unite_parts(task: GroupTask) -> None:
     Raises :class:`FormatError` and :class:`StorageError`.
     """
     trees = [
-        translate(load_tree(part), module_map)
+        translate(load_tree(part), module_map) if part else _ROOT
         for part, module_map in zip(task.parts, task.module_maps, strict=True)
     ]
     tree, node = unite(trees, compiled.kernels() if task.compiled else None)
@@ -51,6 +58,12 @@ def unite_parts(task: GroupTask) -> None:
             np.savez(file, parent=tree.parent, frame=tree.frame, node=node, start=start)
     except OSError as error:
         raise storage_error(task.out, error) from None
+    if task.symbols_out is not None:
+        wanted = zip(task.parts, task.symbols, strict=True)
+        gather([(part, each) for part, each in wanted if part and each], task.symbols_out)
+
+
+_ROOT = CCT(np.zeros(1, np.uint32), np.zeros(1, np.uint64))
 
 
 def unite(trees: Sequence[CCT], kernels: Any) -> tuple[CCT, U32]:

@@ -24,7 +24,12 @@ from hpcd.analysis.merge.record_batches import all_are, join
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
-from hpcd.analysis.trace.part_contents import PartContents, SymbolRow, pack_contents
+from hpcd.analysis.trace.part_contents import (
+    PartContents,
+    SymbolRow,
+    pack_contents,
+    write_companion,
+)
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
@@ -189,11 +194,13 @@ class _Batch:
                 part.finish(
                     contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
                     overview,
-                    pack_contents(contents, measurement.tree, order, sums, measurement.symbols,
-                                  measurement.calls),
+                    pack_contents(contents, order, measurement.calls),
                     mine.start,
                 )  # fmt: skip
                 try:
+                    # Before the part is where it is looked for.
+                    write_companion(measurement.place, measurement.tree, order, sums,
+                                    measurement.symbols)  # fmt: skip
                     measurement.unfinished.write_bytes(buffer.getbuffer())
                     measurement.unfinished.rename(measurement.place)
                 except OSError as error:

@@ -22,30 +22,26 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.arrays.column_files import (
-    ColumnWriter,
-    create_column,
-    save_column,
-    storage_error,
-)
+from hpcd.analysis.arrays.column_files import save_column, storage_error
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.merge.atomic_output import check_output, put_in_place, work_directory
 from hpcd.analysis.merge.call_columns import CallSource, CallTables, unite_calls
-from hpcd.analysis.merge.canonical_modules import CanonicalModule, unite_modules
+from hpcd.analysis.merge.canonical_modules import CanonicalModule, translate, unite_modules
 from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
 from hpcd.analysis.merge.context_statistics import (
     ContextStatistics,
-    StatisticsTask,
-    statistics_of,
+    line_extremes,
+    united_statistics,
 )
-from hpcd.analysis.merge.executors import local_executor, run_all, together
+from hpcd.analysis.merge.earlier_database import EarlierDatabase, EarlierPart
+from hpcd.analysis.merge.executors import in_order, local_executor, run_all, together
 from hpcd.analysis.merge.garbage import fewer_collections
 from hpcd.analysis.merge.ingest import (
     IngestTask,
@@ -57,12 +53,10 @@ from hpcd.analysis.merge.ingest import (
 from hpcd.analysis.merge.line_order import LineOrder, order_lines, unknown_thread
 from hpcd.analysis.merge.metric_cells import (
     CellTask,
-    PlaceTask,
-    create_cells,
-    metric_table,
+    metric_scales,
     place_cells,
+    place_nodes,
     translate_cells,
-    write_contexts,
 )
 from hpcd.analysis.merge.module_names import close_readers
 from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
@@ -70,6 +64,13 @@ from hpcd.analysis.merge.part_groups import GroupTask, unite_parts
 from hpcd.analysis.merge.shares import ReadShare, divide
 from hpcd.analysis.merge.sqlite_writer import write_tables
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
+from hpcd.analysis.merge.united_symbols import (
+    SymbolUnion,
+    choose,
+    table_of,
+    unite_symbols,
+)
+from hpcd.analysis.merge.united_symbols import together as together_of
 from hpcd.analysis.trace.compiled import WORTH_BYTES
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import PartContents, read_contents
@@ -78,7 +79,7 @@ from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError, HpcdError, UsageError
 from hpcd.measurement.reader import measurement_size
 from hpcd.model.cct import CCT
-from hpcd.model.cct_union import union
+from hpcd.model.cct_union import locate, union
 from hpcd.model.identity import Event, Process
 
 Progress = Callable[[str, int, int], None]
@@ -180,6 +181,7 @@ class _Merge:
         self._progress = progress
         self._result = MergeResult(self._root)
         self._groups: list[_Group] = []
+        self._earlier: EarlierDatabase | None = None
 
     def run(self) -> MergeResult:
         """All stages, in order."""
@@ -196,7 +198,8 @@ class _Merge:
             [contents.id for contents in measurements],
         )
         prepare(self._executor, modules)
-        tree, tree_path = self._unite(measurements, module_maps)
+        earlier = self._kept(measurements, module_maps)
+        tree, tree_path = self._unite(measurements, modules, module_maps, earlier)
         events, event_maps = _unite_events(measurements)
         clock = ClockOffsets.of(measurements)
         order, processes = order_lines(measurements)
@@ -204,11 +207,11 @@ class _Merge:
         columns = _line_columns(measurements, order, rows, processes, clock)
         columns.save(self._root / "lines")
         node_totals, line_totals, cells = self._sum(
-            measurements, tree, tree_path, events, event_maps, rows
+            measurements, tree, tree_path, events, event_maps, rows, earlier
         )
-        self._map_trace(measurements, event_maps, clock, order, rows)
+        self._map_trace(event_maps, clock, order, rows)
         calls = self._unite_calls(measurements, clock, rows, len(order.source))
-        named = self._name(measurements, modules, tree)
+        named = self._name(modules, tree)
         save_column(self._root / "cct" / "parent.npy", tree.parent)
         save_column(self._root / "cct" / "frame.npy", tree.frame)
         save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
@@ -218,7 +221,7 @@ class _Merge:
             measurements, modules, tree, named, events, clock, order, processes, columns, calls
         )
         inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
-        statistics = self._statistics(tree, inclusives)
+        statistics = self._statistics(tree_path, inclusives, cells)
         tables = database.tables(node_totals, line_totals, inclusives, statistics)
         write_tables(self._root / layout.SQLITE, tables)
         self._progress("tables", 1, 1)
@@ -251,7 +254,10 @@ class _Merge:
         """Stage 1; measurements in an order of their own, whatever order they were given in."""
         parts = self._work / "parts"
         parts.mkdir(exist_ok=True)
-        earlier = {contents.id: contents for contents in self._old_parts()}
+        old_parts = self._old_parts()
+        earlier = {contents.id: contents for contents in old_parts}
+        if self._old is not None:
+            self._earlier = EarlierDatabase(self._old, old_parts)
         ingested: list[tuple[int, PartContents]] = []
         refused: list[tuple[int, str]] = []
         errors: list[HpcdError] = []
@@ -356,20 +362,53 @@ class _Merge:
             new[contents.id] = contents
         return sorted((earlier | new).values(), key=_measurement_key)
 
-    def _unite(
+    def _kept(
         self, measurements: Sequence[PartContents], module_maps: Sequence[U32]
-    ) -> tuple[CCT, Path]:
-        """Stage 2: reduce the trees to one. The path is where workers find it."""
+    ) -> _Kept | None:
+        """What the database that is added to has of the measurements whose parts are kept."""
+        chosen = [n for n, contents in enumerate(measurements) if contents.united]
+        if self._earlier is None or not chosen:
+            return None
+        database = self._earlier
+        modules = database.modules([(measurements[n].id, module_maps[n]) for n in chosen])
+        tree, nodes = database.tree([measurements[n].id for n in chosen])
+        path = self._work / "earlier.npz"
+        try:
+            save_canonical(path, translate(tree, modules))
+        except OSError as error:
+            raise storage_error(path, error) from None
+        number = {contents.id: n for n, contents in enumerate(measurements)}
+        owners, recorded = table_of(database.root / layout.SYMBOLS)
+        new = modules.tolist()
+        return _Kept(
+            database, path, nodes, self._work / "earlier-nodes.npy",
+            {old: new[old] for old in recorded if old < len(new) and new[old]},
+            {new[old]: number[uid] for old, uid in owners.items()
+             if uid in number and measurements[number[uid]].united},
+        )  # fmt: skip
+
+    def _unite(
+        self, measurements: Sequence[PartContents], modules: Sequence[CanonicalModule],
+        module_maps: Sequence[U32], kept: _Kept | None,
+    ) -> tuple[CCT, Path]:  # fmt: skip
+        """Stage 2: reduce the trees to one, and symbols likewise. The path is where workers find
+        it."""
         sizes = [contents.nodes + contents.records for contents in measurements]
         self._groups = [
             _Group(tuple(members), self._work / f"group-{number}.npz",
-                   self._work / f"cells-{number}.npz")
-            for number, members in enumerate(together(sizes, _GROUP_SIZE))
+                   self._work / f"cells-{number}.npz", self._work / f"symbols-{number}")
+            for number, members in enumerate(in_order(sizes, _GROUP_SIZE))
         ]  # fmt: skip
+        wanted, owners = choose(
+            modules, [contents.symbols for contents in measurements],
+            [contents.id for contents in measurements], kept.owners if kept else {},
+        )  # fmt: skip
         compiled = sum(contents.nodes for contents in measurements) >= _WORTH_NODES
         groups = [
-            GroupTask(tuple(measurements[n].part for n in group.members),
-                      tuple(module_maps[n] for n in group.members), group.tree, compiled)
+            GroupTask(tuple(None if measurements[n].united else measurements[n].part
+                            for n in group.members),
+                      tuple(module_maps[n] for n in group.members), group.tree, compiled,
+                      tuple(wanted[n] for n in group.members), group.symbols)
             for group in self._groups
         ]  # fmt: skip
         total, done, step = len(measurements), 0, 0
@@ -377,7 +416,14 @@ class _Merge:
             future.result()
             done += len(self._groups[number].members) - 1
             self._progress("unite", done, max(total - 1, 1))
-        waiting = [group.tree for group in self._groups]
+        symbols = SymbolUnion(
+            tuple(group.symbols for group in self._groups),
+            kept.database.root / layout.SYMBOLS if kept else None, kept.modules if kept else {},
+            together_of(modules), owners, self._root / layout.SYMBOLS,
+        )  # fmt: skip
+        for _, future in run_all(self._executor, unite_symbols, [symbols]):
+            future.result()
+        waiting = [group.tree for group in self._groups] + ([kept.tree] if kept else [])
         while len(waiting) > 1:
             tasks = [
                 (waiting[at : at + _FAN_IN], self._work / f"union-{step}-{at}.npz")
@@ -389,65 +435,62 @@ class _Merge:
                 self._progress("unite", done, max(total - 1, 1))
             waiting = [path for _, path in tasks]
             step += 1
-        return load_canonical(waiting[0]), waiting[0]
+        tree = load_canonical(waiting[0])
+        if kept is not None:
+            # Nodes that no part which is kept has are nobody's.
+            nodes = np.zeros(kept.nodes_of_all, np.uint32)
+            nodes[kept.nodes] = locate(tree, load_canonical(kept.tree))
+            save_column(kept.located, nodes)
+        return tree, waiting[0]
 
     def _sum(
         self, measurements: Sequence[PartContents], tree: CCT, tree_path: Path,
         events: Sequence[Event], event_maps: Sequence[U16], rows: Sequence[I64],
+        kept: _Kept | None,
     ) -> tuple[list[F64], list[F64], int]:  # fmt: skip
         """Stage 3: metrics by line and by context; totals per metric of nodes and of lines."""
-        folder = self._root / "metrics"
-        metrics = len(metric_table(events))
+        scale = metric_scales(events)
+
+        def part(number: int) -> Path | EarlierPart:
+            contents = measurements[number]
+            return kept.part(contents) if kept and contents.united else contents.part
+
         tasks = [
-            CellTask(tuple(measurements[n].part for n in group.members),
+            CellTask(tuple(part(n) for n in group.members),
                      tuple(len(rows[n]) for n in group.members),
                      tuple(event_maps[n] for n in group.members),
-                     group.tree, tree_path, tuple(events), group.cells)
+                     tuple(measurements[n].call_chunks > 0 for n in group.members),
+                     group.tree, tree_path, scale, group.cells)
             for group in self._groups
         ]  # fmt: skip
-        lines = [np.concatenate([rows[n] for n in group.members]) for group in self._groups]
-        total = 2 * len(tasks) + 1
-        counts = np.zeros(sum(map(len, rows)), np.int64)
-        most = 0
-        for done, (number, future) in enumerate(
+        cells = 0
+        for done, (_, future) in enumerate(
             run_all(self._executor, translate_cells, tasks), start=1
         ):
-            cells, high = future.result()
-            counts[lines[number]] = cells
-            most = max(most, high)
-            self._progress("sums", done, total)
-        line_start = np.concatenate(([0], np.cumsum(counts)))
-        create_cells(folder, line_start, metrics, most)
-        places = [
-            PlaceTask(group.cells, folder, line_start[mine], metrics)
-            for group, mine in zip(self._groups, lines, strict=True)
-        ]
-        for done, (_, placed) in enumerate(run_all(self._executor, place_cells, places), start=1):
-            placed.result()
-            self._progress("sums", len(tasks) + done, total)
-        node_totals, line_totals = write_contexts(folder, line_start, metrics, len(tree))
-        self._progress("sums", total, total)
-        return node_totals, line_totals, int(line_start[-1])
+            cells += future.result()
+            self._progress("sums", done, len(tasks) + 1)
+        sequence = [np.concatenate([rows[n] for n in group.members]) for group in self._groups]
+        works = [group.cells for group in self._groups]
+        totals = place_cells(works, sequence, self._root / "metrics", scale, len(tree))
+        self._progress("sums", len(tasks) + 1, len(tasks) + 1)
+        return *totals, cells
 
-    def _nodes(self, measurements: Sequence[PartContents], name: str) -> Iterator[tuple[int, U32]]:
-        """Per measurement, in no order, what a group's file says of its nodes."""
+    def _nodes(self, chosen: Collection[int]) -> dict[int, U32]:
+        """Of the measurements ``chosen`` what the nodes of their trees are in the database."""
+        nodes = {}
         for group in self._groups:
-            with np.load(group.cells, allow_pickle=False) as arrays:
-                ends = np.cumsum([measurements[n].nodes for n in group.members])
-                yield from zip(group.members, np.split(arrays[name], ends[:-1]), strict=True)
+            mine = [at for at, number in enumerate(group.members) if number in chosen]
+            if mine:
+                with np.load(group.cells, allow_pickle=False) as arrays:
+                    nodes |= {group.members[at]: arrays[f"nodes-{at}"] for at in mine}
+        return nodes
 
     def _map_trace(
-        self, measurements: Sequence[PartContents], event_maps: Sequence[U16], clock: ClockOffsets,
-        order: LineOrder, rows: Sequence[I64],
-    ) -> None:  # fmt: skip
+        self, event_maps: Sequence[U16], clock: ClockOffsets, order: LineOrder, rows: Sequence[I64]
+    ) -> None:
         """Say what the numbers in the parts mean here."""
         folder = self._root / "trace"
-        starts = np.concatenate(([0], np.cumsum([contents.nodes for contents in measurements])))
-        save_column(folder / "node_start.npy", starts.astype(np.int64))
-        create_column(folder / "node.npy", np.uint32, int(starts[-1]))
-        with ColumnWriter(folder / "node.npy") as column:
-            for number, node in self._nodes(measurements, "trace"):
-                column.write(int(starts[number]), node)
+        place_nodes([group.cells for group in self._groups], folder)
         save_column(folder / "event.npy", np.concatenate(event_maps).astype(np.uint16))
         bounds = np.concatenate(([0], np.cumsum([len(table) for table in event_maps])))
         save_column(folder / "event_start.npy", bounds.astype(np.int64))
@@ -464,13 +507,7 @@ class _Merge:
         lines: int,
     ) -> CallTables | None:  # fmt: skip
         """The columns of recorded calls, where there are any."""
-        nodes: dict[int, U32] = {}
-        if any(contents.call_chunks for contents in measurements):
-            nodes = {
-                number: node
-                for number, node in self._nodes(measurements, "map")
-                if measurements[number].call_chunks
-            }
+        nodes = self._nodes({n for n, each in enumerate(measurements) if each.call_chunks})
         none = np.zeros(0, np.uint32)
         sources = [
             CallSource(contents, rows[number], nodes.get(number, none),
@@ -479,27 +516,25 @@ class _Merge:
         ]  # fmt: skip
         return unite_calls(sources, lines, self._root / layout.CALLS)
 
-    def _name(
-        self, measurements: Sequence[PartContents], modules: Sequence[CanonicalModule], tree: CCT
-    ) -> NamedTree:
+    def _name(self, modules: Sequence[CanonicalModule], tree: CCT) -> NamedTree:
         """Stage 4: procedures for all frames."""
-        tables = [
-            [(measurements[m].part, i) for m, i in module.sources if i in measurements[m].symbols]
-            for module in modules
-        ]
+        store = self._root / layout.SYMBOLS
         return name_tree(
-            self._executor, modules, tables, tree,
+            self._executor, modules, store, table_of(store)[1], tree,
             lambda done, total: self._progress("symbols", done, total),
         )  # fmt: skip
 
-    def _statistics(self, tree: CCT, inclusives: Sequence[F64]) -> list[ContextStatistics]:
+    def _statistics(
+        self, tree: Path, inclusives: Sequence[F64], cells: int
+    ) -> list[ContextStatistics]:
         """Of every metric, how it is spread over lines."""
-        tasks = [
-            StatisticsTask(self._root / "metrics", tree, number, inclusive)
-            for number, inclusive in enumerate(inclusives)
-        ]
-        answers = {n: done.result() for n, done in run_all(self._executor, statistics_of, tasks)}
-        return [answers[number] for number in range(len(tasks))]
+        return united_statistics(
+            self._root / "metrics", tree, inclusives, cells,
+            lambda tasks: (
+                (number, future.result())
+                for number, future in run_all(self._executor, line_extremes, tasks)
+            ),
+        )  # fmt: skip
 
     def _place_parts(self, measurements: Sequence[PartContents]) -> dict[str, layout.FileEntry]:
         """Put the parts into the database; those of the old one with the checksums known of them.
@@ -551,12 +586,42 @@ class _Merge:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Measurements whose parts are handled by one task, the file of their trees, and that of their
-    cells."""
+    """Measurements whose parts are handled by one task, the files of their trees, of their cells
+    and of their symbols."""
 
     members: tuple[int, ...]
     tree: Path
     cells: Path
+    symbols: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is taken from the database that is added to.
+
+    ``tree`` is the file of the tree that its ``nodes`` ``uint32[k]`` are, in modules of the new
+    one; ``located`` where to say which nodes all of its are there. ``modules`` turns its modules
+    that have symbols into the new one's, and ``owners`` has the number of the measurement whose
+    table that of a module (the new one's) is.
+    """
+
+    database: EarlierDatabase
+    tree: Path
+    nodes: U32
+    located: Path
+    modules: dict[int, int]
+    owners: dict[int, int]
+
+    @property
+    def nodes_of_all(self) -> int:
+        return int(layout.read_manifest(self.database.root)["nodes"])
+
+    def part(self, contents: PartContents) -> EarlierPart:
+        """Where the sums of a measurement are."""
+        number = self.database.number(contents.id)
+        return EarlierPart(
+            self.database.root, number, contents.part, self.located, tuple(contents.events)
+        )
 
 
 def _read_part(place: Path) -> PartContents:

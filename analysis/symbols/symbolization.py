@@ -58,10 +58,9 @@ class Procedure:
 class SymbolTask:
     """Addresses of one module to be named: ``offsets`` ``uint64[n]``, distinct, ascending.
 
-    ``table`` is where symbols are that the measurement brought along: its part, and the module's
-    number in it. Those of a file (the functions that were sampled) are asked when the file at its
-    path has another build id or cannot be read. ``further`` are those of other measurements, where
-    each knows only the names it has met.
+    ``table`` is where symbols are that measurements brought along, and the module's number there
+    (:func:`~hpcd.analysis.trace.part_contents.load_symbols`). Those of a file (the functions that
+    were sampled) are asked when the file at its path has another build id or cannot be read.
     """
 
     kind: ModuleKind
@@ -69,7 +68,6 @@ class SymbolTask:
     build_id: str
     table: tuple[Path, int] | None
     offsets: U64
-    further: tuple[tuple[Path, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +162,6 @@ def _expected(task: SymbolTask) -> bool:
 def _tables(task: SymbolTask) -> tuple[list[SymbolTable], str]:
     if task.table is not None and task.kind is not ModuleKind.ELF:
         rows = load_symbols(*task.table)
-        if task.further:
-            rows = sorted({*rows, *(row for place in task.further for row in load_symbols(*place))})
         return [symbol_tables.from_rows(rows)], f"{len(rows)} symbols from the measurement"
     if not len(task.offsets):
         return [], "no addresses"

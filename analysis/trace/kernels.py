@@ -529,13 +529,3 @@ def inclusive_extremes(parent: Any, line_start: Any, node: Any, value: Any, mean
             if amount > most[at]:
                 most[at], most_line[at] = amount, line
     return count, squares, least, most, least_line, most_line, whole
-
-
-@_compiled
-def place_by_node(node: Any, first: Any, following: Any, order: Any) -> Any:
-    """Write the numbers of cells, from ``first`` on, to where those of their nodes go on in
-    ``order``, and move these on."""
-    for at in range(len(node)):
-        place = following[node[at]]
-        order[place] = first + at
-        following[node[at]] = place + 1

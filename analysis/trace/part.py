@@ -10,8 +10,9 @@ they are when measurements are added, and a merge that was killed finds those al
 Frames are zstd's: of blocks, and of the finest levels of overviews. Coarser levels are stored as
 they are.
 
-All numbers are little-endian; each section begins at a multiple of 8. The archive holds what is
-read whole or not at all: arrays and JSON by name, each a zstd frame.
+All numbers are little-endian; each section begins at a multiple of 8. Of short measurements tables
+and dictionary are one zstd frame, each column's byte planes one after the other. The archive holds
+what is read whole or not at all: arrays and JSON by name, each a zstd frame.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import zstandard
 
 from hpcd.analysis.arrays.archive import archive_index
 from hpcd.analysis.arrays.read_ahead import Span
@@ -36,19 +38,25 @@ from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.overview import Levels
 from hpcd.array_types import I64, U16, U32, U64, Array
 from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes
 
 MAGIC = b"HPCDPART"
 VERSION = 4
-# In version 3 the finest levels of overviews were stored as they are.
-_NO_FINEST = 3
+# In version 3 tables were not packed, and the finest levels of overviews were stored as they are.
+_BARE = 3
 # In version 2 each block had frames of its own, in version 1 the second were planes of events and
 # values.
 _EARLIER = (1, 2)
 # magic, version, lines, blocks, frames, bytes of frames, overview entries of 8, of 16 and of 32
-# bits, dictionary entries, bytes of the archive, CRC-32 of what stands before it
-HEADER = struct.Struct("<8sIIQQQQQQQQII")
+# bits, dictionary entries, bytes of the archive, bytes of packed tables (0: they are not), CRC-32
+# of what stands before it
+HEADER = struct.Struct("<8sIIQQQQQQQQQII")
+# The same without packed tables.
+_BARE_HEADER = struct.Struct("<8sIIQQQQQQQQII")
 # The same without frames and entries of 8 bits.
 _EARLIER_HEADER = struct.Struct("<8sIIQQQQQQII")
+PACKED_TABLES = 64 << 10
+"""Bytes of tables and dictionary that are packed at most: larger ones are mapped."""
 
 # Of overviews, by what the table of lines says of their width.
 NARROW, WIDE, NARROWEST = range(3)
@@ -144,7 +152,7 @@ def tables(
 ) -> Iterator[tuple[str, np.dtype[Any], int]]:
     """Name, type and length of every table, in order."""
     for column in fields(PartLineTable):
-        if column.name != "finest" or version > _NO_FINEST:
+        if column.name != "finest" or version > _BARE:
             yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
     if version in _EARLIER:
         for name, code in _EARLIER_BLOCK:
@@ -170,6 +178,7 @@ class _Header:
     """Of 8, 16 and 32 bits."""
     words: int
     archive: int
+    packed: int
     size: int
     """Of the header itself."""
 
@@ -179,7 +188,9 @@ class _Header:
         if not data.startswith(MAGIC) or len(data) < _EARLIER_HEADER.size:
             raise FormatError(f"{path}: not a part of a database")
         version = int.from_bytes(data[8:12], "little")
-        kind = _EARLIER_HEADER if version in _EARLIER else HEADER
+        kind = (
+            _EARLIER_HEADER if version in _EARLIER else _BARE_HEADER if version == _BARE else HEADER
+        )
         if len(data) < kind.size:
             raise FormatError(f"{path}: not a part of a database")
         *values, crc, _ = kind.unpack_from(data)
@@ -189,12 +200,13 @@ class _Header:
             _, _, lines, count, blob, narrow, wide, words, archive = values
             # Two frames a block.
             return _Header(version, lines, count, 2 * count, blob, (0, narrow, wide), words,
-                           archive, kind.size)  # fmt: skip
-        if version not in (_NO_FINEST, VERSION):
+                           archive, 0, kind.size)  # fmt: skip
+        if version not in (_BARE, VERSION):
             raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
-        _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive = values
+        _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive = values[:11]
+        packed = values[11] if version == VERSION else 0
         return _Header(version, lines, count, frames, blob, (narrowest, narrow, wide), words,
-                       archive, kind.size)  # fmt: skip
+                       archive, packed, kind.size)  # fmt: skip
 
 
 def expect(paths: Iterable[Path]) -> None:
@@ -292,19 +304,21 @@ class Part:
             self._entries_at[width] = self._at
             self._entries[width] = self._take(kind, stored)
         self._tables_at = self._at
-        columns = {
-            name: self._take(kind, n)
-            for name, kind, n in tables(header.version, header.lines, header.blocks, header.frames)
-        }
+        wanted = [
+            *tables(header.version, header.lines, header.blocks, header.frames),
+            ("words", np.dtype("<u4"), header.words),
+        ]
+        columns = self._unpacked(wanted, header.packed) if header.packed else {
+            name: self._take(kind, n) for name, kind, n in wanted
+        }  # fmt: skip
         self._tables_end = self._at
         # Whether the finest levels of overviews are.
-        self._compressed = header.version > _NO_FINEST
+        self._compressed = header.version > _BARE
         if not self._compressed:
             columns["finest"] = np.zeros(header.lines, np.int64)
         self.lines = PartLineTable(*(columns[column.name] for column in fields(PartLineTable)))
         self._columns = columns
-        self._words_at = self._at
-        self.dictionary: U32 = self._take(np.dtype("<u4"), header.words)
+        self.dictionary: U32 = columns["words"]
         self._archive = slice(self._at, self._at + header.archive)
         if self._archive.stop != size:
             raise FormatError(f"{path}: {size} bytes, should be {self._archive.stop}")
@@ -379,14 +393,17 @@ class Part:
         self, row: int, stretch: OverviewStretch, first: int, last: int
     ) -> list[Span]:
         """Where the entries of moments ``first`` to ``last`` of a line and its words lie."""
-        low, high = self.lines.word[row : row + 2].tolist()
-        words = self._span(self._words_at + 4 * low, 4 * (high - low))
+        words = []
+        if not self._header.packed:
+            words_at = self._tables_end - (self.dictionary.nbytes + 7 & ~7)
+            low, high = self.lines.word[row : row + 2].tolist()
+            words.append(self._span(words_at + 4 * low, 4 * (high - low)))
         if stretch.framed:
-            return [*self._frame_spans(stretch.frames(first, last)), words]
+            return [*self._frame_spans(stretch.frames(first, last)), *words]
         size = ENTRIES[stretch.width].itemsize
         begin, end = stretch.between(first, last)
         at = self._entries_at[stretch.width] + (stretch.offset + begin) * size
-        return [self._span(at, (end - begin) * size), words]
+        return [self._span(at, (end - begin) * size), *words]
 
     def table_spans(self) -> list[Span]:
         """Where the tables lie."""
@@ -484,6 +501,30 @@ class Part:
         values: Array = np.frombuffer(self._map, kind, count, self._at)
         self._at += size + -size % 8
         return values
+
+    def _unpacked(
+        self, wanted: Iterable[tuple[str, np.dtype[Any], int]], size: int
+    ) -> dict[str, Array]:
+        """The columns ``wanted``, of packed tables of ``size`` bytes."""
+        frame = self._take(np.dtype(np.uint8), size)
+        columns: dict[str, Array] = {}
+        at = 0
+        try:
+            if not 0 <= zstandard.frame_content_size(frame.data) <= PACKED_TABLES:
+                raise self._damaged("packed tables")
+            content = np.frombuffer(zstandard.ZstdDecompressor().decompress(frame.data), np.uint8)
+        except zstandard.ZstdError:
+            raise self._damaged("packed tables") from None
+        for name, kind, count in wanted:
+            planes = content[at : at + count * kind.itemsize]
+            at += count * kind.itemsize
+            if len(planes) != count * kind.itemsize:
+                raise self._damaged("packed tables")
+            whole = from_planes(planes.reshape(kind.itemsize, count), f"<u{kind.itemsize}")
+            columns[name] = whole.view(kind)
+        if at != len(content):
+            raise self._damaged("packed tables")
+        return columns
 
     def _check_lines(self, count: int, words: int) -> None:
         lines = self.lines

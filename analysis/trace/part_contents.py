@@ -1,7 +1,9 @@
 """What is in a measurement besides its records, and how a part keeps it.
 
-Identities travel from the worker that read them to the merge; the tree, the sums and the symbols,
-which may be big, stay in the part and only its place travels.
+Identities travel from the worker that read them to the merge; what may be big stays on the disk and
+only its place travels. The tree, the sums and the symbols are of use until they are united with
+those of other measurements: they are in a *companion*, a file beside the part, which is gone when
+the database is whole.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.arrays.archive import unpack_array, unpack_bytes
+from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_array, unpack_bytes
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.trace.part import Part, read_archive
 from hpcd.array_types import I64, U32, Array
@@ -36,6 +38,8 @@ from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 SymbolRow = tuple[int, int, str]
 _ADDRESSES = 1 << 63
+# zstd's level for what is read once, soon, and removed.
+_PASSING = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class PartContents:
     calls: int = 0
     """Recorded calls, and ``call_chunks`` entries of the archive that hold them."""
     call_chunks: int = 0
+    united: bool = False
+    """The tree, the sums and the symbols are those of a database: the part is without companion."""
 
     @property
     def records(self) -> int:
@@ -90,16 +96,11 @@ class PartContents:
 
 
 def pack_contents(
-    contents: PartContents,
-    tree: CCT,
-    order: U32,
-    cells: Cells,
-    symbols: Mapping[int, list[SymbolRow]],
-    calls: Sequence[bytes] = (),
+    contents: PartContents, order: U32, calls: Sequence[bytes] = ()
 ) -> dict[str, Array | bytes]:
     """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
-    records and ``cells`` number from 0 on (all others follow); ``cells`` are by row, not by line;
-    ``calls`` are payloads of CALLS chunks."""
+    records number from 0 on (all others follow); ``calls`` are payloads of CALLS chunks, whose
+    nodes are the measurement's: for these alone the order is kept."""
     identity = {
         "path": contents.path.name,
         "size": contents.size,
@@ -114,6 +115,7 @@ def pack_contents(
         "closed": contents.closed,
         "damage": contents.damage,
         "events_used": sorted(contents.events_used),
+        "cct_nodes": contents.nodes,
     }
     if contents.functions:
         identity |= {
@@ -125,6 +127,25 @@ def pack_contents(
     archive: dict[str, Array | bytes] = {
         "identity": json.dumps(identity).encode(),
         "clock": contents.clock_pairs.astype("<i8").ravel(),
+    }
+    if calls:
+        archive["order"] = order.astype("<u4")
+    for number, payload in enumerate(calls):
+        archive[f"calls-{number}"] = payload
+    return archive
+
+
+def companion(part: Path) -> Path:
+    """Where the companion of ``part`` is, while the database is made."""
+    return part.with_suffix(".companion")
+
+
+def write_companion(
+    part: Path, tree: CCT, order: U32, cells: Cells, symbols: Mapping[int, list[SymbolRow]]
+) -> None:
+    """Write what uniting measurements needs of one besides its part. ``cells`` are by row, not by
+    line, and of the nodes that ``order`` says. Raises :class:`OSError`."""
+    entries: dict[str, Array | bytes] = {
         "parent": tree.parent.astype("<u4"),
         "frame": tree.frame.astype("<u8"),
         "order": order.astype("<u4"),
@@ -134,20 +155,32 @@ def pack_contents(
         "cell_records": cells.records.astype("<u8"),
         "cell_value": cells.value.astype("<u8"),
     }
-    for number, payload in enumerate(calls):
-        archive[f"calls-{number}"] = payload
     for module, rows in symbols.items():
-        starts, sizes, names = map(list, zip(*rows, strict=True))
-        # Hostile sizes are cut to what an address can be.
-        if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
-            starts, sizes = (
-                [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
-            )
-        if any("\0" in name for name in names):
-            names = [name.replace("\0", "") for name in names]
-        bounds = list(zip(starts, sizes, strict=True))
-        archive[f"symbols-{module}"] = json.dumps([bounds, names]).encode()
-    return archive
+        entries[f"symbols-{module}"] = symbol_text(rows)
+    companion(part).write_bytes(pack_archive(entries, level=_PASSING))
+
+
+def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
+    """JSON of symbols (start, size, name), numbers within bounds; there is one at least."""
+    starts, sizes, names = map(list, zip(*rows, strict=True))
+    # Hostile sizes are cut to what an address can be.
+    if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
+        starts, sizes = (
+            [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
+        )
+    if any("\0" in name for name in names):
+        names = [name.replace("\0", "") for name in names]
+    bounds = list(zip(starts, sizes, strict=True))
+    return json.dumps([bounds, names]).encode()
+
+
+def read_symbols(text: bytes) -> list[SymbolRow]:
+    """What :func:`symbol_text` wrote. Raises :class:`FormatError`."""
+    try:
+        bounds, names = json.loads(text)
+        return [(int(a), int(b), str(name)) for (a, b), name in zip(bounds, names, strict=True)]
+    except (ValueError, TypeError, RecursionError):
+        raise FormatError("symbols are damaged") from None
 
 
 def _fields(row: Host | Event | Process | Thread | Module) -> dict[str, object]:
@@ -164,7 +197,10 @@ def read_contents(part: Part) -> PartContents:
     try:
         identity = json.loads(unpack_bytes(archive["identity"]))
         clock = unpack_array(archive["clock"], np.int64).reshape(-1, 2)
-        nodes = len(unpack_array(archive["parent"], np.uint32))
+        # Parts before version 6 of the database have the tree, the sums and the symbols.
+        nodes = identity.get("cct_nodes")
+        if nodes is None:
+            nodes = len(unpack_array(archive["parent"], np.uint32))
         return PartContents(
             path=Path(identity["path"]),
             part=part.path,
@@ -176,14 +212,12 @@ def read_contents(part: Part) -> PartContents:
             processes={row["id"]: read_row(Process, row) for row in identity["processes"]},
             threads={row["line"]: read_row(Thread, row) for row in identity["threads"]},
             modules={row["id"]: read_row(Module, row) for row in identity["modules"]},
-            symbols=frozenset(
-                int(name.removeprefix("symbols-")) for name in archive if name.startswith("symb")
-            ),
+            symbols=_symbols(part.path, archive),
             clock_pairs=clock,
             summary=identity["summary"],
             closed=bool(identity["closed"]),
             damage=tuple(identity["damage"]),
-            nodes=nodes,
+            nodes=int(nodes),
             lines=part.lines.source.astype(np.uint32),
             counts=part.lines.records.astype(np.int64),
             first_ns=part.lines.first * TIME_UNIT_NS,
@@ -193,20 +227,41 @@ def read_contents(part: Part) -> PartContents:
             objects={row["id"]: read_object(row) for row in identity.get("objects", [])},
             calls=int(identity.get("calls", 0)),
             call_chunks=int(identity.get("call_chunks", 0)),
+            united="parent" not in archive and not companion(part.path).exists(),
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FormatError(f"{part.path}: damaged (identities in its archive)") from None
 
 
+def _symbols(part: Path, archive: Mapping[str, memoryview]) -> frozenset[int]:
+    """The modules that a part's companion has symbols of."""
+    names = set(archive)
+    if companion(part).exists():
+        names |= set(_united(part))
+    return frozenset(
+        int(name.removeprefix("symbols-")) for name in names if name.startswith("symbols-")
+    )
+
+
+def _united(part: Path) -> Mapping[str, memoryview]:
+    """The entries that are needed until measurements are united. Raises :class:`FormatError`."""
+    try:
+        return archive_index(companion(part).read_bytes())
+    except FileNotFoundError:
+        return read_archive(part)  # as parts had them before version 6 of the database
+    except OSError as error:
+        raise FormatError(f"{companion(part)}: {error.strerror or error}") from None
+
+
 def load_tree(part: Path) -> CCT:
-    """The measurement's calling context tree, from its part. Raises :class:`FormatError`."""
-    return _tree(part, read_archive(part))
+    """The measurement's calling context tree. Raises :class:`FormatError`."""
+    return _tree(part, _united(part))
 
 
 def load_sums(part: Path, nodes: int) -> tuple[U32, Cells]:
     """What is added up of a part with so many ``nodes``, and ``uint32[nodes]``: its node of each
     number that records and sums have; ``line`` is the row in it. Raises :class:`FormatError`."""
-    archive = read_archive(part)
+    archive = _united(part)
     # Until version 3 records had the nodes' own numbers.
     first: U32 = np.zeros(0, np.uint32)
     if "order" in archive:
@@ -240,7 +295,7 @@ def _tree(part: Path, archive: Mapping[str, memoryview]) -> CCT:
 
 def load_cells(part: Path) -> Cells:
     """The sums of a part: ``line`` is the row in it. Raises :class:`FormatError`."""
-    return _cells(part, read_archive(part))
+    return _cells(part, _united(part))
 
 
 def _cells(part: Path, archive: Mapping[str, memoryview]) -> Cells:
@@ -271,10 +326,25 @@ def load_calls(part: Path, chunks: int) -> Iterator[Calls]:
             raise FormatError(f"{part}: damaged (calls are missing in its archive)") from None
 
 
-def load_symbols(part: Path, module: int) -> list[SymbolRow]:
-    """The symbols (start, size, name) a measurement brought along for ``module``."""
+def load_symbols(place: Path, module: int) -> list[SymbolRow]:
+    """The symbols (start, size, name) of ``module``: those that the measurement of the part
+    ``place`` brought along, or those in the archive ``place`` of a database. Raises
+    :class:`FormatError`."""
     try:
-        bounds, names = json.loads(unpack_bytes(read_archive(part)[f"symbols-{module}"]))
-        return [(int(a), int(b), str(name)) for (a, b), name in zip(bounds, names, strict=True)]
-    except (KeyError, ValueError, TypeError, RecursionError):
-        raise FormatError(f"{part}: damaged (symbols of module {module})") from None
+        found = _united(place) if place.suffix == ".part" else archive_index(place.read_bytes())
+        return read_symbols(unpack_bytes(found[f"symbols-{module}"]))
+    except (KeyError, FormatError, OSError):
+        raise FormatError(f"{place}: damaged (symbols of module {module})") from None
+
+
+def load_order(part: Path, nodes: int) -> U32:
+    """``uint32[nodes]``: the measurement's node of each number that the records of a part with
+    calls have. Raises :class:`FormatError`."""
+    archive = read_archive(part)
+    first: U32 = np.zeros(0, np.uint32)
+    if "order" in archive:
+        first = unpack_array(archive["order"], np.uint32)
+    order = whole_order(first, nodes)
+    if order is None:
+        raise FormatError(f"{part}: damaged (numbers of nodes in its archive)")
+    return order

@@ -30,11 +30,12 @@ from hpcd.analysis.trace.part import (
     HEADER,
     MAGIC,
     NO_FRAME,
+    PACKED_TABLES,
     VERSION,
     tables,
 )
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
-from hpcd.measurement.planes import ranked
+from hpcd.measurement.planes import ranked, to_planes
 
 # What level 1 does, with matches from 5 bytes on: of overviews, which repeat themselves much.
 _FINEST_PARAMETERS = zstandard.ZstdCompressionParameters(
@@ -44,6 +45,8 @@ _FINEST_PARAMETERS = zstandard.ZstdCompressionParameters(
 _COPIED_AT_ONCE = 1 << 20
 # One of so many entries of an overview tells whether a line has many nodes.
 _SOME = 4
+# Of zstd, for packed tables.
+_TABLES_LEVEL = 3
 
 
 class PartWriter:
@@ -144,13 +147,24 @@ class PartWriter:
             "word": np.concatenate(([0], np.cumsum(mine.pop("words")))), **mine,
             "frame_offset": offset, "frame_size": size, "frame_content": content,
         } | {f"block_{name}": table[name] for name in table.dtype.names or ()}  # fmt: skip
-        for name, kind, _ in tables(VERSION, lines, len(table), len(offset)):
-            self._section(columns[name].astype(kind, copy=False).tobytes())
-        self._section(dictionary.astype("<u4", copy=False).tobytes())
-        packed = pack_archive(archive)
-        self._write(packed)
+        whole = [
+            columns[name].astype(kind, copy=False)
+            for name, kind, _ in tables(VERSION, lines, len(table), len(offset))
+        ]
+        whole.append(dictionary.astype("<u4", copy=False))
+        packed = 0
+        if sum(column.nbytes for column in whole) <= PACKED_TABLES:
+            planes = b"".join([to_planes(column) for column in whole])
+            frame = zstandard.ZstdCompressor(level=_TABLES_LEVEL).compress(planes)
+            packed = len(frame)
+            self._section(frame)
+        else:
+            for column in whole:
+                self._section(column.tobytes())
+        archived = pack_archive(archive)
+        self._write(archived)
         facts = (MAGIC, VERSION, lines, len(table), len(offset), blob, *sizes, len(dictionary),
-                 len(packed))  # fmt: skip
+                 len(archived), packed)  # fmt: skip
         head = HEADER.pack(*facts, zlib.crc32(HEADER.pack(*facts, 0, 0)[:-8]), 0)
         try:
             self._file.seek(0)

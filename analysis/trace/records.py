@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.arrays.column_files import open_bounds, open_column, save_column
+from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.trace.blocks import BLOCK_RECORDS
 from hpcd.analysis.trace.decoded_blocks import DecodedBlocks
 from hpcd.analysis.trace.line_sampler import PartRows, Sampler
@@ -44,40 +45,33 @@ class Records:
 class TraceMap:
     """What the numbers in ``m`` parts mean in the database.
 
-    Nodes of part ``p`` are ``node[node_start[p]:node_start[p + 1]]`` (``uint32``), its events
-    likewise ``event`` (``uint16``); ``shift`` ``int64[m]`` turns its times into database times, in
-    ns. Trace line ``i`` is row ``row[i]`` of part ``part[i]`` (``uint32[lines]`` both).
+    Nodes of part ``p`` are ``node[p]`` (``uint32[n]``), its events
+    ``event[event_start[p]:event_start[p + 1]]`` (``uint16``); ``shift`` ``int64[m]`` turns its
+    times into database times, in ns. Trace line ``i`` is row ``row[i]`` of part ``part[i]``
+    (``uint32[lines]`` both).
     """
 
-    node: U32
-    node_start: I64
+    node: NodeMaps
     event: U16
     event_start: I64
     shift: I64
     part: U32
     row: U32
 
-    def save(self, folder: Path) -> None:
-        """Write one column file each. Raises :class:`StorageError`."""
-        for name in TraceMap.__slots__:
-            save_column(folder / f"{name}.npy", getattr(self, name))
-
     @staticmethod
     def load(folder: Path, parts: int, lines: int, nodes: int) -> TraceMap:
         """Map what :meth:`save` wrote. Raises :class:`FormatError`."""
-        node = open_column(folder / "node.npy", np.uint32)
         event = open_column(folder / "event.npy", np.uint16)
         mapping = TraceMap(
-            node=node,
-            node_start=open_bounds(folder / "node_start.npy", parts, len(node)),
+            node=NodeMaps(folder, parts, nodes),
             event=event,
             event_start=open_bounds(folder / "event_start.npy", parts, len(event)),
             shift=open_column(folder / "shift.npy", np.int64, parts),
             part=open_column(folder / "part.npy", np.uint32, lines),
             row=open_column(folder / "row.npy", np.uint32, lines),
         )
-        if int(mapping.part.max(initial=0)) >= max(parts, 1) or int(node.max(initial=0)) >= nodes:
-            raise FormatError(f"{folder}: damaged (parts or nodes that do not exist)")
+        if int(mapping.part.max(initial=0)) >= max(parts, 1):
+            raise FormatError(f"{folder}: damaged (parts that do not exist)")
         return mapping
 
 
@@ -140,7 +134,7 @@ class Trace:
         """What part ``number``'s nodes and events are in the database, and what is added to its
         times, in ns."""
         low, high = self._map.event_start[number : number + 2].tolist()
-        return self._part_nodes(number), self._map.event[low:high], int(self._map.shift[number])
+        return self._map.node[number], self._map.event[low:high], int(self._map.shift[number])
 
     @cached_property
     def _lines_by_part(self) -> I64:
@@ -207,7 +201,7 @@ class Trace:
         for rows in np.split(order, cuts) if len(order) else []:
             number = int(parts[rows[0]])
             groups.append(PartRows(
-                self.part(number), self._part_nodes(number), int(self._map.shift[number]),
+                self.part(number), self._map.node[number], int(self._map.shift[number]),
                 places[rows], self._map.row[lines[rows]].astype(np.int64), begin[rows], end[rows],
             ))  # fmt: skip
         sampler.draw(groups)
@@ -221,12 +215,8 @@ class Trace:
             for part in list(self._parts.values()):  # another thread may be opening one
                 part.release()
 
-    def _part_nodes(self, number: int) -> U32:
-        low, high = self._map.node_start[number : number + 2].tolist()
-        return self._map.node[low:high]
-
     def _canonical(self, number: int, local: U32) -> U32:
-        table = self._part_nodes(number)
+        table = self._map.node[number]
         if int(local.max(initial=0)) >= max(len(table), 1):
             raise FormatError(f"{self.part(number).path}: records of nodes that do not exist")
         nodes: U32 = table[local] if len(local) else local

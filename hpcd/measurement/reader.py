@@ -486,6 +486,10 @@ _CONVERTED: dict[str, tuple[int, Callable[[Any], Any]]] = {
     "Module": (Module.__slots__.index("kind"), ModuleKind),
 }
 # Types of values of which a row was made before: the next one needs no look at each field.
+# Texts and commands of rows, unless they are long.
+_SHARED: dict[Any, Any] = {}
+_MOST_SHARED = 4096
+_LONG = 1024
 _MADE: dict[str, set[tuple[type, ...]]] = {name: set() for name in _TYPES}
 
 
@@ -512,8 +516,18 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
     make: Callable[..., _Row] = kind
     if kind.__name__ in _CONVERTED:
         at, convert = _CONVERTED[kind.__name__]
-        return make(*row[:at], convert(row[at]), *row[at + 1 :])
-    return make(*row)
+        row = (*row[:at], convert(row[at]), *row[at + 1 :])
+    if len(_SHARED) > _MOST_SHARED:
+        _SHARED.clear()
+    # Ranks of a job have their names and commands in common: one text each takes half the memory,
+    # and travels once from a worker to the merge.
+    shared = _SHARED.setdefault
+    return make(*[
+        shared(value, value)
+        if type(value) in (str, tuple) and len(value) < _LONG and sum(map(len, value)) < _LONG
+        else value
+        for value in row
+    ])  # fmt: skip
 
 
 def _read_fields(kind: type[_Row], values: dict[str, Any]) -> _Row:

@@ -9,6 +9,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,14 @@ from hypothesis import strategies as st
 
 import hpcd.analysis
 from hpcd.__main__ import main
-from hpcd.analysis.arrays import column_files
+from hpcd.analysis.arrays import cell_store
 from hpcd.analysis.arrays.column_files import ColumnWriter, create_column, open_column, save_column
-from hpcd.analysis.database import Database, metrics, trace_check
+from hpcd.analysis.database import Database, trace_check
 from hpcd.analysis.database import directory as layout
 from hpcd.analysis.database.check import check_database
+from hpcd.analysis.merge import metric_cells
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.united_symbols import table_of
 from hpcd.analysis.trace.pixel_samples import choose_lines, pixel_times
 from hpcd.errors import FormatError, NotFoundError, UsageError
 from hpcd.model.cct import NO_NODE
@@ -201,7 +204,6 @@ def test_a_sound_database_has_no_findings(database: Path) -> None:
     [
         ("lines/start.npy", 10**9, "trace line 1 is not in time order or begins too late"),
         ("lines/end.npy", -(10**9), "trace line 1 has records after its end"),
-        ("trace/node_start.npy", -40, "has records of nodes that do not exist"),
         ("trace/event_start.npy", -1, "has records of events that do not exist"),
     ],
 )
@@ -222,6 +224,15 @@ def test_records_that_contradict_the_columns_are_found(
     assert lines == sorted(lines)
 
 
+def test_records_of_nodes_that_do_not_exist_are_found(database: Path) -> None:
+    with hpcd.analysis.open(database) as db:
+        nodes = db.trace._map.node
+        nodes._kept[1] = nodes[1][:2]
+        findings, _ = trace_check.check_trace(db, np.zeros(0, np.uint16))
+    assert findings
+    assert all("has records of nodes that do not exist" in finding for finding in findings)
+
+
 def test_an_order_of_blocks_that_is_wrong_is_found(tmp_path: Path) -> None:
     write_measurement(tmp_path / "m", ranks=[0], records=3000)
     merge([tmp_path / "m"], tmp_path / "db")
@@ -234,15 +245,61 @@ def test_an_order_of_blocks_that_is_wrong_is_found(tmp_path: Path) -> None:
         assert "trace line 0 is not in time order or begins too late" in findings
 
 
-def test_sums_are_the_same_in_small_pieces(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = [(db.metrics.line_sums(n), db.metrics.node_sums(n)) for n in db.metrics.names]
-    monkeypatch.setattr(metrics, "_CHUNK_CELLS", 3)
-    monkeypatch.setattr(column_files, "_GATHER_BYTES", 16)
-    for name, (by_line, by_node) in zip(db.metrics.names, whole, strict=True):
-        assert db.metrics.line_sums(name) == pytest.approx(by_line)
-        assert db.metrics.node_sums(name) == pytest.approx(by_node)
-        assert by_line == pytest.approx(db.metrics.exclusive(name))
-        assert by_node == pytest.approx(by_line)
+def test_small_chunks_answer_alike(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = db.path.parent
+    monkeypatch.setattr(metric_cells, "chunks_of", partial(cell_store.chunks_of, most=3))
+    merge([folder / "a", folder / "b"], tmp_path / "small")
+    assert check_database(tmp_path / "small") == []
+    with hpcd.analysis.open(tmp_path / "small") as small:
+        for name in db.metrics.names:
+            assert np.array_equal(db.metrics.exclusive(name), small.metrics.exclusive(name))
+            for line in range(len(db.lines)):
+                one, other = (each.metrics.by_line(name, line) for each in (db, small))
+                assert np.array_equal(one, other)
+            for node in range(0, len(db.cct), 7):
+                one, other = (each.metrics.by_node(name, node) for each in (db, small))
+                assert np.array_equal(one, other)
+                one, other = (each.metrics.over_lines(name, node) for each in (db, small))
+                assert one == pytest.approx(other)
+            one, other = (each.metrics.of_lines(name, np.array([5, 1])) for each in (db, small))
+            assert one == pytest.approx(other)
+            by_line = db.metrics.by_line(name, 1)
+            assert other[by_line[0]].sum() > 0 or not by_line[1].any()
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_no_bytes_make_reading_sums_fail_otherwise(
+    database: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    copy = tmp_path_factory.getbasetemp() / "hostile-sums"
+    if not copy.exists():
+        shutil.copytree(database, copy)
+    place = copy / data.draw(st.sampled_from(
+        ["metrics/cells.npy", "metrics/frame_start.npy", "metrics/frame_cells.npy",
+         "metrics/chunk_line.npy", "metrics/chunk_frame.npy", "metrics/frame_event.npy",
+         "metrics/line.npy", "metrics/scale.npy", "trace/node.npy", "trace/node_frame.npy",
+         "trace/node_count.npy", "cct/symbols.archive"]
+    ))  # fmt: skip
+    content = place.read_bytes()
+    at = data.draw(st.integers(0, len(content) - 1))
+    changed = bytearray(content)
+    changed[at] = data.draw(st.integers(0, 255))
+    place.write_bytes(changed)
+    try:
+        with hpcd.analysis.open(copy) as db:
+            db.metrics.recounted()
+            db.metrics.by_line(0, 1)
+            db.metrics.by_node(0, 3)
+            db.metrics.of_lines(1, np.array([2]))
+            db.records(0)
+        table_of(copy / "cct/symbols.archive")
+    except FormatError:
+        pass
+    finally:
+        place.write_bytes(content)
 
 
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 950])
@@ -318,10 +375,10 @@ def test_any_missing_or_short_file_is_found(
         ('{"format": "other"}', "not an hpcd database"),
         ('{"format": "hpcd-database", "version": 99}', "version 99, made by a newer hpcd"),
         (
-            '{"format": "hpcd-database", "version": 4}',
-            "version 4, this hpcd reads version 5; merge the measurements again: hpcd merge",
+            '{"format": "hpcd-database", "version": 5}',
+            "version 5, this hpcd reads version 6; merge the measurements again: hpcd merge",
         ),
-        ('{"format": "hpcd-database", "version": 5}', "no sizes, or no origin"),
+        ('{"format": "hpcd-database", "version": 6}', "no sizes, or no origin"),
         ("[" * 100_000, "damaged"),
     ],
 )

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.arrays.column_files import save_column
 from hpcd.analysis.arrays.sparse_sums import CellSum
-from hpcd.analysis.merge import context_statistics, metric_cells
+from hpcd.analysis.merge import context_statistics
 from hpcd.analysis.merge import ingest as merge_ingest
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.part_groups import unite
@@ -174,9 +173,7 @@ def test_parts_of_unusual_measurements_are_the_same(
 
 
 @pytest.mark.parametrize("lines", [1, 7, 300])
-def test_statistics_are_the_same(
-    lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_statistics_are_the_same(lines: int) -> None:
     random = np.random.default_rng(lines)
     nodes = 200
     parent = np.concatenate(([0], [random.integers(0, n) for n in range(1, nodes)]))
@@ -184,20 +181,20 @@ def test_statistics_are_the_same(
     table = random.random((lines, nodes)) * (random.random((lines, nodes)) < 0.05)
     table[:, 7] = 1.0
     line, node = np.nonzero(table)
-    save_column(tmp_path / "line_start.npy", np.searchsorted(line, np.arange(lines + 1)))
-    save_column(tmp_path / "line_node.npy", node.astype(np.uint32))
-    save_column(tmp_path / "line_value-1.npy", table[line, node])
-    inclusive = tree.inclusive(table.sum(axis=0))
-    answers = []
-    for entries in (1 << 60, -1):
-        monkeypatch.setattr(context_statistics, "_WORTH_ENTRIES", entries)
-        answers.append(context_statistics.context_statistics(tmp_path, tree, 1, inclusive))
-    for name in ("lines", "least_line", "most_line"):
-        assert np.array_equal(getattr(answers[0], name), getattr(answers[1], name)), name
-    for name in ("mean", "least", "most", "stddev"):
-        assert np.allclose(
-            getattr(answers[0], name), getattr(answers[1], name), rtol=1e-12, atol=1e-15
-        ), name
+    start = np.searchsorted(line, np.arange(lines + 1))
+    mean = tree.inclusive(table.sum(axis=0)) / lines
+    answers = [
+        context_statistics.extremes(
+            tree, start, node.astype(np.uint32), table[line, node], mean, compiled
+        )
+        for compiled in (False, True)
+    ]
+    for one, other in zip(*answers, strict=True):
+        seen = answers[0][0] > 0
+        if one.dtype == np.int64:
+            assert np.array_equal(one[seen], other[seen])
+        else:
+            assert np.allclose(one[seen], other[seen], rtol=1e-12, atol=1e-15)
 
 
 @given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 300), min_size=2, max_size=6))
@@ -215,23 +212,6 @@ def test_united_trees_are_the_same(seed: int, sizes: list[int]) -> None:
     assert np.array_equal(tree.parent, by_numba.parent)
     assert np.array_equal(tree.frame, by_numba.frame)
     assert np.array_equal(np.concatenate(maps), node)
-
-
-def test_cells_by_context_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(3)
-    table = random.random((50, 30)) * (random.random((50, 30)) < 0.3)
-    line, node = np.nonzero(table)
-    start = np.searchsorted(line, np.arange(51))
-    answers = []
-    for worth in (1 << 60, 0):
-        folder = tmp_path / str(worth)
-        folder.mkdir()
-        save_column(folder / "line_node.npy", node.astype(np.uint32))
-        save_column(folder / "line_value-0.npy", table[line, node])
-        monkeypatch.setattr(metric_cells, "_WORTH_CELLS", worth)
-        metric_cells.write_contexts(folder, start, 1, 30)
-        answers.append((folder / "node_cell.npy").read_bytes())
-    assert answers[0] == answers[1]
 
 
 def test_numpy_does_it_where_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:

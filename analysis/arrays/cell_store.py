@@ -1,0 +1,296 @@
+"""Sums by line, context and event, as a database has them: in chunks, sorted and compressed.
+
+A line of 200 records has half as many sums as records: as columns they took more room than all the
+rest. A chunk has the sums of some thousand lines that follow one another in the *sequence* (part by
+part, in each row by row), event by event, each context's together, its lines ascending: then what
+stands beside one another is alike, and a context that nobody asks for is passed over.
+
+For each chunk and event there are two frames of zstd. The first has the contexts: how many (u32),
+the widths of two columns (u8 each), and these: steps from one context to the next, and how many
+lines each has, less one. The second has the sums: the widths of three columns, and these: steps
+from one line of a context to the next (the first from 0), records less one, the sum of their values
+less records (two's complement). A column has as many byte planes as its largest entry needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from hpcd.analysis.arrays.column_files import open_bounds, open_column, release
+from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells
+from hpcd.array_types import I64, U8, U16, U32, U64
+from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes, to_planes
+
+CHUNK_CELLS = 1 << 20
+"""Sums of a chunk, about: what is decoded at a time."""
+
+# Of one frame when decompressed; a chunk of one line may have more sums than others.
+_FRAME_LIMIT = 1 << 30
+_HEAD = 4
+_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCells:
+    """Sums of one chunk, packed: of each of ``event`` ``uint16[n]`` two frames, those of contexts
+    first; ``cells`` ``int64[n]`` how many sums."""
+
+    event: U16
+    cells: I64
+    frames: list[bytes]
+
+
+def pack_cells(cells: Cells) -> PackedCells:
+    """Pack ``cells``, in any order but each combination once; ``line`` counts from the chunk's
+    first."""
+    order = _order(cells.event, cells.node, cells.line)
+    event, node, line = cells.event[order], cells.node[order], cells.line[order]
+    records, value = cells.records[order], cells.value[order]
+    bounds = _starts(event)
+    frames = []
+    ends = [*bounds[1:].tolist(), len(event)][: len(bounds)]
+    for begin, end in zip(bounds.tolist(), ends, strict=True):
+        own = slice(begin, end)
+        first = _starts(node[own])
+        lines = np.diff(line[own], prepend=np.uint32(0))
+        lines[first] = line[own][first]
+        frames.append(_pack(
+            len(first).to_bytes(_HEAD, "little"),
+            np.diff(node[own][first], prepend=np.uint32(0)), np.diff(first, append=end - begin) - 1,
+        ))  # fmt: skip
+        frames.append(_pack(b"", lines, records[own] - np.uint64(1), value[own] - records[own]))
+    sizes = np.diff(bounds, append=len(event)).astype(np.int64)
+    return PackedCells(event[bounds], sizes, frames)
+
+
+def _pack(head: bytes, *columns: npt.NDArray[Any]) -> bytes:
+    widths, planes = bytearray(), []
+    for column in columns:
+        top = int(column.max(initial=0))
+        width = (top.bit_length() + 7) // 8
+        widths.append(width)
+        kind = next(size for size in (1, 2, 4, 8) if width <= size)
+        packed = to_planes(column.astype(f"<u{kind}"))
+        planes.append(packed[: width * len(column)])
+    content = b"".join([head, bytes(widths), *planes])
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(content)
+
+
+def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
+    """The order of sums by event, node, line."""
+    bits = [int(column.max(initial=0)).bit_length() for column in (event, node, line)]
+    place = max(len(line) - 1, 0).bit_length()
+    if sum(bits) + place > 64:
+        return np.lexsort((line, node, event))
+    # Keys that have their places in them are sorted a fifth of the time it takes to sort places.
+    key = event.astype(np.uint64) << np.uint64(bits[1] + bits[2] + place)
+    key |= node.astype(np.uint64) << np.uint64(bits[2] + place)
+    key |= line.astype(np.uint64) << np.uint64(place)
+    key |= np.arange(len(line), dtype=np.uint64)
+    key.sort()
+    return (key & np.uint64((1 << place) - 1)).astype(np.int64)
+
+
+def _starts(values: npt.NDArray[Any]) -> I64:
+    """Where each run of equal values begins."""
+    if not len(values):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """The contexts of a chunk's event: ``node`` ``uint32[n]`` ascending, and ``start``
+    ``int64[n + 1]``, where the sums of each begin."""
+
+    node: U32
+    start: I64
+
+
+@dataclass(frozen=True, slots=True)
+class EventSums:
+    """Sums of a chunk's event: ``line`` ``int64[k]`` counted from the chunk's first, ``records``
+    and ``value`` ``uint64[k]``."""
+
+    line: I64
+    records: U64
+    value: U64
+
+
+class CellStore:
+    """The sums of a database, read chunk by chunk.
+
+    ``line_start`` ``int64[chunks + 1]``: where in the sequence the lines of each begin.
+    """
+
+    def __init__(self, folder: Path, lines: int, cells: int, nodes: int) -> None:
+        """``folder`` has columns of so many ``cells``. Raises :class:`FormatError`."""
+        self._folder, self._nodes = folder, nodes
+        self.line_start: I64 = open_column(folder / "chunk_line.npy", np.int64)
+        if len(self.line_start) < 1:
+            raise self._damaged("no chunks")
+        open_bounds(folder / "chunk_line.npy", len(self.line_start) - 1, lines)
+        chunks = len(self.line_start) - 1
+        event: U16 = open_column(folder / "frame_event.npy", np.uint16)
+        self.event = event
+        self._frames = open_bounds(folder / "chunk_frame.npy", chunks, len(event))
+        self._cells = open_column(folder / "frame_cells.npy", np.int64, len(event))
+        self._data: U8 = open_column(folder / "cells.npy", np.uint8)
+        self._offset = open_bounds(folder / "frame_start.npy", 2 * len(event), len(self._data))
+        if int(self._cells.min(initial=1)) < 1 or int(self._cells.sum()) != cells:
+            raise self._damaged("sizes of chunks")
+
+    def __len__(self) -> int:
+        return len(self.line_start) - 1
+
+    def frames(self, chunk: int) -> list[tuple[int, int]]:
+        """(event, frame) of what there is of chunk ``chunk``, events ascending."""
+        low, high = self._frames[chunk : chunk + 2].tolist()
+        return list(zip(self.event[low:high].tolist(), range(low, high), strict=True))
+
+    def lines(self, chunk: int) -> int:
+        """How many lines chunk ``chunk`` is of."""
+        return int(self.line_start[chunk + 1] - self.line_start[chunk])
+
+    def cells(self, chunk: int) -> int:
+        """How many sums chunk ``chunk`` has."""
+        low, high = self._frames[chunk : chunk + 2].tolist()
+        return int(self._cells[low:high].sum())
+
+    def contexts(self, frame: int) -> Contexts:
+        """The contexts of a frame. Raises :class:`FormatError`."""
+        content = self._content(2 * frame)
+        count = int.from_bytes(content[:_HEAD].tobytes(), "little")
+        if not 0 < count <= self._nodes:
+            raise self._damaged("contexts of sums")
+        steps, more = self._columns(content[_HEAD:], 2, count)
+        node = np.cumsum(_whole(steps), dtype=np.uint64)
+        start = np.zeros(count + 1, np.int64)
+        np.cumsum(_whole(more).astype(np.int64) + 1, out=start[1:])
+        if int(node.max()) >= self._nodes or int(start[-1]) != int(self._cells[frame]):
+            raise self._damaged("contexts of sums")
+        return Contexts(node.astype(np.uint32), start)
+
+    def sums(
+        self, frame: int, chunk: int, contexts: Contexts, chosen: I64 | None = None
+    ) -> EventSums:
+        """The sums of a frame of ``chunk``; with ``chosen`` ``int64[j]``, ascending, of these of
+        its contexts alone, one after the other. Raises :class:`FormatError`."""
+        content = self._content(2 * frame + 1)
+        columns = self._columns(content, 3, int(self._cells[frame]))
+        count = np.diff(contexts.start)
+        if chosen is not None:
+            count = count[chosen]
+        first = np.cumsum(count) - count
+        if chosen is not None:
+            within = np.arange(int(count.sum())) - np.repeat(first, count)
+            places = np.repeat(contexts.start[:-1][chosen], count) + within
+            columns = [planes[:, places] for planes in columns]
+        steps, records, value = (_whole(planes) for planes in columns)
+        line = np.cumsum(steps, dtype=np.int64)
+        line -= np.repeat(line[first] - steps[first].astype(np.int64), count)
+        if len(line) and not 0 <= int(line.min()) <= int(line.max()) < self.lines(chunk):
+            raise self._damaged("lines of sums")
+        records = records.astype(np.uint64) + np.uint64(1)
+        return EventSums(line, records, value.astype(np.uint64) + records)
+
+    def chunk(self, chunk: int) -> Cells:
+        """All sums of a chunk, by event, node and line. Raises :class:`FormatError`."""
+        found = []
+        for event, frame in self.frames(chunk):
+            contexts = self.contexts(frame)
+            sums = self.sums(frame, chunk, contexts)
+            found.append(Cells(
+                sums.line.astype(np.uint32), np.repeat(contexts.node, np.diff(contexts.start)),
+                np.full(len(sums.line), event, np.uint16), sums.records, sums.value,
+            ))  # fmt: skip
+        if not found:
+            return EMPTY_CELLS
+        return Cells(*(np.concatenate([getattr(each, name) for each in found])
+                       for name in Cells.__slots__))  # fmt: skip
+
+    def release(self) -> None:
+        """Give what has been read back to the kernel."""
+        release(self._data)
+
+    def _content(self, number: int) -> U8:
+        low, high = self._offset[number : number + 2].tolist()
+        frame = self._data[low:high].data
+        try:
+            if not 0 <= zstandard.frame_content_size(frame) <= _FRAME_LIMIT:
+                raise self._damaged("size of a frame")
+            return np.frombuffer(zstandard.ZstdDecompressor().decompress(frame), np.uint8)
+        except zstandard.ZstdError:
+            raise self._damaged("a frame does not decompress") from None
+
+    def _columns(self, content: U8, number: int, count: int) -> list[U8]:
+        """``number`` columns of ``count`` entries each, as planes."""
+        widths = content[:number].tolist()
+        if len(content) != number + sum(widths) * count or max(widths, default=9) > 8:
+            raise self._damaged("columns of a frame")
+        columns, at = [], number
+        for width in widths:
+            columns.append(content[at : at + width * count].reshape(width, count))
+            at += width * count
+        return columns
+
+    def _damaged(self, what: str) -> FormatError:
+        return FormatError(f"{self._folder}: damaged ({what})")
+
+
+def _whole(planes: U8) -> npt.NDArray[np.unsignedinteger]:
+    """What ``planes`` hold, in the narrowest type that does."""
+    width = len(planes)
+    if width == 0:
+        return np.zeros(planes.shape[1], np.uint8)
+    return from_planes(planes, f"<u{next(size for size in (1, 2, 4, 8) if width <= size)}")
+
+
+def by_line(cells: Cells, lines: int) -> tuple[Cells, I64]:
+    """``cells`` of one chunk (:meth:`CellStore.chunk`) by line, node and event, and
+    ``int64[lines + 1]``, where those of each line begin."""
+    kind = np.uint16 if lines <= 1 << 16 else np.uint32
+    order = _order(np.zeros(len(cells), np.uint16), cells.line, cells.node)
+    ordered = Cells(*(getattr(cells, name)[order] for name in Cells.__slots__))
+    # The order is that of places too: of one node events stay as they were, ascending.
+    count = np.bincount(ordered.line.astype(kind), minlength=lines)
+    return ordered, np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+
+
+@lru_cache(maxsize=1)
+def _opened(folder: Path, lines: int, cells: int, nodes: int, _inode: int) -> CellStore:
+    return CellStore(folder, lines, cells, nodes)
+
+
+def open_store(folder: Path, lines: int, cells: int, nodes: int) -> CellStore:
+    """:class:`CellStore`; the last one is kept, as a worker needs it for every task."""
+    return _opened(folder, lines, cells, nodes, (folder / "cells.npy").stat().st_ino)
+
+
+def chunks_of(cells: I64, most: int = CHUNK_CELLS) -> list[slice]:
+    """Lines with so many ``cells`` each, cut into chunks of about ``most``: none but a single line
+    has more."""
+    chunks, begin, held = [], 0, 0
+    for line, count in enumerate(cells.tolist()):
+        if held and held + count > most:
+            chunks.append(slice(begin, line))
+            begin, held = line, 0
+        held += count
+    return [*chunks, slice(begin, len(cells))] if len(cells) else []
+
+
+def joined(parts: Sequence[Cells]) -> Cells:
+    """One table of several."""
+    if not parts:
+        return EMPTY_CELLS
+    return Cells(*(np.concatenate([getattr(part, name) for part in parts])
+                   for name in Cells.__slots__))  # fmt: skip

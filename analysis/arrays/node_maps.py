@@ -1,0 +1,72 @@
+"""What the nodes of parts are in a database, packed: a column of zstd frames, one a part.
+
+A short measurement has nearly as many nodes as records: 4 bytes each were more than their names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.array_types import I64, U8, U32
+from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes, to_planes
+
+_LEVEL = 3
+
+
+def pack_nodes(node: U32) -> bytes:
+    """The frame of ``node`` ``uint32[n]``: as many byte planes as the largest needs."""
+    width = (int(node.max(initial=0)).bit_length() + 7) // 8
+    planes = to_planes(node.astype("<u4"))[: width * len(node)]
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(planes)
+
+
+class NodeMaps:
+    """The nodes of ``parts`` parts, below ``nodes`` each."""
+
+    def __init__(self, folder: Path, parts: int, nodes: int) -> None:
+        """Map the columns in ``folder``. Raises :class:`FormatError`."""
+        self._folder, self._nodes = folder, nodes
+        self._data: U8 = open_column(folder / "node.npy", np.uint8)
+        self._frame: I64 = open_bounds(folder / "node_frame.npy", parts, len(self._data))
+        self._count: npt.NDArray[np.uint32] = open_column(
+            folder / "node_count.npy", np.uint32, parts
+        )
+        self._kept: dict[int, U32] = {}
+        self._held = 0
+
+    def __getitem__(self, part: int) -> U32:
+        """``uint32[n]``: the nodes of part ``part``. Raises :class:`FormatError`."""
+        found = self._kept.get(part)
+        if found is not None:
+            return found
+        low, high = self._frame[part : part + 2].tolist()
+        count = int(self._count[part])
+        try:
+            frame = self._data[low:high].data
+            size = zstandard.frame_content_size(frame)
+            if count and (not 0 <= size <= 4 * count or size % count):
+                raise FormatError(f"{self._folder}: damaged (nodes of a part)")
+            content = zstandard.ZstdDecompressor().decompress(frame)
+        except zstandard.ZstdError:
+            raise FormatError(f"{self._folder}: damaged (nodes of a part)") from None
+        node = np.zeros(count, np.uint32)
+        if content:
+            planes = np.frombuffer(content, np.uint8).reshape(-1, count)
+            node = from_planes(planes, np.uint32)
+        if int(node.max(initial=0)) >= self._nodes:
+            raise FormatError(f"{self._folder}: damaged (nodes that do not exist)")
+        if self._held > _MOST_HELD:
+            self._kept, self._held = {}, 0
+        self._kept[part] = node
+        self._held += node.nbytes
+        return node
+
+
+# Bytes of nodes that are kept: a picture has lines of many parts.
+_MOST_HELD = 32 << 20

@@ -1,0 +1,189 @@
+"""The database that measurements are added to: its tree, sums and symbols stand for its parts'.
+
+A part has these beside it until they are united with those of others. What they became is in the
+database, by its nodes, events and modules: all that has to be known is what these are in the new
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.arrays.cell_store import CellStore, by_line
+from hpcd.analysis.arrays.column_files import open_bounds, open_column
+from hpcd.analysis.arrays.node_maps import NodeMaps
+from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells
+from hpcd.analysis.database import directory
+from hpcd.analysis.database.schema import connect, each_row
+from hpcd.analysis.merge.canonical_modules import unite_modules
+from hpcd.analysis.trace.part_contents import PartContents, load_order
+from hpcd.array_types import I64, U16, U32
+from hpcd.errors import FormatError
+from hpcd.model.cct import CCT
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierPart:
+    """Part ``number`` of the database ``root``, the file ``part``.
+
+    ``nodes`` is a column of what the database's nodes are in the new one; ``events`` are those that
+    the measurement announced.
+    """
+
+    root: Path
+    number: int
+    part: Path
+    nodes: Path
+    events: tuple[int, ...]
+
+    def sums(self, event_map: U16, *, with_calls: bool) -> tuple[U32, U32, Cells]:
+        """As :func:`~hpcd.analysis.trace.part_contents.load_sums` has them of other parts: the
+        measurement's node of each number (none unless ``with_calls``); the new database's node of
+        each; and the sums by row, node and event, the last two the new database's.
+
+        ``event_map`` has what the measurement's events are there. Raises :class:`FormatError`.
+        """
+        columns = _opened(self.root, (self.root / directory.MANIFEST).stat().st_ino)
+        known: U32 = open_column(self.nodes, np.uint32)
+        trace_map = known[columns.nodes[self.number]]
+        cells = columns.part_sums(self.number)
+        low, high = columns.event_start[self.number : self.number + 2].tolist()
+        own = columns.event[low:high]
+        events = np.zeros(int(own.max(initial=0)) + 1, np.uint16)
+        if len(own) > len(event_map):
+            raise FormatError(f"{self.part}: does not belong to this database")
+        events[own] = event_map[: len(own)]
+        # What was not announced may have the number of an event that was.
+        announced = np.array(self.events, np.int64)
+        events[own[announced]] = event_map[announced]
+        if int(cells.event.max(initial=0)) >= len(events):
+            raise FormatError(f"{self.root}: damaged (sums of events that do not exist)")
+        order = load_order(self.part, len(trace_map)) if with_calls else np.zeros(0, np.uint32)
+        mapped = Cells(cells.line, known[cells.node], events[cells.event], cells.records,
+                       cells.value)  # fmt: skip
+        return order, trace_map, mapped
+
+
+class _Columns:
+    """What of a database a worker reads for one part after the other."""
+
+    def __init__(self, root: Path) -> None:
+        manifest = directory.read_manifest(root)
+        parts, lines, nodes, cells = (
+            int(manifest[name]) for name in ("measurements", "lines", "nodes", "cells")
+        )
+        trace, metrics = root / "trace", root / "metrics"
+        self.nodes = NodeMaps(trace, parts, nodes)
+        self.event: U16 = open_column(trace / "event.npy", np.uint16)
+        self.event_start = open_bounds(trace / "event_start.npy", parts, len(self.event))
+        self._store = CellStore(metrics, lines, cells, nodes)
+        line: U32 = open_column(metrics / "line.npy", np.uint32, lines)
+        part: U32 = open_column(trace / "part.npy", np.uint32, lines)
+        # The sequence has the lines part by part, in each row by row.
+        self._bounds = np.searchsorted(part[line], np.arange(parts + 1))
+        self._chunk = -1
+        self._held: tuple[Cells, I64] = (EMPTY_CELLS, np.zeros(1, np.int64))
+
+    def part_sums(self, number: int) -> Cells:
+        """The sums of a part by row, node and event."""
+        low, high = self._bounds[number : number + 2].tolist()
+        found: list[Cells] = [EMPTY_CELLS]
+        at = low
+        while at < high:
+            chunk = int(np.searchsorted(self._store.line_start, at, side="right")) - 1
+            if chunk != self._chunk:
+                self._held = by_line(self._store.chunk(chunk), self._store.lines(chunk))
+                self._chunk = chunk
+            first, end = self._store.line_start[chunk : chunk + 2].tolist()
+            end = min(end, high)
+            cells, bounds = self._held
+            own = slice(int(bounds[at - first]), int(bounds[end - first]))
+            line = cells.line[own].astype(np.int64) + (first - low)
+            found.append(Cells(line.astype(np.uint32), cells.node[own], cells.event[own],
+                               cells.records[own], cells.value[own]))  # fmt: skip
+            at = end
+        return Cells(*(np.concatenate([getattr(each, name) for each in found])
+                       for name in Cells.__slots__))  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _opened(root: Path, _inode: int) -> _Columns:
+    return _Columns(root)
+
+
+class EarlierDatabase:
+    """The database ``root``, some of whose parts, all of which ``contents`` tell of, are kept."""
+
+    def __init__(self, root: Path, contents: Iterable[PartContents]) -> None:
+        """Raises :class:`FormatError`."""
+        self.root = root
+        self._number = _numbers(root)
+        known = {each.id: each for each in contents}
+        if known.keys() != self._number.keys():
+            raise FormatError(f"{root}: parts and the table of measurements do not agree")
+        self._contents = sorted(known.values(), key=lambda each: self._number[each.id])
+        _, self._modules = unite_modules(
+            [each.modules for each in self._contents], [each.host for each in self._contents],
+            [each.id for each in self._contents],
+        )  # fmt: skip
+
+    def number(self, measurement: int) -> int:
+        """The number of the part of a measurement."""
+        return self._number[measurement]
+
+    def modules(self, kept: Sequence[tuple[int, U32]]) -> U32:
+        """What each module is in the new database, 0 where no measurement of ``kept`` has it.
+
+        ``kept`` are (measurement, what its modules are in the new one).
+        """
+        top = max((int(table.max(initial=0)) for table in self._modules), default=0)
+        modules = np.zeros(top + 1, np.uint32)
+        for measurement, new in kept:
+            old = self._modules[self._number[measurement]]
+            modules[old] = new
+        modules[0] = 0
+        return modules
+
+    def tree(self, kept: Sequence[int]) -> tuple[CCT, U32]:
+        """The nodes that the measurements ``kept`` have, as a tree, and ``uint32[k]`` which they
+        are."""
+        manifest = directory.read_manifest(self.root)
+        nodes = int(manifest["nodes"])
+        folder = self.root / "cct"
+        tree = CCT(
+            open_column(folder / "parent.npy", np.uint32, nodes),
+            open_column(folder / "frame.npy", np.uint64, nodes),
+        )
+        tree.validate(str(self.root))
+        every = np.arange(nodes, dtype=np.uint32)
+        if len(kept) == len(self._number):
+            return tree, every
+        maps = NodeMaps(self.root / "trace", len(self._number), nodes)
+        used = np.zeros(nodes, bool)
+        used[0] = True
+        for measurement in kept:
+            used[maps[self._number[measurement]]] = True
+        chosen = every[used]
+        number = np.zeros(nodes, np.uint32)
+        number[chosen] = np.arange(len(chosen))
+        return CCT(number[tree.parent[chosen]], tree.frame[chosen]), chosen
+
+
+def _numbers(root: Path) -> Mapping[int, int]:
+    """The number of each measurement of a database."""
+    path = root / directory.SQLITE
+    if not path.is_file():
+        raise FormatError(f"{path}: missing")
+    connection = connect(path)
+    try:
+        rows = list(each_row(connection, path, "SELECT uid, id FROM measurement"))
+        return {int(uid, 16): int(number) for uid, number in rows}
+    except (ValueError, TypeError):
+        raise FormatError(f"{path}: measurement table is damaged") from None
+    finally:
+        connection.close()

@@ -1,0 +1,150 @@
+"""Symbols that measurements brought along, united by load module: a database has one table each.
+
+Ranks of one program bring the same names; a table for each of thousands took as many bytes as
+their trees.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
+from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.merge.canonical_modules import CanonicalModule
+from hpcd.analysis.trace.part_contents import SymbolRow, load_symbols, read_symbols, symbol_text
+from hpcd.errors import FormatError
+from hpcd.model.identity import ModuleKind
+
+_PREFIX = "symbols-"
+_OWNERS = "measurements"
+# Kinds of modules of which each measurement knows only the names it has met: all are united. Of
+# others one measurement's table is whole.
+_BY_NAME = (ModuleKind.NAMED, ModuleKind.NAMED_KERNEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Symbols of module ``source`` of a part, for ``module`` of the database; ``together`` with
+    those that others have of it."""
+
+    source: int
+    module: int
+    together: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolUnion:
+    """Tables that tasks left in ``files``, and those of the database ``earlier`` for the modules
+    ``modules`` (its number to the new one's), to be united in ``out``.
+
+    ``owners`` are the measurements whose tables those are that are not united.
+    """
+
+    files: tuple[Path, ...]
+    earlier: Path | None
+    modules: Mapping[int, int]
+    together: frozenset[int]
+    owners: Mapping[int, int]
+    out: Path
+
+
+def choose(
+    modules: Sequence[CanonicalModule], symbols: Sequence[frozenset[int]], ids: Sequence[int],
+    earlier: Mapping[int, int],
+) -> tuple[list[tuple[Wanted, ...]], dict[int, int]]:  # fmt: skip
+    """What is wanted of each measurement, and whose table is that of each module that one has.
+
+    ``symbols`` are the modules each measurement has symbols of, ``ids`` which each is; ``earlier``
+    has the number of the measurement whose table a database has already, by module.
+    """
+    wanted: list[list[Wanted]] = [[] for _ in ids]
+    owners: dict[int, int] = {}
+    for module in modules:
+        found = [(number, id) for number, id in module.sources if id in symbols[number]]
+        if module.kind in _BY_NAME:
+            for number, id in found:
+                wanted[number].append(Wanted(id, module.id, True))
+            continue
+        kept = earlier.get(module.id)
+        if found and (kept is None or found[0][0] <= kept):
+            number, id = found[0]
+            wanted[number].append(Wanted(id, module.id, False))
+            owners[module.id] = ids[number]
+        elif kept is not None:
+            owners[module.id] = ids[kept]
+    return [tuple(each) for each in wanted], owners
+
+
+def gather(parts: Sequence[tuple[Path, Sequence[Wanted]]], out: Path) -> None:
+    """Leave what is wanted of ``parts`` in ``out``. Raises :class:`FormatError`,
+    :class:`StorageError`."""
+    united: dict[int, set[SymbolRow]] = {}
+    tables: dict[int, list[SymbolRow]] = {}
+    for part, wanted in parts:
+        for each in wanted:
+            rows = load_symbols(part, each.source)
+            if each.together:
+                united.setdefault(each.module, set()).update(rows)
+            else:
+                tables[each.module] = rows
+    tables |= {module: sorted(rows) for module, rows in united.items()}
+    _write(out, {f"{_PREFIX}{module}": symbol_text(tables[module]) for module in sorted(tables)})
+
+
+def unite_symbols(union: SymbolUnion) -> None:
+    """Write the symbols of a database. Raises :class:`FormatError`, :class:`StorageError`."""
+    united: dict[int, set[SymbolRow]] = {}
+    tables: dict[int, bytes] = {}
+    for file in union.files:
+        for name, frame in archive_index(file.read_bytes()).items():
+            module, text = int(name.removeprefix(_PREFIX)), unpack_bytes(frame)
+            if module in union.together:
+                united.setdefault(module, set()).update(read_symbols(text))
+            else:
+                tables[module] = text
+    if union.earlier is not None:
+        frames, _ = _read(union.earlier)
+        for old, module in union.modules.items():
+            if module in union.together and old in frames:
+                united.setdefault(module, set()).update(read_symbols(unpack_bytes(frames[old])))
+            elif old in frames and module not in tables:
+                tables[module] = unpack_bytes(frames[old])
+    tables |= {module: symbol_text(sorted(rows)) for module, rows in united.items()}
+    owners = {str(module): f"{union.owners[module]:x}" for module in sorted(tables)
+              if module in union.owners}  # fmt: skip
+    entries = {f"{_PREFIX}{module}": tables[module] for module in sorted(tables)}
+    _write(union.out, {_OWNERS: json.dumps(owners).encode(), **entries})
+
+
+def together(modules: Sequence[CanonicalModule]) -> frozenset[int]:
+    """The modules whose tables are united."""
+    return frozenset(module.id for module in modules if module.kind in _BY_NAME)
+
+
+def table_of(store: Path) -> tuple[dict[int, int], frozenset[int]]:
+    """Of the symbols of a database: the measurement whose table that of a module is, where it is
+    one's; and the modules that there are symbols of. Raises :class:`FormatError`."""
+    frames, owners = _read(store)
+    return owners, frozenset(frames)
+
+
+def _read(store: Path) -> tuple[dict[int, memoryview], dict[int, int]]:
+    try:
+        entries = archive_index(store.read_bytes())
+        owners = json.loads(unpack_bytes(entries.pop(_OWNERS)))
+        return (
+            {int(name.removeprefix(_PREFIX)): frame for name, frame in entries.items()},
+            {int(module): int(uid, 16) for module, uid in owners.items()},
+        )
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        raise FormatError(f"{store}: damaged (symbols of load modules)") from None
+
+
+def _write(out: Path, entries: Mapping[str, bytes]) -> None:
+    try:
+        out.write_bytes(pack_archive(entries))
+    except OSError as error:
+        raise storage_error(out, error) from None
