@@ -164,7 +164,7 @@ def _ingest(
 ) -> PartContents | ShortMeasurement | ReadShare:
     """The part of a measurement, or all of a short one, or a share of a long one; with ``shares``
     the part of these."""
-    with open_measurement(task.path, task.share and task.share.size) as measurement:
+    with open_measurement(task.path, task.share.size if task.share else None) as measurement:
         if measurement.id is None:
             raise FormatError(f"{task.path}: nothing readable")
         size = task.share.size if task.share else measurement_size(task.path)

@@ -21,7 +21,7 @@ from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.part_output import PartOutput
 from hpcd.analysis.trace.overview import OverviewEntries
 from hpcd.analysis.trace.part_writer import PartWriter
-from hpcd.array_types import I64, U32, Array
+from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 
 # Stored bytes of a share, about: opening the measurement and looking at its nodes takes some
@@ -99,7 +99,7 @@ class ReadShare:
         table, offset, content = part.blocks()
         made = output.overview.finish()
         cells = output.sums.result()
-        columns: dict[str, Array] = {
+        columns: dict[str, Any] = {
             "source": source, "order": order, "table": table, "offset": offset,
             "content": content, "unsorted": np.array(sorted(output.unsorted), np.int64),
             "damage": np.frombuffer(json.dumps(damage).encode(), np.uint8),

@@ -310,10 +310,9 @@ class _Merge:
                     take(number, answer)
             show()
         whole = sorted(joined.keys() - settled)
-        for at, future in run_all(
-            self._executor, join_shares, [joined[number] for number in whole], show
-        ):
-            take(whole[at], future.result())
+        shares = [joined[number] for number in whole]
+        for at, made in run_all(self._executor, join_shares, shares, show):
+            take(whole[at], made.result())
         self._progress("read", total, total)
         measurements = self._distinct(ingested, refused, earlier)
         self._result.refused = [(str(self._paths[number]), why) for number, why in sorted(refused)]

@@ -353,9 +353,9 @@ def lay_out(
                 to += 1
                 odd |= np.uint64(code) | (amount ^ np.uint64(1))
                 key = np.int64(place) * slots + slot_of[code]
-                if table[key, 0] == 0:
-                    sum_key[cells], sum_row[cells] = key, row
-                    cells += 1
+                # Written in any case, too: a new one every dozen records is not foreseen either.
+                sum_key[cells], sum_row[cells] = key, row
+                cells += np.int64(table[key, 0] == 0)
                 table[key, 0] += np.uint64(1)
                 table[key, 1] += amount
                 lasts = length[code] * amount
