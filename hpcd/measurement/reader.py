@@ -493,8 +493,8 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
         return result
     make: Callable[..., _Row] = kind
     if kind.__name__ in _CONVERTED:
-        at, convert = _CONVERTED[kind.__name__]
-        row = (*row[:at], convert(row[at]), *row[at + 1 :])
+        odd, convert = _CONVERTED[kind.__name__]
+        row = (*row[:odd], convert(row[odd]), *row[odd + 1 :])
     if len(_SHARED) > _MOST_SHARED:
         _SHARED.clear()
     # Ranks of a job have their names and commands in common: one text each takes half the memory,
