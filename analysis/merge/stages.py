@@ -476,7 +476,7 @@ class _Merge:
 
     def _nodes(self, chosen: Collection[int]) -> dict[int, U32]:
         """Of the measurements ``chosen`` what the nodes of their trees are in the database."""
-        nodes = {}
+        nodes: dict[int, U32] = {}
         for group in self._groups:
             mine = [at for at, number in enumerate(group.members) if number in chosen]
             if mine:

@@ -514,9 +514,10 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
             _MADE[kind.__name__].add(types)
         return result
     make: Callable[..., _Row] = kind
-    if kind.__name__ in _CONVERTED:
-        at, convert = _CONVERTED[kind.__name__]
-        row = (*row[:at], convert(row[at]), *row[at + 1 :])
+    fields_of = list(row)
+    converted = _CONVERTED.get(kind.__name__)
+    if converted is not None:
+        fields_of[converted[0]] = converted[1](row[converted[0]])
     if len(_SHARED) > _MOST_SHARED:
         _SHARED.clear()
     # Ranks of a job have their names and commands in common: one text each takes half the memory,
@@ -526,7 +527,7 @@ def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
         shared(value, value)
         if type(value) in (str, tuple) and len(value) < _LONG and sum(map(len, value)) < _LONG
         else value
-        for value in row
+        for value in fields_of
     ])  # fmt: skip
 
 

@@ -16,13 +16,21 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database.check import check_database
-from hpcd.analysis.database.directory import VERSION
+from hpcd.analysis.database.directory import SYMBOLS, VERSION
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.merge.united_symbols import table_of
 from hpcd.errors import FormatError, StorageError
-from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
+from hpcd.measurement.synthetic import (
+    Shape,
+    Synthesizer,
+    built_in_source,
+    recorded_source,
+    synthesize,
+)
 from tests.support.random_measurements import contents, write_measurement
 
 HPCD = [sys.executable, "-m", "hpcd"]
+RECORDINGS = Path(__file__).parents[1] / "data/recordings"
 
 
 def inodes(database: Path) -> set[int]:
@@ -54,6 +62,20 @@ def test_adding_gives_what_merging_all_at_once_gives(tmp_path: Path) -> None:
         f"{tmp_path / name}: already in the database" for name in ("m1", "m0")
     ]
     assert contents(tmp_path / "grown") == contents(tmp_path / "all")
+
+
+def test_adding_keeps_the_symbols_and_sums_of_recordings(tmp_path: Path) -> None:
+    shape = Shape(9, 60, ranks_per_node=3)
+    synthesizer = Synthesizer(shape, recorded_source(RECORDINGS / "mpi"))
+    names = [tmp_path / f"m{number}" for number in range(shape.measurements)]
+    for number, name in enumerate(names):
+        synthesizer.write(name, number)
+    merge(names, tmp_path / "all")
+    merge(names[:2], tmp_path / "grown")
+    merge(names[2:], tmp_path / "grown", add=True)
+    assert contents(tmp_path / "grown") == contents(tmp_path / "all")
+    assert table_of(tmp_path / "all" / SYMBOLS)[1]
+    assert check_database(tmp_path / "grown") == []
 
 
 def test_adding_to_nothing_makes_a_database(tmp_path: Path) -> None:
