@@ -74,6 +74,9 @@ class Collector:
         self._thread_times = thread_times
         self._written_nodes = 1
         self._round_began = 0
+        # Announced since the last round.
+        self._new_stacks: list[bytes] = []
+        self._new_copied: list[bytes] = []
         self.recorded = 0
         """Samples recorded."""
         self.recorded_periods = 0
@@ -83,26 +86,39 @@ class Collector:
         self.dropped: Counter[str] = Counter()
         """Samples left out, by reason."""
 
-    def drain(self) -> int:
-        """One round; returns the samples taken."""
-        began = time.monotonic_ns()
-        samples = self._sampler.take_samples()
-        calls = self._sampler.take_calls() if self._calls else None
-        stacks: list[bytes] = []
-        copied: list[bytes] = []
+    @property
+    def backlog(self) -> int:
+        """Stacks taken from the ring of events that the next round makes paths of."""
+        return len(self._new_stacks) + len(self._new_copied)
+
+    def take_events(self) -> None:
+        """Between rounds: follow what threads and processes do, and read the mappings that changed.
+
+        Of all that a round does this alone cannot wait, as code that is not known yet costs a copy
+        of the stack for each path through it, and who has ended is not to be asked any more.
+        """
         for raw in self._sampler.take_events():
             kind = raw[8]  # EVENT_HEADER.kind, little endian
             if kind == EventKind.STACK:
-                stacks.append(raw)
+                self._new_stacks.append(raw)
             elif kind == EventKind.COPIED:
-                copied.append(raw)
+                self._new_copied.append(raw)
             elif kind == EventKind.OBJECT:
                 if self._calls:
                     self._calls.on_object(raw)
             else:
                 self._threads.on_event(ThreadEvent(*THREAD_EVENT.unpack(raw)))
-        # First of all what threads that run new code are waiting for.
         self._threads.refresh_mappings()
+
+    def drain(self) -> int:
+        """One round; returns the samples taken."""
+        began = time.monotonic_ns()
+        # Before the events: whatever these samples refer to is known then.
+        samples = self._sampler.take_samples()
+        calls = self._sampler.take_calls() if self._calls else None
+        self.take_events()
+        stacks, self._new_stacks = self._new_stacks, []
+        copied, self._new_copied = self._new_copied, []
         if self._deferred:
             stand_ins = self._deferred.add(copied, list(self._sampler.take_copies()))
             self._stacks.add(stacks, copied, stand_ins)

@@ -198,10 +198,7 @@ class Modules:
     ) -> npt.NDArray[np.void]:
         """The rows of regions that ``pid``, number ``process``, had at some time; it may have
         ended, and is 0 then."""
-        now = time.monotonic()
-        if now >= self._by_path_until:
-            self._by_path.clear()
-            self._by_path_until = now + _BY_PATH_SECONDS
+        self._forget_paths()
         unknown = [
             region
             for region in regions
@@ -434,12 +431,29 @@ class Modules:
         Raises :class:`WithheldError`.
         """
         rows = []
-        files = patience.ask(pid, partial(mapped_files, pid, self._knows))
+        self._forget_paths()
+        files = patience.ask(pid, partial(mapped_files, pid, self._knows, self._is_recent))
         for mapped in files:
-            entry = self.find(pid, process, mapped)
+            region = mapped.region
+            entry = self._by_path.get((region.device, region.inode, region.path))
+            if entry is None or mapped.status is not None:
+                entry = self.find(pid, process, mapped)
+                if region.file_backed and region.path != "[vdso]" and entry:
+                    self._by_path[region.device, region.inode, region.path] = entry
             if entry:
-                rows += _rows(mapped.region, entry)
+                rows += _rows(region, entry)
         return [mapped.region for mapped in files], np.array(rows, dtype=MAPPING)
+
+    def _is_recent(self, region: Region) -> bool:
+        """Whether the module of this mapping was looked up a moment ago: new processes map what
+        others do."""
+        return self._by_path.get((region.device, region.inode, region.path)) is not None
+
+    def _forget_paths(self) -> None:
+        now = time.monotonic()
+        if now >= self._by_path_until:
+            self._by_path.clear()
+            self._by_path_until = now + _BY_PATH_SECONDS
 
     def _knows(self, status: FileStatus) -> bool:
         return _key_of(status) in self._by_key
