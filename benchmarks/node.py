@@ -4,7 +4,7 @@ perf, OpenTelemetry's eBPF profiler and offcputime cost beside the same load.
 python -m benchmarks node               25 s each
 HPCD_BENCH_SECONDS=600 python -m benchmarks node
 
-OpenTelemetry's profiler is run where it is installed as ``ebpf-profiler``; what it sends is received
+OpenTelemetry's profiler is run where it is installed as ``ebpf-profiler``; what it sends is taken
 and counted (:mod:`benchmarks.otlp_sink`). What is not installed is left out.
 """
 
@@ -208,8 +208,7 @@ class Used:
 
 
 def watched(command: list[str], seconds: float, ready: str = "") -> Used:
-    """Run a command that records until it is interrupted, for so long from when it said ``ready``.
-    """
+    """Run a command that records, and interrupt it ``seconds`` after it has said ``ready``."""
     process = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     said: list[str] = []
     recording = threading.Event()

@@ -50,6 +50,8 @@ _NOBODY = 65534
 # has another identity only after this.
 _BY_PATH_SECONDS = 0.5
 _JIT_SPAN = 1 << MODULE_SHIFT
+# Programs map a file in one way, or two.
+_MAX_KNOWN_ROWS = 16
 # Files kept open for their names; of more than that the path must do.
 _MAX_IMAGES = 1024
 _STOP_SECONDS = 0.5
@@ -72,6 +74,8 @@ class KnownModule:
     wanted: bool = False
     """A call path has waited for its table."""
     future: Future[ModuleTable] | None = field(default=None, repr=False)
+    rows: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict, repr=False)
+    """Of mappings from an offset and of a length: their rows, as if they began at 0."""
 
 
 class Rules:
@@ -494,7 +498,7 @@ def _pages(table: ModuleTable) -> int:
     return ((end - table.base) >> PAGE_BITS) + 1
 
 
-def _rows(region: Region, entry: KnownModule) -> list[tuple[int, int, int, int, int, int]]:
+def _rows(region: Region, entry: KnownModule) -> list[tuple[int, ...]]:
     """``region`` as (start, bias, pages, base, directory, module), clipped to what tables cover."""
     pages = (region.end - region.start) // _PAGE
     module = entry.module
@@ -509,25 +513,38 @@ def _rows(region: Region, entry: KnownModule) -> list[tuple[int, int, int, int, 
         ]
     if entry.table is None or entry.placed is None:
         return [(region.start, region.start, pages, 0, 0, 0)]
+    length = region.end - region.start
+    known = entry.rows.get((region.offset, length))
+    if known is None:
+        known = _rows_from(entry, entry.table, entry.placed, region.offset, length)
+        if len(entry.rows) < _MAX_KNOWN_ROWS:
+            entry.rows[region.offset, length] = known
+    begin = region.start
+    return [
+        (begin + start, begin + bias & 0xFFFFFFFFFFFFFFFF, *rest) for start, bias, *rest in known
+    ]
+
+
+def _rows_from(
+    entry: KnownModule, table: ModuleTable, placed: ModuleTables, offset: int, length: int
+) -> list[tuple[int, ...]]:
     rows = []
-    for segment in entry.table.segments:
+    for segment in table.segments:
         # The kernel maps whole pages, so a segment's mapping begins on the page it begins in.
         file_start = segment.offset & ~(_PAGE - 1)
         file_end = (segment.offset + segment.filesz + _PAGE - 1) & ~(_PAGE - 1)
-        low = max(region.offset, file_start)
-        high = min(region.offset + region.end - region.start, file_end)
+        low = max(offset, file_start)
+        high = min(offset + length, file_end)
         if not segment.executable or low >= high:
             continue
-        start = region.start + low - region.offset
-        bias = start - low + segment.offset - segment.vaddr
         rows.append(
             (
-                start,
-                bias & 0xFFFFFFFFFFFFFFFF,
+                low - offset,
+                segment.offset - segment.vaddr - offset,
                 (high - low) // _PAGE,
-                entry.table.base >> 12,
-                entry.placed.directory,
-                module.id,
+                table.base >> 12,
+                placed.directory,
+                entry.module.id,
             )
         )
     return rows
