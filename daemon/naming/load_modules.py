@@ -528,7 +528,7 @@ def _rows(region: Region, entry: KnownModule) -> list[tuple[int, ...]]:
 def _rows_from(
     entry: KnownModule, table: ModuleTable, placed: ModuleTables, offset: int, length: int
 ) -> list[tuple[int, ...]]:
-    rows = []
+    rows: list[tuple[int, ...]] = []
     for segment in table.segments:
         # The kernel maps whole pages, so a segment's mapping begins on the page it begins in.
         file_start = segment.offset & ~(_PAGE - 1)
