@@ -1,51 +1,105 @@
-"""The whole node recorded under mixed load: what hpcd costs, beside perf record and offcputime.
+"""The whole node recorded beside a parallel build and an MPI program: what that costs, and what
+perf, OpenTelemetry's eBPF profiler and offcputime cost beside the same load.
 
-python -m benchmarks node               a minute each
+python -m benchmarks node               25 s each
 HPCD_BENCH_SECONDS=600 python -m benchmarks node
+
+OpenTelemetry's profiler is run where it is installed as ``ebpf-profiler``; what it sends is taken
+and counted (:mod:`benchmarks.otlp_sink`). What is not installed is left out.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 from rich.table import Table
 
+from benchmarks.otlp_sink import receiver
 from benchmarks.workloads import HPCD, build, scratch, sized
-from tests.support.lammps import ENVIRONMENT, MPIRUN
+from hpcd.bpf import libbpf
+from tests.support.lammps import ENVIRONMENT, melt
 
-SECONDS = int(os.environ.get("HPCD_BENCH_SECONDS", sized("60", "1")))
-PROGRAM = Path(__file__).resolve().parent.parent / "tests" / "programs" / "imbalance.c"
+SECONDS = int(os.environ.get("HPCD_BENCH_SECONDS", sized("25", "1")))
+# What has been recorded before is prepared once: the first recording is thrown away.
+WARM_SECONDS = sized(10, 0)
+UNITS = 24
+_UNIT = """
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+template <int N> struct Part {{
+    std::map<std::string, std::vector<int>> held;
+    int sum() const {{
+        int total = N;
+        for (const auto &[name, values] : held)
+            total += std::count_if(values.begin(), values.end(), [](int v) {{ return v > N; }});
+        return total;
+    }}
+}};
+int unit{number}(int a)
+{{
+    Part<{number}> part;
+    part.held[std::to_string(a)].push_back(a);
+    return part.sum();
+}}
+"""
+_NAMES = (
+    "recorder",
+    "its CPU",
+    "to begin, end",
+    "BPF programs",
+    "memory, MB",
+    "written, MB",
+    "samples",
+    "lost",
+)
 
 
 @contextmanager
 def load(folder: Path) -> Iterator[None]:
-    """Programs that compute, wait, start others and read files, for a third of two CPUs each."""
-    parallel = folder / "imbalance"
-    subprocess.run(["mpicc.openmpi", "-O2", "-o", parallel, PROGRAM], check=True)
-    ever = str(10 * SECONDS + 600)
-    commands = [
-        [build(folder, "waits.c"), ever, "20", str(folder / "file")],
-        [build(folder, "churn.c"), ever, "200", "10", "0", "-"],
-        [*MPIRUN, str(parallel), "1000000", "5"],
-        ["sh", "-c", "while :; do sleep 0.2; xz -0 -c /bin/bash >/dev/null; done"],
-    ]
+    """A build of C++ and C sources (make -j 2) over and over, LAMMPS on two ranks, and a program
+    that waits in every way."""
     with ExitStack() as stack:
-        for command in commands:
+        for command in _commands(folder):
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=ENVIRONMENT,
-                start_new_session=True,
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                env=ENVIRONMENT, start_new_session=True,
             )  # fmt: skip
             stack.callback(_end, process)
         yield
+
+
+def _commands(folder: Path) -> list[list[str]]:
+    for number in range(UNITS):
+        (folder / f"unit{number}.cpp").write_text(_UNIT.format(number=number))
+        (folder / f"part{number}.c").write_text(
+            f"int part{number}(int a) {{ return a * {number}; }}\n"
+        )
+    objects = " ".join(f"unit{number}.o part{number}.o" for number in range(UNITS))
+    (folder / "Makefile").write_text(
+        f"all: {objects}\n"
+        "%.o: %.cpp\n\t@test -f $< && g++ -O1 -c $< -o $@\n"
+        "%.o: %.c\n\t@test -f $< && gcc -O1 -c $< -o $@\n"
+    )
+    return [
+        ["sh", "-c", "while make -B -j2; do :; done"],
+        melt(folder, steps=100_000_000),
+        [build(folder, "waits.c"), str(10 * SECONDS + 600), "20", str(folder / "file")],
+    ]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -54,104 +108,165 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run() -> Table:
-    """The table. CPU is the recorder's own processes' from when it samples on, preparation apart;
-    of the kernel's part only hpcd tells."""
-    table = Table(title=f"The node under mixed load, {SECONDS} s each; CPU as a share of all CPUs")
-    for heading in (
-        "recorder",
-        "its CPU",
-        "to prepare",
-        "in the kernel",
-        "memory, MB",
-        "written, MB",
-        "lost",
-    ):
+    """The table. CPU is that of the recorder's own processes from when it samples until it is told
+    to end; what the kernel does for it by itself (interrupts, copies of stacks) is not in it, but
+    for the BPF programs it runs, of which the kernel keeps account."""
+    table = Table(
+        title=f"A node beside make -j 2 and LAMMPS on 2 ranks, {SECONDS} s each; shares of all CPUs"
+    )
+    for heading in _NAMES:
         table.add_column(heading, justify="left" if heading == "recorder" else "right")
-    with tempfile.TemporaryDirectory(dir=scratch()) as name:
-        folder = Path(name)
-        with load(folder):
-            for rate in sized(("99", "997"), ("99",)):
-                table.add_row(*hpcd(folder / f"hpcd-{rate}", rate))
-                table.add_row(*perf(folder / f"perf-{rate}", rate))
-            table.add_row(*offcputime(folder / "offcputime"))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=scratch())))
+        stack.callback(os.close, libbpf.enable_stats())
+        stack.enter_context(load(folder))
+        if WARM_SECONDS:
+            hpcd(folder / "first", "99", WARM_SECONDS)
+        for rate in sized(("99", "997"), ("99",)):
+            table.add_row(*hpcd(folder / f"hpcd-{rate}", rate))
+            table.add_row(*hpcd(folder / f"hpcd-cpu-{rate}", rate, SECONDS, "--no-blocked"))
+            table.add_row(*perf(folder / f"perf-{rate}", rate, "fp"))
+            table.add_row(*perf(folder / f"perf-dwarf-{rate}", rate, "dwarf"))
+            if shutil.which("ebpf-profiler"):
+                table.add_row(*opentelemetry(rate))
+        table.add_row(*offcputime(folder / "offcputime"))
+    if not shutil.which("ebpf-profiler"):
+        table.caption = "OpenTelemetry's profiler is left out: no ebpf-profiler is installed."
     return table
 
 
-def hpcd(output: Path, rate: str) -> list[str]:
-    """``hpcd attach --all``, waits included."""
-    command = [
-        *HPCD,
-        "attach",
-        "--all",
-        "--json",
-        "-F",
-        rate,
-        "-d",
-        str(SECONDS),
-        "-o",
-        str(output),
-    ]
-    out, cpu, before, memory = watched(command, ready="attached")
-    summary = json.loads(out)
+def hpcd(output: Path, rate: str, seconds: int = SECONDS, *options: str) -> list[str]:
+    """``hpcd attach --all``."""
+    command = [*HPCD, "attach", "--all", "--json", "-F", rate, "-o", str(output), *options]
+    used = watched(command, seconds, ready="attached")
+    summary = json.loads(used.out)
+    taken, dropped = summary["samples"]["taken"], summary["samples"]["dropped"]
     return [
-        f"hpcd attach --all -F {rate}",
-        share(cpu - before),
-        f"{before:.1f} s",
-        share(summary["overhead"]["bpf_s"]),
-        memory,
+        " ".join(["hpcd attach --all -F", rate, *options]),
+        *used.columns(),
         megabytes(output),
-        f"{sum(summary['samples']['dropped'].values()):,} of {summary['samples']['taken']:,}",
+        f"{taken:,}",
+        f"{sum(dropped.values()):,}",
     ]
 
 
-def perf(output: Path, rate: str) -> list[str]:
-    """``perf record -a -g``: CPU samples only, paths by frame pointers."""
-    command = ["perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", rate, "-o", str(output),
-               "--", "sleep", str(SECONDS)]  # fmt: skip
-    _, cpu, _, memory = watched(command)
-    return [f"perf record -a -g -F {rate}", share(cpu), "", "?", memory, megabytes(output), ""]
+def perf(output: Path, rate: str, paths: str) -> list[str]:
+    """``perf record -a``: CPU samples only, paths by frame pointers, or from copies of stacks that
+    are unwound when they are read."""
+    command = ["perf", "record", "-a", "--call-graph", paths, "-e", "cpu-clock", "-F", rate,
+               "-o", str(output), "--", "sleep", "1000"]  # fmt: skip
+    used = watched(command, SECONDS)
+    found = re.search(r"\((\d+) samples\)", used.err)
+    return [
+        f"perf record -a --call-graph {paths} -F {rate}",
+        *used.columns(),
+        megabytes(output),
+        f"{int(found[1]):,}" if found else "?",
+        "",
+    ]
+
+
+def opentelemetry(rate: str) -> list[str]:
+    """OpenTelemetry's eBPF profiler: CPU samples only, paths by unwind tables as hpcd's."""
+    with receiver() as received:
+        command = ["ebpf-profiler", "-disable-tls", f"-collection-agent=127.0.0.1:{received.port}",
+                   "-samples-per-second", rate]  # fmt: skip
+        used = watched(command, SECONDS, ready="Attached sched monitor")
+        sent = f"{received.bytes / 1e6:.2f}"
+    return [f"ebpf-profiler (OpenTelemetry) {rate} Hz", *used.columns(), sent, "?", "?"]
 
 
 def offcputime(output: Path) -> list[str]:
     """bcc's ``offcputime``: waits only, summed by path."""
-    out, cpu, _, memory = watched(["offcputime-bpfcc", "-f", str(SECONDS)])
-    output.write_text(out)
-    return ["offcputime-bpfcc", share(cpu), "", "?", memory, megabytes(output), ""]
+    used = watched(["offcputime-bpfcc", "-f", "1000"], SECONDS)
+    output.write_text(used.out)
+    return ["offcputime-bpfcc", *used.columns(), megabytes(output), "", ""]
 
 
-def watched(command: list[str], ready: str = "") -> tuple[str, float, float, str]:
-    """What a command prints, its CPU seconds, those of them before it said ``ready``, its memory
-    in MB at four moments from then on."""
+@dataclass
+class Used:
+    """What a recorder took: CPU seconds until it recorded, until it was told to end, and at its
+    end; seconds in BPF programs and MB of memory, each at some moments."""
+
+    before: float
+    until: float = 0.0
+    total: float = 0.0
+    seconds: float = SECONDS
+    kernel: float = 0.0
+    held: list[float] = field(default_factory=list)
+    out: str = ""
+    err: str = ""
+
+    def columns(self) -> Sequence[str]:
+        """CPU, that of beginning and ending, that of BPF programs, memory."""
+        return (
+            share(self.until - self.before, self.seconds),
+            f"{self.before:.1f}, {self.total - self.until:.1f} s",
+            share(self.kernel, self.seconds) if self.kernel else "",
+            " → ".join(f"{size:.0f}" for size in self.held),
+        )
+
+
+def watched(command: list[str], seconds: float, ready: str = "") -> Used:
+    """Run a command that records, and interrupt it ``seconds`` after it has said ``ready``."""
     process = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    before = 0.0
-    if ready:
-        assert ready in process.stderr.readline()
-        times = [member.cpu_times() for member in (process, *process.children(recursive=True))]
-        own = times[0]
-        before = sum(time.user + time.system for time in times)
-        before += own.children_user + own.children_system
-    held: list[float] = []
-    ended = threading.Event()
+    said: list[str] = []
+    recording = threading.Event()
+    if not ready:
+        recording.set()
 
-    def watch() -> None:
-        while not ended.wait(SECONDS / 5):
-            with suppress(psutil.Error):
-                held.append(process.memory_info().rss / 1e6)
+    def listen() -> None:
+        for line in process.stderr:
+            said.append(line)
+            if ready in line:
+                recording.set()
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    out = process.stdout.read()
-    process.stderr.read()
+    listener = threading.Thread(target=listen)
+    listener.start()
+    out: list[str] = []
+    reader = threading.Thread(target=lambda: out.append(process.stdout.read()))
+    reader.start()
+    assert recording.wait(120), "".join(said)
+    began, programs = time.monotonic(), bpf_seconds(process.pid)
+    used = Used(cpu_seconds(process) if ready else 0.0, seconds=seconds)
+    for part in range(1, 4):
+        time.sleep(max(began + seconds * part / 3 - time.monotonic(), 0))
+        with suppress(psutil.Error):
+            used.held.append(process.memory_info().rss / 1e6)
+    used.seconds = time.monotonic() - began
+    used.until, used.kernel = cpu_seconds(process), bpf_seconds(process.pid) - programs
+    process.send_signal(signal.SIGINT)
     _, _, usage = os.wait4(process.pid, 0)
-    ended.set()
-    watcher.join()
-    cpu = usage.ru_utime + usage.ru_stime
-    return out, cpu, before, " → ".join(f"{seconds:.0f}" for seconds in held[:4])
+    reader.join()
+    listener.join()
+    used.total = usage.ru_utime + usage.ru_stime
+    used.out, used.err = "".join(out), "".join(said)
+    return used
 
 
-def share(seconds: float) -> str:
-    """Of all CPUs in the time of a recording."""
-    return f"{100 * seconds / SECONDS / (os.cpu_count() or 1):.2f}%"
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU seconds of a process, its children and what these have waited for, so far."""
+    total = 0.0
+    for member in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = member.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def bpf_seconds(pid: int) -> float:
+    """Seconds that the BPF programs of a process have run, by the kernel's account of them."""
+    total = 0
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with suppress(OSError):
+            found = re.search(r"^run_time_ns:\s+(\d+)", info.read_text(), re.MULTILINE)
+            total += int(found[1]) if found else 0
+    return total / 1e9
+
+
+def share(cpu: float, seconds: float) -> str:
+    """Of all CPUs in a time."""
+    return f"{100 * cpu / seconds / (os.cpu_count() or 1):.2f}%"
 
 
 def megabytes(path: Path) -> str:

@@ -109,9 +109,9 @@ def shape(name: str, records: int, contexts: int = 0) -> Shape:
 def keep(recorded: Path, kept: Path, records: int, lines: int) -> None:
     """Copy ``records`` records of the ``lines`` busiest lines, and what they refer to."""
     with open_measurement(recorded) as measurement:
-        columns = _columns(measurement)
-        chosen = _chosen(columns[0], records, lines)
-        line, time, node, event, value = (column[chosen] for column in columns)
+        all_columns = columns(measurement)
+        chosen = _chosen(all_columns[0], records, lines)
+        line, time, node, event, value = (column[chosen] for column in all_columns)
         new_node, parent, frame = _pruned(measurement, node)
         used = set(np.unique(frame[frame >> np.uint64(62) == 0] >> np.uint64(40)).tolist())
         writer = MeasurementWriter(
@@ -136,7 +136,7 @@ def keep(recorded: Path, kept: Path, records: int, lines: int) -> None:
         writer.close({"samples": {"taken": len(line), "expected": None, "dropped": {}}})
 
 
-def _columns(measurement: Measurement) -> list[npt.NDArray[np.unsignedinteger]]:
+def columns(measurement: Measurement) -> list[npt.NDArray[np.unsignedinteger]]:
     """Line, time, node, event and value of all records, sorted by line and time."""
     parts = list(measurement.record_chunks())
     line = np.concatenate([np.repeat(part.line, np.diff(part.start)) for part in parts])

@@ -97,8 +97,12 @@ class CCTBuilder:
 
     def count_samples(self, nodes: U32) -> None:
         """Count one sample for each entry of ``nodes``."""
-        unique, times = np.unique(nodes, return_counts=True)
-        self.samples[unique] += times.astype(np.uint64)
+        if len(nodes) < self.count:  # sorting them is faster than a count for every node
+            unique, times = np.unique(nodes, return_counts=True)
+            self.samples[unique] += times.astype(np.uint64)
+        else:
+            times = np.bincount(nodes, minlength=self.count)
+            self.samples[: self.count] += times.astype(np.uint64)
 
     def _find(self, key: U64) -> U32:
         """The node of each key, 0 where there is none: linear probing, all keys at a time."""
@@ -172,12 +176,18 @@ class CCTBuilder:
 
     def endings(self) -> dict[UnwindStatus, dict[int, int]]:
         """Samples by how their path ended: {ending: {module it ended in: samples}}."""
-        counted = np.flatnonzero(self.samples[: self.count])
-        key = self.ending[counted].astype(np.uint64) << np.uint64(32) | self.ended_in[counted]
+        samples = self.samples[: self.count]
+        # Those below a marker are few: only they are sorted.
+        cut = np.flatnonzero(self.ending[: self.count])
+        cut = cut[samples[cut] > 0]
+        key = self.ending[cut].astype(np.uint64) << np.uint64(32) | self.ended_in[cut]
         unique, inverse = np.unique(key, return_inverse=True)
         total = np.zeros(len(unique), dtype=np.uint64)
-        np.add.at(total, inverse, self.samples[counted])
+        np.add.at(total, inverse, samples[cut])
         result: dict[UnwindStatus, dict[int, int]] = {}
+        whole = int(samples.sum()) - int(total.sum())
+        if whole:
+            result[UnwindStatus(0)] = {0: whole}
         for packed, number in zip(unique.tolist(), total.tolist(), strict=True):
             result.setdefault(UnwindStatus(packed >> 32), {})[packed & 0xFFFFFFFF] = number
         return result

@@ -37,6 +37,8 @@ from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 if TYPE_CHECKING:
     from hpcd.daemon.capture.call_recorder import CallRecorder
 
+_COLUMNS = ("time", "value", "thread", "stack", "cache", "event")
+
 
 class Collector:
     """Moves samples from the rings into a measurement.
@@ -74,6 +76,9 @@ class Collector:
         self._thread_times = thread_times
         self._written_nodes = 1
         self._round_began = 0
+        # Announced since the last round.
+        self._new_stacks: list[bytes] = []
+        self._new_copied: list[bytes] = []
         self.recorded = 0
         """Samples recorded."""
         self.recorded_periods = 0
@@ -83,26 +88,39 @@ class Collector:
         self.dropped: Counter[str] = Counter()
         """Samples left out, by reason."""
 
-    def drain(self) -> int:
-        """One round; returns the samples taken."""
-        began = time.monotonic_ns()
-        samples = self._sampler.take_samples()
-        calls = self._sampler.take_calls() if self._calls else None
-        stacks: list[bytes] = []
-        copied: list[bytes] = []
+    @property
+    def backlog(self) -> int:
+        """Stacks taken from the ring of events that the next round makes paths of."""
+        return len(self._new_stacks) + len(self._new_copied)
+
+    def take_events(self) -> None:
+        """Between rounds: follow what threads and processes do, and read the mappings that changed.
+
+        Of all that a round does this alone cannot wait, as code that is not known yet costs a copy
+        of the stack for each path through it, and who has ended is not to be asked any more.
+        """
         for raw in self._sampler.take_events():
             kind = raw[8]  # EVENT_HEADER.kind, little endian
             if kind == EventKind.STACK:
-                stacks.append(raw)
+                self._new_stacks.append(raw)
             elif kind == EventKind.COPIED:
-                copied.append(raw)
+                self._new_copied.append(raw)
             elif kind == EventKind.OBJECT:
                 if self._calls:
                     self._calls.on_object(raw)
             else:
                 self._threads.on_event(ThreadEvent(*THREAD_EVENT.unpack(raw)))
-        # First of all what threads that run new code are waiting for.
         self._threads.refresh_mappings()
+
+    def drain(self) -> int:
+        """One round; returns the samples taken."""
+        began = time.monotonic_ns()
+        # Before the events: whatever these samples refer to is known then.
+        samples = self._sampler.take_samples()
+        calls = self._sampler.take_calls() if self._calls else None
+        self.take_events()
+        stacks, self._new_stacks = self._new_stacks, []
+        copied, self._new_copied = self._new_copied, []
         if self._deferred:
             stand_ins = self._deferred.add(copied, self._sampler.take_copies())
             self._stacks.add(stacks, copied, stand_ins)
@@ -196,9 +214,13 @@ class Collector:
             self._write(self._thread_times.end(ends))
 
     def _record(self, samples: npt.NDArray[np.void]) -> None:
-        has_path = samples["event"] != Switch.IN
-        node, resolved = self._stacks.nodes_of(samples["cache"], samples["stack"], has_path)
-        numbers, index = np.unique(samples["thread"], return_inverse=True)
+        # Columns of their own: rows of 32 bytes are slow to choose from.
+        moment, value, thread, stack, cache, event = (
+            np.ascontiguousarray(samples[name]) for name in _COLUMNS
+        )
+        has_path = event != Switch.IN
+        node, resolved = self._stacks.nodes_of(cache, stack, has_path)
+        numbers, index = np.unique(thread, return_inverse=True)
         line = self._threads.lines_of(numbers.tolist())[index]
         # Neither can happen; if it does it is counted, not attributed to another.
         strange = resolved & (line == NO_LINE)
@@ -207,12 +229,13 @@ class Collector:
                 if missing.any():
                     self.dropped[reason] += int(missing.sum())
             kept = resolved & ~strange
-            samples, node, line = samples[kept], node[kept], line[kept]
-        self._count_samples(node[samples["event"] != Switch.IN])
-        taken = int((samples["event"] < MAX_EVENTS).sum())
+            moment, value, event = moment[kept], value[kept], event[kept]
+            node, line, has_path = node[kept], line[kept], has_path[kept]
+        self._count_samples(node[has_path])
+        taken = int(np.count_nonzero(event < MAX_EVENTS))
         self.recorded += taken
-        self.switches += len(samples) - taken
-        self._write_samples(samples, node, line)
+        self.switches += len(event) - taken
+        self._write_samples(Records(line, moment, node, event, value))
 
     def _count_samples(self, node: U32) -> None:
         if self._deferred:
@@ -222,28 +245,21 @@ class Collector:
                 node = node[~unfinished]
         self._stacks.cct.count_samples(node)
 
-    def _write_samples(
-        self,
-        samples: npt.NDArray[np.void],
-        node: npt.NDArray[np.uint32],
-        line: npt.NDArray[np.uint32],
-    ) -> None:
-        taken = samples["event"] < MAX_EVENTS
+    def _write_samples(self, reports: Records) -> None:
+        """Write samples, and the waits between the switches beside them."""
         waits: list[Records] = []
         if self._thread_times:
-            order = by_line_and_time(line, samples["time"])
-            samples, node, line, taken = samples[order], node[order], line[order], taken[order]
+            reports = _select(reports, by_line_and_time(reports.line, reports.time))
             waits = [
                 self._thread_times.advance(
-                    line, samples["time"], samples["event"], samples["value"], node
+                    reports.line, reports.time, reports.event, reports.value, reports.node
                 )
             ]
-        samples, node, line = samples[taken], node[taken], line[taken]
-        event = samples["event"]
-        value = self._periods.count(event, samples["value"])
-        self.recorded_periods += int(value[event == 0].sum())
+        samples = _select(reports, np.flatnonzero(reports.event < MAX_EVENTS))
+        value = self._periods.count(samples.event, samples.value)
+        self.recorded_periods += int(value[samples.event == 0].sum())
         # Together: a wait stays behind a sample of its line before it whose path is not finished.
-        self._write(joined([*waits, Records(line, samples["time"], node, event, value)]))
+        self._write(joined([*waits, replace(samples, value=value)]))
 
     def _write(self, records: Records) -> None:
         if self._deferred:

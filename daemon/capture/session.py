@@ -23,12 +23,15 @@ from hpcd.daemon.targets.process_ends import ProcessEnds
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
 
-# The rings are looked at this often; they are emptied when they fill, every _DRAIN_SECONDS, or when
-# a wake-up calls for it: until the mappings of a new process have been read its code is unknown.
+# The rings are looked at this often; they are emptied when they fill, or every _FLUSH_SECONDS: a
+# recorder that is killed loses no more than the last second, the way to the disk included.
 _POLL_SECONDS = 0.1
-_DRAIN_SECONDS = 0.5
-# A recorder that is killed loses no more than the last second, the way to the disk included.
 _FLUSH_SECONDS = 0.7
+# Stacks that wait for a round: 10 MB of them.
+_MOST_BACKLOG = 1 << 15
+# A wake-up is for new code: until the mappings of a new process have been read its code is unknown.
+# A program maps its libraries within so long; on a whole node they are read together.
+_MAPPING_SECONDS = 0.01
 # CPU share that immediate wake-ups may use (token bucket), of selected processes and of a whole
 # node, where programs come and go all the time. Beyond it they wait, at most _MAX_WAKEUP_DELAY_S
 # for selected processes and as long as it takes for a node.
@@ -71,7 +74,7 @@ class Session:
         self._expected = ExpectedSamples(terms.first_rate.rate.frequency if terms.first_rate else 0)
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
-        self._start = self._flushed = self._drained = self._trimmed = time.monotonic()
+        self._start = self._flushed = self._trimmed = time.monotonic()
         if parts.calls:
             parts.calls.start(self._start)
         self._reported = (self._start, 0)
@@ -182,7 +185,10 @@ class Session:
         if delay > 0:
             return readable([parts.modules.tables_ready], min(seconds, delay))
         sources = (parts.modules.tables_ready, parts.sampler.urgent_descriptor)
-        return readable([*parts.mmaps.descriptors, *self._ends.descriptors, *sources], seconds)
+        woken = readable([*parts.mmaps.descriptors, *self._ends.descriptors, *sources], seconds)
+        if woken and self._terms.selector.everything:
+            time.sleep(_MAPPING_SECONDS)
+        return woken
 
     def _install_tables(self, woken: list[int]) -> bool:
         """Hand unwind tables that have arrived to the programs; False when there are none."""
@@ -208,19 +214,24 @@ class Session:
     def _drain_when_due(self, readable: list[int]) -> None:
         parts = self._parts
         now, cpu = time.monotonic(), time.thread_time()
-        due = now - self._drained >= _DRAIN_SECONDS or now - self._flushed >= _FLUSH_SECONDS
+        due = now - self._flushed >= _FLUSH_SECONDS
         mapped = parts.mmaps.take() if due or readable else set()
         parts.threads.request_refresh(mapped)
         urgent = parts.sampler.urgent_descriptor in readable or self._includes_target(mapped)
         urgent |= self._ends.take(readable)
-        if urgent or due or parts.sampler.filling:
-            self._drained = now
+        if due or parts.sampler.filling or parts.collector.backlog > _MOST_BACKLOG:
             self._drain()
-        self._wakeups.spend(time.monotonic(), time.thread_time() - cpu)
+        elif urgent:
+            parts.collector.take_events()
+            self._attach_new()
+            self._wakeups.spend(time.monotonic(), time.thread_time() - cpu)
 
     def _drain(self) -> None:
         """Empty the rings and attach to new targets."""
         self._parts.collector.drain()
+        self._attach_new()
+
+    def _attach_new(self) -> None:
         for pid in self._parts.threads.drain_candidates():
             self._parts.attachment.on_exec(pid)
         self._register_attached()

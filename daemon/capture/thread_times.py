@@ -363,6 +363,8 @@ class ThreadTimes:
 
 def joined(parts: Sequence[Records]) -> Records:
     """All records of ``parts``, one after another."""
+    if len(parts) == 1:
+        return parts[0]
     types = {"line": "u4", "time": "u8", "node": "u4", "event": "u2", "value": "u8"}
     return Records(
         *(

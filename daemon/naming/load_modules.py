@@ -50,6 +50,8 @@ _NOBODY = 65534
 # has another identity only after this.
 _BY_PATH_SECONDS = 0.5
 _JIT_SPAN = 1 << MODULE_SHIFT
+# Programs map a file in one way, or two.
+_MAX_KNOWN_ROWS = 16
 # Files kept open for their names; of more than that the path must do.
 _MAX_IMAGES = 1024
 _STOP_SECONDS = 0.5
@@ -74,6 +76,8 @@ class KnownModule:
     wanted: bool = False
     """A call path has waited for its table."""
     future: Future[PackedTable] | None = field(default=None, repr=False)
+    rows: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict, repr=False)
+    """Of mappings from an offset and of a length: their rows, as if they began at 0."""
 
 
 class Rules:
@@ -204,10 +208,7 @@ class Modules:
     ) -> npt.NDArray[np.void]:
         """The rows of regions that ``pid``, number ``process``, had at some time; it may have
         ended, and is 0 then."""
-        now = time.monotonic()
-        if now >= self._by_path_until:
-            self._by_path.clear()
-            self._by_path_until = now + _BY_PATH_SECONDS
+        self._forget_paths()
         unknown = [
             region
             for region in regions
@@ -445,12 +446,29 @@ class Modules:
         Raises :class:`WithheldError`.
         """
         rows = []
-        files = patience.ask(pid, partial(mapped_files, pid, self._knows))
+        self._forget_paths()
+        files = patience.ask(pid, partial(mapped_files, pid, self._knows, self._is_recent))
         for mapped in files:
-            entry = self.find(pid, process, mapped)
+            region = mapped.region
+            entry = self._by_path.get((region.device, region.inode, region.path))
+            if entry is None or mapped.status is not None:
+                entry = self.find(pid, process, mapped)
+                if region.file_backed and region.path != "[vdso]" and entry:
+                    self._by_path[region.device, region.inode, region.path] = entry
             if entry:
-                rows += _rows(mapped.region, entry)
+                rows += _rows(region, entry)
         return [mapped.region for mapped in files], np.array(rows, dtype=MAPPING)
+
+    def _is_recent(self, region: Region) -> bool:
+        """Whether the module of this mapping was looked up a moment ago: new processes map what
+        others do."""
+        return self._by_path.get((region.device, region.inode, region.path)) is not None
+
+    def _forget_paths(self) -> None:
+        now = time.monotonic()
+        if now >= self._by_path_until:
+            self._by_path.clear()
+            self._by_path_until = now + _BY_PATH_SECONDS
 
     def _knows(self, status: FileStatus) -> bool:
         return _key_of(status) in self._by_key
@@ -483,7 +501,7 @@ class Modules:
         os.close(tables_ready)
 
 
-def _rows(region: Region, entry: KnownModule) -> list[tuple[int, int, int, int, int, int]]:
+def _rows(region: Region, entry: KnownModule) -> list[tuple[int, ...]]:
     """``region`` as (start, bias, pages, base, directory, module), clipped to what tables cover."""
     pages = (region.end - region.start) // _PAGE
     module = entry.module
@@ -498,25 +516,38 @@ def _rows(region: Region, entry: KnownModule) -> list[tuple[int, int, int, int, 
         ]
     if entry.table is None or entry.placed is None:
         return [(region.start, region.start, pages, 0, 0, 0)]
-    rows = []
-    for segment in entry.table.segments:
+    length = region.end - region.start
+    known = entry.rows.get((region.offset, length))
+    if known is None:
+        known = _rows_from(entry, entry.table, entry.placed, region.offset, length)
+        if len(entry.rows) < _MAX_KNOWN_ROWS:
+            entry.rows[region.offset, length] = known
+    begin = region.start
+    return [
+        (begin + start, begin + bias & 0xFFFFFFFFFFFFFFFF, *rest) for start, bias, *rest in known
+    ]
+
+
+def _rows_from(
+    entry: KnownModule, table: ModuleTable, placed: ModuleTables, offset: int, length: int
+) -> list[tuple[int, ...]]:
+    rows: list[tuple[int, ...]] = []
+    for segment in table.segments:
         # The kernel maps whole pages, so a segment's mapping begins on the page it begins in.
         file_start = segment.offset & ~(_PAGE - 1)
         file_end = (segment.offset + segment.filesz + _PAGE - 1) & ~(_PAGE - 1)
-        low = max(region.offset, file_start)
-        high = min(region.offset + region.end - region.start, file_end)
+        low = max(offset, file_start)
+        high = min(offset + length, file_end)
         if not segment.executable or low >= high:
             continue
-        start = region.start + low - region.offset
-        bias = start - low + segment.offset - segment.vaddr
         rows.append(
             (
-                start,
-                bias & 0xFFFFFFFFFFFFFFFF,
+                low - offset,
+                segment.offset - segment.vaddr - offset,
                 (high - low) // _PAGE,
-                entry.table.base >> 12,
-                entry.placed.directory,
-                module.id,
+                table.base >> 12,
+                placed.directory,
+                entry.module.id,
             )
         )
     return rows

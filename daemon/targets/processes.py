@@ -19,6 +19,8 @@ from hpcd.model.identity import Process
 from hpcd.model.region import Region
 
 _MAX_TEXT = 1 << 20  # the kernel's own limit on an argument list is 128 KiB a string
+_MAX_MAPS = 16 << 20  # 65,530 mappings (vm.max_map_count) of about 120 bytes
+_PIECE = 1 << 14
 _MAX_COMMAND = 64
 _MAX_ARGUMENT = 1024
 _PF_KTHREAD = 0x00200000
@@ -27,13 +29,25 @@ _NS_GET_OWNER_UID = 0xB704  # ioctl_ns(2)
 _MAX_ANCESTORS = 8
 
 
-def _read(path: str) -> bytes:
-    """Bounded contents of a /proc file, empty when the process is gone or hides it."""
+def _read(path: str, most: int = _MAX_TEXT) -> bytes:
+    """Bounded contents of a /proc file, empty when the process is gone or hides it.
+
+    By system calls: a file object, and room for all that there might be, take longer than the rest.
+    """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read(_MAX_TEXT)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
+    try:
+        text = part = os.read(fd, _PIECE)
+        while part and len(text) < most:
+            part = os.read(fd, _PIECE)
+            text += part
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+    return text[:most]
 
 
 def stat_fields(pid: int, tid: int | None = None) -> list[str]:
@@ -222,34 +236,45 @@ def thread_state(pid: int, tid: int) -> ThreadState | None:
     )
 
 
-def _read_memory(pid: int, name: str) -> bytes:
-    """As :func:`_read`, of a file whose contents are in the process's memory: empty also when it
+def _read_memory(pid: int, *names: str) -> list[bytes]:
+    """As :func:`_read`, of files whose contents are in the process's memory: empty also when it
     does not let that be read."""
     try:
-        return patience.ask(pid, lambda: _read(f"/proc/{pid}/{name}"))
+        return patience.ask(pid, lambda: [_read(f"/proc/{pid}/{name}") for name in names])
     except WithheldError:
-        return b""
+        return [b"" for _ in names]
 
 
 def environment_of(pid: int) -> dict[str, str]:
     """The environment ``pid`` was started with."""
-    pairs = (item.partition(b"=") for item in _read_memory(pid, "environ").split(b"\0"))
-    return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
+    return _environment(*_read_memory(pid, "environ"))
+
+
+def _environment(text: bytes) -> dict[str, str]:
+    pairs = (item.partition("=") for item in text.decode(errors="replace").split("\0"))
+    return {key: value for key, _, value in pairs}
 
 
 def command_of(pid: int) -> tuple[str, ...]:
     """The command line of ``pid``, each argument bounded; empty when it is gone."""
+    return _command(*_read_memory(pid, "cmdline"))
+
+
+def _command(text: bytes) -> tuple[str, ...]:
     return tuple(
         part.decode(errors="replace")[:_MAX_ARGUMENT]
-        for part in _read_memory(pid, "cmdline").split(b"\0")[:-1][:_MAX_COMMAND]
+        for part in text.split(b"\0")[:-1][:_MAX_COMMAND]
     )
 
 
 def place_of(pid: int) -> Place:
     """The job and rank of ``pid``."""
-    environment = environment_of(pid)
+    return _place(pid, environment_of(pid), name_of(pid))
+
+
+def _place(pid: int, environment: dict[str, str], name: str) -> Place:
     ancestors = ancestor_commands(pid) if "PMI_RANK" in environment else []
-    return jobs.place(environment, control_group_of(pid), name_of(pid), ancestors)
+    return jobs.place(environment, control_group_of(pid), name, ancestors)
 
 
 def ancestor_commands(pid: int) -> list[tuple[str, ...]]:
@@ -272,15 +297,17 @@ def identify(pid: int, number: int) -> Process:
     except OSError:
         exe = ""
     uid = user_of(pid)
-    where = place_of(pid)
+    environment, command = _read_memory(pid, "environ", "cmdline")
+    name = name_of(pid)
+    where = _place(pid, _environment(environment), name)
     ticks = os.sysconf("SC_CLK_TCK")
     return Process(
         id=number,
         pid=pid,
         parent_pid=int(fields[1]) if len(fields) > 1 else 0,
-        name=name_of(pid),
+        name=name,
         exe=exe,
-        command=command_of(pid),
+        command=_command(command),
         uid=-1 if uid is None else uid,
         start_ns=int(fields[19]) * (1_000_000_000 // ticks) if len(fields) > 19 else 0,
         job=where.job,
@@ -289,32 +316,24 @@ def identify(pid: int, number: int) -> Process:
     )
 
 
+# Of /proc/PID/maps: start, end, offset, device, inode, path.
+_EXECUTABLE = re.compile(
+    rb"^([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) (\S+) (\d+)(?: +(.*))?$", re.MULTILINE
+)
+
+
 def executable_regions(pid: int) -> Iterator[Region]:
     """The executable mappings of ``pid`` in address order; none when it is gone."""
-    for line in _read_maps(pid).splitlines():
-        parts = line.split(None, 5)
-        if len(parts) < 5 or "x" not in parts[1]:
-            continue
-        try:
-            start, _, end = parts[0].partition("-")
-            region = Region(
-                int(start, 16),
+    for start, end, offset, device, inode, path in _EXECUTABLE.findall(
+        _read(f"/proc/{pid}/maps", _MAX_MAPS)
+    ):
+        low = int(start, 16)
+        if low < 1 << 56:  # [vsyscall] lies in the kernel's half
+            yield Region(
+                low,
                 int(end, 16),
-                int(parts[2], 16),
-                parts[3],
-                int(parts[4]),
-                parts[5].strip() if len(parts) > 5 else "",
+                int(offset, 16),
+                device.decode(),
+                int(inode),
+                path.decode(errors="replace").strip(),
             )
-        except ValueError:
-            continue
-        if region.start < 1 << 56:  # [vsyscall] lies in the kernel's half
-            yield region
-
-
-def _read_maps(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:  # noqa: PTH123
-            # 65,530 mappings (vm.max_map_count) of about 120 bytes
-            return file.read(16 << 20).decode(errors="replace")
-    except OSError:
-        return ""

@@ -210,9 +210,13 @@ class MappedFile:
     refused: str = ""
 
 
-def mapped_files(pid: int, is_known: Callable[[FileStatus], bool]) -> list[MappedFile]:
+def mapped_files(
+    pid: int,
+    is_known: Callable[[FileStatus], bool],
+    is_recent: Callable[[Region], bool] = lambda _: False,
+) -> list[MappedFile]:
     """The executable mappings of ``pid``, with the files of those that are not known; none when it
-    is gone.
+    is gone. The files of those that are recent are not looked at: they have no status.
 
     Takes as long as the process's address space is held by itself: see
     :mod:`hpcd.daemon.targets.patience`.
@@ -224,7 +228,10 @@ def mapped_files(pid: int, is_known: Callable[[FileStatus], bool]) -> list[Mappe
         seen.add(status)
         return old
 
-    return [mapped_file(pid, region, is_old) for region in executable_regions(pid)]
+    return [
+        MappedFile(region) if is_recent(region) else mapped_file(pid, region, is_old)
+        for region in executable_regions(pid)
+    ]
 
 
 def files_by_path(

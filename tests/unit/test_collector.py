@@ -9,7 +9,7 @@ import numpy as np
 
 from hpcd.bpf.layouts import Switch
 from hpcd.daemon.capture.collector import Collector
-from hpcd.daemon.capture.thread_times import ThreadTimes
+from hpcd.daemon.capture.thread_times import Records, ThreadTimes
 
 FIRST = 1
 
@@ -84,11 +84,13 @@ def test_sums_of_short_waits_come_after_what_their_line_has_written() -> None:
 def test_a_wait_stays_behind_a_sample_whose_path_is_not_finished() -> None:
     collector, _, paths, writer = collecting()
     paths.unfinished.add(5)
-    samples = np.array(
-        [(10_000_000, 0, 1000), (20_000_000, Switch.SLEEPING, 0), (200_000_000, Switch.IN, 0)],
-        [("time", "u8"), ("event", "u2"), ("value", "u8")],
+    columns = reports(
+        (10_000_000, 0, 1000, 5),
+        (20_000_000, Switch.SLEEPING, 0, 7),
+        (200_000_000, Switch.IN, 0, 0),
     )
-    collector._write_samples(samples, np.array([5, 7, 0], np.uint32), np.zeros(3, np.uint32))
+    line, time, event, value, node = columns
+    collector._write_samples(Records(line, time, node, event, value))
     paths.unfinished.clear()
     collector._write_held()
     times = [int(time) for part in writer.parts for time in part[1]]
