@@ -130,19 +130,25 @@ class Stored:
         """The frames' contents (buffers) and sizes ``int64[f]``; ``frame`` and ``at`` ``int64[n]``
         of the blocks. Raises :class:`FormatError`."""
         sizes = np.array(self._content, np.int64)
-        size_of = zstandard.frame_content_size
-        try:
-            for number, (frame, wanted) in enumerate(zip(self._frames, self._content, strict=True)):
-                # A frame may claim any size and would get the memory for it.
-                size = size_of(frame)
-                if size != wanted if wanted else not 0 < size <= MOST_CONTENT:
-                    raise FormatError("a block has another length than its table says")
-                sizes[number] = size
-            contents = _unpack(self._frames, sizes)
-        except zstandard.ZstdError as error:
-            raise FormatError(f"a block does not decompress: {error}") from None
+        contents = unpacked(self._frames, sizes)
         place = np.array(self._blocks, np.int64).reshape(-1, 2)
         return contents, sizes, place[:, 0], place[:, 1]
+
+
+def unpacked(frames: Sequence[memoryview], sizes: I64) -> list[Any]:
+    """The contents (buffers) of ``frames``, which have ``sizes`` bytes; a 0 in it becomes what the
+    frame says of itself. Raises :class:`FormatError`."""
+    size_of = zstandard.frame_content_size
+    try:
+        for number, (frame, wanted) in enumerate(zip(frames, sizes.tolist(), strict=True)):
+            # A frame may claim any size and would get the memory for it.
+            size = size_of(frame)
+            if size != wanted if wanted else not 0 < size <= MOST_CONTENT:
+                raise FormatError("a block has another length than its table says")
+            sizes[number] = size
+        return _unpack(frames, sizes)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"a block does not decompress: {error}") from None
 
 
 def cut(start: I64, time: I64) -> I64:

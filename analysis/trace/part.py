@@ -31,7 +31,7 @@ from hpcd.analysis.arrays.archive import archive_index
 from hpcd.analysis.arrays.read_ahead import Span
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.overview import Levels
-from hpcd.array_types import I64, U16, U32, U64, Array
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 
 MAGIC = b"HPCDPART"
@@ -380,6 +380,24 @@ class Part:
     def add_places(self, stored: blocks.Stored, chosen: slice) -> None:
         """Add the times and nodes of the blocks ``chosen`` to what is decoded together."""
         self._add(stored, self.blocks.frame[chosen], self.blocks.at[chosen])
+
+    def contents(self, frame: U32, at: U32) -> tuple[U8, I64, I64]:
+        """What the frames hold in which blocks begin ``at``, one after another; where each block
+        begins in it, -1 for one with NO_FRAME, and where its frame ends. Raises
+        :class:`FormatError`."""
+        none = frame == NO_FRAME
+        used, number = np.unique(frame[~none], return_inverse=True)
+        size = self.frames.content[used].astype(np.int64)
+        begin = self.frames.offset[used]
+        stop = (begin + self.frames.size[used]).tolist()
+        data = blocks.unpacked(
+            [self._body[a:z] for a, z in zip(begin.tolist(), stop, strict=True)], size
+        )
+        ends = np.cumsum(size)
+        first, last = np.full(len(frame), -1), np.full(len(frame), -1)
+        first[~none] = (ends - size)[number] + at[~none]
+        last[~none] = ends[number]
+        return np.frombuffer(b"".join(data), np.uint8), first, last
 
     def _add(self, stored: blocks.Stored, frame: U32, at: U32) -> None:
         owner, table = id(self), self.frames
