@@ -70,7 +70,6 @@ def check_trace(
             nodes, events, _ = db.trace.part_mapping(number)
             intervals = np.flatnonzero(np.isin(events, interval_events))
             decoded = list(_decode(pool, part, len(nodes), len(events), intervals))
-            part.release()
             if decoded:
                 last, bad_node, bad_event, counts = zip(*decoded, strict=True)
                 blocks = _Blocks(
@@ -81,6 +80,7 @@ def check_trace(
                 )
                 ends += blocks.ends
                 wrong += _check_lines(db, number, part, blocks)
+            part.release()
     # Line by line, as they are numbered.
     return [f"trace line {line} {what}" for line, what in sorted(wrong)], ends
 

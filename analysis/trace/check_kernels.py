@@ -50,9 +50,11 @@ def check_places(
         total = np.int64(0)
         if times < _MOST_PLANES and smallest < _WORD - (1 << (8 * times)):
             for plane in range(times):
+                # Slices, counted from 0: else the compiler looks for places below 0.
+                row = data[at + plane * n + 1 : at + plane * n + n]
                 part = np.int64(0)
-                for place in range(at + plane * n + 1, at + plane * n + n):
-                    part += data[place]
+                for number in range(len(row)):
+                    part += np.int64(row[number])
                 total += part << (8 * plane)
             total += smallest * (n - 1)
         else:
@@ -60,18 +62,37 @@ def check_places(
                 total += (_number(data, place, times, n) + smallest) % _WORD
         length[block] = total
         at += times * n
-        wrong = False
-        if bits & _CHAINED:
-            before = np.int64(0)
-            for place in range(at, at + n):
-                code = _number(data, place, planes, n)
-                wrong |= code > nodes or (code == 0 and before == 0)
-                before = code
-        else:
-            for place in range(at, at + n):
-                wrong |= _number(data, place, planes, n) >= nodes
-        bad[block] = wrong
+        top, none = _codes_of_nodes(data, at, n, planes)
+        bad[block] = top > nodes or none if bits & _CHAINED else top >= nodes
     return True
+
+
+@_compiled
+def _codes_of_nodes(data: Any, at: Any, n: Any, planes: Any) -> Any:
+    """The greatest of ``n`` numbers, and whether the first, or two in a row, are 0."""
+    if planes == 1:
+        row = data[at : at + n]
+        top, none = row[0], row[0] == 0
+        for number in range(1, len(row)):
+            top = max(top, row[number])
+            none |= row[number] | row[number - 1] == 0
+        return np.int64(top), none
+    if planes == 2:
+        low, high = data[at : at + n], data[at + n : at + 2 * n]
+        most = np.uint16(low[0]) | np.uint16(high[0]) << np.uint16(8)
+        none = most == 0
+        for number in range(1, len(low)):
+            most = max(most, np.uint16(low[number]) | np.uint16(high[number]) << np.uint16(8))
+            none |= low[number] | high[number] | low[number - 1] | high[number - 1] == 0
+        return np.int64(most), none
+    greatest, last = np.int64(0), np.int64(0)
+    none = False
+    for place in range(at, at + n):
+        value = _number(data, place, planes, n)
+        greatest = max(greatest, value)
+        none |= value | last == 0
+        last = value
+    return greatest, none
 
 
 @_compiled
@@ -105,7 +126,9 @@ def check_codes(
         stride = 1 if early else others
         wrong, seen = False, 0
         for record in range(n):
-            code = _number(data, at + record, planes, n)
+            code = np.int64(data[at + record])
+            if planes > 1:
+                code = _number(data, at + record, planes, n)
             event, kind = (code >> 2) & 0xFFFF, code & 3
             seen += kind == _OTHER
             if event >= events:
