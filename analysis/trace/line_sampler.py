@@ -109,7 +109,7 @@ class Sampler:
             columns = (rows.place, rows.local, rows.begin, rows.end)
             stretches = rows.part.stretches(rows.local, self._spacing / TIME_UNIT_NS)
             decode = []
-            for number, (stretch, *row) in enumerate(
+            for number, (stretch, place, local, begin, end) in enumerate(
                 zip(stretches, *(column.tolist() for column in columns), strict=True)
             ):
                 if stretch is None:
@@ -120,7 +120,7 @@ class Sampler:
                 if at is None:
                     at = (2 * (self._times - rows.shift) + step) // (2 * step)
                     index[rows.shift, step] = at
-                places.append(_Place(rows, *row, stretch, at))
+                places.append(_Place(rows, place, local, begin, end, stretch, at))
             if decode:
                 chosen = [column[decode] for column in columns]
                 exact.append(PartRows(rows.part, rows.table, rows.shift, *chosen))
@@ -166,12 +166,12 @@ class Sampler:
         spans = np.stack((self._times[rows.begin], self._times[rows.end - 1]), axis=1)
         spans = (spans - rows.shift) // TIME_UNIT_NS
         columns = (rows.place, rows.local, rows.begin, rows.end)
-        for a, z, span, *row in zip(
+        for a, z, span, place, local, start, stop in zip(
             low, high, spans, *(column.tolist() for column in columns), strict=True
         ):
             first, last = base[a:z].searchsorted(span, side="right").tolist()
             begin = max(first - 1, 0)
-            yield _Row(rows, *row, a + begin, max(last, begin + 1) - begin)
+            yield _Row(rows, place, local, start, stop, a + begin, max(last, begin + 1) - begin)
 
     def _decode(self, group: Sequence[_Row], count: int) -> None:
         """Draw rows from ``count`` blocks each."""
@@ -281,7 +281,8 @@ class Sampler:
         most = np.clip(ticks, 0, np.iinfo(since.dtype).max).astype(since.dtype)
         count = np.count_nonzero(since <= most[:, None], axis=1)
         count[ticks < 0] = 0
-        return count.reshape(rows, -1).sum(axis=1)
+        whole: I64 = count.reshape(rows, -1).sum(axis=1)
+        return whole
 
     def _columns(self, middle: I64) -> I64:
         """How many pixels are not later than each of ``middle`` (ns)."""

@@ -229,13 +229,13 @@ def read_archive(path: Path) -> dict[str, memoryview]:
 
 
 class OverviewStretch(NamedTuple):
-    """A level of a line's overview: ``count`` entries of ``width`` from ``offset`` on, ``step``
+    """A level of a line's overview: so many ``entries`` of ``width`` from ``offset`` on, ``step``
     ticks apart, the first of them of the moment ``first`` times step."""
 
     width: int
     step: int
     first: int
-    count: int
+    entries: int
     offset: int
 
 
@@ -314,15 +314,15 @@ class Part:
 
     def entries(self, stretch: OverviewStretch) -> Array:
         """The entries of a level of a line's overview: nodes, or places among its :meth:`words`."""
-        return self._entries[stretch.width][stretch.offset : stretch.offset + stretch.count]
+        return self._entries[stretch.width][stretch.offset : stretch.offset + stretch.entries]
 
     def overview_spans(
         self, row: int, stretch: OverviewStretch, first: int, last: int
     ) -> list[Span]:
         """Where the entries of moments ``first`` to ``last`` of a line and its words lie."""
         entries = self._entries[stretch.width]
-        begin = min(max(first - stretch.first, 0), stretch.count - 1)
-        end = min(max(last - stretch.first, 0), stretch.count - 1) + 1
+        begin = min(max(first - stretch.first, 0), stretch.entries - 1)
+        end = min(max(last - stretch.first, 0), stretch.entries - 1) + 1
         at = self._entries_at[stretch.width] + (stretch.offset + begin) * entries.itemsize
         low, high = self.lines.word[row : row + 2].tolist()
         return [
