@@ -1,7 +1,7 @@
 """How long a person waits in the browser, at 2560 x 1600.
 
-``python -m benchmarks.viewer [DB ...]``; without a database, of 64 lines with 10^5 records each,
-grown from a recording of an MPI program (see :mod:`benchmarks.shapes`).
+``python -m benchmarks.viewer [--memory] [DB ...]``; without a database, of 64 lines with 10^5
+records each, grown from a recording of an MPI program (see :mod:`benchmarks.shapes`).
 Headless Chromium without a graphics processor, on the machine of the server. A time runs from the
 key or the mouse to the frame that shows the answer; *script* is the page's own code's share of a
 change of depth. The peer is a picture of one colour in the same browser: no page can be faster.
@@ -27,6 +27,7 @@ from tests.support.viewer import served
 
 SIZE = {"width": 2560, "height": 1600}
 MOVES = sized(100, 10)
+MORE_MOVES = sized(1000, 20)
 DEPTHS = sized(20, 2)
 RECORDS = sized(100_000, 1000)
 _WAIT_MS = 60_000
@@ -62,6 +63,14 @@ window.wheel = (x, y, deltaY, shiftKey) => {
     clientX: box.left + x * box.width, clientY: box.top + y * box.height }));
 };
 """
+# Bytes of the pictures since this was asked last, as they were sent.
+_BYTES = """() => {
+  const sizes = performance.getEntriesByType("resource")
+    .filter(({ name }) => name.includes("/grid?")).map(({ encodedBodySize }) => encodedBodySize);
+  performance.clearResourceTimings();
+  performance.setResourceTimingBufferSize(100000);
+  return sizes;
+}"""
 _PEER = """async () => {
   const pen = document.querySelector("canvas").getContext("2d");
   const image = new ImageData(2560, 1600);
@@ -77,11 +86,11 @@ _PEER = """async () => {
 }"""
 
 
-def moves(page: Page) -> list[float]:
+def moves(page: Page, count: int = MOVES) -> list[float]:
     """Milliseconds of random zooms and shifts in both dimensions."""
     random = np.random.default_rng(0)
     taken = []
-    for number in range(MOVES):
+    for number in range(count):
         x, y, turn = random.uniform(size=3).tolist()
         if number % 20 == 19:
             act = "press('Home')"
@@ -95,6 +104,11 @@ def moves(page: Page) -> list[float]:
     return [answer[1] for answer in taken if answer]
 
 
+def transferred(sizes: list[int]) -> float:
+    """The median size of a picture as it was sent."""
+    return float(np.median(sizes)) if sizes else 0.0
+
+
 def measure(browser: Browser, path: Path) -> list[str]:
     """A row of the table."""
     with served(path) as (url, process):
@@ -103,18 +117,44 @@ def measure(browser: Browser, path: Path) -> list[str]:
         page.goto(url + "&pane=trace")
         page.wait_for_selector("main[data-drawn]", timeout=_WAIT_MS)
         first = float(page.evaluate("Number(document.getElementById('main').dataset.firstMs)"))
+        page.evaluate(_BYTES)
         moved = moves(page)
+        page_bytes = page.evaluate(_BYTES)
         page.evaluate("timed('data-drawn', () => press('Home'))")
         page.wait_for_load_state("networkidle")
         deeper = np.array(
             [page.evaluate("timed('data-depth', () => press(']'))") for _ in range(DEPTHS)]
         )
         _, flame = page.evaluate("timed('data-boxes', () => press('2'))")
-        memory = psutil.Process(process.pid).memory_info().rss
+        memory = held(process.pid)
         page.close()
     script, frame = np.median(deeper, axis=0).tolist()
     figures = [first, np.median(moved), np.percentile(moved, 95), script, frame, flame]
-    return [f"{figure:.0f} ms" for figure in figures] + [f"{memory / 1e6:.0f} MB"]
+    return [f"{figure:.0f} ms" for figure in figures] + [
+        f"{transferred(page_bytes) / 1e3:.0f} kB", memory,
+    ]  # fmt: skip
+
+
+def held(pid: int) -> str:
+    """What a process has in memory: all, and of that its own, without mapped files."""
+    memory = psutil.Process(pid).memory_info()
+    return f"{memory.rss / 1e6:.0f}, {(memory.rss - memory.shared) / 1e6:.0f} MB"
+
+
+def growth(browser: Browser, path: Path) -> Table:
+    """What the server holds during many moves."""
+    table = Table("moves", "server: all, its own", title=f"memory of the server, {path.name}")
+    with served(path) as (url, process):
+        page = browser.new_page(viewport=SIZE)
+        page.add_init_script(_TOOLS)
+        page.goto(url + "&pane=trace")
+        page.wait_for_selector("main[data-drawn]", timeout=_WAIT_MS)
+        table.add_row("0", held(process.pid))
+        for done in range(MORE_MOVES // 10, MORE_MOVES + 1, MORE_MOVES // 10):
+            moves(page, MORE_MOVES // 10)
+            table.add_row(f"{done}", held(process.pid))
+        page.close()
+    return table
 
 
 def one_colour(browser: Browser) -> float:
@@ -127,10 +167,10 @@ def one_colour(browser: Browser) -> float:
     return float(np.median(taken))
 
 
-def run(databases: list[Path] | None = None) -> Table:
-    """The table."""
+def run(databases: list[Path] | None = None, *, memory: bool = False) -> Table:
+    """The table; with ``memory`` that of what the server holds is printed before."""
     table = Table("database", "first picture", "move, median", "95 %", "depth, script",
-                  "depth, frame", "flame graph", "server",
+                  "depth, frame", "flame graph", "a picture", "server: all, its own",
                   title="from the act to the frame, 2560 x 1600, shape mpi")  # fmt: skip
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(
@@ -141,6 +181,8 @@ def run(databases: list[Path] | None = None) -> Table:
             databases = [Path(folder) / "db"]
         for path in databases:
             table.add_row(path.name, *measure(browser, path))
+            if memory:
+                Console(width=140).print(growth(browser, path))
         table.caption = f"a picture of one colour in the same browser: {one_colour(browser):.0f} ms"
         browser.close()
     return table
@@ -150,7 +192,9 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("databases", nargs="*", type=Path)
-    Console(width=140).print(run(parser.parse_args().databases))
+    parser.add_argument("--memory", action="store_true", help="of the server, over many moves")
+    options = parser.parse_args()
+    Console(width=140).print(run(options.databases, memory=options.memory))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database.database import Database
 from hpcd.analysis.trace.blocks import BLOCK_RECORDS
+from hpcd.analysis.trace.compiled import check_kernels as kernels
 from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64
 from hpcd.measurement.codec import TIME_UNIT_NS
@@ -69,7 +70,6 @@ def check_trace(
             nodes, events, _ = db.trace.part_mapping(number)
             intervals = np.flatnonzero(np.isin(events, interval_events))
             decoded = list(_decode(pool, part, len(nodes), len(events), intervals))
-            part.release()
             if decoded:
                 last, bad_node, bad_event, counts = zip(*decoded, strict=True)
                 blocks = _Blocks(
@@ -80,6 +80,7 @@ def check_trace(
                 )
                 ends += blocks.ends
                 wrong += _check_lines(db, number, part, blocks)
+            part.release()
     # Line by line, as they are numbered.
     return [f"trace line {line} {what}" for line, what in sorted(wrong)], ends
 
@@ -102,6 +103,10 @@ def _decode(
 
 
 def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
+    compiled = kernels()
+    found = compiled and _look_through(compiled, part, chosen, nodes, events, intervals)
+    if found:
+        return found
     table = part.blocks
     since, node = part.places(chosen)
     bad_node = node.max(axis=1) >= nodes
@@ -115,6 +120,29 @@ def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals:
         real = np.arange(BLOCK_RECORDS) < table.records[chosen][:, None]
         ends = int((np.isin(event, intervals) & (value == 0) & real).sum())
     return _Blocks(last, bad_node, event.max(axis=1) >= events, ends)
+
+
+def _look_through(
+    compiled: Any, part: Part, chosen: slice, nodes: int, events: int, intervals: I64
+) -> _Blocks | None:
+    """What :func:`_decode_batch` gives, by ``compiled``; None where numpy is to say what is wrong
+    with the blocks, or to read those of earlier versions."""
+    table = part.blocks
+    count, width, least = table.records[chosen], table.width[chosen], table.least[chosen]
+    length, bad_node = np.zeros(len(count), np.int64), np.zeros(len(count), bool)
+    bad_event = np.full(len(count), events == 0)
+    places, place, end = part.contents(table.frame[chosen], table.at[chosen])
+    if not compiled.check_places(places, place, end, count, width, least, nodes, length, bad_node):
+        return None
+    ends = 0
+    if part.has_weights(chosen):
+        codes, begin, end = part.contents(table.code_frame[chosen], table.code_at[chosen])
+        interval = np.zeros(events, bool)
+        interval[intervals] = True
+        ends = compiled.check_codes(
+            codes, begin, end, count, width, interval, bad_event, places, place, least
+        )
+    return _Blocks(table.base[chosen] + length, bad_node, bad_event, ends) if ends >= 0 else None
 
 
 def _check_lines(db: Database, number: int, part: Part, blocks: _Blocks) -> list[tuple[int, str]]:

@@ -129,24 +129,24 @@ class Stored:
     def unpacked(self) -> tuple[list[Any], I64, I64, I64]:
         """The frames' contents (buffers) and sizes ``int64[f]``; ``frame`` and ``at`` ``int64[n]``
         of the blocks. Raises :class:`FormatError`."""
-        contents, sizes = unpack(self._frames, self._content)
+        sizes = np.array(self._content, np.int64)
+        contents = unpacked(self._frames, sizes)
         place = np.array(self._blocks, np.int64).reshape(-1, 2)
         return contents, sizes, place[:, 0], place[:, 1]
 
 
-def unpack(frames: Sequence[memoryview], content: Sequence[int]) -> tuple[list[Any], I64]:
-    """The contents of ``frames`` (buffers) and their sizes ``int64[f]``, which must be ``content``
-    (0: what a frame says of itself). Raises :class:`FormatError`."""
-    sizes = np.array(content, np.int64)
+def unpacked(frames: Sequence[memoryview], sizes: I64) -> list[Any]:
+    """The contents (buffers) of ``frames``, which have ``sizes`` bytes; a 0 in it becomes what the
+    frame says of itself. Raises :class:`FormatError`."""
     size_of = zstandard.frame_content_size
     try:
-        for number, (frame, wanted) in enumerate(zip(frames, content, strict=True)):
+        for number, (frame, wanted) in enumerate(zip(frames, sizes.tolist(), strict=True)):
             # A frame may claim any size and would get the memory for it.
             size = size_of(frame)
             if size != wanted if wanted else not 0 < size <= MOST_CONTENT:
                 raise FormatError("a block has another length than its table says")
             sizes[number] = size
-        return _unpack(frames, sizes), sizes
+        return _unpack(frames, sizes)
     except zstandard.ZstdError as error:
         raise FormatError(f"a block does not decompress: {error}") from None
 

@@ -23,6 +23,11 @@ def compiled_module(name: str) -> Any:
         return None
 
 
+def check_kernels() -> Any:
+    """The module :mod:`hpcd.analysis.trace.check_kernels`, or None."""
+    return compiled_module("hpcd.analysis.trace.check_kernels")
+
+
 def kernels() -> Any:
     """The module :mod:`hpcd.analysis.trace.kernels`, or None."""
     return compiled_module("hpcd.analysis.trace.kernels")

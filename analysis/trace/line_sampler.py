@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.read_ahead import read_ahead
-from hpcd.analysis.trace.blocks import BLOCK_RECORDS, unpack
+from hpcd.analysis.trace.blocks import BLOCK_RECORDS, unpacked
 from hpcd.analysis.trace.decoded_blocks import DecodedBlocks
 from hpcd.analysis.trace.part import ENTRIES, OverviewStretch, Part
 from hpcd.array_types import I64, U32, Array
@@ -112,7 +112,7 @@ class Sampler:
             columns = (rows.place, rows.local, rows.begin, rows.end)
             stretches = rows.part.stretches(rows.local, self._spacing / TIME_UNIT_NS)
             decode = []
-            for number, (stretch, *row) in enumerate(
+            for number, (stretch, place, local, begin, end) in enumerate(
                 zip(stretches, *(column.tolist() for column in columns), strict=True)
             ):
                 if stretch is None:
@@ -123,7 +123,7 @@ class Sampler:
                 if at is None:
                     at = (2 * (self._times - rows.shift) + step) // (2 * step)
                     index[rows.shift, step] = at
-                places.append(_Place(rows, *row, stretch, at))
+                places.append(_Place(rows, place, local, begin, end, stretch, at))
             if decode:
                 chosen = [column[decode] for column in columns]
                 exact.append(PartRows(rows.part, rows.table, rows.shift, *chosen))
@@ -155,7 +155,7 @@ class Sampler:
             found.append((first, len(frames), len(frames) + len(mine)))
             frames += mine
             sizes += content
-        contents, _ = unpack(frames, sizes)
+        contents = unpacked(frames, np.array(sizes, np.int64))
         for place, (first, a, b) in zip(places, found, strict=True):
             data = contents[a] if b - a == 1 else b"".join(contents[a:b])
             entries = np.frombuffer(data, ENTRIES[place.stretch.width])
@@ -199,12 +199,12 @@ class Sampler:
         spans = np.stack((self._times[rows.begin], self._times[rows.end - 1]), axis=1)
         spans = (spans - rows.shift) // TIME_UNIT_NS
         columns = (rows.place, rows.local, rows.begin, rows.end)
-        for a, z, span, *row in zip(
+        for a, z, span, place, local, start, stop in zip(
             low, high, spans, *(column.tolist() for column in columns), strict=True
         ):
             first, last = base[a:z].searchsorted(span, side="right").tolist()
             begin = max(first - 1, 0)
-            yield _Row(rows, *row, a + begin, max(last, begin + 1) - begin)
+            yield _Row(rows, place, local, start, stop, a + begin, max(last, begin + 1) - begin)
 
     def _decode(self, group: Sequence[_Row], count: int) -> None:
         """Draw rows from ``count`` blocks each."""
@@ -314,7 +314,8 @@ class Sampler:
         most = np.clip(ticks, 0, np.iinfo(since.dtype).max).astype(since.dtype)
         count = np.count_nonzero(since <= most[:, None], axis=1)
         count[ticks < 0] = 0
-        return count.reshape(rows, -1).sum(axis=1)
+        whole: I64 = count.reshape(rows, -1).sum(axis=1)
+        return whole
 
     def _columns(self, middle: I64) -> I64:
         """How many pixels are not later than each of ``middle`` (ns)."""

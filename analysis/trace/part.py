@@ -36,7 +36,7 @@ from hpcd.analysis.arrays.archive import archive_index
 from hpcd.analysis.arrays.read_ahead import Span
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.overview import Levels
-from hpcd.array_types import I64, U16, U32, U64, Array
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
 
@@ -252,22 +252,22 @@ def read_archive(path: Path) -> dict[str, memoryview]:
 
 
 class OverviewStretch(NamedTuple):
-    """A level of a line's overview: ``count`` entries of ``width`` from ``offset`` on, ``step``
+    """A level of a line's overview: so many ``entries`` of ``width`` from ``offset`` on, ``step``
     ticks apart, the first of them of the moment ``first`` times step. Where it is ``framed`` they
     lie in frames from number ``offset`` on, :data:`FRAME_ENTRIES` in each."""
 
     width: int
     step: int
     first: int
-    count: int
+    entries: int
     offset: int
     framed: bool
 
     def between(self, first: int, last: int) -> tuple[int, int]:
         """The first of the entries of moments ``first`` to ``last``, or those closest to them, and
         that behind the last."""
-        begin = min(max(first - self.first, 0), self.count - 1)
-        return begin, min(max(last - self.first, 0), self.count - 1) + 1
+        begin = min(max(first - self.first, 0), self.entries - 1)
+        return begin, min(max(last - self.first, 0), self.entries - 1) + 1
 
     def frames(self, first: int, last: int) -> slice:
         """The frames of these."""
@@ -366,7 +366,7 @@ class Part:
     def entries(self, stretch: OverviewStretch) -> Array:
         """The entries of a level of a line's overview that is not compressed: nodes, or places
         among its :meth:`words`."""
-        return self._entries[stretch.width][stretch.offset : stretch.offset + stretch.count]
+        return self._entries[stretch.width][stretch.offset : stretch.offset + stretch.entries]
 
     def level_frames(
         self, row: int, stretch: OverviewStretch, first: int, last: int
@@ -377,7 +377,7 @@ class Part:
         table = self.frames
         chosen = stretch.frames(first, last)
         begin = (chosen.start - stretch.offset) * FRAME_ENTRIES
-        left = stretch.count - begin
+        left = stretch.entries - begin
         frames, sizes = [], []
         for number in range(chosen.start, chosen.stop):
             size = min(left, FRAME_ENTRIES) * ENTRIES[stretch.width].itemsize
@@ -457,6 +457,24 @@ class Part:
     def add_places(self, stored: blocks.Stored, chosen: slice) -> None:
         """Add the times and nodes of the blocks ``chosen`` to what is decoded together."""
         self._add(stored, self.blocks.frame[chosen], self.blocks.at[chosen])
+
+    def contents(self, frame: U32, at: U32) -> tuple[U8, I64, I64]:
+        """What the frames hold in which blocks begin ``at``, one after another; where each block
+        begins in it, -1 for one with NO_FRAME, and where its frame ends. Raises
+        :class:`FormatError`."""
+        none = frame == NO_FRAME
+        used, number = np.unique(frame[~none], return_inverse=True)
+        size = self.frames.content[used].astype(np.int64)
+        begin = self.frames.offset[used]
+        stop = (begin + self.frames.size[used]).tolist()
+        data = blocks.unpacked(
+            [self._body[a:z] for a, z in zip(begin.tolist(), stop, strict=True)], size
+        )
+        ends = np.cumsum(size)
+        first, last = np.full(len(frame), -1), np.full(len(frame), -1)
+        first[~none] = (ends - size)[number] + at[~none]
+        last[~none] = ends[number]
+        return np.frombuffer(b"".join(data), np.uint8), first, last
 
     def _add(self, stored: blocks.Stored, frame: U32, at: U32) -> None:
         owner, table = id(self), self.frames

@@ -529,7 +529,7 @@ def _rows(region: Region, entry: KnownModule) -> list[tuple[int, ...]]:
 
 
 def _rows_from(
-    entry: KnownModule, table: ModuleTable, placed: ModuleTables, offset: int, length: int
+    entry: KnownModule, table: PackedTable, placed: ModuleTables, offset: int, length: int
 ) -> list[tuple[int, ...]]:
     rows: list[tuple[int, ...]] = []
     for segment in table.segments:

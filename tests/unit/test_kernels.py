@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.part_groups import unite
 from hpcd.analysis.merge.record_batches import RecordColumns
 from hpcd.analysis.trace import blocks
-from hpcd.analysis.trace.compiled import compiled_module, kernels
+from hpcd.analysis.trace.compiled import check_kernels, compiled_module, kernels
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk, decode_records, encode_records
@@ -53,6 +54,53 @@ def random_batch(seed: int, lengths: list[int], gap: int) -> RecordChunk:
     node = random.integers(0, random.choice([2, 300, 1 << 20]), total)
     return RecordChunk(np.arange(len(lengths), dtype=np.uint32), start, time.astype(np.uint64),
                        node.astype(np.uint32), event, value.astype(np.uint64))  # fmt: skip
+
+
+@given(seed=st.integers(0, 1000), damaged=st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_checking_finds_the_same(seed: int, damaged: bool) -> None:
+    """Of a batch of blocks, sound or with bytes that are not what they were."""
+    random = np.random.default_rng(seed)
+    batch = Intervals(EVENTS).expand(random_batch(seed, [3000, 1, 1100], 300))
+    ticks = (batch.time_ns // TIME_UNIT_NS).astype(np.int64)
+    cuts = blocks.cut(batch.start, ticks)
+    encoded = blocks.encode(cuts, ticks, batch.node, batch.event, batch.value)
+    count, nodes, events = np.diff(cuts), int(batch.node.max()) + 1, 71
+    contents = [bytearray(zstandard.decompress(frame)) for frame in encoded.data]
+    if damaged:
+        victim = contents[random.integers(len(contents))]
+        victim[random.integers(len(victim))] ^= 1 << random.integers(8)
+    places, codes = blocks.Stored(), blocks.Stored()
+    for number in range(len(count)):
+        for stored, frame, at in ((places, encoded.frame, encoded.at),
+                                  (codes, encoded.code_frame, encoded.code_at)):  # fmt: skip
+            data = memoryview(zstandard.compress(bytes(contents[frame[number]])))
+            stored.add(0, int(frame[number]), int(at[number]), data, 0)
+    since, node = blocks.decode_places(places, encoded.width, encoded.least, count)
+    ends = np.cumsum([len(content) for content in contents])
+    begin = ends - [len(content) for content in contents]
+    data = np.frombuffer(b"".join(contents), np.uint8)
+    length, bad_node = np.zeros(len(count), np.int64), np.zeros(len(count), bool)
+    first = begin[encoded.frame] + encoded.at
+    assert check_kernels().check_places(
+        data, first, ends[encoded.frame], count, encoded.width, encoded.least, nodes, length,
+        bad_node,
+    )  # fmt: skip
+    assert length.tolist() == since[:, -1].tolist()
+    assert bad_node.tolist() == (node.max(axis=1) >= nodes).tolist()
+    interval, bad_event = np.isin(np.arange(events), [1, 70]), np.zeros(len(count), bool)
+    seen = check_kernels().check_codes(
+        data, begin[encoded.code_frame] + encoded.code_at, ends[encoded.code_frame], count,
+        encoded.width, interval, bad_event, data, first, encoded.least,
+    )  # fmt: skip
+    try:
+        event, value = blocks.decode_weights(codes, count, encoded.width, since)
+    except FormatError:
+        assert seen == -1
+        return
+    real = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
+    assert bad_event.tolist() == ((event >= events) & real).any(axis=1).tolist()
+    assert seen == int((np.isin(event, [1, 70]) & (value == 0) & real).sum())
 
 
 @given(

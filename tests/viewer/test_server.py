@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import shlex
 import socket
 import urllib.request
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from hpcd.analysis import open as open_database
 from hpcd.analysis.parallel.comparison import compare, whole_runs
+from hpcd.viewer.server.app import WEB
 from tests.support.recorded import hpcd
 from tests.support.viewer import ask, served
 
@@ -29,6 +31,30 @@ def picture(body: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
     assert size == 2
     place = np.frombuffer(body, np.uint32, height, 12 + 4 * height)
     return place, np.frombuffer(body, np.uint16, offset=12 + 8 * height).reshape(height, width)
+
+
+def test_a_picture_of_runs_shows_the_same(url: str) -> None:
+    path = "api/v1/db/run.db/grid?t0=0&t1=1000000000&l0=0&l1=8&h=4&w=1000"
+    _, pixels = picture(ask(url, path)[1])
+    body = ask(url, f"{path}&runs=1&folds=1")[1]
+    h, w, size, n = np.frombuffer(body, np.uint32, 4).tolist()
+    assert (h, w, size) == (4, 1000, 2) and 0 < n < 4000
+    assert len(body) == 16 + 12 * h + (size + 2) * n
+    node = np.frombuffer(body, np.uint16, n, 16 + 12 * h)
+    end = np.frombuffer(body, np.uint16, n, 16 + 12 * h + size * n).astype(np.int64)
+    first = np.concatenate(([0], end[:-1] % w))
+    assert np.array_equal(node.repeat(end - first), pixels.ravel())
+    # Every pixel another: no runs.
+    body = ask(url, "api/v1/db/run.db/grid?t0=0&t1=1000000000&l0=0&l1=8&h=4&w=1&runs=1")[1]
+    assert np.frombuffer(body, np.uint32, 4).tolist() == [4, 1, 2, 0] and len(body) == 16 + 40
+
+
+def test_the_page_names_its_modules(url: str) -> None:
+    page = ask(url, "")[1].decode()
+    names = re.findall('<link rel="modulepreload" href="([^"]+)">', page)
+    assert {path.relative_to(WEB).as_posix() for path in WEB.rglob("*.js")} == set(names)
+    assert ask(url, names[0])[1] == (WEB / names[0]).read_bytes()
+    assert ask(url, "../app.py")[0] == 404
 
 
 def test_a_grid_is_what_the_library_samples(url: str, database: Path) -> None:

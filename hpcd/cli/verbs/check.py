@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from hpcd.analysis.arrays.freed_memory import keep_freed_memory
+from hpcd.analysis.arrays.freed_memory import share_freed_memory
 from hpcd.analysis.database.check import check_database
 from hpcd.analysis.database.directory import MANIFEST
 from hpcd.cli.command import Command
@@ -60,7 +60,7 @@ def check(path: Path) -> tuple[str, list[Finding]]:
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or directory")
     if (path / MANIFEST).is_file():
-        keep_freed_memory()
+        share_freed_memory()
         return "database", check_database(path)
     if path.is_dir() and any(path.glob("segment-*.hpcd")):
         return "measurement", check_measurement(path)

@@ -137,6 +137,7 @@ async function open(db) {
   live.begin(null);
   const summary = await api.summary(db);
   const revision = summary.live?.revision;
+  api.revision = revision; // what is asked from here on is of it, whenever it is answered
   const asked = api.depths(db, revision);
   const database = new OpenDatabase(store, summary, await api.cct(db, revision));
   put(database);

@@ -44,10 +44,7 @@ export function mountTrace(element, { store, api, context }) {
   /** @type {Promise<void> | null} */
   let drawingParts = null;
   let disposed = false;
-  let begin = () => {};
-  /** @type {Promise<void>} */
-  const begun = new Promise((resolve) => { begin = resolve; });
-
+  const { begun, begin } = beginning();
   const counts = () => (trace.grid
     ? (pixelCounts ??= new PixelCounts(trace.grid, context.tree.parent.length, Math.min(COLUMNS, trace.grid.w))) : null);
   const shared = { store, api, context, counts };
@@ -65,8 +62,8 @@ export function mountTrace(element, { store, api, context }) {
   const path = callPathList(at("path"), shared);
 
   function drawn() {
-    begin();
     markDrawn(element, store.state);
+    begin();
     pixelCounts = null;
     drawParts();
     shares.loadExact();
@@ -112,13 +109,19 @@ export function mountTrace(element, { store, api, context }) {
     store.subscribe(["time", "line"], () => { draw(); depth.load(); }),
     () => trace.dispose(), mini.dispose, summary.dispose, depth.dispose, shares.dispose, () => marks.dispose(),
   ];
-  // The picture first: the server draws one after the other.
-  trace.load();
-  mini.load();
+  [trace, mini].forEach((view) => view.load()); // in this order: the server draws one after the other
   return {
     begun, canvases: () => [trace.canvas, summary.canvas, depth.canvas], csv: () => trace.csv(),
     dispose() { disposed = true; ends.forEach((end) => end()); },
   };
+}
+
+// A promise, and what keeps it.
+function beginning() {
+  let begin = () => {};
+  /** @type {Promise<void>} */
+  const begun = new Promise((resolve) => { begin = resolve; });
+  return { begun, begin };
 }
 
 /**
