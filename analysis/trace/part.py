@@ -359,9 +359,12 @@ class Part:
                 if level[0] > longest or not level[2]:
                     break
                 found = level
-            yield found and OverviewStretch(
-                width, *found, framed=self._compressed and found is levels[0]
-            )
+            if found is None:
+                yield None
+                continue
+            step, begin, entries, offset = found
+            framed = self._compressed and found is levels[0]
+            yield OverviewStretch(width, step, begin, entries, offset, framed)
 
     def entries(self, stretch: OverviewStretch) -> Array:
         """The entries of a level of a line's overview that is not compressed: nodes, or places
