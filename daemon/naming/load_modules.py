@@ -138,9 +138,11 @@ class Modules:
         # By device and inode as /proc and the kernel's events write them, which need not be those
         # stat() tells of the file.
         self._by_inode: dict[tuple[str, int], KnownModule | None] = {}
-        # What files at these paths were last time, of device and inode: many paths through new code
-        # come from few processes.
-        self._by_path: dict[tuple[str, int, str], KnownModule | None] = {}
+        # What files at these paths were last time, by mount namespace (0: it is not known any more),
+        # device and inode: many paths through new code come from few processes. Device and inode
+        # are not enough: a user's own subvolume (Btrfs) may have those of a library, and in a
+        # namespace of its own also the path.
+        self._by_path: dict[tuple[int, str, int, str], KnownModule | None] = {}
         self._by_path_until = 0.0
         self._pending: list[KnownModule] = []
         self._rules = Rules()
@@ -214,14 +216,14 @@ class Modules:
             for region in regions
             if region.file_backed
             and region.path != "[vdso]"
-            and (region.device, region.inode, region.path) not in self._by_path
+            and (0, region.device, region.inode, region.path) not in self._by_path
         ]
         if unknown:
             self._find_past(pid, unknown)
         rows = []
         for region in regions:
             if region.file_backed and region.path != "[vdso]":
-                entry = self._by_path[region.device, region.inode, region.path]
+                entry = self._by_path[0, region.device, region.inode, region.path]
             elif process or region.path == "[vdso]":
                 entry = self.find(pid, process, MappedFile(region))
             else:
@@ -242,7 +244,7 @@ class Modules:
             entry = self._by_inode.get((region.device, region.inode))
             if mapped.status is not None:
                 entry = self._of_file(pid, mapped, mapped.status)
-            self._by_path[region.device, region.inode, region.path] = entry
+            self._by_path[0, region.device, region.inode, region.path] = entry
 
     def is_analysed(self, device: str, inode: int) -> bool:
         """Whether nothing is to be waited for: the file's table is there, will not be, or it is not
@@ -447,22 +449,26 @@ class Modules:
         """
         rows = []
         self._forget_paths()
-        files = patience.ask(pid, partial(mapped_files, pid, self._knows, self._is_recent))
+        space = _mount_namespace(pid)
+        is_recent = partial(self._is_recent, space)
+        files = patience.ask(pid, partial(mapped_files, pid, self._knows, is_recent))
         for mapped in files:
             region = mapped.region
-            entry = self._by_path.get((region.device, region.inode, region.path))
+            key = (space, region.device, region.inode, region.path)
+            entry = self._by_path.get(key)
             if entry is None or mapped.status is not None:
                 entry = self.find(pid, process, mapped)
-                if region.file_backed and region.path != "[vdso]" and entry:
-                    self._by_path[region.device, region.inode, region.path] = entry
+                if space and region.file_backed and region.path != "[vdso]" and entry:
+                    self._by_path[key] = entry
             if entry:
                 rows += _rows(region, entry)
         return [mapped.region for mapped in files], np.array(rows, dtype=MAPPING)
 
-    def _is_recent(self, region: Region) -> bool:
-        """Whether the module of this mapping was looked up a moment ago: new processes map what
-        others do."""
-        return self._by_path.get((region.device, region.inode, region.path)) is not None
+    def _is_recent(self, space: int, region: Region) -> bool:
+        """Whether the module of this mapping was looked up a moment ago, of a process of the same
+        mount namespace: new processes map what others do."""
+        key = (space, region.device, region.inode, region.path)
+        return bool(space) and self._by_path.get(key) is not None
 
     def _forget_paths(self) -> None:
         now = time.monotonic()
@@ -562,6 +568,14 @@ def _file_by_path(pid: int, region: Region) -> MappedFile:
     finally:
         os.close(folder)
     return MappedFile(region, status_of("", file.fileno()), file)
+
+
+def _mount_namespace(pid: int) -> int:
+    """A number of the mount namespace of ``pid``, 0 when that cannot be told."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino  # noqa: PTH116
+    except OSError:
+        return 0
 
 
 def _user(pid: int) -> int:
