@@ -138,10 +138,10 @@ class Modules:
         # By device and inode as /proc and the kernel's events write them, which need not be those
         # stat() tells of the file.
         self._by_inode: dict[tuple[str, int], KnownModule | None] = {}
-        # What files at these paths were last time, by mount namespace (0: not known any more), device
-        # and inode: many paths through new code come from few processes. Device and inode are not
-        # enough: a user's own subvolume (Btrfs) may have those of a library, and in a namespace of
-        # its own also the path.
+        # What files at these paths were last time, by mount namespace (0: not known any more), by
+        # device and inode: many paths through new code come from few processes. Device and inode
+        # are not enough: a user's own subvolume (Btrfs) may have those of a library, and in a
+        # namespace of its own also the path.
         self._by_path: dict[tuple[int, str, int, str], KnownModule | None] = {}
         self._by_path_until = 0.0
         self._pending: list[KnownModule] = []
