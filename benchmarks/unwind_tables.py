@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 from benchmarks.workloads import sized
+from hpcd.daemon.unwind.packed_table import packed
 from hpcd.daemon.unwind.table_builder import build_table
 from hpcd.daemon.unwind.table_cache import TableCache
 
@@ -47,7 +48,7 @@ def measure(path: Path) -> dict[str, float]:
     start, cpu = time.perf_counter(), time.process_time()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
         view = memoryview(image)
-        table = build_table(view)
+        table = packed(build_table(view))
         view.release()
     build, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -66,7 +67,7 @@ def measure(path: Path) -> dict[str, float]:
         "peak": peak,
         "load": statistics.median(loads),
         "file": size,
-        "rows": len(table.pc),
+        "rows": len(table.rows.words),
         "rules": len(table.rules),
         "functions": table.functions,
         "bad": table.bad,

@@ -133,6 +133,10 @@ class Collector:
         self._stacks.end_round()
         self._end_threads()
         self.finish_paths(began)
+        if self._deferred:
+            # Not whenever paths are finished: samples that are still in their ring may name those
+            # of the last round.
+            self._deferred.end_round()
         self._round_began = began
         return len(samples)
 
@@ -152,7 +156,6 @@ class Collector:
                 replace(part, node=deferred.translate(part.node)[0]) for part in self._late_sums
             ]
         self._stacks.settle(deferred.translate)
-        deferred.end_round()
 
     def _count_finished(self) -> None:
         if self._deferred:

@@ -8,7 +8,7 @@ from benchmarks.__main__ import NAMES
 from tests.support.smallest import BY_THEMSELVES, OFFLINE, ROOT, smallest
 
 # Modules that are no benchmark of their own.
-SHARED = {"__init__", "__main__", "shapes", "workloads"}
+SHARED = {"__init__", "__main__", "otlp_sink", "shapes", "workloads"}
 ONLY_RUN = {"attach"}
 
 pytestmark = pytest.mark.root
