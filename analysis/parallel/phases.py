@@ -187,6 +187,12 @@ class PhaseTimeline:
         first, last = (None, None)
         if pattern is not None:
             first, last = int(pattern.instances.begin[0, 0]), int(pattern.instances.end[-1, 0])
+            # The last iteration is taken to be as long as most are: what none before has called
+            # comes after it.
+            final = int(pattern.instances.begin[-1, 0])
+            usual = np.unique(token[(line.begin >= first) & (line.begin < final)])
+            after = line.begin[(line.begin >= final) & ~np.isin(token, np.append(usual, 0))]
+            last = min(last, int(after.min(initial=last)))
             phases.append(Phase(f"{len(pattern.instances)} iterations", first / 1e9, last / 1e9))
         change = np.flatnonzero(np.diff(token, prepend=-1))
         for low, high in pairwise([*change.tolist(), len(token)]):

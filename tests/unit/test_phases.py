@@ -52,6 +52,19 @@ def test_iterations_and_phases_are_found(tmp_path: Path) -> None:
     assert phase_timeline.label == "rank 0"
 
 
+def test_a_short_last_iteration_leaves_what_follows_to_itself(tmp_path: Path) -> None:
+    """As on a machine that others use, where most iterations take longer than by themselves."""
+    steps: list[Step] = [("main/setup", "cpu", 0.1)]
+    for length in [0.1] * (STEPS - 1) + [0.02]:
+        steps += [("main/assemble", "cpu", 0.02), ("main/solve", "cpu", length)]
+    steps.append(("main/output", "cpu", 0.08))
+    phase_timeline = timeline(make(tmp_path / "db", {0: steps, 1: steps}))
+    phases = phase_timeline.phases(phase_timeline.iterations())
+    assert [phase.name for phase in phases] == ["setup", f"{STEPS} iterations", "output"]
+    begin = 0.1 + 0.12 * (STEPS - 1) + 0.04
+    assert phases[1].end_s == phases[2].begin_s == pytest.approx(begin, abs=0.002)
+
+
 def test_inner_loops_are_patterns_of_their_own(tmp_path: Path) -> None:
     steps: list[Step] = []
     for _ in range(5):
