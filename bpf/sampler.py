@@ -37,8 +37,9 @@ _IDLE_THREAD = [0] * (len(THREAD_DTYPE.names or ()) - 2)
 _LATE_NS = 500_000
 
 # How often the stack is copied for an address in no mapping, until the mappings are read again:
-# when they had changed, and when they had not, so that there is likely nothing to be found.
-_CREDIT, _CREDIT_UNCHANGED = 4000, 256
+# when they had changed, and at least when they had not, so that there is likely nothing to find.
+# Between these it halves with each reading: who loads many libraries is read in the midst of it.
+_CREDIT, _LEAST_CREDIT = 4000, 256
 
 
 def _process(space: Space | None, image: int, credit: int = _CREDIT) -> bytes:
@@ -136,13 +137,13 @@ class Sampler:
         return entry is not None and PROCESS.unpack(entry)[3] != 0
 
     def set_space(
-        self, pid: int, space: Space | None, image: int = 0, *, changed: bool = True
+        self, pid: int, space: Space | None, image: int = 0, *, unchanged: int = 0
     ) -> bool:
-        """As :meth:`add_process` for a target; False when it has ended. ``changed`` says whether
-        it is another space than before."""
+        """As :meth:`add_process` for a target; False when it has ended. ``unchanged`` is how many
+        readings in a row have found the space as it was."""
         if self._is_excluded(pid):
             return False
-        entry = _process(space, image, _CREDIT if changed else _CREDIT_UNCHANGED)
+        entry = _process(space, image, max(_CREDIT >> unchanged, _LEAST_CREDIT))
         return self._maps.processes.replace(struct.pack("<I", pid), entry)
 
     def records(self, pid: int) -> bool:

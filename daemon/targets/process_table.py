@@ -52,6 +52,8 @@ class Target:
     """Whether the programs know it as a target."""
     read_ns: int = 0
     """When the mappings had been read from /proc."""
+    unchanged: int = 0
+    """How many readings in a row have found them as they were."""
 
 
 class MappingWatcher(Protocol):
@@ -224,8 +226,10 @@ class Targets:
             and target.mappings is not None
             and np.array_equal(target.mappings, mappings)
         ):
-            self._store(pid, target, target.shared.space, changed=False)
+            target.unchanged += 1
+            self._store(pid, target, target.shared.space)
             return
+        target.unchanged = 0
         if not self._accounts.take_blocks(user, space_blocks(len(mappings)), "mappings"):
             self._store(pid, target, None)
             self._release(target.shared)
@@ -237,11 +241,9 @@ class Targets:
         target.shared = _SharedSpace(space, user)
         target.mappings = mappings
 
-    def _store(
-        self, pid: int, target: Target, space: Space | None, *, changed: bool = True
-    ) -> None:
+    def _store(self, pid: int, target: Target, space: Space | None) -> None:
         if target.added:
-            self._sampler.set_space(pid, space, target.image, changed=changed)
+            self._sampler.set_space(pid, space, target.image, unchanged=target.unchanged)
         else:
             self._sampler.add_process(pid, space, target.image)
             target.added = True

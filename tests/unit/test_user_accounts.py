@@ -88,7 +88,7 @@ class Recorded:
     def add_process(self, pid: int, space: Space | None, _image: int = 0) -> None:
         self.spaces[pid] = space
 
-    def set_space(self, pid: int, space: Space | None, _image: int = 0, *, changed: bool) -> None:
+    def set_space(self, pid: int, space: Space | None, _image: int = 0, *, unchanged: int) -> None:
         self.spaces[pid] = space
 
 
