@@ -55,12 +55,12 @@ def pack_cells(cells: Cells) -> PackedCells:
     order = _order(cells.event, cells.node, cells.line)
     event, node, line = cells.event[order], cells.node[order], cells.line[order]
     records, value = cells.records[order], cells.value[order]
-    bounds = _starts(event)
+    bounds = run_starts(event)
     frames = []
     ends = [*bounds[1:].tolist(), len(event)][: len(bounds)]
     for begin, end in zip(bounds.tolist(), ends, strict=True):
         own = slice(begin, end)
-        first = _starts(node[own])
+        first = run_starts(node[own])
         lines = np.diff(line[own], prepend=np.uint32(0))
         lines[first] = line[own][first]
         frames.append(_pack(
@@ -100,7 +100,7 @@ def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
     return (key & np.uint64((1 << place) - 1)).astype(np.int64)
 
 
-def _starts(values: npt.NDArray[Any]) -> I64:
+def run_starts(values: npt.NDArray[Any]) -> I64:
     """Where each run of equal values begins."""
     if not len(values):
         return np.zeros(0, np.int64)
@@ -213,10 +213,7 @@ class CellStore:
                 sums.line.astype(np.uint32), np.repeat(contexts.node, np.diff(contexts.start)),
                 np.full(len(sums.line), event, np.uint16), sums.records, sums.value,
             ))  # fmt: skip
-        if not found:
-            return EMPTY_CELLS
-        return Cells(*(np.concatenate([getattr(each, name) for each in found])
-                       for name in Cells.__slots__))  # fmt: skip
+        return joined(found)
 
     def release(self) -> None:
         """Give what has been read back to the kernel."""

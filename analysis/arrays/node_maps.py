@@ -17,6 +17,8 @@ from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
 
 _LEVEL = 3
+# Bytes of nodes that are kept: a picture has lines of many parts.
+_MOST_HELD = 32 << 20
 
 
 def pack_nodes(node: U32) -> bytes:
@@ -66,7 +68,3 @@ class NodeMaps:
         self._kept[part] = node
         self._held += node.nbytes
         return node
-
-
-# Bytes of nodes that are kept: a picture has lines of many parts.
-_MOST_HELD = 32 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, by_line
+from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, by_line, run_starts
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
 from hpcd.array_types import F64, I64, U32, U64
@@ -103,11 +103,7 @@ class Metrics:
         cells, bounds = self._by_line(chunk)
         at = place - int(self._store.line_start[chunk])
         own = slice(int(bounds[at]), int(bounds[at + 1]))
-        node, value = cells.node[own], self._values(number, cells, own)
-        if not len(node):
-            return node, value
-        starts = np.flatnonzero(np.concatenate(([True], node[1:] != node[:-1])))
-        return node[starts], np.add.reduceat(value, starts)
+        return _added_up(cells.node[own], self._values(number, cells, own))
 
     def by_node(self, metric: str | int, node: int) -> tuple[U32, F64]:
         """Lines with records at ``node`` itself, ascending, and its exclusive cost there."""
@@ -123,11 +119,7 @@ class Metrics:
                 values.append(amount * scale)
         line, value = np.concatenate(lines), np.concatenate(values)
         order = np.argsort(line, kind="stable")
-        line, value = line[order], value[order]
-        if not len(line):
-            return line, value
-        starts = np.flatnonzero(np.concatenate(([True], line[1:] != line[:-1])))
-        return line[starts], np.add.reduceat(value, starts)
+        return _added_up(line[order], value[order])
 
     def over_lines(self, metric: str | int, node: int, *, inclusive: bool = True) -> F64:
         """``float64[lines]``: what ``node`` cost on each line, by default with all below it.
@@ -235,3 +227,11 @@ class Metrics:
             # The root is its own parent, not a child.
             low, high = max(begin, 1), end
         return ranges
+
+
+def _added_up(number: U32, value: F64) -> tuple[U32, F64]:
+    """Each of ``number``, which ascend, once, and the sum of its values."""
+    starts = run_starts(number)
+    if not len(starts):
+        return number, value
+    return number[starts], np.add.reduceat(value, starts)

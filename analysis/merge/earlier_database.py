@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.arrays.cell_store import CellStore, by_line
+from hpcd.analysis.arrays.cell_store import CellStore, by_line, joined
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
 from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells
@@ -92,7 +92,7 @@ class _Columns:
     def part_sums(self, number: int) -> Cells:
         """The sums of a part by row, node and event."""
         low, high = self._bounds[number : number + 2].tolist()
-        found: list[Cells] = [EMPTY_CELLS]
+        found: list[Cells] = []
         at = low
         while at < high:
             chunk = int(np.searchsorted(self._store.line_start, at, side="right")) - 1
@@ -107,8 +107,7 @@ class _Columns:
             found.append(Cells(line.astype(np.uint32), cells.node[own], cells.event[own],
                                cells.records[own], cells.value[own]))  # fmt: skip
             at = end
-        return Cells(*(np.concatenate([getattr(each, name) for each in found])
-                       for name in Cells.__slots__))  # fmt: skip
+        return joined(found)
 
 
 @lru_cache(maxsize=1)

@@ -46,10 +46,10 @@ def order_lines(
     """
     # Numbers by column: a million lines as tuples would be hundreds of megabytes.
     known: list[tuple[int, Process]] = []
-    first_known = []
+    first_known = [0]
     for number, contents in enumerate(measurements):
-        first_known.append(len(known))
         known += [(number, process) for process in _processes(contents).values()]
+        first_known.append(len(known))
     ranked = np.argsort(np.array([contents.id for contents in measurements], object))
     by_id = np.empty(len(measurements), np.int64)
     by_id[ranked] = np.arange(len(measurements))
@@ -71,10 +71,10 @@ def order_lines(
     names = ("owner", "other", "tid", "start", "source", "measurement")
     lines = {name: array("q") for name in names}
     for number, contents in enumerate(measurements):
-        at = first_known[number]
+        mine = slice(first_known[number], first_known[number + 1])
         owner_of = {
-            id: (int(row[at + place]), process.pid)
-            for place, (id, process) in enumerate(_processes(contents).items())
+            process.id: (at, process.pid)
+            for (_, process), at in zip(known[mine], row[mine].tolist(), strict=True)
         }
         for line in contents.lines.tolist():
             thread = contents.threads.get(line) or unknown_thread(line)

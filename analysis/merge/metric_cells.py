@@ -124,7 +124,8 @@ def translate_cells(task: CellTask) -> int:
         pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk)) for chunk in chunks
     ]
     frames = [frame for chunk in packed for frame in chunk.frames]
-    maps = [pack_nodes(node) for node in trace_maps]
+    maps = [pack_nodes(each) for each in trace_maps]
+    node, place = np.unique(mapped.node, return_inverse=True)
     columns: dict[str, Any] = {
         "lines": np.array([chunk.stop - chunk.start for chunk in chunks], np.int64),
         "events": np.array([len(chunk.event) for chunk in packed], np.int64),
@@ -132,11 +133,12 @@ def translate_cells(task: CellTask) -> int:
         "cells": np.concatenate([chunk.cells for chunk in packed] or [np.zeros(0, np.int64)]),
         "size": np.array([len(frame) for frame in frames], np.int64),
         "data": np.frombuffer(b"".join(frames), np.uint8),
-        "map_count": np.array([len(node) for node in trace_maps], np.uint32),
+        "map_count": np.array([len(each) for each in trace_maps], np.uint32),
         "map_size": np.array([len(frame) for frame in maps], np.int64),
         "map": np.frombuffer(b"".join(maps), np.uint8),
-        "line_total": _line_totals(mapped, task.scale, first),
-        **_node_totals(mapped, task.scale),
+        "line_total": _totals(mapped.line, first, mapped, task.scale),
+        "node": node,
+        "node_total": _totals(place, len(node), mapped, task.scale),
         **by_tree,
     }  # fmt: skip
     try:
@@ -167,27 +169,15 @@ def _of_lines(cells: Cells, chosen: slice) -> Cells:
     )  # fmt: skip
 
 
-def _line_totals(cells: Cells, scale: F64, lines: int) -> F64:
-    """``float64[metrics, lines]``."""
-    totals = np.zeros((len(scale), lines))
-    totals[0] = sum_by(cells.line, cells.records.astype(np.float64), lines)
+def _totals(place: npt.NDArray[np.integer], count: int, cells: Cells, scale: F64) -> F64:
+    """``float64[metrics, count]``: what ``cells`` add up to at their ``place``."""
+    totals = np.zeros((len(scale), count))
+    totals[0] = sum_by(place, cells.records.astype(np.float64), count)
     for event in np.flatnonzero(np.bincount(cells.event)).tolist():
         mine = np.flatnonzero(cells.event == event)
-        sums = sum_by(cells.line[mine], cells.value[mine].astype(np.float64), lines)
+        sums = sum_by(place[mine], cells.value[mine].astype(np.float64), count)
         totals += sums * scale[:, event : event + 1]
     return totals
-
-
-def _node_totals(cells: Cells, scale: F64) -> dict[str, Any]:
-    """``node`` ``uint32[n]`` that have sums, and ``node_total`` ``float64[metrics, n]``."""
-    node, place = np.unique(cells.node, return_inverse=True)
-    totals = np.zeros((len(scale), len(node)))
-    totals[0] = sum_by(place, cells.records.astype(np.float64), len(node))
-    for event in np.flatnonzero(np.bincount(cells.event)).tolist():
-        mine = np.flatnonzero(cells.event == event)
-        sums = sum_by(place[mine], cells.value[mine].astype(np.float64), len(node))
-        totals += sums * scale[:, event : event + 1]
-    return {"node": node, "node_total": totals}
 
 
 def place_cells(

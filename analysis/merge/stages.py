@@ -69,8 +69,8 @@ from hpcd.analysis.merge.united_symbols import (
     choose,
     table_of,
     unite_symbols,
+    united_modules,
 )
-from hpcd.analysis.merge.united_symbols import together as together_of
 from hpcd.analysis.trace.compiled import WORTH_BYTES
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import PartContents, read_contents
@@ -418,7 +418,7 @@ class _Merge:
         symbols = SymbolUnion(
             tuple(group.symbols for group in self._groups),
             kept.database.root / layout.SYMBOLS if kept else None, kept.modules if kept else {},
-            together_of(modules), owners, self._root / layout.SYMBOLS,
+            united_modules(modules), owners, self._root / layout.SYMBOLS,
         )  # fmt: skip
         for _, future in run_all(self._executor, unite_symbols, [symbols]):
             future.result()

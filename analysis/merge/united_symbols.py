@@ -119,7 +119,7 @@ def unite_symbols(union: SymbolUnion) -> None:
     _write(union.out, {_OWNERS: json.dumps(owners).encode(), **entries})
 
 
-def together(modules: Sequence[CanonicalModule]) -> frozenset[int]:
+def united_modules(modules: Sequence[CanonicalModule]) -> frozenset[int]:
     """The modules whose tables are united."""
     return frozenset(module.id for module in modules if module.kind in _BY_NAME)
 

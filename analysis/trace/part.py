@@ -312,7 +312,7 @@ class Part:
             name: self._take(kind, n) for name, kind, n in wanted
         }  # fmt: skip
         self._tables_end = self._at
-        # Whether the finest levels of overviews are.
+        # Whether the finest levels of overviews are compressed.
         self._compressed = header.version > _BARE
         if not self._compressed:
             columns["finest"] = np.zeros(header.lines, np.int64)

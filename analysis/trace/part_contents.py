@@ -262,6 +262,16 @@ def load_sums(part: Path, nodes: int) -> tuple[U32, Cells]:
     """What is added up of a part with so many ``nodes``, and ``uint32[nodes]``: its node of each
     number that records and sums have; ``line`` is the row in it. Raises :class:`FormatError`."""
     archive = _united(part)
+    return _order(part, archive, nodes), _cells(part, archive)
+
+
+def load_order(part: Path, nodes: int) -> U32:
+    """``uint32[nodes]``: the measurement's node of each number that the records of a part with
+    calls have. Raises :class:`FormatError`."""
+    return _order(part, read_archive(part), nodes)
+
+
+def _order(part: Path, archive: Mapping[str, memoryview], nodes: int) -> U32:
     # Until version 3 records had the nodes' own numbers.
     first: U32 = np.zeros(0, np.uint32)
     if "order" in archive:
@@ -269,7 +279,7 @@ def load_sums(part: Path, nodes: int) -> tuple[U32, Cells]:
     order = whole_order(first, nodes)
     if order is None:
         raise FormatError(f"{part}: damaged (numbers of nodes in its archive)")
-    return order, _cells(part, archive)
+    return order
 
 
 def whole_order(first: U32, nodes: int) -> U32 | None:
@@ -335,16 +345,3 @@ def load_symbols(place: Path, module: int) -> list[SymbolRow]:
         return read_symbols(unpack_bytes(found[f"symbols-{module}"]))
     except (KeyError, FormatError, OSError):
         raise FormatError(f"{place}: damaged (symbols of module {module})") from None
-
-
-def load_order(part: Path, nodes: int) -> U32:
-    """``uint32[nodes]``: the measurement's node of each number that the records of a part with
-    calls have. Raises :class:`FormatError`."""
-    archive = read_archive(part)
-    first: U32 = np.zeros(0, np.uint32)
-    if "order" in archive:
-        first = unpack_array(archive["order"], np.uint32)
-    order = whole_order(first, nodes)
-    if order is None:
-        raise FormatError(f"{part}: damaged (numbers of nodes in its archive)")
-    return order

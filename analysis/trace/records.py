@@ -60,7 +60,7 @@ class TraceMap:
 
     @staticmethod
     def load(folder: Path, parts: int, lines: int, nodes: int) -> TraceMap:
-        """Map what :meth:`save` wrote. Raises :class:`FormatError`."""
+        """Map the columns in ``folder``. Raises :class:`FormatError`."""
         event = open_column(folder / "event.npy", np.uint16)
         mapping = TraceMap(
             node=NodeMaps(folder, parts, nodes),

@@ -171,9 +171,7 @@ def descendants(pid: int) -> list[int]:
     """All processes that come from ``pid`` at this moment, itself left out."""
     children: dict[int, list[int]] = {}
     for other in pids():
-        status = _read(f"/proc/{other}/stat")
-        # The name before may hold anything; behind it are the state and the parent.
-        fields = status[status.rfind(b")") + 1 :].split(None, 2)
+        fields = stat_fields(other)  # from the state on
         if len(fields) > 1:
             children.setdefault(int(fields[1]), []).append(other)
     result: list[int] = []

@@ -54,18 +54,17 @@ class UserAccounts:
 
     def take_module(self, user: int) -> bool:
         """Count one more load module; False: it stays unknown."""
-        if user and self._modules[user] >= _MOST_MODULES:
-            self.refused[f"load modules of user {user}"] = f"more than {_MOST_MODULES:,}"
-            return False
-        self._modules[user] += 1
-        return True
+        return self._take(self._modules, user, _MOST_MODULES, "load modules")
 
     def take_rule(self, user: int) -> bool:
         """Count one more unwind rule; False: it counts as unsupported."""
-        if user and self._rules[user] >= _MOST_RULES:
-            self.refused[f"unwind rules of user {user}"] = f"more than {_MOST_RULES:,}"
+        return self._take(self._rules, user, _MOST_RULES, "unwind rules")
+
+    def _take(self, taken: Counter[int], user: int, most: int, what: str) -> bool:
+        if user and taken[user] >= most:
+            self.refused[f"{what} of user {user}"] = f"more than {most:,}"
             return False
-        self._rules[user] += 1
+        taken[user] += 1
         return True
 
     def may_read(self, user: int) -> bool:
