@@ -5,7 +5,7 @@
 # make lint    style, types, import arrows
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
-# make bpf-object   the BPF programs compiled ahead: hpcd starts ten times as fast (needs clang)
+# make objects   the BPF programs compiled ahead: hpcd starts ten times as fast (needs clang)
 # make dist    source distribution and wheel in build/dist; make deb the Debian package in build/deb
 #              (DEBFULLNAME and DEBEMAIL: its maintainer)
 # make test-packages   both installed where nothing else is, upgraded and removed (minutes)
@@ -17,7 +17,7 @@ PREFIX ?= /usr/local
 TOOLS = .venv/bin
 
 .PHONY: dist deb docs test-packages
-.PHONY: bpf-object demo test bench soak lint man clean distclean install uninstall
+.PHONY: objects demo test bench soak lint man clean distclean install uninstall
 .PHONY: setup setup-run setup-demo setup-lint setup-test setup-bench
 # Each step uses what the one before made.
 .NOTPARALLEL:
@@ -25,16 +25,16 @@ TOOLS = .venv/bin
 # As root in somebody else's checkout, what was made goes to the owner at the end, failed or not.
 as_owner = code=$$?; sh setup/own.sh; exit $$code
 
-demo: setup-demo bpf-object
+demo: setup-demo objects
 	@sh setup/demo.sh; $(as_owner)
 
-test: setup-test bpf-object lint
+test: setup-test objects lint
 	@sh setup/tests.sh; $(as_owner)
 
-soak: setup-test bpf-object
+soak: setup-test objects
 	$(TOOLS)/python -m tests.soak; $(as_owner)
 
-bench: setup-bench bpf-object
+bench: setup-bench objects
 	$(TOOLS)/python -m benchmarks; $(as_owner)
 
 lint: setup-lint
@@ -62,10 +62,10 @@ docs: setup-run
 	@sh setup/tree.sh build/tree
 	NO_MKDOCS_2_WARNING=1 $(TOOLS)/mkdocs build --strict --quiet --site-dir build/site; $(as_owner)
 
-bpf-object:
+objects:
 	@sh setup/packages.sh setup/packages-object.txt
 	@sh setup/venv.sh
-	@sh setup/bpf_object.sh; $(as_owner)
+	@sh setup/objects.sh; $(as_owner)
 
 setup-run:
 	@sh setup/packages.sh setup/packages-run.txt
@@ -87,7 +87,7 @@ setup-bench:
 	@sh setup/packages.sh setup/packages-*.txt
 	@sh setup/venv.sh dev
 
-install: bpf-object
+install: objects
 	@sh setup/packages.sh setup/packages-run.txt
 	@sh setup/install.sh "$(PREFIX)" "$(DESTDIR)"
 

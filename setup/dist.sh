@@ -9,7 +9,7 @@ umask 022
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
 export SOURCE_DATE_EPOCH PYTHONHASHSEED=0
 python=${PYTHON:-.venv/bin/python}
-sh setup/bpf_object.sh x86_64 aarch64
+sh setup/objects.sh x86_64 aarch64
 mkdir -p "$out"
 # In a folder of its own: what setuptools leaves behind would be in the next wheel.
 work=$(mktemp -d)

@@ -1,7 +1,7 @@
 """Records programs whose first screens are looked at: MPI, a build, a server, Java.
 
 Run ``sudo .venv/bin/python setup/first_recordings.py OUT [NAME ...]`` after ``make setup-test`` and
-``make bpf-object``; databases are OUT/NAME.db, for ``setup/first_screens.py``. HPCD_COMMAND in the
+``make objects``; databases are OUT/NAME.db, for ``setup/first_screens.py``. HPCD_COMMAND in the
 environment is another hpcd than this one, such as a former version.
 """
 

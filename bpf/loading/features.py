@@ -69,7 +69,7 @@ def probe() -> list[Feature]:
         _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
         _attempt("BPF programs", _bpf_program, _privileges(), needed=True),
         _attempt("stacks of sleeping threads", _task_stacks,
-                 "Linux 5.18 or later and make bpf-object; hpcd stacks needs it"),
+                 "Linux 5.18 or later and make objects; hpcd stacks needs it"),
         _attempt("requests to io_uring", _requests,
                  "Linux 6.0 or later; --io records what else there is"),
         _attempt("locked memory", _locked_memory, "ulimit -l unlimited", needed=True),
@@ -196,11 +196,11 @@ def _object() -> Feature:
     try:
         chosen = chosen_loader()
     except PlatformError as error:  # demanded by HPCD_LOADER
-        return Feature(name, False, str(error), "make bpf-object", True)
+        return Feature(name, False, str(error), "make objects", True)
     if object_path().is_file():
         unused = "" if chosen == "object" else "; not used, as HPCD_LOADER says"
         return Feature(name, True, f"{object_path()}{unused}")
-    return Feature(name, False, "hpcd compiles its programs with bcc", "make bpf-object")
+    return Feature(name, False, "hpcd compiles its programs with bcc", "make objects")
 
 
 def _bcc(*, needed: bool) -> Feature:

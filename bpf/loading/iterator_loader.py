@@ -36,9 +36,7 @@ class Iterator:
         """In the ``background`` standard error is left alone: what libbpf says is lost."""
         path = iterator_path()
         if not path.is_file():
-            raise PlatformError(
-                f"no BPF object that reads threads' stacks ({path}); make bpf-object"
-            )
+            raise PlatformError(f"no BPF object that reads threads' stacks ({path}); make objects")
         self._library = library()
         self._link = None
         with messages(background=background) as stderr:

@@ -116,7 +116,7 @@ def chosen_loader(loader: str = "auto") -> str:
     loader = os.environ.get("HPCD_LOADER", loader) if loader == "auto" else loader
     present = object_path().is_file()
     if loader == "object" and not present:
-        raise PlatformError(f"no BPF object for these sources ({object_path()}); make bpf-object")
+        raise PlatformError(f"no BPF object for these sources ({object_path()}); make objects")
     return "object" if loader == "object" or (loader == "auto" and present) else "bcc"
 
 
@@ -124,6 +124,6 @@ def require_calls(loader: str = "auto") -> None:
     """Raise :class:`PlatformError` unless calls can be recorded: their programs are in the object
     only, and need Linux 5.17."""
     if chosen_loader(loader) != "object":
-        raise PlatformError("recording calls needs the BPF object; make bpf-object")
+        raise PlatformError("recording calls needs the BPF object; make objects")
     if not ObjectPrograms.has_loops():
         raise PlatformError("recording calls needs Linux 5.17 or later")

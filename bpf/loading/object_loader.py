@@ -1,6 +1,6 @@
 """Loading the programs compiled ahead, through libbpf: no compiler, no kernel headers.
 
-``make bpf-object`` compiles ``sampler.bpf.c`` once for all kernels. What differs from kernel to
+``make objects`` compiles ``sampler.bpf.c`` once for all kernels. What differs from kernel to
 kernel, the places of members in its structures, is looked up in its BTF and filled in as constants;
 the maps are those :mod:`hpcd.bpf.maps` has made. The file's name holds a digest of the sources it
 was made from, so that an object and a source that differ never meet.
@@ -259,7 +259,7 @@ class ObjectPrograms:
     def _map(self, name: str) -> int:
         handle: int | None = self._library.bpf_object__find_map_by_name(self._object, name.encode())
         if not handle:
-            raise PlatformError(f"{object_path()} has no map {name}; run make bpf-object")
+            raise PlatformError(f"{object_path()} has no map {name}; run make objects")
         return handle
 
     @staticmethod

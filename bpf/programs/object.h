@@ -1,4 +1,4 @@
-/* What bcc provides otherwise, for the object that is compiled ahead (make bpf-object).
+/* What bcc provides otherwise, for the object that is compiled ahead (make objects).
  *
  * Its maps are placeholders that the loader replaces, sizes included, by those hpcd.bpf.maps has
  * made, and what bcc gets as macros are constants that the loader fills in before the kernel

@@ -38,7 +38,7 @@ class PyHpcd(PythonPackage):
     depends_on("py-cxxfilt@0.3:", type=("build", "run"))
     depends_on("py-google-re2@1:", type=("build", "run"))
     # Recording loads libbpf.so.1, which Spack has not: it is the system's, as the kernel is.
-    depends_on("llvm@14: +clang targets=bpf", type="build", when="+service")
+    depends_on("llvm@14: +clang +lld targets=aarch64,bpf,x86", type="build", when="+service")
 
     conflicts("platform=darwin", msg="hpcd records through eBPF, which is Linux's")
     conflicts("platform=windows", msg="hpcd records through eBPF, which is Linux's")
@@ -46,7 +46,7 @@ class PyHpcd(PythonPackage):
     @run_before("install", when="+service")
     def compile_bpf_programs(self):
         """Compile the BPF programs once for all kernels, so that recording needs no compiler."""
-        Executable("sh")("setup/bpf_object.sh", extra_env={"PYTHON": python.path})
+        Executable("sh")("setup/objects.sh", extra_env={"PYTHON": python.path})
 
     @run_after("install")
     @on_package_attributes(run_tests=True)

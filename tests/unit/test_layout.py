@@ -17,11 +17,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
-BASE = {"hpcd.errors", "hpcd.array_types", "hpcd.wording"}
+BASE = {"hpcd.errors", "hpcd.array_types", "hpcd.wording", "hpcd.native"}
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
     "hpcd.array_types": set(),
     "hpcd.wording": set(),
+    "hpcd.native": {"hpcd.errors", "hpcd.array_types"},
     "hpcd.model": BASE,
     "hpcd.elf": BASE,
     # Protocol buffers have DWARF's variable-length integers, and one reader of both.

@@ -147,7 +147,7 @@ def test_a_kernel_that_permits_no_bpf_is_a_lack_of_privilege() -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(not object_loader.object_path().is_file(), reason="needs make bpf-object")
+@pytest.mark.skipif(not object_loader.object_path().is_file(), reason="needs make objects")
 def test_the_object_loaded_by_another_user_is_a_lack_of_privilege() -> None:
     """The maps are there; the kernel refuses the programs."""
     script = """

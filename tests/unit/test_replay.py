@@ -80,7 +80,7 @@ def test_random_stacks_never_hang_the_walker(replay: Replay) -> None:
             assert ending in set(UnwindStatus)
 
 
-@pytest.mark.skipif(not shutil.which("clang"), reason="needs clang: make bpf-object")
+@pytest.mark.skipif(not shutil.which("clang"), reason="needs clang: make objects")
 @pytest.mark.parametrize("processor", ["HPCD_X86_64", "HPCD_AARCH64"])
 def test_the_programs_compile_for_both_processors(processor: str) -> None:
     """All that can be shown of the other one here."""

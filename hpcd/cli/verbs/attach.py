@@ -237,7 +237,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         "--loader",
         choices=LOADERS,
         default="auto",
-        help="compile the BPF programs with bcc, or load the object built by make bpf-object"
+        help="compile the BPF programs with bcc, or load the object built by make objects"
         " (default: $HPCD_LOADER, else the object if it exists)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")

@@ -1,0 +1,81 @@
+"""The library of loops over records that ``make objects`` compiles from C.
+
+Its functions take arrays by their addresses, need nothing but the C library and keep nothing: they
+run without Python's lock. Where it was not compiled, or ``HPCD_COMPILED`` is 0, there is none, and
+numpy does the same in more passes. The file's name holds a digest of the sources, so that a library
+and a source that differ never meet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+SOURCES = Path(__file__).parent / "sources"
+"""The library's C sources."""
+
+
+# What x86-64-v3 of the psABI has beyond -v2, as Linux calls it: processors since 2013 and 2015.
+_V3 = {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
+
+
+@cache
+def library_path(level: str = "") -> Path:
+    """Where the library made from the present sources for this processor lies, if it was made;
+    ``level`` is ``"_v3"`` of what needs x86-64-v3."""
+    digest = 0  # tells an old library from a new one; it is no protection
+    for path in sorted(SOURCES.glob("*.[ch]")):
+        digest = zlib.crc32(path.name.encode() + b"\0" + path.read_bytes(), digest)
+    return SOURCES.parent / "objects" / f"native-{platform.machine()}{level}-{digest:08x}.so"
+
+
+def _level() -> str:
+    """The level of this processor for which there is a library of its own."""
+    with Path("/proc/cpuinfo").open("rb") as file:
+        first = file.read(1 << 14).partition(b"\n\n")[0].decode("ascii", "replace")
+    for line in first.splitlines():
+        if line.startswith("flags") and set(line.split()) >= _V3:
+            return "_v3"
+    return ""
+
+
+@cache
+def native_library() -> ctypes.CDLL | None:
+    """The library, or None where there is none for this processor and these sources."""
+    if os.environ.get("HPCD_COMPILED") == "0":
+        return None
+    try:
+        return ctypes.CDLL(str(library_path(_level())))
+    except OSError:
+        return None
+
+
+@cache
+def array_of(dtype: Any) -> Any:
+    """The type of an argument that is an array of ``dtype``, contiguous, of any shape; the
+    function gets its address. Another array raises :class:`ctypes.ArgumentError`."""
+
+    class _Array:
+        @staticmethod
+        def from_param(array: Any) -> ctypes.c_void_p:
+            if array.dtype != dtype or not array.flags.c_contiguous:
+                raise TypeError(f"{array.dtype} in place of a contiguous array of {dtype}")
+            # In a third of the time of array.ctypes.data.
+            return ctypes.c_void_p(array.__array_interface__["data"][0])
+
+    return _Array
+
+
+def declare(
+    library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], result: Any = None
+) -> Callable[..., Any]:
+    """The function ``name`` of the library, with the types of its arguments and of its result."""
+    function: Any = getattr(library, name)
+    function.argtypes, function.restype = arguments, result
+    return function  # type: ignore[no-any-return]

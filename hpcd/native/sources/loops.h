@@ -1,0 +1,22 @@
+/* What all sources of the library share. Nothing is included but what a freestanding compiler has, so
+ * that any clang compiles them for any processor; memcpy and memset are found where Python has them. */
+#ifndef HPCD_LOOPS_H
+#define HPCD_LOOPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+static inline int64_t at_most(int64_t value, int64_t most)
+{
+	return value < most ? value : most;
+}
+
+static inline int64_t at_least(int64_t value, int64_t least)
+{
+	return value > least ? value : least;
+}
+
+#endif
