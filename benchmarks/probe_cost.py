@@ -57,8 +57,11 @@ def _bpftrace(script: str) -> Iterator[None]:
         try:
             yield
         finally:
-            tracer.terminate()
-            tracer.stdout.read()
+            # A signal that comes just before it waits for events is not seen until the next.
+            while tracer.poll() is None:
+                tracer.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    tracer.communicate(timeout=1)
 
 
 def _by_bpftrace(program: Path, script: str) -> float:

@@ -65,6 +65,17 @@ def test_a_click_shows_the_call_path_and_the_depth_view(page: Page) -> None:
     shot(page, "trace")
 
 
+def test_a_click_on_a_picture_that_moves_is_none_the_less_a_click(page: Page) -> None:
+    """What is found in the recording is written above the picture a moment after it is shown."""
+    box = page.locator("#trace-canvas canvas").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 9, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.locator("header").evaluate("header => { header.style.paddingBottom = '40px'; }")
+    page.mouse.up()
+    expect(page.locator("#path li").first).to_contain_text("main")
+
+
 def test_depth_changes_without_a_request(page: Page) -> None:
     # What is asked for by itself a moment after the picture.
     page.wait_for_selector("main[data-exact]")

@@ -22,7 +22,7 @@ import { relativePosition } from "../widgets/canvas.js";
  * @property {TraceActs} on
  */
 
-const CLICK = 0.004; // of the picture: what moves less is no drag
+const CLICK = 5; // pixels: what the pointer moves less is no drag, wherever the picture moves meanwhile
 const FLAT = 0.02; // what moves less up or down is a drag in time alone
 
 /** @type {Record<string, [number, number]>} */
@@ -58,19 +58,25 @@ export function addTraceMouse(picture) {
   }, { passive: false });
 }
 
+/**
+ * @param {PointerEvent} from
+ * @param {PointerEvent} to
+ */
+function isClick(from, to) { return Math.hypot(to.clientX - from.clientX, to.clientY - from.clientY) < CLICK; }
+
 /** @param {MousePicture} picture */
 function addDragging({ canvas, fill, rubber, grid, layout, on }) {
-  /** @type {Position | null} */
+  /** @type {Position & { event: PointerEvent } | null} */
   let pressed = null;
 
   canvas.addEventListener("pointerdown", (event) => {
-    pressed = relativePosition(canvas, event);
+    pressed = { ...relativePosition(canvas, event), event };
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (event) => {
     const spot = relativePosition(canvas, event);
     rubber.hidden = true;
-    if (!pressed || Math.hypot(spot.x - pressed.x, spot.y - pressed.y) < CLICK) return;
+    if (!pressed || isClick(pressed.event, event)) return;
     rubber.hidden = false;
     Object.assign(rubber.style, {
       left: `${fill.offsetLeft + Math.min(spot.x, pressed.x) * fill.clientWidth}px`,
@@ -85,7 +91,7 @@ function addDragging({ canvas, fill, rubber, grid, layout, on }) {
     const [from, to] = [pressed, relativePosition(canvas, event)];
     pressed = null;
     rubber.hidden = true;
-    if (Math.abs(from.x - to.x) < CLICK && Math.abs(from.y - to.y) < CLICK) {
+    if (isClick(from.event, event)) {
       const y = layout().placeAt(to.y);
       on.click({ x: to.x, y, line: shown.lines[rowAt(shown, y)] });
       return;
