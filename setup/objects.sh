@@ -5,10 +5,11 @@
 # interpreter to ask where it belongs.
 set -eu
 
-if ! command -v clang >/dev/null; then
-	echo "the objects need clang: apt-get install clang" >&2
+for tool in clang llvm-strip ld.lld; do
+	command -v $tool >/dev/null && continue
+	echo "the objects need $tool: apt-get install clang llvm lld" >&2
 	exit 1
-fi
+done
 python=${PYTHON:-.venv/bin/python}
 [ $# != 0 ] || set -- "$(uname -m)"
 
@@ -44,6 +45,7 @@ native() {
 		-Wall -Wextra -Werror -shared -nostdlib -fuse-ld=lld -Wl,--build-id=none \
 		"$(dirname "$folder")"/sources/*.c -o "$library.new"
 	llvm-strip "$library.new"
+	chmod 644 "$library.new"
 	mv "$library.new" "$library"
 }
 

@@ -61,7 +61,7 @@ class CellSum:
         """For ``lines`` lines and ``nodes`` nodes; tables have ``limit`` entries at most.
 
         ``expected`` is about how many records there will be. ``kernels`` are
-        :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
+        :class:`MergeLoops`, if numpy is not to do the work.
         """
         self._lines, self._nodes = lines, nodes
         self._kernels = kernels

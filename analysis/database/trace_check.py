@@ -11,14 +11,14 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database.database import Database
 from hpcd.analysis.trace.blocks import BLOCK_RECORDS
-from hpcd.analysis.trace.compiled import check_kernels as kernels
+from hpcd.analysis.trace.check_loops import CheckLoops, check_loops
 from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64
 from hpcd.measurement.codec import TIME_UNIT_NS
@@ -103,8 +103,8 @@ def _decode(
 
 
 def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
-    compiled = kernels()
-    found = compiled and _look_through(compiled, part, chosen, nodes, events, intervals)
+    loops = check_loops()
+    found = loops and _look_through(loops, part, chosen, nodes, events, intervals)
     if found:
         return found
     table = part.blocks
@@ -123,23 +123,24 @@ def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals:
 
 
 def _look_through(
-    compiled: Any, part: Part, chosen: slice, nodes: int, events: int, intervals: I64
+    loops: CheckLoops, part: Part, chosen: slice, nodes: int, events: int, intervals: I64
 ) -> _Blocks | None:
-    """What :func:`_decode_batch` gives, by ``compiled``; None where numpy is to say what is wrong
-    with the blocks, or to read those of earlier versions."""
+    """What :func:`_decode_batch` gives, by ``loops``; None where numpy is to say what is wrong with
+    the blocks, or to read those of earlier versions."""
     table = part.blocks
-    count, width, least = table.records[chosen], table.width[chosen], table.least[chosen]
+    count, width = table.records[chosen].astype(np.int64), table.width[chosen]
+    least = table.least[chosen]
     length, bad_node = np.zeros(len(count), np.int64), np.zeros(len(count), bool)
     bad_event = np.full(len(count), events == 0)
     places, place, end = part.contents(table.frame[chosen], table.at[chosen])
-    if not compiled.check_places(places, place, end, count, width, least, nodes, length, bad_node):
+    if not loops.check_places(places, place, end, count, width, least, nodes, length, bad_node):
         return None
     ends = 0
     if part.has_weights(chosen):
         codes, begin, end = part.contents(table.code_frame[chosen], table.code_at[chosen])
         interval = np.zeros(events, bool)
         interval[intervals] = True
-        ends = compiled.check_codes(
+        ends = loops.check_codes(
             codes, begin, end, count, width, interval, bad_event, places, place, least
         )
     return _Blocks(table.base[chosen] + length, bad_node, bad_event, ends) if ends >= 0 else None

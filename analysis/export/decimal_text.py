@@ -22,8 +22,6 @@ _ZERO = ord("0")
 # The four digits of each number below 10,000, as they are in memory.
 _QUADS = np.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), np.uint32)
 _QUAD = np.uint64(10_000)
-# Digits of a 64-bit number, its sign, its point, a zero before that, and the comma.
-_LONGEST = 24
 # Whole numbers to this are exact as float64, and so are their decimals read again.
 _EXACT = 2.0**53
 
@@ -94,7 +92,7 @@ def _whole(values: F64, places: int) -> tuple[I64, int] | None:
 
 def rows_of_numbers(columns: Sequence[Array], places: int, end: bytes, loops: Any) -> bytes:
     """A row for each of ``columns``, as :func:`decimal_letters` and :func:`number_letters` have
-    them; see :func:`rows_of_text`. ``loops`` is :mod:`hpcd.analysis.export.compiled_loops` or
+    them; see :func:`rows_of_text`. ``loops`` is :class:`ExportLoops` or
     None."""
     if loops is not None:
         known = [
@@ -116,11 +114,8 @@ def rows_of_numbers(columns: Sequence[Array], places: int, end: bytes, loops: An
 
 def _compiled_rows(values: I64, places: Sequence[int], end: bytes, loops: Any) -> bytes:
     """Rows of ``values`` ``int64[columns, n]``, each column with so many ``places``."""
-    text = np.empty(values.size * _LONGEST + values.shape[1] * len(end), np.uint8)
-    written = loops.decimal_rows(
-        text, values, np.array(places, np.int64), np.frombuffer(end, np.uint8)
-    )
-    return text[:written].tobytes()
+    rows: bytes = loops.decimal_rows(values, np.array(places, np.int64), end)
+    return rows
 
 
 def rows_of_text(columns: Sequence[Letters], end: bytes) -> bytes:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +14,9 @@ from hpcd.analysis.database import Database
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.export.context_table import Contexts, Detail, contexts
 from hpcd.analysis.export.event_metrics import Events, read_events
+from hpcd.analysis.export.export_loops import ExportLoops, export_loops
 from hpcd.analysis.export.exported_phases import ExportedPhases
 from hpcd.analysis.profile.filters import Filter, apart
-from hpcd.analysis.trace.compiled import compiled_module
 from hpcd.analysis.trace.records import Records
 from hpcd.analysis.trace.trace_lines import Line
 from hpcd.array_types import F64, I64, U16, U32, Mask
@@ -29,8 +28,6 @@ Progress = Callable[[str, int, int], None]
 # Blocks of a line read at once: 65,536 records, some 10 MB with all that is made of them.
 _BLOCKS_AT_ONCE = 64
 _LINES_AT_ONCE = 1024
-# Fewer records are written by Python and numpy in the time that loading numba takes.
-_WORTH_RECORDS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -138,12 +135,9 @@ class Selection:
         return read_events(self.db)
 
     @cached_property
-    def loops(self) -> Any:
-        """The module :mod:`hpcd.analysis.export.compiled_loops`, or None: see
-        :func:`~hpcd.analysis.trace.compiled.compiled_module`; also for few records."""
-        if self.db.lines.records[self.lines].sum() < _WORTH_RECORDS:
-            return None
-        return compiled_module("hpcd.analysis.export.compiled_loops")
+    def loops(self) -> ExportLoops | None:
+        """The loops :class:`ExportLoops`, or None."""
+        return export_loops()
 
     @cached_property
     def span(self) -> tuple[int, int]:

@@ -51,7 +51,7 @@ class _Open:
 
 class NestedSlices:
     """Makes slices of one trace line; costs have ``metrics`` rows. ``loops`` is
-    :mod:`hpcd.analysis.export.compiled_loops` or None."""
+    :class:`ExportLoops` or None."""
 
     def __init__(self, table: Contexts, metrics: int, loops: Any = None) -> None:
         self._loops = loops
@@ -147,7 +147,7 @@ class NestedSlices:
         rows = self._rows
         count, self._opened = self._loops.nested(
             self._parent, self._depth, stretches.context, stretches.begin, stretches.duration,
-            following, np.ascontiguousarray(stretches.cost), rows.context, rows.begin, rows.cost,
+            following, np.ascontiguousarray(stretches.cost), (rows.context, rows.begin, rows.cost),
             self._opened, (context, begin, end, wait, cost),
         )  # fmt: skip
         return Slices(context[:count], begin[:count], end[:count], wait[:count], cost[:, :count])

@@ -10,13 +10,10 @@ import _otf2
 from hpcd.analysis.export.otf2_events import UNDEFINED_32
 from hpcd.array_types import I64
 
-# A compiled loop is begun in the time that Python takes for so many samples.
-_WORTH_SAMPLES = 32
-
 
 class SampleWriter:
     """Writes samples with the list ``attributes``; ``loops`` is
-    :mod:`hpcd.analysis.export.compiled_loops` or None."""
+    :class:`ExportLoops` or None."""
 
     def __init__(self, attributes: Any, loops: Any) -> None:
         library = _otf2.Config.conf.lib
@@ -36,16 +33,13 @@ class SampleWriter:
             function.restype = _otf2.ErrorCode
             function.errcheck = _otf2.ErrorCodes.HandleErrorCode
         if loops is not None:
-            self._called = (
-                loops.CFunction(_address(self._add), loops.ADD_UINT64),
-                loops.CFunction(_address(self._sample), loops.CALLING_CONTEXT_SAMPLE),
-            )
+            self._called = (_address(self._add), _address(self._sample))
 
     def write(self, writer: Any, samples: I64) -> None:
         """Write ``samples`` ``int64[n, 5]``: time, context, event, metric, and what it stands for.
         Raises the bindings' error."""
         # The list is emptied by each event it is written with.
-        if self._loops is not None and len(samples) >= _WORTH_SAMPLES:
+        if self._loops is not None:
             code = self._loops.write_samples(
                 *self._called, _address(writer), _address(self._attributes), samples, UNDEFINED_32
             )

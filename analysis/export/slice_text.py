@@ -31,7 +31,7 @@ class SliceText:
     """Makes the text of events of one line after another.
 
     ``names`` and ``keys``, those of metrics, are JSON strings; ``loops`` is
-    :mod:`hpcd.analysis.export.compiled_loops` or None.
+    :class:`ExportLoops` or None.
     """
 
     def __init__(self, names: Sequence[str], keys: Sequence[str], loops: Any) -> None:

@@ -13,14 +13,12 @@ import numpy.typing as npt
 from hpcd.analysis.arrays.cell_store import CellStore, by_line, joined, open_store
 from hpcd.analysis.arrays.column_files import open_column, save_column
 from hpcd.analysis.merge.canonical_tree import load_canonical
-from hpcd.analysis.trace.compiled import kernels
+from hpcd.analysis.trace.merge_loops import MergeLoops, merge_loops
 from hpcd.array_types import F64, I64, U32
 from hpcd.model.cct import CCT
 
 # Entries of the table of contexts and lines made at a time, 16 MB, and as much again four times.
 _TABLE_ENTRIES = 2 << 20
-# With fewer, numpy is done in the time that loading numba takes.
-_WORTH_ENTRIES = 32 << 20
 # Cells that one task looks at, at least, but for the last: 40 bytes each.
 _TASK_CELLS = 1 << 20
 
@@ -45,8 +43,7 @@ class ContextStatistics:
 @dataclass(frozen=True, slots=True)
 class ExtremesTask:
     """Chunks ``first`` to ``last`` - 1 of the ``cells`` in ``folder``, and the tree and the means
-    ``float64[metrics, nodes]`` they are compared with, each in a file; ``compiled`` whether numba
-    is worth loading."""
+    ``float64[metrics, nodes]`` they are compared with, each in a file."""
 
     folder: Path
     tree: Path
@@ -54,7 +51,6 @@ class ExtremesTask:
     cells: int
     first: int
     last: int
-    compiled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +93,12 @@ def united_statistics(
     mean = tree.with_name("means.npy")
     save_column(mean, np.concatenate(means))
     tasks: list[ExtremesTask] = []
-    compiled = nodes * lines > _WORTH_ENTRIES
     first, held = 0, 0
     for chunk in range(len(store)):
         held += store.cells(chunk)
         # Whatever is as long as the tree is done once for many cells.
         if held >= max(_TASK_CELLS, nodes) or chunk + 1 == len(store):
-            tasks.append(ExtremesTask(folder, tree, mean, cells, first, chunk + 1, compiled))
+            tasks.append(ExtremesTask(folder, tree, mean, cells, first, chunk + 1))
             first, held = chunk + 1, 0
     answers = dict(run(tasks))
     return [
@@ -177,7 +172,7 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
             value = cells.value.astype(np.float64) * scale[metric][cells.event]
         filled = np.flatnonzero(value)
         start = np.searchsorted(filled, line_start)
-        found = extremes(cct, start, cells.node[filled], value[filled], mean, task.compiled)
+        found = extremes(cct, start, cells.node[filled], value[filled], mean, merge_loops())
         answers.append(_of_lines(found, mine[order]))
     return answers
 
@@ -194,18 +189,17 @@ def _of_lines(found: tuple[Any, ...], lines: I64) -> Extremes:
 
 
 def extremes(
-    cct: CCT, line_start: I64, node: U32, value: F64, mean: F64, compiled: bool
+    cct: CCT, line_start: I64, node: U32, value: F64, mean: F64, loops: MergeLoops | None
 ) -> tuple[Any, ...]:
     """Of inclusive values over some lines, arrays of ``n`` nodes: on how many a node's is not 0,
     the sum of squares of their distances to ``mean``, the least and the most of them, where, and
     how many lines there are before the first without.
 
     ``value`` ``float64[k]`` not 0, with ``node`` ``uint32[k]``, are those of line ``i`` from
-    ``line_start[i]`` on. ``compiled``, and with numba, O(nodes that the values reach, line by
-    line); else O(nodes · lines), a few nanoseconds each, in bounded memory.
+    ``line_start[i]`` on. With ``loops`` O(nodes that the values reach, line by line);
+    else O(nodes · lines), a few nanoseconds each, in bounded memory.
     """
     nodes, lines = len(cct), len(line_start) - 1
-    loops = kernels() if compiled else None
     if loops is not None:
         return tuple(loops.inclusive_extremes(cct.parent, line_start, node, value, mean))
     count, squares = np.zeros(nodes, np.int64), np.zeros(nodes)

@@ -35,8 +35,9 @@ from hpcd.analysis.merge.short_measurements import (
     make_parts,
     read_short,
 )
-from hpcd.analysis.trace import blocks, compiled
+from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
+from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.overview import OverviewBuilder, OverviewEntries, OverviewSource
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import (
@@ -72,15 +73,13 @@ _SHARED_RECORDS = 1 << 18
 class IngestTask:
     """Read the measurement ``path`` into the directory ``parts``, using about ``memory`` bytes.
 
-    ``existing`` is where a database has parts already; ``compiled`` whether numba is worth
-    loading.
+    ``existing`` is where a database has parts already.
     """
 
     path: Path
     parts: Path
     existing: Path | None
     memory: int
-    compiled: bool = False
     share: Share | None = None
     """What of the measurement to read; all of it where it is None."""
 
@@ -119,8 +118,7 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare
 
     def make(kind: tuple[object, ...]) -> None:
         numbers, measurements = zip(*waiting.pop(kind), strict=True)
-        kernels = compiled.kernels() if tasks[0].compiled else None
-        answers.update(zip(numbers, make_parts(measurements, kernels), strict=True))
+        answers.update(zip(numbers, make_parts(measurements, merge_loops()), strict=True))
 
     for number, task in enumerate(tasks):
         try:
@@ -251,7 +249,7 @@ def _ingest_share(measurement: Measurement, task: IngestTask) -> ReadShare:
     while True:
         try:
             with read.entries.open("w+b") as spool, PartWriter(read.blocks) as part:
-                kernels = compiled.kernels() if task.compiled else None
+                kernels = merge_loops()
                 order = _shared_order(measurement, kernels)
                 source = np.array(sorted(lines), np.int64)
                 expected = measurement.records_expected // share.count
@@ -305,7 +303,7 @@ def _read(
     path = task.path
     source = np.array(sorted(lines), np.int64)
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
-        kernels = compiled.kernels() if task.compiled else None
+        kernels = merge_loops()
         expected = measurement.records_expected
         entries: list[OverviewEntries] = []
         if shares:

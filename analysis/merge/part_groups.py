@@ -18,7 +18,7 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.canonical_tree import load_canonical
 from hpcd.analysis.merge.united_symbols import Wanted, gather
-from hpcd.analysis.trace import compiled
+from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.part_contents import load_tree
 from hpcd.array_types import I64, U32
 from hpcd.model.cct import CCT
@@ -28,7 +28,7 @@ from hpcd.model.cct_union import locate, union
 @dataclass(frozen=True, slots=True)
 class GroupTask:
     """The trees of ``parts``, their module ids to be replaced by ``module_maps``, to be united in
-    the file ``out``; ``compiled`` whether numba is worth loading.
+    the file ``out``.
 
     None stands for a part whose tree is in the database that is added to. ``symbols`` are wanted of
     each part, in the file ``symbols_out``.
@@ -37,7 +37,6 @@ class GroupTask:
     parts: tuple[Path | None, ...]
     module_maps: tuple[U32, ...]
     out: Path
-    compiled: bool = False
     symbols: tuple[tuple[Wanted, ...], ...] = ()
     symbols_out: Path | None = None
 
@@ -51,7 +50,7 @@ def unite_parts(task: GroupTask) -> None:
         translate(load_tree(part), module_map) if part else _ROOT
         for part, module_map in zip(task.parts, task.module_maps, strict=True)
     ]
-    tree, node = unite(trees, compiled.kernels() if task.compiled else None)
+    tree, node = unite(trees, merge_loops())
     start = np.concatenate(([0], np.cumsum([len(each) for each in trees]))).astype(np.int64)
     try:
         with task.out.open("xb") as file:
@@ -69,7 +68,7 @@ _ROOT = CCT(np.zeros(1, np.uint32), np.zeros(1, np.uint64))
 def unite(trees: Sequence[CCT], kernels: Any) -> tuple[CCT, U32]:
     """The canonical union of ``trees``, and the nodes in it of all of theirs, one after another.
 
-    ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work.
+    ``kernels`` are :class:`MergeLoops`, if numpy is not to do the work.
     """
     if kernels is None or len(trees) < 2:
         tree, maps = union(trees)
@@ -79,7 +78,7 @@ def unite(trees: Sequence[CCT], kernels: Any) -> tuple[CCT, U32]:
         np.concatenate([tree.parent for tree in trees]),
         np.concatenate([tree.frame for tree in trees]),
         start,
-        np.uint64(secrets.randbits(64) | 1),
+        secrets.randbits(64) | 1,
     )
     tree, (number,) = union([CCT(parent, frame)])
     return tree, number[node]

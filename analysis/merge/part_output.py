@@ -36,7 +36,7 @@ class PartOutput:
         intervals: Intervals, kernels: Any, expected: int,
     ) -> None:  # fmt: skip
         """For the lines ``source``, ascending, and so many ``nodes``; ``order`` are those that are
-        numbered first. ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do
+        numbered first. ``kernels`` are :class:`MergeLoops`, if numpy is not to do
         the work; ``expected`` is about how many records there will be."""
         self._source = source
         self._intervals = intervals

@@ -44,7 +44,7 @@ class RecordLayout:
     """Lays out the records of one measurement, some lines at a time."""
 
     def __init__(self, kernels: Any, number: U32, intervals: Intervals) -> None:
-        """``kernels`` are :mod:`hpcd.analysis.trace.kernels`, ``number`` the part's number of each
+        """``kernels`` are :class:`MergeLoops`, ``number`` the part's number of each
         node."""
         self._kernels = kernels
         self._number = number

@@ -103,7 +103,7 @@ def make_parts(
 ) -> list[PartContents | FormatError]:
     """Write the parts of measurements of one kind; what each has, or why there is none.
 
-    ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy is not to do the work. Raises
+    ``kernels`` are :class:`MergeLoops`, if numpy is not to do the work. Raises
     :class:`StorageError`.
     """
     return _Batch(measurements, kernels).write()

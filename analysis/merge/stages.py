@@ -71,7 +71,6 @@ from hpcd.analysis.merge.united_symbols import (
     unite_symbols,
     united_modules,
 )
-from hpcd.analysis.trace.compiled import WORTH_BYTES
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import PartContents, read_contents
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
@@ -94,8 +93,6 @@ _READ_BYTES = 8 << 20
 _CHECK_BYTES = 16 << 20
 # Nodes and records of measurements whose parts one task unites and adds up.
 _GROUP_SIZE = 1 << 20
-# With fewer nodes of all trees, numpy unites them in the time that loading numba takes.
-_WORTH_NODES = 1 << 22
 # Trees united by one task. Two would halve the work of each step and double their number; with
 # alike trees, as ranks of one program have, the total work is less the more are united at once.
 _FAN_IN = 4
@@ -262,7 +259,6 @@ class _Merge:
         refused: list[tuple[int, str]] = []
         errors: list[HpcdError] = []
         sizes = [_size(path) for path in self._paths]
-        compiled = sum(sizes) >= WORTH_BYTES
         existing = self._old and self._old / "trace"
         units = [
             (number, share)
@@ -273,7 +269,7 @@ class _Merge:
         groups = together(unit_sizes, _READ_BYTES)
         tasks = [
             [
-                IngestTask(self._paths[number], parts, existing, self._memory, compiled, share)
+                IngestTask(self._paths[number], parts, existing, self._memory, share)
                 for number, share in (units[at] for at in group)
             ]
             for group in groups
@@ -402,11 +398,10 @@ class _Merge:
             modules, [contents.symbols for contents in measurements],
             [contents.id for contents in measurements], kept.owners if kept else {},
         )  # fmt: skip
-        compiled = sum(contents.nodes for contents in measurements) >= _WORTH_NODES
         groups = [
             GroupTask(tuple(None if measurements[n].united else measurements[n].part
                             for n in group.members),
-                      tuple(module_maps[n] for n in group.members), group.tree, compiled,
+                      tuple(module_maps[n] for n in group.members), group.tree,
                       tuple(wanted[n] for n in group.members), group.symbols)
             for group in self._groups
         ]  # fmt: skip

@@ -179,7 +179,7 @@ def encode(
     blocks of two.
 
     Nodes are below 2^32 - 1. A block's first time is not in it: the part's table has it.
-    ``kernels`` are :mod:`hpcd.analysis.trace.kernels`; without them the same is done by numpy.
+    ``kernels`` are :class:`MergeLoops`; without them the same is done by numpy.
     """
     make = _place_planes if kernels is None else kernels.place_planes
     data, begin, least, times, nodes = make(cuts, time, node)

@@ -96,7 +96,7 @@ class OverviewBuilder:
     def __init__(
         self, lines: int, spool: IO[bytes], kernels: Any = None, nodes: int = 1 << 32
     ) -> None:
-        """For nodes below ``nodes``. ``kernels`` are :mod:`hpcd.analysis.trace.kernels`, if numpy
+        """For nodes below ``nodes``. ``kernels`` are :class:`MergeLoops`, if numpy
         is not to do the work."""
         self._kind = np.dtype(np.uint16 if nodes <= 1 << 16 else np.uint32)
         self._spool = spool

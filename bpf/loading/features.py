@@ -25,6 +25,7 @@ from hpcd.bpf.loading.request_offsets import request_offsets, submission
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.task_stacks import TaskStacks
 from hpcd.errors import HpcdError, PlatformError, PrivilegeError, StorageError
+from hpcd.native.native_library import native_library
 
 # Capabilities (include/uapi/linux/capability.h) and what they are needed for.
 _CAPABILITIES = {
@@ -64,6 +65,7 @@ def probe() -> list[Feature]:
         _lockdown(),
         _python(),
         _object(),
+        _loops(),
         _bcc(needed=compiling),
         _attempt("kernel headers", _headers, _headers_remedy(), needed=compiling),
         _attempt("BPF maps and rings", _bpf_maps, _privileges(), needed=True),
@@ -201,6 +203,17 @@ def _object() -> Feature:
         unused = "" if chosen == "object" else "; not used, as HPCD_LOADER says"
         return Feature(name, True, f"{object_path()}{unused}")
     return Feature(name, False, "hpcd compiles its programs with bcc", "make objects")
+
+
+def _loops() -> Feature:
+    """Whether what is done with each record is compiled."""
+    name = "loops over records"
+    library = native_library()
+    if library is not None:
+        return Feature(name, True, f"compiled: {library._name}")
+    if os.environ.get("HPCD_COMPILED") == "0":
+        return Feature(name, False, "left to numpy by HPCD_COMPILED=0", "unset HPCD_COMPILED")
+    return Feature(name, False, "numpy's: hpcd merge takes twice as long", "make objects")
 
 
 def _bcc(*, needed: bool) -> Feature:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import I64, U8, U16, U32, U64
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, ranked, to_planes
+from hpcd.measurement.record_loops import RecordLoops
 
 # Microseconds, as in the paper (ICS 2011, section 3): finer than sampling can place anything, and a
 # nanosecond's noise would cost 1.3 bytes a record.
@@ -132,26 +133,24 @@ class ColumnCursor:
             f"column of {count} values: coding {coding} of width {width} does not fit {size} bytes"
         )
 
-    def planes(self, count: int, most: int) -> tuple[U8, U64]:
+    def planes(self, count: int, most: int, kind: npt.DTypeLike) -> tuple[U8, Array]:
         """The next column as it is stored, of ``count`` integers up to ``most``: its planes
-        ``uint8[width, count]``, and the words that these are places in, if any. A constant has
-        one word and no planes."""
+        ``uint8[width, count]``, and the words of type ``kind`` that these are places in, if any.
+        A constant has one word and no planes."""
         coding, width, _, size = _COLUMN.unpack(self.take(_COLUMN.size))
         data = self.take(size)
-        words = np.zeros(0, np.uint64)
         if coding == _CONSTANT and size == 8:
-            words = np.array(struct.unpack("<Q", data), np.uint64)
-            if int(words[0]) <= most:
-                none = np.zeros((0, count), np.uint8)
-                none.flags.writeable = False  # as all planes are: compiled loops are made by type
-                return none, words
+            (value,) = struct.unpack("<Q", data)
+            if value <= most:
+                return np.zeros((0, count), np.uint8), np.array([value], kind)
         elif coding == _PLANES and width in (1, 2, 4, 8) and size == width * count:
             if most >> (8 * width - 1):
-                return np.frombuffer(data, np.uint8).reshape(width, count), words
+                return np.frombuffer(data, np.uint8).reshape(width, count), np.zeros(0, kind)
         elif coding in (_DICTIONARY, _RANKED) and size >= 8:
             words, width, at = self._words(data, count, steps=coding == _DICTIONARY)
             if int(words.max(initial=0)) <= most:
-                return np.frombuffer(data, np.uint8, offset=at).reshape(width, count), words
+                planes = np.frombuffer(data, np.uint8, offset=at).reshape(width, count)
+                return planes, words.astype(kind)
         raise FormatError(
             f"column of {count} values: coding {coding} of width {width} does not fit {size} bytes"
         )
@@ -225,12 +224,13 @@ def encode_records(
     )
 
 
-def decode_records(data: bytes, kernels: Any = None, room: Room | None = None) -> RecordChunk:
+def decode_records(
+    data: bytes, loops: RecordLoops | None = None, room: Room | None = None
+) -> RecordChunk:
     """The inverse of :func:`encode_records`, whatever the form; :class:`FormatError` on anything
     inconsistent.
 
-    With ``kernels``, which are :mod:`hpcd.measurement.record_kernels`, the columns are those that
-    ``room`` gives.
+    With ``loops`` the columns are those that ``room`` gives.
     """
     if len(data) < _HEAD.size:
         raise FormatError(f"RECORDS chunk of {len(data)} bytes is shorter than its header")
@@ -248,10 +248,10 @@ def decode_records(data: bytes, kernels: Any = None, room: Room | None = None) -
         raise FormatError(f"RECORDS chunk: lines have {int(count.sum())} records, not {records}")
     start = np.zeros(lines + 1, dtype=np.int64)
     np.cumsum(count, out=start[1:])
-    if kernels is not None and room is not None:
+    if loops is not None and room is not None:
         columns = room(records)
         if form == _LASTING:
-            _decode_compiled(cursor, start, base, unit, kernels, columns)
+            _decode_compiled(cursor, start, base, unit, loops, columns)
         else:
             time, node, event, value = columns
             time[:], node[:], event[:], value[:] = _decoded(cursor, start, base, unit, form)
@@ -282,7 +282,7 @@ def _decoded(
 
 
 def _decode_compiled(
-    cursor: ColumnCursor, start: I64, base: int, unit: int, kernels: Any,
+    cursor: ColumnCursor, start: I64, base: int, unit: int, loops: RecordLoops,
     columns: tuple[U64, U32, U16, U64],
 ) -> None:  # fmt: skip
     """The same of form 1 by compiled loops, into ``columns``."""
@@ -290,15 +290,13 @@ def _decode_compiled(
     records = int(start[-1])
     kind = np.empty(records, np.uint32)
     for values, most in ((time, (1 << 64) - 1), (node, (1 << 32) - 1), (kind, (1 << 32) - 1)):
-        if not kernels.column(*cursor.planes(records, most), values):
+        if not loops.column(*cursor.planes(records, most, values.dtype), values):
             raise FormatError(f"column of {records} values has an inconsistent dictionary")
-    number = kernels.odd_ones(kind)
+    number = loops.odd_ones(kind)
     odd = np.ones(number + 1, np.uint64)
-    if not kernels.column(*cursor.planes(number, (1 << 64) - 1), odd[:number]):
+    if not loops.column(*cursor.planes(number, (1 << 64) - 1, odd.dtype), odd[:number]):
         raise FormatError(f"column of {number} values has an inconsistent dictionary")
-    fault = kernels.times_and_values(
-        start, np.uint64(base), np.uint64(unit), kind, odd, time, event, value
-    )
+    fault = loops.times_and_values(start, base, unit, kind, odd, time, event, value)
     if fault:
         raise FormatError(f"RECORDS chunk: {_FAULTS[fault]}")
 

@@ -6,7 +6,7 @@ Arrays have the types and shapes that the callers document, and are contiguous.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from functools import cache
 
 import numpy as np
 
@@ -68,5 +68,11 @@ class RecordLoops:
 
 def record_loops() -> RecordLoops | None:
     """The loops, or None where they were not compiled."""
-    library: Any = native_library()
-    return None if library is None else RecordLoops(library)
+    library = native_library()
+    return None if library is None else loops_of(library)
+
+
+@cache
+def loops_of(library: ctypes.CDLL) -> RecordLoops:
+    """The loops of ``library``."""
+    return RecordLoops(library)

@@ -47,14 +47,14 @@ def test_the_same_commit_gives_the_same_bytes_elsewhere(made: Path, tmp_path: Pa
         assert (made / name).read_bytes() == (again / name).read_bytes(), name
 
 
-def test_both_have_the_bpf_objects_and_the_manual_pages(made: Path) -> None:
+def test_both_have_the_objects_and_the_manual_pages(made: Path) -> None:
     with zipfile.ZipFile(next(made.glob("*.whl"))) as archive:
         wheel = archive.namelist()
     with tarfile.open(next(made.glob("*.tar.gz"))) as archive:
         source = archive.getnames()
     for names in (wheel, source):
-        for part in ("sampler-x86_64-", "sampler-aarch64-", "task_stacks-x86_64-", "hpcd.1",
-                     "hpcd.toml.5", "py.typed", "web/"):  # fmt: skip
+        for part in ("sampler-x86_64-", "sampler-aarch64-", "task_stacks-x86_64-", "native-x86_64-",
+                     "native-x86_64_v3-", "native-aarch64-", "hpcd.1", "hpcd.toml.5", "py.typed", "web/"):  # fmt: skip
             assert any(part in name for name in names), part
     assert not any(name.startswith("tests") for name in wheel)
 
@@ -67,6 +67,8 @@ def test_it_runs_where_nothing_else_is(made: Path, tmp_path: Path, kind: str) ->
     command = tmp_path / "bare/bin/hpcd"
     version = run(command, "--version").split()[1]
     assert version in archive.name
+    library = "from hpcd.native.native_library import native_library as made; print(made()._name)"
+    assert str(tmp_path) in run(tmp_path / "bare/bin/python", "-c", library)
     run(command, "synth", "-o", tmp_path / "m", "--ranks", "2", "--records", "500")
     run(command, "merge", tmp_path / "m/node-00000", "-o", tmp_path / "db")
     report = json.loads(run(command, "report", tmp_path / "db", "--json"))

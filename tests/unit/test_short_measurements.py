@@ -9,7 +9,6 @@ import pytest
 from hpcd.analysis.merge import short_measurements
 from hpcd.analysis.merge.executors import together
 from hpcd.analysis.merge.ingest import IngestTask, ingest, ingest_several
-from hpcd.analysis.trace.compiled import kernels
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.synthetic import Shape, Synthesizer, built_in_source, recorded_source
@@ -36,22 +35,21 @@ def made(folder: Path) -> list[Path]:
     return paths
 
 
-def ingested(paths: list[Path], folder: Path, *, compiled: bool) -> list[PartContents | HpcdError]:
+def ingested(paths: list[Path], folder: Path) -> list[PartContents | HpcdError]:
     folder.mkdir()
-    return ingest_several([IngestTask(path, folder, None, 1 << 30, compiled) for path in paths])
+    return ingest_several([IngestTask(path, folder, None, 1 << 30) for path in paths])
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", ["0", "1"])
 def test_parts_are_those_made_one_by_one(
-    tmp_path: Path, compiled: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, compiled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if compiled and kernels() is None:
-        pytest.skip("numba is not installed")
+    monkeypatch.setenv("HPCD_COMPILED", compiled)
     paths = made(tmp_path)
-    together = ingested(paths, tmp_path / "together", compiled=compiled)
+    together = ingested(paths, tmp_path / "together")
     # Nothing is short: each is read by itself.
     monkeypatch.setattr(short_measurements, "_MOST_RECORDS", -1)
-    alone = ingested(paths, tmp_path / "alone", compiled=compiled)
+    alone = ingested(paths, tmp_path / "alone")
     for one, other in zip(together, alone, strict=True):
         assert isinstance(one, PartContents)
         assert isinstance(other, PartContents)
@@ -66,7 +64,7 @@ def test_one_that_cannot_be_read_is_named_and_the_others_are_made(tmp_path: Path
     paths = made(tmp_path)[:4]
     segment = next(paths[1].iterdir())
     segment.write_bytes(b"?" * 100)
-    answers = ingested([*paths, tmp_path / "none"], tmp_path / "parts", compiled=False)
+    answers = ingested([*paths, tmp_path / "none"], tmp_path / "parts")
     assert [type(answer) for answer in answers] == [
         PartContents, FormatError, PartContents, PartContents, NotFoundError,
     ]  # fmt: skip

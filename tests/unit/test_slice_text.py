@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from hpcd.analysis.export.export_loops import export_loops
 from hpcd.analysis.export.nested_slices import Slices
 from hpcd.analysis.export.slice_text import SliceText
-from hpcd.analysis.trace.compiled import compiled_module
 
 NAMES = ['"a"', f'"{"long" * 2000}"', '""']
 
@@ -17,9 +17,8 @@ NAMES = ['"a"', f'"{"long" * 2000}"', '""']
 @pytest.mark.parametrize("count", [0, 1, 2000])
 def test_compiled_text_is_the_same(count: int) -> None:
     """Also where names are long and numbers have all their digits."""
-    loops = compiled_module("hpcd.analysis.export.compiled_loops")
-    if loops is None:
-        pytest.skip("needs numba")
+    loops = export_loops()
+    assert loops is not None
     random = np.random.default_rng(count)
     begin = np.sort(random.integers(0, 1 << 62, count))
     for costs in (np.zeros((2, count)), random.integers(0, 10**12, (2, count)) * 1e-9,

@@ -1,9 +1,9 @@
-"""What numba compiles does what numpy does, to the byte."""
+"""What compiled loops do is what numpy does, to the byte, for each level of processors."""
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +18,18 @@ from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.part_groups import unite
 from hpcd.analysis.merge.record_batches import RecordColumns
 from hpcd.analysis.trace import blocks
-from hpcd.analysis.trace.compiled import check_kernels, compiled_module, kernels
+from hpcd.analysis.trace.check_loops import CheckLoops
 from hpcd.analysis.trace.intervals import Intervals
+from hpcd.analysis.trace.merge_loops import MergeLoops, merge_loops
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk, decode_records, encode_records
+from hpcd.measurement.record_loops import RecordLoops
 from hpcd.measurement.synthetic import Shape, recorded_source, synthesize
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import union
 from hpcd.model.identity import Event, Host, Process, Thread
+from hpcd.native.native_library import library_of, native_library
 
 RECORDINGS = Path(__file__).parents[1] / "data/recordings"
 EVENTS = (Event(0, "cpu-clock", "s", 1e-3, "cpu_time"),
@@ -34,12 +37,23 @@ EVENTS = (Event(0, "cpu-clock", "s", 1e-3, "cpu_time"),
           Event(70, "other", "s", 1e-6, "blocked_time", interval=True))  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> Any:
-    module = kernels()
-    if module is None:
-        pytest.skip("numba is not installed")
-    return module
+LIBRARIES = [
+    library
+    for library in map(library_of, ("", "_v3"))
+    if library is not None and (library is library_of("") or native_library() is library)
+]
+"""Those that this processor runs."""
+
+
+@pytest.fixture(scope="module", params=LIBRARIES, ids=lambda library: Path(library._name).stem)
+def library(request: pytest.FixtureRequest) -> ctypes.CDLL:
+    found: ctypes.CDLL = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def loops(library: ctypes.CDLL) -> MergeLoops:
+    return MergeLoops(library)
 
 
 def random_batch(seed: int, lengths: list[int], gap: int) -> RecordChunk:
@@ -58,7 +72,7 @@ def random_batch(seed: int, lengths: list[int], gap: int) -> RecordChunk:
 
 @given(seed=st.integers(0, 1000), damaged=st.booleans())
 @settings(deadline=None, max_examples=40)
-def test_checking_finds_the_same(seed: int, damaged: bool) -> None:
+def test_checking_finds_the_same(library: ctypes.CDLL, seed: int, damaged: bool) -> None:
     """Of a batch of blocks, sound or with bytes that are not what they were."""
     random = np.random.default_rng(seed)
     batch = Intervals(EVENTS).expand(random_batch(seed, [3000, 1, 1100], 300))
@@ -82,14 +96,15 @@ def test_checking_finds_the_same(seed: int, damaged: bool) -> None:
     data = np.frombuffer(b"".join(contents), np.uint8)
     length, bad_node = np.zeros(len(count), np.int64), np.zeros(len(count), bool)
     first = begin[encoded.frame] + encoded.at
-    assert check_kernels().check_places(
+    check = CheckLoops(library)
+    assert check.check_places(
         data, first, ends[encoded.frame], count, encoded.width, encoded.least, nodes, length,
         bad_node,
     )  # fmt: skip
     assert length.tolist() == since[:, -1].tolist()
     assert bad_node.tolist() == (node.max(axis=1) >= nodes).tolist()
     interval, bad_event = np.isin(np.arange(events), [1, 70]), np.zeros(len(count), bool)
-    seen = check_kernels().check_codes(
+    seen = check.check_codes(
         data, begin[encoded.code_frame] + encoded.code_at, ends[encoded.code_frame], count,
         encoded.width, interval, bad_event, data, first, encoded.least,
     )  # fmt: skip
@@ -109,10 +124,12 @@ def test_checking_finds_the_same(seed: int, damaged: bool) -> None:
     gap=st.sampled_from([3, 300, 70_000, 1 << 33]),
 )
 @settings(deadline=None, max_examples=40)
-def test_entries_and_blocks_are_the_same(seed: int, lengths: list[int], gap: int) -> None:
+def test_entries_and_blocks_are_the_same(
+    loops: MergeLoops, seed: int, lengths: list[int], gap: int
+) -> None:
     batch, intervals = random_batch(seed, lengths, gap), Intervals(EVENTS)
     plain = intervals.expand(batch)
-    start, ticks, node, event, value, all_plain = kernels().expand(
+    start, ticks, node, event, value, all_plain = loops.expand(
         batch.start, batch.time_ns, batch.node, batch.event, batch.value, intervals.length_ns
     )
     assert not all_plain or bool((batch.event == 0).all() and (batch.value == 1).all())
@@ -123,7 +140,7 @@ def test_entries_and_blocks_are_the_same(seed: int, lengths: list[int], gap: int
     cuts = blocks.cut(start, ticks)
     for weights in ((None, None), (event, value)):
         one = blocks.encode(cuts, ticks, node, *weights)
-        two = blocks.encode(cuts, ticks, node, *weights, kernels())
+        two = blocks.encode(cuts, ticks, node, *weights, loops)
         assert one.data == two.data
         for name in ("content", "frame", "at", "code_frame", "code_at", "least", "width"):
             assert np.array_equal(getattr(one, name), getattr(two, name))
@@ -132,11 +149,11 @@ def test_entries_and_blocks_are_the_same(seed: int, lengths: list[int], gap: int
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6),
        limit=st.sampled_from([1 << 24, 1 << 14]))  # fmt: skip
 @settings(deadline=None, max_examples=40)
-def test_sums_are_the_same(seed: int, lengths: list[int], limit: int) -> None:
+def test_sums_are_the_same(loops: MergeLoops, seed: int, lengths: list[int], limit: int) -> None:
     batch = random_batch(seed, lengths, 300)
     nodes = int(batch.node.max()) + 1
     answers = []
-    for module in (None, kernels()):
+    for module in (None, loops):
         sums = CellSum(len(lengths), nodes, limit=limit, kernels=module)
         for _ in range(2):
             sums.add(batch.line, batch.start, batch.node, batch.event, batch.value)
@@ -145,34 +162,42 @@ def test_sums_are_the_same(seed: int, lengths: list[int], limit: int) -> None:
         assert np.array_equal(getattr(answers[0], name), getattr(answers[1], name))
 
 
-def part_of(folder: Path, memory: int, by_numba: bool) -> bytes:
-    """The part of the measurement ``folder/m``, made with or without numba."""
-    parts = folder / f"compiled-{by_numba}"
-    parts.mkdir()
-    return ingest(IngestTask(folder / "m", parts, None, memory, by_numba)).part.read_bytes()
+def parts_of(folder: Path, memory: int, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The part of the measurement ``folder/m``, made by numpy and by each library."""
+    parts = []
+    for number, module in enumerate((None, *map(MergeLoops, LIBRARIES))):
+        monkeypatch.setattr(merge_ingest, "merge_loops", lambda module=module: module)
+        made = folder / f"parts-{number}"
+        made.mkdir()
+        parts.append(ingest(IngestTask(folder / "m", made, None, memory)).part.read_bytes())
+    return parts
 
 
 @pytest.mark.parametrize(
     ("name", "records"),
     [("mpi", 4000), ("openmp", 4000), ("build", 4000), ("server", 4000), ("mpi", 8000)],
 )
-def test_parts_are_the_same(name: str, records: int, tmp_path: Path) -> None:
+def test_parts_are_the_same(
+    name: str, records: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synthesize(tmp_path / "m", Shape(6, records, ranks_per_node=6),
                recorded_source(RECORDINGS / name), 0)  # fmt: skip
-    assert part_of(tmp_path, 1 << 30, False) == part_of(tmp_path, 1 << 30, True)
+    assert len(set(parts_of(tmp_path, 1 << 30, monkeypatch))) == 1
 
 
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6),
        cut=st.integers(0, 60), high=st.booleans())  # fmt: skip
 @settings(deadline=None, max_examples=40)
-def test_chunks_are_read_the_same(seed: int, lengths: list[int], cut: int, high: bool) -> None:
+def test_chunks_are_read_the_same(
+    library: ctypes.CDLL, seed: int, lengths: list[int], cut: int, high: bool
+) -> None:
     batch = random_batch(seed, lengths, 300)
     line = np.repeat(batch.line + np.uint32(4), lengths)
     event = batch.event * np.uint16(900 if high else 1)
     data = encode_records(line, batch.time_ns, batch.node, event, batch.value, lasting=(1, 70))
     data = data[: len(data) - cut] if cut < 30 else data
     answers: list[RecordChunk | None] = []
-    for module in (None, kernels().reading):
+    for module in (None, RecordLoops(library)):
         try:
             answers.append(decode_records(data, module, RecordColumns(7).room))
         except FormatError:
@@ -217,11 +242,11 @@ def test_parts_of_unusual_measurements_are_the_same(
     unusual(tmp_path / "m", events=events)
     monkeypatch.setattr(merge_ingest, "_BATCH_RECORDS", 10_000)
     monkeypatch.setattr(merge_ingest, "_GATHER", 1)
-    assert part_of(tmp_path, 1 << 20, False) == part_of(tmp_path, 1 << 20, True)
+    assert len(set(parts_of(tmp_path, 1 << 20, monkeypatch))) == 1
 
 
 @pytest.mark.parametrize("lines", [1, 7, 300])
-def test_statistics_are_the_same(lines: int) -> None:
+def test_statistics_are_the_same(loops: MergeLoops, lines: int) -> None:
     random = np.random.default_rng(lines)
     nodes = 200
     parent = np.concatenate(([0], [random.integers(0, n) for n in range(1, nodes)]))
@@ -233,9 +258,9 @@ def test_statistics_are_the_same(lines: int) -> None:
     mean = tree.inclusive(table.sum(axis=0)) / lines
     answers = [
         context_statistics.extremes(
-            tree, start, node.astype(np.uint32), table[line, node], mean, compiled
+            tree, start, node.astype(np.uint32), table[line, node], mean, module
         )
-        for compiled in (False, True)
+        for module in (None, loops)
     ]
     for one, other in zip(*answers, strict=True):
         seen = answers[0][0] > 0
@@ -247,7 +272,7 @@ def test_statistics_are_the_same(lines: int) -> None:
 
 @given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 300), min_size=2, max_size=6))
 @settings(deadline=None, max_examples=40)
-def test_united_trees_are_the_same(seed: int, sizes: list[int]) -> None:
+def test_united_trees_are_the_same(loops: MergeLoops, seed: int, sizes: list[int]) -> None:
     random = np.random.default_rng(seed)
     trees = []
     for size in sizes:
@@ -256,16 +281,96 @@ def test_united_trees_are_the_same(seed: int, sizes: list[int]) -> None:
         frames[0] = 0
         trees.append(CCT(parent, frames))
     tree, maps = union(trees)
-    by_numba, node = unite(trees, kernels())
-    assert np.array_equal(tree.parent, by_numba.parent)
-    assert np.array_equal(tree.frame, by_numba.frame)
+    by_loops, node = unite(trees, loops)
+    assert np.array_equal(tree.parent, by_loops.parent)
+    assert np.array_equal(tree.frame, by_loops.frame)
     assert np.array_equal(np.concatenate(maps), node)
 
 
 def test_numpy_does_it_where_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPCD_COMPILED", "0")
-    compiled_module.cache_clear()
-    assert kernels() is None
+    assert merge_loops() is None
     monkeypatch.delenv("HPCD_COMPILED")
-    compiled_module.cache_clear()
-    assert kernels() is not None
+    assert merge_loops() is not None
+
+
+def test_what_there_is_not_is_refused(library: ctypes.CDLL, loops: MergeLoops) -> None:
+    """Nodes, lines, blocks and parents out of range: no loop looks where they would be."""
+    batch = random_batch(0, [50, 60], 300)
+    start, time = batch.start, (batch.time_ns // TIME_UNIT_NS).astype(np.int64)
+    event, value = batch.event, batch.value
+    node = batch.node % np.uint32(7)
+    far = np.full_like(node, (1 << 32) - 1)
+    slot_of = np.full(1 << 16, -1, np.int16)
+    used = loops.slots(event, slot_of, 0, 8)
+    tables = np.zeros((used, 2 * 7), np.uint32), np.zeros((used, 2 * 7), np.uint64)
+    for line, bad in ((batch.line, far), (batch.line + np.uint32(9), node)):
+        with pytest.raises(IndexError):
+            loops.count(line, start, bad, event, value, slot_of, 7, *tables)
+    assert loops.slots(event, np.full(1 << 16, -1, np.int16), 0, 1) == -1
+    with pytest.raises(ValueError, match="65536"):
+        loops.slots(event, slot_of[:70], 0, 8)
+    places = slot_of.astype(np.int64)
+    with pytest.raises(IndexError):
+        loops.line_cells(start, far, event, value, places, 7)
+    row = np.repeat(batch.line, np.diff(start))
+    for line, bad in ((row, far), (row + np.uint32(2), node)):
+        with pytest.raises(IndexError):
+            loops.united_sums(line, bad, event, value, value, 2, places, np.zeros(used, np.uint16),
+                              np.zeros((7 * used, 2), np.uint64))  # fmt: skip
+    for cuts in ([0, 0, 110], [0, 111], [-1, 110], [50, 20]):
+        with pytest.raises(IndexError):
+            loops.place_planes(np.array(cuts), time, node)
+        with pytest.raises(IndexError):
+            loops.code_planes(np.array(cuts), time, event, value)
+    for parent in (2, 3, (1 << 32) - 1):
+        parents = np.array([0, 0, parent], np.uint32)
+        with pytest.raises(IndexError):
+            loops.unite(parents, np.arange(3, dtype=np.uint64), np.array([0, 3]), 1)
+        with pytest.raises(IndexError):
+            loops.inclusive_extremes(parents, np.array([0, 1]), np.array([2], np.uint32),
+                                     np.ones(1), np.zeros(3))  # fmt: skip
+    with pytest.raises(IndexError):
+        loops.inclusive_extremes(np.zeros(3, np.uint32), np.array([0, 1]), np.array([3], np.uint32),
+                                 np.ones(1), np.zeros(3))  # fmt: skip
+    # Times out of order, and an array of another type.
+    known = [np.full(2, -1), *(np.zeros(2, np.int64) for _ in range(3))]
+    ends = (np.zeros(2, np.int64), np.zeros(2, np.uint32))
+    pieces, entries = loops.overview(
+        np.arange(2), start, time[::-1].copy(), node, known, ends, ends
+    )
+    assert pieces[:, 3].sum() == len(entries)
+    with pytest.raises(ctypes.ArgumentError):
+        loops.place_planes(np.array([0, 110]), time, node.astype(np.int64))
+    check = CheckLoops(library)
+    data, one = np.zeros(100, np.uint8), np.ones(1, np.int64)
+    length, wrong, least = np.zeros(1, np.int64), np.zeros(1, bool), np.zeros(1, np.uint32)
+    width = np.array([1 | 1 << 4 | 1 << 8 | 1 << 14], np.uint16)
+    huge = 1 << 62
+    for begin, end, count in ((-1, 100, 1), (0, 101, 1), (99, 100, 1), (0, 100, 51), (0, 100, 0),
+                              (huge, 100, 1), (0, 100, huge), (0, -huge, 1)):  # fmt: skip
+        assert not check.check_places(data, begin * one, end * one, count * one, width, least, 9,
+                                      length, wrong)  # fmt: skip
+    for begin, end, count, place in ((0, 101, 1, 0), (100, 100, 1, 0), (0, 100, 101, 0),
+                                     (0, 100, 1, 100), (0, 100, 1, -1)):  # fmt: skip
+        assert check.check_codes(data, begin * one, end * one, count * one, width, wrong, wrong,
+                                 data, place * one, least) == -1  # fmt: skip
+    data[:50] = 3  # so many values that there is no room for
+    assert check.check_codes(data, 0 * one, 100 * one, 50 * one, width | 2 << 10, wrong, wrong,
+                             data, 0 * one, least) == -1  # fmt: skip
+
+
+@given(st.lists(st.integers(0, 1 << 40), unique=True, max_size=300), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_sums_of_a_line_are_in_order(loops: MergeLoops, chosen: list[int], wide: bool) -> None:
+    """However many there are, whatever their order."""
+    node = np.array(chosen, np.int64) % (1 << 20 if wide else 200)
+    ones = np.ones(len(node), np.uint64)
+    first, key, records, value = loops.line_cells(
+        np.array([0, len(node)]), node.astype(np.uint32), ones.astype(np.uint16), ones,
+        np.array([-1, 0]), 1 << 20,
+    )  # fmt: skip
+    distinct, counts = np.unique(node, return_counts=True)
+    assert first.tolist() == [0, len(distinct)]
+    assert key.tolist() == distinct.tolist()
+    assert records.tolist() == value.tolist() == counts.tolist()

@@ -1,0 +1,198 @@
+/* Entries of records with the ends of intervals: what hpcd/analysis/trace/intervals.py,
+ * hpcd/analysis/trace/blocks.py (cut) and hpcd/analysis/merge/part_output.py do by numpy. */
+#include "loops.h"
+
+/* As in hpcd/measurement/codec.py, hpcd/analysis/trace/intervals.py and blocks.py. */
+#define TIME_UNIT_NS ((uint64_t)1000)
+#define LONGEST_NS ((double)((uint64_t)1 << 60))
+#define BLOCK_RECORDS 1024
+#define MAX_STEP ((int64_t)UINT32_MAX)
+
+/* What is added to the begin of what lasts so long; 0 of what does not. */
+static inline uint64_t lasting(double length)
+{
+	length = length < LONGEST_NS ? length : LONGEST_NS;
+	return (uint64_t)(int64_t)(length > 0 ? length : 0);
+}
+
+/* How many entries so many records have. length is that of each of the 65,536 events. */
+EXPORTED int64_t entry_count(const uint16_t *event, const uint64_t *value, int64_t n,
+			     const double *length)
+{
+	int64_t total = n;
+	for (int64_t at = 0; at < n; at++)
+		total += length[event[at]] * (double)value[at] > 0;
+	return total;
+}
+
+/* Fills in entries, and where lines begin in them; whether all are of event 0 and value 1. There is room
+ * for entry_count of them. */
+EXPORTED bool expand(const int64_t *start, int64_t lines, const uint64_t *time_ns, const uint32_t *node,
+		     const uint16_t *event, const uint64_t *value, const double *length, int64_t *starts,
+		     int64_t *ticks, uint32_t *nodes, uint16_t *events, uint64_t *values)
+{
+	int64_t to = 0;
+	uint64_t odd = 0;
+	for (int64_t line = 0; line < lines; line++) {
+		starts[line] = to;
+		for (int64_t at = start[line]; at < start[line + 1]; at++) {
+			uint16_t code = event[at];
+			uint64_t amount = value[at], when = time_ns[at];
+			odd |= code | (amount ^ 1);
+			ticks[to] = (int64_t)(when / TIME_UNIT_NS);
+			nodes[to] = node[at];
+			events[to] = code;
+			values[to++] = amount;
+			double lasts = length[code] * (double)amount;
+			if (lasts > 0) {
+				uint64_t end = when + lasting(lasts);
+				if (at + 1 < start[line + 1]) {
+					uint64_t next = time_ns[at + 1] > when ? time_ns[at + 1] : when;
+					end = end < next ? end : next;
+				}
+				ticks[to] = (int64_t)(end / TIME_UNIT_NS);
+				nodes[to] = node[at];
+				events[to] = code;
+				values[to++] = 0;
+			}
+		}
+	}
+	starts[lines] = to;
+	return !odd;
+}
+
+/* Of records of lines, which lie in stretches: how many there are, -1 where a line's are not in order or
+ * begin before the last of it. Each event gets a slot of its own; used is how many have one. */
+EXPORTED int64_t examine(const int64_t *rows, int64_t lines, const int64_t *first, const int64_t *begin,
+			 const int64_t *end, const uint64_t *time_ns, const uint16_t *event,
+			 const int64_t *counts, const int64_t *last, int32_t *slot_of, int32_t *used)
+{
+	int64_t total = 0;
+	for (int64_t line = 0; line < lines; line++) {
+		int64_t row = rows[line];
+		uint64_t before = counts[row] > 0 ? (uint64_t)last[row] * TIME_UNIT_NS : 0;
+		bool back = false;
+		for (int64_t stretch = first[line]; stretch < first[line + 1]; stretch++) {
+			total += end[stretch] - begin[stretch];
+			for (int64_t at = begin[stretch]; at < end[stretch]; at++) {
+				back |= time_ns[at] < before;
+				before = time_ns[at];
+				if (slot_of[event[at]] < 0)
+					slot_of[event[at]] = (*used)++;
+			}
+		}
+		if (back)
+			return -1;
+	}
+	return total;
+}
+
+/* Lines so far: how many entries each has, and ticks of their first and last ones. */
+struct lines {
+	int64_t *counts, *earliest, *latest;
+};
+
+/* Where lay_out puts entries, where blocks of them begin, and sums by line and key. */
+struct laid_out {
+	int64_t *start, *times;
+	uint32_t *nodes;
+	uint16_t *events;
+	uint64_t *values;
+	int64_t *cuts, *sum_key, *sum_row;
+	uint64_t *sum_records, *sum_value;
+};
+
+/* Entries of records with the ends of intervals, where blocks of them begin, and their sums.
+ *
+ * Line i is row rows[i], with the stretches from first[i] on, which begin and end in the columns as begin
+ * and end say and are in order (examine). number is the part's number of each of so many nodes, length
+ * and slot_of are of the 65,536 events, slots more than any of these. table is of two numbers for each
+ * node and slot, all 0, and so again at the end. There is room for two entries a record, and one more.
+ *
+ * Fills in how many entries, blocks and sums there are, and whether all entries are of event 0 and value
+ * 1. False where there is a node that does not exist. */
+EXPORTED bool lay_out(const int64_t *rows, int64_t lines, const int64_t *first, const int64_t *begin,
+		      const int64_t *end, const uint64_t *time_ns, const uint32_t *node,
+		      const uint16_t *event, const uint64_t *value, const uint32_t *number, int64_t most,
+		      const double *length, const int32_t *slot_of, int64_t slots, uint64_t (*table)[2],
+		      const struct lines *so_far, const struct laid_out *out, int64_t *made)
+{
+	int64_t *restrict times = out->times, *restrict sum_key = out->sum_key;
+	int64_t *restrict sum_row = out->sum_row;
+	uint32_t *restrict nodes = out->nodes;
+	uint16_t *restrict events = out->events;
+	uint64_t *restrict values = out->values;
+	int64_t to = 0, cells = 0, blocks = 0;
+	uint64_t odd = 0;
+	for (int64_t line = 0; line < lines; line++) {
+		int64_t row = rows[line], first_cell = cells, a = to;
+		out->start[line] = to;
+		/* Whether the record before is a wait is not foreseen by any processor: its end is written
+		 * in any case, and written over where there is none. */
+		int64_t waits = 0;
+		uint64_t until = 0;
+		uint32_t place = 0;
+		uint16_t code = 0;
+		for (int64_t stretch = first[line]; stretch < first[line + 1]; stretch++) {
+			for (int64_t at = begin[stretch]; at < end[stretch]; at++) {
+				uint64_t now = time_ns[at], amount = value[at];
+				if (node[at] >= most)
+					return false;
+				times[to] = (int64_t)((until < now ? until : now) / TIME_UNIT_NS);
+				nodes[to] = place;
+				events[to] = code;
+				values[to] = 0;
+				to += waits;
+				code = event[at];
+				place = number[node[at]];
+				times[to] = (int64_t)(now / TIME_UNIT_NS);
+				nodes[to] = place;
+				events[to] = code;
+				values[to++] = amount;
+				odd |= code | (amount ^ 1);
+				int64_t key = (int64_t)place * slots + slot_of[code];
+				/* Written in any case, too: a new one every dozen records is not foreseen
+				 * either. */
+				sum_key[cells] = key;
+				sum_row[cells] = row;
+				cells += table[key][0] == 0;
+				table[key][0]++;
+				table[key][1] += amount;
+				double lasts = length[code] * (double)amount;
+				waits = lasts > 0;
+				until = now + lasting(lasts);
+			}
+		}
+		if (waits) {
+			times[to] = (int64_t)(until / TIME_UNIT_NS);
+			nodes[to] = place;
+			events[to] = code;
+			values[to++] = 0;
+		}
+		for (int64_t cell = first_cell; cell < cells; cell++) {
+			uint64_t *sums = table[sum_key[cell]];
+			out->sum_records[cell] = sums[0];
+			out->sum_value[cell] = sums[1];
+			sums[0] = sums[1] = 0;
+		}
+		if (to == a)
+			continue;
+		if (so_far->counts[row] == 0)
+			so_far->earliest[row] = times[a];
+		so_far->counts[row] += to - a;
+		so_far->latest[row] = times[to - 1];
+		int64_t regular = a;
+		for (int64_t at = a; at < to; at++) {
+			if (at == regular || times[at] - times[at - 1] > MAX_STEP)
+				out->cuts[blocks++] = at;
+			if (at == regular)
+				regular += BLOCK_RECORDS;
+		}
+	}
+	out->start[lines] = out->cuts[blocks] = to;
+	made[0] = to;
+	made[1] = blocks;
+	made[2] = cells;
+	made[3] = !odd;
+	return true;
+}
