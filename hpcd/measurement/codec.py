@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, ranked, to_planes
+from hpcd.measurement.record_writing import record_writing
 
 # Microseconds, as in the paper (ICS 2011, section 3): finer than sampling can place anything, and a
 # nanosecond's noise would cost 1.3 bytes a record.
@@ -30,6 +32,7 @@ _PLAIN, _LASTING = 0, 1
 _FORM_SHIFT = 24
 _FAULTS = ("", "a time step exceeds 2^44 units", "a record lasts longer than 2^44 units",
            "an event is out of range")  # fmt: skip
+_TYPES = (np.uint32, np.uint64, np.uint32, np.uint16, np.uint64)
 _CCT_HEAD = struct.Struct("<II")
 MAX_RECORDS = 1 << 20
 MAX_NODES = 1 << 20
@@ -185,6 +188,14 @@ class ColumnCursor:
         )
 
 
+@lru_cache(8)
+def _lasts(events: frozenset[int]) -> npt.NDArray[np.bool_]:
+    """Of each event that can be, whether it is one of these."""
+    lasts = np.zeros(1 << 16, bool)
+    lasts[list(events)] = True
+    return lasts
+
+
 def encode_records(
     line: U32, time_ns: U64, node: U32, event: U16, value: U64, lasting: Collection[int] = ()
 ) -> bytes:
@@ -193,6 +204,14 @@ def encode_records(
     ``lasting`` are events whose records last as many time units as their value says. What follows
     such a record begins at its end or a little later: that little is stored.
     """
+    lasts = _lasts(frozenset(lasting))
+    loops = record_writing()
+    if loops and len(line):
+        columns = tuple(
+            np.ascontiguousarray(column, dtype)
+            for column, dtype in zip((line, time_ns, node, event, value), _TYPES, strict=True)
+        )
+        return loops.encode(columns, lasts.view(np.uint8), TIME_UNIT_NS, _LASTING << _FORM_SHIFT)
     first = np.flatnonzero(np.r_[True, line[1:] != line[:-1]]) if len(line) else np.zeros(0, int)
     count = np.diff(np.r_[first, len(line)])
     ticks = (time_ns // np.uint64(TIME_UNIT_NS)).astype(np.int64)
@@ -200,8 +219,6 @@ def encode_records(
     step = np.diff(ticks, prepend=base)
     step[first] = ticks[first] - base
     steps = step.astype(np.uint64)
-    lasts = np.zeros(1 << 16, bool)
-    lasts[list(lasting)] = True
     ends = lasts[event]
     if ends.any():
         # A wait may have been cut by what follows, or have a record inside: those stay as they are.
