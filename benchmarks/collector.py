@@ -187,34 +187,40 @@ class NoKernel:
 def cost(stream: Stream, size: int, rounds: int) -> tuple[float, float, float]:
     """(ns of CPU a report, trace records a report, bytes a record) of ``rounds`` drains of ``size``
     reports, each followed by a flush."""
+    with tempfile.TemporaryDirectory() as name:
+        spent, records, written = record(stream, size, rounds, Path(name) / "m")
+    return 1e9 * spent / (rounds * size), records / (rounds * size), written / records
+
+
+def record(stream: Stream, size: int, rounds: int, path: Path) -> tuple[float, int, int]:
+    """Record so many rounds into ``path``: CPU seconds, records and their bytes."""
     flood: Any = Flood(stream, size)
     targets: Any = OneProcess()
     nothing: Any = None
     kernel: Any = NoKernel()
-    with tempfile.TemporaryDirectory() as name:
-        writer = MeasurementWriter(Path(name) / "m", Host("", "", "", "", 1), options={})
-        for event in (Event(0, "cpu-clock", "s", PERIOD / 1e9, "cpu_time"), *wait_events(1)):
-            writer.add_event(event)
-        thread_times = ThreadTimes(1, 50_000)
-        stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
-        threads = ThreadLifecycle(targets, writer, stacks, thread_times)
-        jit = JitNaming(nothing, targets, writer)
-        collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], thread_times)
-        collector.drain()  # announces all stacks
+    writer = MeasurementWriter(path, Host("", "", "", "", 1), options={})
+    for event in (Event(0, "cpu-clock", "s", PERIOD / 1e9, "cpu_time"), *wait_events(1)):
+        writer.add_event(event)
+    thread_times = ThreadTimes(1, 50_000)
+    stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
+    threads = ThreadLifecycle(targets, writer, stacks, thread_times)
+    jit = JitNaming(nothing, targets, writer)
+    collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], thread_times)
+    collector.drain()  # announces all stacks
+    writer.flush()
+    spent = 0.0
+    records = writer.records_written
+    for _ in range(rounds):
+        flood.make_round()
+        before = time.process_time()
+        collector.drain()
+        collector.settle_waits()
         writer.flush()
-        spent = 0.0
-        records = writer.records_written
-        for _ in range(rounds):
-            flood.make_round()
-            before = time.process_time()
-            collector.drain()
-            collector.settle_waits()
-            writer.flush()
-            spent += time.process_time() - before
-        records = writer.records_written - records
-        writer.close({})
-        written = writer.bytes_written["records"]
-    return 1e9 * spent / (rounds * size), records / (rounds * size), written / records
+        spent += time.process_time() - before
+    records = writer.records_written - records
+    writer.close({})
+    written = writer.bytes_written["records"]
+    return spent, records, written
 
 
 def run() -> Table:

@@ -41,9 +41,7 @@ class ReportLoops:
             library, "take_reports",
             (reports, _I64, narrow, narrow, ctypes.c_bool, data, *columns), _I64,
         )  # fmt: skip
-        self._count_nodes = declare(
-            library, "count_nodes", (narrow, kinds, _I64, wide, _I64), _I64
-        )
+        self._count_nodes = declare(library, "count_nodes", (narrow, kinds, _I64, wide, _I64), _I64)
         self._take_samples = declare(
             library, "take_samples", (*columns, _I64, wide, _I64, *columns, places), _I64
         )

@@ -139,9 +139,7 @@ class StackResolver:
         if len(rest):
             asked = reports[rest]
             known, found = np.zeros(len(rest), bool), np.zeros(len(rest), np.uint32)
-            self._find_announced(
-                asked["cache"], asked["stack"], found, known, np.arange(len(rest))
-            )
+            self._find_announced(asked["cache"], asked["stack"], found, known, np.arange(len(rest)))
             node[rest] = found
             if not known.all():
                 return node, line, False

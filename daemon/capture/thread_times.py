@@ -202,9 +202,7 @@ class ThreadTimes:
             self._short.append(short)
         return waits
 
-    def _advance(
-        self, line: U32, time: U64, kind: U16, value: U64, node: U32
-    ) -> Records:
+    def _advance(self, line: U32, time: U64, kind: U16, value: U64, node: U32) -> Records:
         n = len(line)
         first = np.append(True, line[1:] != line[:-1])
         starts = np.flatnonzero(first)

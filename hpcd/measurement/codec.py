@@ -32,7 +32,6 @@ _PLAIN, _LASTING = 0, 1
 _FORM_SHIFT = 24
 _FAULTS = ("", "a time step exceeds 2^44 units", "a record lasts longer than 2^44 units",
            "an event is out of range")  # fmt: skip
-_TYPES = (np.uint32, np.uint64, np.uint32, np.uint16, np.uint64)
 _CCT_HEAD = struct.Struct("<II")
 MAX_RECORDS = 1 << 20
 MAX_NODES = 1 << 20
@@ -207,10 +206,11 @@ def encode_records(
     lasts = _lasts(frozenset(lasting))
     loops = record_writing()
     if loops and len(line):
-        columns = tuple(
-            np.ascontiguousarray(column, dtype)
-            for column, dtype in zip((line, time_ns, node, event, value), _TYPES, strict=True)
-        )
+        columns = (
+            np.ascontiguousarray(line, np.uint32), np.ascontiguousarray(time_ns, np.uint64),
+            np.ascontiguousarray(node, np.uint32), np.ascontiguousarray(event, np.uint16),
+            np.ascontiguousarray(value, np.uint64),
+        )  # fmt: skip
         return loops.encode(columns, lasts.view(np.uint8), TIME_UNIT_NS, _LASTING << _FORM_SHIFT)
     first = np.flatnonzero(np.r_[True, line[1:] != line[:-1]]) if len(line) else np.zeros(0, int)
     count = np.diff(np.r_[first, len(line)])

@@ -49,7 +49,6 @@ DEFAULT_SEGMENT_BYTES = 256 << 20
 _NONE = 0xFFFFFFFF  # what the compiled loops take for no line
 
 
-
 class MeasurementWriter:
     """Writes one measurement directory (mode 0700), made here or ``existing`` and empty; what is in
     it belongs to ``owner`` (uid, gid). With ``sync``, segments are on the disk when they are full.
