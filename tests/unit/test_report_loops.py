@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.collector import record, recorded
-from benchmarks.shapes import columns
 from hpcd.bpf.layouts import Switch
 from hpcd.daemon.capture import collector, thread_times
 from hpcd.daemon.capture.report_loops import report_loops
@@ -20,6 +18,7 @@ from hpcd.daemon.capture.thread_times import BORN, Records, ThreadTimes
 from hpcd.measurement import codec, writer
 from hpcd.measurement.reader import open_measurement
 from hpcd.measurement.record_writing import record_writing
+from tests.support.report_streams import columns, record, recorded
 
 FIRST = 3
 LINES = 5
