@@ -10,88 +10,19 @@ as a thread that leaves its CPU and comes back, over and over. Shape "none" is w
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.table import Table
 
-from benchmarks.shapes import RECORDED, RECORDINGS, columns
+from benchmarks.shapes import RECORDED
 from benchmarks.workloads import sized
-from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind, Switch
-from hpcd.daemon.capture.collector import Collector
-from hpcd.daemon.capture.stack_resolver import StackResolver
-from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
-from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
-from hpcd.daemon.naming.jit_naming import JitNaming
-from hpcd.daemon.naming.kernel_naming import KernelNaming
-from hpcd.measurement.codec import TIME_UNIT_NS
-from hpcd.measurement.reader import open_measurement
-from hpcd.measurement.writer import MeasurementWriter
-from hpcd.model.frame import module_frame
-from hpcd.model.identity import Event, Host, Process
+from hpcd.bpf.layouts import SAMPLE, SLOT_BITS
+from tests.support.report_streams import PERIOD, Stream, record, recorded
 
-PERIOD = 1_003_009
 STACKS = 2000
 THREADS = 64
-_RUNNABLE = ("runnable", "preempted")
-_BEGIN = 10**15  # later than the clock of this machine: waits that go on are not cut at it
 SAMPLES = sized(1_000_000, 10_000)  # at each size of a round
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Reports in order of time (:data:`SAMPLE`), how long they go on (ns), and the depth of each
-    stack; threads are numbered from 1 on, stacks from 0 on."""
-
-    reports: npt.NDArray[np.void]
-    length: int
-    depth: npt.NDArray[np.int64]
-    threads: int
-
-
-def recorded(name: str) -> Stream:
-    """What the programs of a recording would have sent."""
-    with open_measurement(RECORDINGS / name) as measurement:
-        line, time_ns, node, event, value = columns(measurement)
-        lasting = [e.id for e in measurement.events.values() if e.interval]
-        names = {e.id: e.name for e in measurement.events.values()}
-        whole = measurement.cct.depth()[np.unique(node)].astype(np.int64)
-    sampled = event == 0
-    waited = np.isin(event, lasting)
-    _, thread = np.unique(line, return_inverse=True)
-    _, stack = np.unique(node, return_inverse=True)
-    begin = time_ns.astype(np.int64)
-    end = begin + value.astype(np.int64) * TIME_UNIT_NS
-    # Blocked, and from the wake-up on runnable, in two records: the thread left its CPU once.
-    woken = np.append(waited[:-1] & waited[1:] & (end[:-1] == begin[1:]), False)
-    woken[:-1] &= line[1:] == line[:-1]
-    left = np.flatnonzero(waited & ~np.append(False, woken[:-1]))
-    back = left + woken[left]
-    runnable = np.isin(event[left], [e for e, name in names.items() if name in _RUNNABLE])
-    wake = np.where(woken[left], end[left], np.where(runnable, 0, end[left]))
-    parts = []
-    for which, kind, when, carried in (
-        (np.flatnonzero(sampled), 0, begin[sampled], PERIOD),
-        (left, np.where(runnable, Switch.RUNNABLE, Switch.SLEEPING), begin[left], 0),
-        (left, Switch.IN, end[back], wake),
-    ):
-        part = np.zeros(len(which), SAMPLE)
-        part["thread"] = (thread[which] + 1) << 10
-        part["stack"] = 1 << SLOT_BITS | stack[which]
-        part["time"], part["value"] = when, carried
-        part["event"] = kind
-        parts.append(part)
-    reports = np.concatenate(parts)
-    reports = reports[np.argsort(reports["time"], kind="stable")]
-    start = int(reports["time"][0])
-    reports["value"][(reports["event"] == Switch.IN) & (reports["value"] > 0)] -= start
-    reports["time"] -= start
-    return Stream(reports, int(reports["time"][-1]) + PERIOD, whole, int(thread.max()) + 1)
 
 
 def unwaiting() -> Stream:
@@ -106,114 +37,11 @@ def unwaiting() -> Stream:
     return Stream(samples, length, rng.integers(5, 40, STACKS), THREADS)
 
 
-class Flood:
-    """Stands for the sampler: a stream in rounds of ``size`` reports, over and over."""
-
-    def __init__(self, stream: Stream, size: int) -> None:
-        self._stream, self._size, self._at = stream, size, 0
-        self.ready = np.zeros(0, SAMPLE)
-        self._events = list(self._announcements(np.random.default_rng(0)))
-
-    def _announcements(self, rng: np.random.Generator) -> Iterator[bytes]:
-        for number in range(1, self._stream.threads + 1):
-            yield THREAD_EVENT.pack(0, EventKind.THREAD, 1, number, number << 10, 0, 0, 0, 0, b"")
-        for slot, depth in enumerate(self._stream.depth.tolist()):
-            event = np.zeros(1, STACK_EVENT)
-            event["kind"], event["stack"] = EventKind.STACK, 1 << SLOT_BITS | slot
-            event["user_frames"] = depth
-            offsets = rng.integers(0, 50, depth)
-            frames = np.array([module_frame(1, int(offset)) for offset in offsets], np.uint64)
-            yield event.tobytes() + frames.tobytes()
-
-    def take_samples(self) -> npt.NDArray[np.void]:
-        """The round that was made last."""
-        return self.ready
-
-    def make_round(self) -> None:
-        """Make the next round."""
-        reports, length = self._stream.reports, self._stream.length
-        place = np.arange(self._at, self._at + self._size)
-        again, index = np.divmod(place, len(reports))
-        taken = reports[index]
-        shift = (_BEGIN + again * length).astype(np.uint64)
-        taken["time"] += shift
-        woken = (taken["event"] == Switch.IN) & (taken["value"] > 0)
-        taken["value"][woken] += shift[woken]
-        self._at += self._size
-        self.ready = taken
-
-    def take_events(self) -> list[bytes]:
-        """Everything is announced in the first round."""
-        events, self._events = self._events, []
-        return events
-
-
-class OneProcess:
-    """Stands for the targets."""
-
-    process = Process(1, 1, 0, "flood", "", (), 0, 0)
-    withheld: frozenset[int] = frozenset()
-
-    def __contains__(self, _: int) -> bool:
-        return True
-
-    def target(self, _: int, name: str = "") -> OneProcess:
-        """The one there is."""
-        return self
-
-    def refresh_postponed(self) -> None:
-        """Nothing had to wait."""
-
-    def free_retired(self) -> None:
-        """Nothing to free."""
-
-
-class NoKernel:
-    """Stands for the kernel's symbols."""
-
-    def range_of(self, _: str) -> tuple[np.uint64, np.uint64]:
-        """Nowhere."""
-        return np.uint64(0), np.uint64(0)
-
-    def entry_text(self) -> tuple[np.uint64, np.uint64]:
-        """Nowhere."""
-        return np.uint64(0), np.uint64(0)
-
-    def signal_ranges(self) -> list[tuple[np.uint64, np.uint64]]:
-        """None."""
-        return []
-
-
 def cost(stream: Stream, size: int, rounds: int) -> tuple[float, float, float]:
     """(ns of CPU a report, trace records a report, bytes a record) of ``rounds`` drains of ``size``
     reports, each followed by a flush."""
-    flood: Any = Flood(stream, size)
-    targets: Any = OneProcess()
-    nothing: Any = None
-    kernel: Any = NoKernel()
     with tempfile.TemporaryDirectory() as name:
-        writer = MeasurementWriter(Path(name) / "m", Host("", "", "", "", 1), options={})
-        for event in (Event(0, "cpu-clock", "s", PERIOD / 1e9, "cpu_time"), *wait_events(1)):
-            writer.add_event(event)
-        thread_times = ThreadTimes(1, 50_000)
-        stacks = StackResolver(nothing, KernelNaming(lambda: kernel, nothing, writer), nothing, 1)
-        threads = ThreadLifecycle(targets, writer, stacks, thread_times)
-        jit = JitNaming(nothing, targets, writer)
-        collector = Collector(flood, threads, stacks, jit, writer, [PERIOD], thread_times)
-        collector.drain()  # announces all stacks
-        writer.flush()
-        spent = 0.0
-        records = writer.records_written
-        for _ in range(rounds):
-            flood.make_round()
-            before = time.process_time()
-            collector.drain()
-            collector.settle_waits()
-            writer.flush()
-            spent += time.process_time() - before
-        records = writer.records_written - records
-        writer.close({})
-        written = writer.bytes_written["records"]
+        spent, records, written = record(stream, size, rounds, Path(name) / "m")
     return 1e9 * spent / (rounds * size), records / (rounds * size), written / records
 
 

@@ -32,8 +32,8 @@ from hpcd.measurement.synthetic import Shape, Source, built_in_source, recorded_
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host, Module, Process
 from tests.support.lammps import ENVIRONMENT, melt
+from tests.support.report_streams import RECORDINGS, columns
 
-RECORDINGS = ROOT / "tests/data/recordings"
 BUILT_IN = "built-in"
 _SECONDS = "10"
 _UNITS = 500
@@ -134,18 +134,6 @@ def keep(recorded: Path, kept: Path, records: int, lines: int) -> None:
         writer.add_nodes(parent, frame)
         writer.add_records(line, time, new_node, event, value)
         writer.close({"samples": {"taken": len(line), "expected": None, "dropped": {}}})
-
-
-def columns(measurement: Measurement) -> list[npt.NDArray[np.unsignedinteger]]:
-    """Line, time, node, event and value of all records, sorted by line and time."""
-    parts = list(measurement.record_chunks())
-    line = np.concatenate([np.repeat(part.line, np.diff(part.start)) for part in parts])
-    others = [
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("time_ns", "node", "event", "value")
-    ]
-    order = np.lexsort((others[0], line))
-    return [line[order], *(column[order] for column in others)]
 
 
 def _chosen(line: npt.NDArray[np.unsignedinteger], records: int, lines: int) -> I64:

@@ -207,9 +207,12 @@ class TestRunOptions(ctypes.Structure):
 
 def run_program(program: int) -> None:
     """Run a raw tracepoint's program, here and now (kernel 5.10)."""
-    options = TestRunOptions(sz=ctypes.sizeof(TestRunOptions))
+    options = TestRunOptions.from_buffer_copy(_RUN_ONCE)
     result = library().bpf_prog_test_run_opts(program, ctypes.byref(options))
     checked(result, "running a BPF program")
+
+
+_RUN_ONCE = bytes(TestRunOptions(sz=ctypes.sizeof(TestRunOptions)))
 
 
 def enable_stats() -> int:

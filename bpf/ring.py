@@ -15,6 +15,7 @@ from __future__ import annotations
 import mmap
 import os
 import select
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -27,6 +28,7 @@ from hpcd.errors import PlatformError
 _BUSY = 1 << 31
 _DISCARD = 1 << 30
 _HEADER = 8
+_length_at = struct.Struct("<I").unpack_from
 # How often the reader yields its CPU for a record still being written. Each yield is a system call:
 # a writer whose CPU a hypervisor took away for milliseconds is waited for, one that died is not.
 _MAX_YIELDS = 100_000
@@ -110,9 +112,9 @@ class Ring:
         while int(self._consumed[0]) < end and yields < _MAX_YIELDS:
             start = int(self._consumed[0])
             raw = self._bytes(start, end - start).tobytes()
-            offset = 0
-            while offset + _HEADER <= len(raw):
-                length = int.from_bytes(raw[offset : offset + 4], "little")
+            offset, last = 0, len(raw) - _HEADER
+            while offset <= last:
+                (length,) = _length_at(raw, offset)
                 if length & _BUSY:
                     yields += 1
                     os.sched_yield()

@@ -93,7 +93,6 @@ class SavedWalker:
         except BaseException:
             self.close()
             raise
-        self._head = np.frombuffer(self._memory, SAVED, 1)
         self._frames = np.frombuffer(
             self._memory, np.uint64, MAX_FRAMES + 1, saved_bytes() - 8 * (MAX_FRAMES + 1)
         )
@@ -110,7 +109,7 @@ class SavedWalker:
         _SAVED.pack_into(memory, 0, start, size, 1, space.address, space.count, 0, 0, 0, 0)
         result = self._run()
         begin, end = 0, len(copy) - first
-        while result[0] == UnwindStatus.READ_FAULT and begin + COPY_BYTES < end:
+        while result[0] == _READ_FAULT and begin + COPY_BYTES < end:
             # From the frame on that it stands at, or further up: its caller's may be far away.
             frame = (self.stack_pointer - start & ~7) - _KEPT
             begin = frame if begin < frame < end else begin + _STEP
@@ -134,23 +133,24 @@ class SavedWalker:
         return self._run()
 
     def _run(self) -> tuple[int, int, U64]:
+        done = ending = frames = depth = 0
         for _ in range(_MAX_RUNS):
             libbpf.run_program(self._fd)
-            if self._head["done"][0]:
+            _, _, _, _, _, done, ending, frames, depth = _SAVED.unpack_from(self._memory)
+            if done:
                 break
-        head = self._head[0]
-        kept = min(int(head["frames"]), MAX_FRAMES)
-        return int(head["ending"]), max(int(head["depth"]), kept), self._frames[:kept].copy()
+        kept = min(frames, MAX_FRAMES)
+        return ending, max(depth, kept), self._frames[:kept].copy()
 
     def close(self) -> None:
         """Unload the program."""
         self._programs.close()
-        # Arrays that look into the memory keep it mapped.
-        for name in ("_head", "_frames"):
-            self.__dict__.pop(name, None)
+        # An array that looks into the memory keeps it mapped.
+        self.__dict__.pop("_frames", None)
         self._memory.close()
 
 
+_READ_FAULT = int(UnwindStatus.READ_FAULT)
 _U64, _U32 = struct.Struct("<Q"), struct.Struct("<I")
 _COPY = struct.Struct("<QQIIIHH")
 _SAVED = struct.Struct("<QIIIIIIII")

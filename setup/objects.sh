@@ -41,7 +41,7 @@ native() {
 	mkdir -p "$folder"
 	rm -f "$folder/native-$machine_name$level"-*.so
 	echo "+ clang -shared ... $library"
-	clang -O3 --target="$machine_name-linux-gnu" -std=c11 -ffreestanding -ffp-contract=off -fPIC -fvisibility=hidden "$@" \
+	clang -O3 --target="$machine_name-linux-gnu" -std=c11 -ffreestanding -fwrapv -ffp-contract=off -fPIC -fvisibility=hidden "$@" \
 		-Wall -Wextra -Werror -shared -nostdlib -fuse-ld=lld -Wl,--build-id=none \
 		"$(dirname "$folder")"/sources/*.c -o "$library.new"
 	llvm-strip "$library.new"

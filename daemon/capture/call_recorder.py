@@ -11,7 +11,8 @@ import numpy.typing as npt
 from hpcd.array_types import I64, U32, Mask
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
 from hpcd.daemon.capture.stack_resolver import StackResolver
-from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
+from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
+from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.naming.file_objects import FileObjects
 from hpcd.measurement.call_codec import Calls
 from hpcd.measurement.writer import MeasurementWriter
@@ -66,7 +67,7 @@ class CallRecorder:
         node, resolved = self._stacks.nodes_of(calls["cache"], calls["stack"], calls["stack"] > 0)
         node[calls["stack"] == 0] = 0
         numbers, index = np.unique(calls["thread"], return_inverse=True)
-        line = self._threads.lines_of(numbers.tolist())[index]
+        line = self._threads.numbered.of(numbers.tolist())[index]
         known = line != NO_LINE
         if not known.all():
             self.dropped["thread unknown"] += int((~known).sum())

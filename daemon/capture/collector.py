@@ -1,7 +1,7 @@
 """The collector: from what the kernel sends to what the measurement holds.
 
 Each round empties the sample ring in one numpy view, then the event ring, so that whatever a sample
-refers to is known. Work per sample is a handful of gathers over the whole batch; Python runs once
+refers to is known. Work per sample is a few compiled loops over the whole batch; Python runs once
 per new stack, thread or process. Who does what:
 
 - :class:`~hpcd.daemon.capture.thread_lifecycle.ThreadLifecycle` knows each thread's trace line;
@@ -27,11 +27,14 @@ from hpcd.bpf.layouts import THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.map_sizes import MAX_EVENTS
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
+from hpcd.daemon.capture.report_loops import ReportLoops, report_loops
 from hpcd.daemon.capture.stack_resolver import StackResolver
-from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
+from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
+from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.capture.thread_times import Records, ThreadTimes, joined
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.measurement.call_codec import Calls
+from hpcd.measurement.record_writing import empty_columns, first_rows, last_rows
 from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 
 if TYPE_CHECKING:
@@ -217,6 +220,12 @@ class Collector:
             self._write(self._thread_times.end(ends))
 
     def _record(self, samples: npt.NDArray[np.void]) -> None:
+        loops = report_loops()
+        if loops:
+            node, line, whole = self._stacks.look_up(loops, samples, self._threads.numbered)
+            if whole:
+                self._record_compiled(loops, samples, node, line)
+                return
         # Columns of their own: rows of 32 bytes are slow to choose from.
         moment, value, thread, stack, cache, event = (
             np.ascontiguousarray(samples[name]) for name in _COLUMNS
@@ -224,7 +233,7 @@ class Collector:
         has_path = event != Switch.IN
         node, resolved = self._stacks.nodes_of(cache, stack, has_path)
         numbers, index = np.unique(thread, return_inverse=True)
-        line = self._threads.lines_of(numbers.tolist())[index]
+        line = self._threads.numbered.of(numbers.tolist())[index]
         # Neither can happen; if it does it is counted, not attributed to another.
         strange = resolved & (line == NO_LINE)
         if not resolved.all() or strange.any():
@@ -239,6 +248,31 @@ class Collector:
         self.recorded += taken
         self.switches += len(event) - taken
         self._write_samples(Records(line, moment, node, event, value))
+
+    def _record_compiled(
+        self, loops: ReportLoops, reports: npt.NDArray[np.void], node: U32, line: U32
+    ) -> None:
+        """The same by compiled loops, of reports all of whose stacks and threads are known."""
+        times = self._thread_times
+        columns = loops.take(reports, node, line, in_order=times is not None)
+        node, event = columns[2], columns[3]
+        cct = self._stacks.cct
+        if loops.count_nodes(node, event, cct.samples, cct.count):
+            self._count_samples(node[(event != Switch.IN) & (node >= cct.count)])
+        # Waits, then samples, for what both have room.
+        room = empty_columns(3 * len(reports) if times else len(reports))
+        waits = times.advance_into(loops, columns, room) if times else 0
+        samples = last_rows(room, waits)
+        taken, odd = loops.samples_of(columns, self._periods.periods, samples)
+        if odd < 0:
+            raise IndexError("a sample of an event that is not sampled")
+        event, value = samples[3][:taken], samples[4][:taken]
+        if odd:
+            value[:] = self._periods.count(event, value)
+        self.recorded_periods += int(value[event == 0].sum())
+        self.recorded += taken
+        self.switches += len(reports) - taken
+        self._write(Records(*first_rows(room, waits + taken)))
 
     def _count_samples(self, node: U32) -> None:
         if self._deferred:
@@ -315,6 +349,10 @@ class Collector:
             )
             if self._deferred and self._thread_times:
                 self._reserve_lines(records.line)
+                loops = report_loops()
+                if loops:
+                    loops.note_newest(records.line, records.time, self._last_time)
+                    return
                 last = np.flatnonzero(np.append(records.line[1:] != records.line[:-1], True))
                 np.maximum.at(self._last_time, records.line[last], records.time[last])
 
@@ -344,17 +382,17 @@ class _PeriodCounter:
     """
 
     def __init__(self, periods: Sequence[int]) -> None:
-        self._periods = np.array(periods, dtype=np.uint64)
-        self._remainder = np.zeros_like(self._periods)
+        self.periods: U64 = np.array(periods, dtype=np.uint64)
+        self._remainder = np.zeros_like(self.periods)
 
     def count(self, event: npt.NDArray[np.uint16], value: U64) -> U64:
         """How many periods of its event (u64[n]) each sample stands for."""
-        one_period = value == self._periods[event]
+        one_period = value == self.periods[event]
         result: U64 = one_period.astype(np.uint64)
         for number in np.unique(event[~one_period]).tolist():
             at = np.flatnonzero(~one_period & (event == number))
             total = np.cumsum(value[at], dtype=np.uint64) + self._remainder[number]
-            level = total // self._periods[number]
+            level = total // self.periods[number]
             result[at] = np.diff(level, prepend=np.uint64(0))
-            self._remainder[number] = total[-1] % self._periods[number]
+            self._remainder[number] = total[-1] % self.periods[number]
         return result

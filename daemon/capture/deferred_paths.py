@@ -12,6 +12,7 @@ its threads fill 100 MB.
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 import zstandard
 
 from hpcd.array_types import I64, U32, Mask
-from hpcd.bpf.layouts import STACK_COPY, STACK_EVENT, EventKind
+from hpcd.bpf.layouts import STACK_EVENT, EventKind
 from hpcd.bpf.mapping_events import MmapEvents
 from hpcd.bpf.saved_walk import SavedWalker, joined, marked
 from hpcd.bpf.table_memory import Space, Tables
@@ -43,7 +44,14 @@ _REGION_BYTES = 16
 _MAX_WAIT_NS = 300_000_000_000
 # How long until the kernel's report of a mapping is in the history, or it is read from /proc.
 _MAPPING_WAIT_NS = 1_000_000_000
-_EARLY = (UnwindStatus.NO_MAPPING, UnwindStatus.NO_TABLE, UnwindStatus.NO_PROCESS)
+# As numbers, and heads read by struct: this is done for each path.
+_NO_TABLE, _NO_PROCESS = int(UnwindStatus.NO_TABLE), int(UnwindStatus.NO_PROCESS)
+_READ_FAULT = int(UnwindStatus.READ_FAULT)
+_EARLY = (int(UnwindStatus.NO_MAPPING), _NO_TABLE, _NO_PROCESS)
+_NO_FRAMES = np.zeros(0, np.uint64)
+_EVENT_HEAD = struct.Struct("<QIIIIHHHH")  # STACK_EVENT
+_COPY_HEAD = struct.Struct("<QQI")  # STACK_COPY begins so
+assert _EVENT_HEAD.size == STACK_EVENT.itemsize
 
 
 class _Mapped:
@@ -187,9 +195,9 @@ class DeferredPaths:
             self.counts.no_room += 1
             self._finish([index], [event])
             return
-        head = np.frombuffer(copy, STACK_COPY, 1)[0]
+        time, _, tgid = _COPY_HEAD.unpack_from(copy)
         self._bytes += len(copy)
-        deferred = _Deferred(index, int(head["tgid"]), int(head["time"]), event, copy)
+        deferred = _Deferred(index, tgid, time, event, copy)
         self._waiting[index] = self._fresh[index] = deferred
 
     def tables_came(self) -> None:
@@ -247,13 +255,12 @@ class DeferredPaths:
         if not (deferred.waits_for_table or last) and self._waits_at_once(deferred):
             return None
         mapped = deferred.mapped or self._mapped_at(deferred.tgid, deferred.time)
-        ending, depth, frames = UnwindStatus.NO_PROCESS, 0, np.zeros(0, np.uint64)
+        ending, depth, frames = _NO_PROCESS, 0, _NO_FRAMES
         if mapped:
             written = spaces.hold(mapped)
-            number, depth, frames = self._walker.walk(self._copy_of(deferred), written)
-            ending = UnwindStatus(number)
+            ending, depth, frames = self._walker.walk(self._copy_of(deferred), written)
         late = last or now - deferred.time > _MAPPING_WAIT_NS
-        if mapped and ending is UnwindStatus.NO_TABLE and not last:
+        if mapped and ending == _NO_TABLE and not last:
             self._wait_for_table(deferred, mapped)
             deferred.module = _file_at(mapped.regions, int(frames[-1]) & RAW_MASK)
             if deferred.module:
@@ -262,26 +269,29 @@ class DeferredPaths:
         if ending in _EARLY and not late:
             deferred.mapped = None  # the history may know more by then
             return None
-        head = np.frombuffer(deferred.event, STACK_EVENT, 1).copy()
-        if ending is UnwindStatus.READ_FAULT:
+        time, _, tgid, stack, thread, kernel, _, cause, cache = _EVENT_HEAD.unpack_from(
+            deferred.event
+        )
+        if ending == _READ_FAULT:
             # The path leaves what was copied of the stack: the reason is why it was copied.
-            ending = UnwindStatus(int(head["ending"][0]))
-        if ending is UnwindStatus.NO_PROCESS:
+            ending = cause
+        if ending == _NO_PROCESS:
             self.counts.gave_up += 1
             return deferred.event
         if ending in _EARLY:
             self.counts.gave_up += 1
         else:
             self.counts.walked += 1
-        kernel = STACK_EVENT.itemsize + 8 * int(head["kernel_frames"][0])
-        head["kind"], head["ending"], head["user_frames"] = EventKind.STACK, ending, depth
-        return head.tobytes() + deferred.event[STACK_EVENT.itemsize : kernel] + frames.tobytes()
+        head = _EVENT_HEAD.pack(
+            time, EventKind.STACK, tgid, stack, thread, kernel, depth, ending, cache
+        )
+        size = _EVENT_HEAD.size
+        return head + deferred.event[size : size + 8 * kernel] + frames.tobytes()
 
     def _waits_at_once(self, deferred: _Deferred) -> bool:
         """Whether the programs' walk met a file whose table is still not there: to walk the copy
         takes ten times as long."""
-        head = np.frombuffer(deferred.event, STACK_EVENT, 1)[0]
-        if head["ending"] != UnwindStatus.NO_TABLE:
+        if _EVENT_HEAD.unpack_from(deferred.event)[7] != _NO_TABLE:
             return False
         frame = int.from_bytes(deferred.event[-8:], "little")
         if frame & ~RAW_MASK != SPECIAL:

@@ -19,6 +19,8 @@ from hpcd.bpf.map_sizes import CACHE_SET_BITS, FIRST_CALL_CONTEXT
 from hpcd.bpf.maps import possible_cpus
 from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.deep_stacks import unfold
+from hpcd.daemon.capture.report_loops import ReportLoops
+from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.model import frame as frames
@@ -66,10 +68,8 @@ class StackResolver:
         self._find_mapping = find_mapping
         self._node = np.zeros((caches, _SLOTS), dtype=np.uint32)
         self._generation = np.zeros((caches, _SLOTS), dtype=np.uint16)
-        self._last_round = _Announced()
-        self._this_round = _Announced()
-        self._deferred_last_round = _Announced()
-        self._deferred_this_round = _Announced()
+        self._last_round = _NOTHING
+        self._this_round = self._deferred_this_round = self._deferred_last_round = _NOTHING
         self._pending: list[bytes] = []
         self._first_of_calls = FIRST_CALL_CONTEXT * possible_cpus()
         self._of_calls: dict[int, int] = {}
@@ -125,7 +125,31 @@ class StackResolver:
         node = self._node[cache, slot]
         known = self._generation[cache, slot] == stack >> np.uint32(SLOT_BITS)
         known |= ~has_path
-        rest = np.flatnonzero(~known)
+        self._find_announced(cache, stack, node, known, np.flatnonzero(~known))
+        return node, known
+
+    def look_up(
+        self, loops: ReportLoops, reports: npt.NDArray[np.void], threads: ThreadLines
+    ) -> tuple[U32, U32, bool]:
+        """CCT nodes u32[n] and trace lines u32[n] of ``reports``; those that lack a stack that is
+        known have no line either. False where one lacks anything."""
+        node, line, rest, strange = loops.look_up(
+            reports, self._node, self._generation, threads.numbers, threads.lines
+        )
+        if len(rest):
+            asked = reports[rest]
+            known, found = np.zeros(len(rest), bool), np.zeros(len(rest), np.uint32)
+            self._find_announced(asked["cache"], asked["stack"], found, known, np.arange(len(rest)))
+            node[rest] = found
+            if not known.all():
+                return node, line, False
+        return node, line, not strange
+
+    def _find_announced(
+        self, cache: npt.NDArray[np.uint16], stack: U32, node: U32, known: Mask, rest: I64
+    ) -> None:
+        """Fill in the nodes of the stacks ``rest``, which no cache holds, as far as they are
+        known."""
         for announced in (
             self._this_round,
             self._last_round,
@@ -147,17 +171,17 @@ class StackResolver:
             found = older >= 0
             node[rest[found]] = older[found]
             known[rest[found]] = True
-        return node, known
 
     def end_round(self) -> None:
         """The samples of this round have been looked up: its stacks replace older ones."""
         announced = self._this_round
-        self._keep_of_calls(announced)
-        self._node[announced.cache, announced.slot] = announced.node
-        self._generation[announced.cache, announced.slot] = announced.generation
-        self._last_round, self._this_round = announced, _Announced()
+        if len(announced.node):
+            self._keep_of_calls(announced)
+            self._node[announced.cache, announced.slot] = announced.node
+            self._generation[announced.cache, announced.slot] = announced.generation
+        self._last_round, self._this_round = announced, _NOTHING
         self._deferred_last_round = self._deferred_this_round
-        self._deferred_this_round = _Announced()
+        self._deferred_this_round = _NOTHING
 
     def _keep_of_calls(self, announced: _Announced) -> None:
         """Keep the nodes of calls' stacks: a call may last for hours, and is sent when it ends."""
@@ -322,16 +346,20 @@ class _Announced:
         self.slot = stack & _SLOT_MASK
         self.generation = stack >> np.uint32(SLOT_BITS)
         self.keys = _key(self.cache, stack)
-        self._order = np.argsort(self.keys)
-        self._keys = self.keys[self._order]
+
+    @cached_property
+    def _sorted(self) -> tuple[I64, U64]:
+        order = np.argsort(self.keys)
+        return order, self.keys[order]
 
     def find(self, cache: npt.NDArray[np.uint16], stack: U32) -> tuple[Mask, I64]:
         """(whether each of these was announced, where)."""
-        if not len(self._keys):
+        if not len(self.keys):
             return np.zeros(len(cache), bool), np.zeros(len(cache), np.int64)
+        order, known = self._sorted
         keys = _key(cache, stack)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return self._keys[at] == keys, self._order[at]
+        at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        return known[at] == keys, order[at]
 
 
 def _with_markers(path: U64, count: I64, depth: I64, ending: U64) -> tuple[U64, I64]:
@@ -353,3 +381,6 @@ def _lies_in(address: U64, span: tuple[np.uint64, np.uint64]) -> Mask:
 
 def _key(cache: npt.NDArray[np.unsignedinteger], stack: npt.NDArray[np.unsignedinteger]) -> U64:
     return cache.astype(np.uint64) << np.uint64(32) | stack
+
+
+_NOTHING = _Announced()

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
 from hpcd.bpf.layouts import EventKind, Switch, ThreadEvent
 from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.daemon.capture.thread_times import BORN, ThreadTimes
 from hpcd.daemon.targets.cpu_account import CpuAccount
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Thread
-
-NO_LINE = 0xFFFFFFFF
-"""In place of a trace line: the thread is unknown."""
 
 
 class ThreadLifecycle:
@@ -42,7 +37,8 @@ class ThreadLifecycle:
         self._writer = writer
         self._stacks = stacks
         self._thread_times = thread_times
-        self._line: dict[int, int] = {}
+        self.numbered = ThreadLines()
+        """Threads by number."""
         self._threads: dict[int, Thread] = {}
         self._lines = 0
         # Threads (and when they ended) whose end was reported in this round and in the last:
@@ -59,10 +55,6 @@ class ThreadLifecycle:
     def line_count(self) -> int:
         """Trace lines so far."""
         return self._lines
-
-    def lines_of(self, numbers: list[int]) -> npt.NDArray[np.uint32]:
-        """Trace lines u32[n] of threads by number, :data:`NO_LINE` for those unknown."""
-        return np.array([self._line.get(number, NO_LINE) for number in numbers], dtype=np.uint32)
 
     # --- what happens ---
 
@@ -148,7 +140,7 @@ class ThreadLifecycle:
             thread = replace(
                 thread, attached_ns=attached.time_ns, asleep_since_ns=attached.asleep_since_ns
             )
-        self._line[number] = line
+        self.numbered[number] = line
         self._threads[number] = thread
         self._writer.add_thread(thread)
         return line
@@ -167,7 +159,7 @@ class ThreadLifecycle:
 
     def end_round(self) -> dict[int, int]:
         """Ends (ns) by trace line of the threads of which no sample can come any more."""
-        ends = {self._line.pop(number): time for number, time in self._ended_last_round.items()}
+        ends = {self.numbered.pop(number): time for number, time in self._ended_last_round.items()}
         self._ended_last_round, self._ended = self._ended, {}
         self._targets.refresh_postponed()
         self._targets.free_retired()

@@ -7,7 +7,7 @@ short, are summed by call path. The time on CPUs is only summed: what samples st
 by the clock that takes them, since a weight that depends on what the thread did before would favour
 some of its code.
 
-Work per report is a dozen numpy operations over the whole batch.
+Work per report is a compiled loop over the whole batch, or a dozen numpy operations.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.layouts import Switch
+from hpcd.daemon.capture.report_loops import ReportLoops, report_loops
 from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.measurement.record_writing import Columns, empty_columns, first_rows
 from hpcd.model.identity import Event
 
 U16 = npt.NDArray[np.uint16]
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 BORN = 32
@@ -128,7 +131,8 @@ class ThreadTimes:
     def __init__(self, first: int, threshold_ns: int) -> None:
         self._first = first
         self._threshold = threshold_ns
-        self._slot: dict[int, int] = {}
+        self._slot: dict[int, int] = {}  # of each line that has begun and not ended
+        self._slot_of: I64 = np.full(256, -1, np.int64)  # the same, by line
         self._free: list[int] = []
         self._line: U32 = np.zeros(256, np.uint32)
         self._time: I64 = np.zeros(256, np.int64)
@@ -151,6 +155,10 @@ class ThreadTimes:
         slot = self._free.pop() if self._free else len(self._slot)
         self._reserve(slot + 1)
         self._slot[line] = slot
+        if line >= len(self._slot_of):
+            more = np.full(max(line + 1, 2 * len(self._slot_of)) - len(self._slot_of), -1, np.int64)
+            self._slot_of = np.append(self._slot_of, more)
+        self._slot_of[line] = slot
         self._line[slot] = line
         self._time[slot] = self._begun[slot] = time
         self._kind[slot] = kind
@@ -170,6 +178,31 @@ class ThreadTimes:
         ``kind`` is an event's number or a :class:`Switch`, ``value`` what the programs sent with
         it, ``node`` its call path (anything for :attr:`Switch.IN`).
         """
+        loops = report_loops()
+        if loops is None:
+            return self._advance(line, time, kind, value, node)
+        room = empty_columns(2 * len(line))
+        waits = self.advance_into(loops, (line, time, node, kind, value), room)
+        return Records(*first_rows(room, waits))
+
+    def advance_into(self, loops: ReportLoops, reports: Columns, room: Columns) -> int:
+        """The same by compiled loops: how many waits are in ``room``, which is for twice as many
+        as there are reports."""
+        waits, short = loops.advance(
+            reports,
+            self._slot_of,
+            (self._time, self._kind, self._node, self._group),
+            self._sums,
+            (_UNTIL_WOKEN, _ONCE_RUNNABLE),
+            (self._threshold, TIME_UNIT_NS, self._first,
+             self._first + Wait.SHORT_BLOCKED, self._first + Wait.SHORT_RUNNABLE),
+            room,
+        )  # fmt: skip
+        if len(short[0]):
+            self._short.append(short)
+        return waits
+
+    def _advance(self, line: U32, time: U64, kind: U16, value: U64, node: U32) -> Records:
         n = len(line)
         first = np.append(True, line[1:] != line[:-1])
         starts = np.flatnonzero(first)
@@ -217,15 +250,19 @@ class ThreadTimes:
 
     def split_open_waits(self, cut: int) -> Records:
         """Records of open waits up to ``cut`` (ns), of those that are long enough to be split."""
+        if not self._slot:
+            return joined([])
         slots = self._living()
         waiting = slots[self._kind[slots] > Switch.IN]
         step = max(_PIECE_NS, _PIECE_NS_PER_THREAD * len(waiting))
-        return self._cut(waiting[self._time[waiting] + step <= cut], cut)
+        due = waiting[self._time[waiting] + step <= cut]
+        return self._cut(due, cut) if len(due) else joined([])
 
     def end(self, times: dict[int, int]) -> Records:
         """End lines at ``times`` (ns by line); returns the rest of their waits."""
         times = {line: time for line, time in times.items() if line in self._slot}
         slots = np.array([self._slot.pop(line) for line in times], np.int64)
+        self._slot_of[list(times)] = -1
         time = np.maximum(np.fromiter(times.values(), np.int64, len(times)), self._time[slots])
         waiting = self._kind[slots] > Switch.IN
         waits = self._cut(slots[waiting], time[waiting])
@@ -247,6 +284,9 @@ class ThreadTimes:
             np.concatenate([part[i] for part in self._short]) for i in range(5)
         )
         self._short = []
+        loops = report_loops()
+        if loops:
+            return Records(*loops.sum_short((line, node, event, time, length)))
         order = np.lexsort((time, event, node, line))
         line, node, event, time, length = (
             column[order] for column in (line, node, event, time, length)
@@ -363,12 +403,15 @@ class ThreadTimes:
 
 def joined(parts: Sequence[Records]) -> Records:
     """All records of ``parts``, one after another."""
+    parts = [part for part in parts if len(part.line)]
+    if not parts:
+        return Records(*empty_columns(0))
     if len(parts) == 1:
         return parts[0]
-    types = {"line": "u4", "time": "u8", "node": "u4", "event": "u2", "value": "u8"}
     return Records(
-        *(
-            np.concatenate([np.zeros(0, dtype), *(getattr(part, name) for part in parts)])
-            for name, dtype in types.items()
-        )
+        np.concatenate([part.line for part in parts]),
+        np.concatenate([part.time for part in parts]),
+        np.concatenate([part.node for part in parts]),
+        np.concatenate([part.event for part in parts]),
+        np.concatenate([part.value for part in parts]),
     )

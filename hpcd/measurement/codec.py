@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, ranked, to_planes
 from hpcd.measurement.record_loops import RecordLoops
+from hpcd.measurement.record_writing import record_writing
 
 # Microseconds, as in the paper (ICS 2011, section 3): finer than sampling can place anything, and a
 # nanosecond's noise would cost 1.3 bytes a record.
@@ -184,6 +186,14 @@ class ColumnCursor:
         )
 
 
+@lru_cache(8)
+def _lasts(events: frozenset[int]) -> npt.NDArray[np.bool_]:
+    """Of each event that can be, whether it is one of these."""
+    lasts = np.zeros(1 << 16, bool)
+    lasts[list(events)] = True
+    return lasts
+
+
 def encode_records(
     line: U32, time_ns: U64, node: U32, event: U16, value: U64, lasting: Collection[int] = ()
 ) -> bytes:
@@ -192,6 +202,15 @@ def encode_records(
     ``lasting`` are events whose records last as many time units as their value says. What follows
     such a record begins at its end or a little later: that little is stored.
     """
+    lasts = _lasts(frozenset(lasting))
+    loops = record_writing()
+    if loops and len(line):
+        columns = (
+            np.ascontiguousarray(line, np.uint32), np.ascontiguousarray(time_ns, np.uint64),
+            np.ascontiguousarray(node, np.uint32), np.ascontiguousarray(event, np.uint16),
+            np.ascontiguousarray(value, np.uint64),
+        )  # fmt: skip
+        return loops.encode(columns, lasts.view(np.uint8), TIME_UNIT_NS, _LASTING << _FORM_SHIFT)
     first = np.flatnonzero(np.r_[True, line[1:] != line[:-1]]) if len(line) else np.zeros(0, int)
     count = np.diff(np.r_[first, len(line)])
     ticks = (time_ns // np.uint64(TIME_UNIT_NS)).astype(np.int64)
@@ -199,8 +218,6 @@ def encode_records(
     step = np.diff(ticks, prepend=base)
     step[first] = ticks[first] - base
     steps = step.astype(np.uint64)
-    lasts = np.zeros(1 << 16, bool)
-    lasts[list(lasting)] = True
     ends = lasts[event]
     if ends.any():
         # A wait may have been cut by what follows, or have a record inside: those stay as they are.

@@ -33,6 +33,7 @@ from hpcd.measurement.chunk import (
     encode_chunk,
     segment_header,
 )
+from hpcd.measurement.record_writing import Columns, record_writing
 from hpcd.model.calls import CalledFunction, CalledObject, function_row, object_row
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
@@ -45,8 +46,7 @@ _KEEP_RECORDS = 4 << 20
 # 1 M calls are 80 MB.
 _KEEP_CALLS = 1 << 20
 DEFAULT_SEGMENT_BYTES = 256 << 20
-
-_Columns = tuple[U32, U64, U32, U16, U64]
+_NONE = 0xFFFFFFFF  # what the compiled loops take for no line
 
 
 class MeasurementWriter:
@@ -90,7 +90,7 @@ class MeasurementWriter:
         self._symbols: dict[int, list[tuple[int, int, str]]] = {}
         self._clock: list[tuple[int, int]] = []
         self._pending_nodes: list[tuple[U32, U64]] = []
-        self._pending: list[_Columns] = []
+        self._pending: list[Columns] = []
         self._pending_count = 0
         self._called: list[CalledFunction] = []
         self._objects: list[CalledObject] = []
@@ -245,10 +245,10 @@ class MeasurementWriter:
     def _flush_records(self) -> None:
         if not self._pending:
             return
-        rest: _Columns = tuple(  # type: ignore[assignment]
+        rest: Columns = tuple(  # type: ignore[assignment]
             np.concatenate([part[column] for part in self._pending]) for column in range(5)
         )
-        rest = _select(rest, by_line_and_time(rest[0], rest[1]))
+        rest = in_order(rest)
         while len(rest[0]):
             self._pending = [rest]
             part = _select(rest, slice(0, _RECORDS_PER_CHUNK))
@@ -371,13 +371,25 @@ class MeasurementWriter:
             os.chown(path, *self._owner, follow_symlinks=False)
 
 
-def _select(columns: _Columns, which: slice | npt.NDArray[np.int64]) -> _Columns:
+def _select(columns: Columns, which: slice | npt.NDArray[np.int64]) -> Columns:
     line, time_ns, node, event, value = columns
     return line[which], time_ns[which], node[which], event[which], value[which]
 
 
+def in_order(columns: Columns) -> Columns:
+    """Records in the order of :func:`by_line_and_time`."""
+    loops = record_writing()
+    if loops and int(columns[0].max(initial=0)) != _NONE:
+        return loops.in_order(columns)
+    return _select(columns, by_line_and_time(columns[0], columns[1]))
+
+
 def by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
-    """Sort order by (line, time). Lines below 65,536 sort by radix, in linear time."""
+    """Sort order by (line, time), those alike as they come."""
+    loops = record_writing()
+    if loops and int(line.max(initial=0)) != _NONE:
+        return loops.order(np.ascontiguousarray(line), np.ascontiguousarray(time_ns))
+    # Lines below 65,536 sort by radix, in linear time.
     narrow = line.astype(np.uint16) if int(line.max(initial=0)) < 1 << 16 else line
     order = np.argsort(narrow, kind="stable")
     sorted_line, sorted_time = line[order], time_ns[order]

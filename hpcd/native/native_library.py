@@ -60,6 +60,9 @@ def library_of(level: str) -> ctypes.CDLL | None:
         return None
 
 
+_BYTE = ctypes.c_char
+
+
 @cache
 def array_of(dtype: Any) -> Any:
     """The type of an argument that is an array of ``dtype``, contiguous, of any shape; the
@@ -67,11 +70,15 @@ def array_of(dtype: Any) -> Any:
 
     class _Array:
         @staticmethod
-        def from_param(array: Any) -> ctypes.c_void_p:
+        def from_param(array: Any) -> Any:
             if array.dtype != dtype or not array.flags.c_contiguous:
                 raise TypeError(f"{array.dtype} in place of a contiguous array of {dtype}")
-            # In a third of the time of array.ctypes.data.
-            return ctypes.c_void_p(array.__array_interface__["data"][0])
+            try:
+                # In an eighth of the time of asking for its address; its length is known to be one
+                # byte or more then, and that it may be written.
+                return ctypes.byref(_BYTE.from_buffer(array))
+            except (TypeError, ValueError):
+                return ctypes.c_void_p(array.__array_interface__["data"][0])
 
     return _Array
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from hpcd.bpf.layouts import EventKind, ThreadEvent
-from hpcd.daemon.capture.thread_lifecycle import NO_LINE, ThreadLifecycle
+from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
+from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.model.identity import Process, Thread
 
 
@@ -91,14 +92,14 @@ def test_a_thread_keeps_its_line_for_a_round_after_its_end(
     threads: ThreadLifecycle, calls: RecordedCalls
 ) -> None:
     threads.on_event(event(EventKind.THREAD, 1, tid=1, thread=33, start=5, comm=b"name\0\0"))
-    assert threads.lines_of([33, 34]).tolist() == [0, NO_LINE]
+    assert threads.numbered.of([33, 34]).tolist() == [0, NO_LINE]
     threads.on_event(event(EventKind.EXIT, 1, tid=1, thread=33, time=90))
     assert threads.end_round() == threads.end_round() == {}
     threads.on_event(event(EventKind.FREE, 1, tid=1, thread=33, time=99))
     written = [arguments[0] for name, *arguments in calls.calls if name == "add_thread"]
     assert written == [Thread(0, 1, 1, "name", 5), Thread(0, 1, 1, "name", 5, 99, 0)]
     assert threads.end_round() == {}
-    assert threads.lines_of([33]).tolist() == [0]
+    assert threads.numbered.of([33]).tolist() == [0]
     assert threads.end_round() == {0: 99}
-    assert threads.lines_of([33]).tolist() == [NO_LINE]
+    assert threads.numbered.of([33]).tolist() == [NO_LINE]
     assert threads.line_count == 1

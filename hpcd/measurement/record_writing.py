@@ -1,0 +1,126 @@
+"""Putting records in order and encoding them by compiled loops: what
+:mod:`hpcd.measurement.writer` and :mod:`hpcd.measurement.codec` do by numpy.
+
+Arrays have the types and shapes that the callers document, and are contiguous.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hpcd.array_types import I64, U8, U16, U32, U64
+from hpcd.native.native_library import array_of, declare, native_library
+
+_I64 = ctypes.c_int64
+ITEM_BYTES = 16
+"""``struct item`` of ``sorting.h``."""
+_KEPT_BYTES = 4 << 20
+
+Columns = tuple[U32, U64, U32, U16, U64]
+"""Of records: lines, times (ns), nodes, events, values."""
+
+
+def empty_columns(n: int) -> Columns:
+    """Room for ``n`` records."""
+    return (
+        np.empty(n, np.uint32), np.empty(n, np.uint64), np.empty(n, np.uint32),
+        np.empty(n, np.uint16), np.empty(n, np.uint64),
+    )  # fmt: skip
+
+
+def first_rows(columns: Columns, count: int) -> Columns:
+    """The first ``count`` records."""
+    line, time_ns, node, event, value = columns
+    return line[:count], time_ns[:count], node[:count], event[:count], value[:count]
+
+
+def last_rows(columns: Columns, begin: int) -> Columns:
+    """The records from ``begin`` on."""
+    line, time_ns, node, event, value = columns
+    return line[begin:], time_ns[begin:], node[begin:], event[begin:], value[begin:]
+
+
+class _Scratch(threading.local):
+    """Memory that a loop needs while it runs: new memory costs more than what most do in it."""
+
+    def __init__(self) -> None:
+        self.held = np.empty(1 << 16, np.uint8)
+
+
+_scratch = _Scratch()
+
+
+def scratch(size: int) -> U8:
+    """``size`` bytes or more, with anything in them, until this thread asks again."""
+    if size > len(_scratch.held):
+        room = np.empty(2 * size, np.uint8)
+        if len(room) > _KEPT_BYTES:
+            return room
+        _scratch.held = room
+    return _scratch.held
+
+
+class RecordWriting:
+    """The loops of ``record_columns.c``."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        lines, wide, kinds = array_of(np.uint32), array_of(np.uint64), array_of(np.uint16)
+        places, data = array_of(np.int64), array_of(np.uint8)
+        columns = (lines, wide, lines, kinds, wide)
+        self._line_order = declare(library, "line_order", (lines, wide, _I64, places, data), _I64)
+        self._sort_records = declare(library, "sort_records", (*columns, _I64, data, *columns))
+        self._encode_chunk = declare(
+            library, "encode_chunk",
+            (*columns, _I64, data, ctypes.c_uint64, ctypes.c_uint32, data, data, lines, _I64,
+             wide, wide, lines),
+            _I64,
+        )  # fmt: skip
+
+    def order(self, line: U32, time: U64) -> I64:
+        """The order by line and time of the rows that have a line (all but 2^32 - 1); those alike
+        as they come."""
+        n = len(line)
+        order = np.empty(n, np.int64)
+        kept: int = self._line_order(line, time, n, order, scratch(2 * ITEM_BYTES * n))
+        return order[:kept]
+
+    def in_order(self, columns: Columns) -> Columns:
+        """The records in this order; all have a line."""
+        n = len(columns[0])
+        result = empty_columns(n)
+        self._sort_records(*columns, n, scratch(2 * ITEM_BYTES * n), *result)
+        return result
+
+    def encode(self, columns: Columns, lasts: U8, unit: int, form: int) -> bytes:
+        """The payload of a chunk of these records, at least one, sorted by line and time; ``lasts``
+        uint8[65536] says of each event whether it lasts."""
+        n = len(columns[0])
+        slots = 1 << (2 * n).bit_length()
+        # One array for all: the payload, items, steps and values, the table, kinds.
+        room = scratch(40 * n + 256 + 2 * ITEM_BYTES * n + 16 * n + 4 * slots + 4 * n + 64)
+        at = 0
+
+        def part(size: int, dtype: type) -> Any:
+            nonlocal at
+            begin, at = at, at + (size + 7 & ~7)
+            return room[begin : begin + size].view(dtype)
+
+        out = part(40 * n + 256, np.uint8)
+        length: int = self._encode_chunk(
+            *columns, n, lasts, unit, form, out, part(2 * ITEM_BYTES * n, np.uint8),
+            part(4 * slots, np.uint32), slots, part(8 * n, np.uint64), part(8 * n, np.uint64),
+            part(4 * n, np.uint32),
+        )  # fmt: skip
+        return bytes(out[:length].data)
+
+
+@cache
+def record_writing() -> RecordWriting | None:
+    """The loops, or None where they were not compiled."""
+    library = native_library()
+    return None if library is None else RecordWriting(library)
