@@ -277,6 +277,22 @@ class OverviewStretch(NamedTuple):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """What lies in a part, as it is there, unchecked but for its size.
+
+    ``body`` ``uint8[bytes]`` are the frames, ``levels`` ``int64[levels, lines, 4]`` step, first,
+    count and offset of each line's levels, of which the finest are ``compressed``; ``entries`` the
+    others by width; ``columns`` the tables of blocks and frames, ``block_`` and ``frame_``.
+    """
+
+    body: U8
+    levels: I64
+    compressed: bool
+    entries: dict[int, Array]
+    columns: dict[str, Array]
+
+
 class Part:
     """A part, memory-mapped: opening reads its tables and nothing else."""
 
@@ -391,6 +407,27 @@ class Part:
             sizes.append(size)
             left -= FRAME_ENTRIES
         return begin, frames, sizes
+
+    def stored(self) -> StoredPart:
+        """What lies in it, for compiled loops."""
+        columns = self._columns
+        if self._header.version in _EARLIER:
+            tables = {f"block_{name.name}": getattr(self.blocks, name.name) for name in fields(BlockTable)}
+            tables |= {f"frame_{name.name}": getattr(self.frames, name.name) for name in fields(FrameTable)}
+            columns = tables
+        levels = np.ascontiguousarray(self._overview.swapaxes(0, 1))
+        return StoredPart(
+            np.asarray(self._body), levels, self._compressed, self._entries, columns
+        )
+
+    def body_span(self, at: int, size: int) -> Span:
+        """Where bytes of frames lie."""
+        return self._span(at + self._header.size, size)
+
+    def entry_span(self, width: int, first: int, count: int) -> Span:
+        """Where entries of overviews that are not compressed lie."""
+        size = ENTRIES[width].itemsize
+        return self._span(self._entries_at[width] + first * size, count * size)
 
     def overview_spans(
         self, row: int, stretch: OverviewStretch, first: int, last: int

@@ -21,6 +21,7 @@ from hpcd.analysis.trace.blocks import BLOCK_RECORDS
 from hpcd.analysis.trace.decoded_blocks import DecodedBlocks
 from hpcd.analysis.trace.line_sampler import PartRows, Sampler
 from hpcd.analysis.trace.part import Part, expect
+from hpcd.analysis.trace.picture_loops import picture_loops
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
@@ -99,6 +100,7 @@ class Trace:
         self._first = first
         self._parts: dict[int, Part] = {}
         self._decoded = DecodedBlocks()
+        self._loops = picture_loops()
 
     def __len__(self) -> int:
         return int(self._first[-1]) if len(self._first) else 0
@@ -204,6 +206,8 @@ class Trace:
                 self.part(number), self._map.node[number], int(self._map.shift[number]),
                 places[rows], self._map.row[lines[rows]].astype(np.int64), begin[rows], end[rows],
             ))  # fmt: skip
+        if self._loops is not None:
+            groups = self._loops.draw(groups, times, spacing, sampler.nodes)
         sampler.draw(groups)
         self.release_beyond(_MOST_MAPPED)
         return sampler.nodes
