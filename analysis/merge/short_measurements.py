@@ -184,6 +184,10 @@ class _Batch:
             )  # fmt: skip
             a, b = int(self._seen_bounds[number]), int(self._seen_bounds[number + 1])
             order = (self._seen[a:b] - self._nodes[number]).astype(np.uint32)
+            # Calls name nodes by the measurement's numbers, whatever has records.
+            alone = not measurement.contents.call_chunks
+            if alone:
+                order = np.concatenate((order, _bare(measurement.tree, order)))
             chosen = slice(int(block[number]), int(block[number + 1]))
             buffer = io.BytesIO()
             with PartWriter(measurement.place, buffer) as part:
@@ -200,7 +204,7 @@ class _Batch:
                 try:
                     # Before the part is where it is looked for.
                     write_companion(measurement.place, measurement.tree, order, sums,
-                                    measurement.symbols)  # fmt: skip
+                                    measurement.symbols, alone=alone)  # fmt: skip
                     measurement.unfinished.write_bytes(buffer.getbuffer())
                     measurement.unfinished.rename(measurement.place)
                 except OSError as error:
@@ -252,6 +256,15 @@ class _Batch:
             builder.add(self._records.line[line : line + 1].astype(np.int64),
                         np.array([0, mine.stop - mine.start]), time[mine], node[mine])  # fmt: skip
         return OverviewSource([builder.finish()])
+
+
+def _bare(tree: CCT, seen: U32) -> U32:
+    """The nodes that have neither records nor children: all others but the nodes ``seen`` are
+    callers of these or those."""
+    bare = np.ones(len(tree), bool)
+    bare[tree.parent] = False
+    bare[seen] = False
+    return np.flatnonzero(bare).astype(np.uint32)
 
 
 def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:

@@ -38,6 +38,8 @@ from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 SymbolRow = tuple[int, int, str]
 _ADDRESSES = 1 << 63
+# The entry of a companion that says so.
+_ALONE = "alone"
 # zstd's level for what is read once, soon, and removed.
 _PASSING = 1
 
@@ -141,10 +143,12 @@ def companion(part: Path) -> Path:
 
 
 def write_companion(
-    part: Path, tree: CCT, order: U32, cells: Cells, symbols: Mapping[int, list[SymbolRow]]
-) -> None:
+    part: Path, tree: CCT, order: U32, cells: Cells, symbols: Mapping[int, list[SymbolRow]],
+    *, alone: bool = False,
+) -> None:  # fmt: skip
     """Write what uniting measurements needs of one besides its part. ``cells`` are by row, not by
-    line, and of the nodes that ``order`` says. Raises :class:`OSError`."""
+    line, and of the nodes that ``order`` says; ``alone`` where the part numbers no others, and all
+    that have no children are among them. Raises :class:`OSError`."""
     entries: dict[str, Array | bytes] = {
         "parent": tree.parent.astype("<u4"),
         "frame": tree.frame.astype("<u8"),
@@ -155,6 +159,8 @@ def write_companion(
         "cell_records": cells.records.astype("<u8"),
         "cell_value": cells.value.astype("<u8"),
     }
+    if alone:
+        entries[_ALONE] = b""
     for module, rows in symbols.items():
         entries[f"symbols-{module}"] = symbol_text(rows)
     companion(part).write_bytes(pack_archive(entries, level=_PASSING))
@@ -259,10 +265,13 @@ def load_tree(part: Path) -> CCT:
 
 
 def load_sums(part: Path, nodes: int) -> tuple[U32, Cells]:
-    """What is added up of a part with so many ``nodes``, and ``uint32[nodes]``: its node of each
-    number that records and sums have; ``line`` is the row in it. Raises :class:`FormatError`."""
+    """What is added up of a part with so many ``nodes``, and ``uint32[k]``: its node of each
+    number that it gives one; ``line`` is the row in it. Raises :class:`FormatError`."""
     archive = _united(part)
-    return _order(part, archive, nodes), _cells(part, archive)
+    order, cells = _order(part, archive, nodes), _cells(part, archive)
+    if _ALONE in archive:
+        order = order[: len(unpack_array(archive["order"], np.uint32))]
+    return order, cells
 
 
 def load_order(part: Path, nodes: int) -> U32:
