@@ -19,7 +19,12 @@ import numpy as np
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
-from hpcd.analysis.merge.measurement_contents import MONOTONIC_LIMIT, contents_of, with_calls
+from hpcd.analysis.merge.measurement_contents import (
+    MONOTONIC_LIMIT,
+    contents_of,
+    texts_of,
+    with_calls,
+)
 from hpcd.analysis.merge.record_batches import all_are, join
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
@@ -54,6 +59,7 @@ class ShortMeasurement:
     symbols: dict[int, list[SymbolRow]]
     calls: list[bytes]
     intervals: Intervals
+    texts: dict[str, bytes]
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -95,6 +101,7 @@ def read_short(
         {module: measurement.symbols[module] for module in contents.symbols},
         calls,
         Intervals(measurement.events.values()),
+        texts_of(measurement, contents),
     )
 
 
@@ -198,7 +205,7 @@ class _Batch:
                 part.finish(
                     contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
                     overview,
-                    pack_contents(contents, order, measurement.calls),
+                    pack_contents(contents, order, measurement.calls, measurement.texts),
                     mine.start,
                 )  # fmt: skip
                 try:

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import zstandard
 
 from hpcd.errors import FormatError
+from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 SEGMENT_MAGIC = b"HPCDSEG\n"
 VERSION = 2
@@ -65,6 +66,9 @@ class Kind(IntEnum):
     OBJECTS = 14
 
 
+_NAMES: dict[int, str] = {int(kind): kind.name for kind in Kind}
+
+
 @dataclass(frozen=True, slots=True)
 class ChunkHeader:
     """A chunk found in a segment: where its payload lies and how to check it."""
@@ -107,10 +111,10 @@ def encode_chunk(kind: Kind, payload: bytes, sequence: int) -> bytes:
     codec, stored = _RAW, payload
     if len(payload) > _WORTH_COMPRESSING:
         if kind == Kind.RECORDS and len(payload) > _MANY:
-            compressor = zstandard.ZstdCompressor(compression_params=_RECORD_PARAMETERS)
+            packer = zstandard.ZstdCompressor(compression_params=_RECORD_PARAMETERS)
         else:
-            compressor = zstandard.ZstdCompressor(level=_LEVEL)
-        packed = compressor.compress(payload)
+            packer = compressor(_LEVEL)
+        packed = packer.compress(payload)
         if len(packed) < len(payload):
             codec, stored = _ZSTD, packed
     crc = zlib.crc32(stored)
@@ -160,7 +164,7 @@ def read_payload(file: BinaryIO, header: ChunkHeader) -> bytes:
             raise FormatError(
                 f"{where} has another length than its header says, {header.raw} bytes"
             )
-        payload = zstandard.ZstdDecompressor().decompress(stored, max_output_size=header.raw)
+        payload = decompressor().decompress(stored, max_output_size=header.raw)
     except zstandard.ZstdError as error:
         raise FormatError(f"{where} does not decompress: {error}") from None
     if len(payload) != header.raw:
@@ -170,4 +174,4 @@ def read_payload(file: BinaryIO, header: ChunkHeader) -> bytes:
 
 def kind_name(kind: int) -> str:
     """A kind of chunk as messages name it, also one this version does not know."""
-    return Kind(kind).name if kind in set(Kind) else f"kind {kind}"
+    return _NAMES.get(kind) or f"kind {kind}"
