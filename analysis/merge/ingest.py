@@ -24,6 +24,7 @@ from hpcd.analysis.merge.measurement_contents import (
     MONOTONIC_LIMIT,
     checked_clock,
     contents_of,
+    symbols_of,
     texts_of,
     with_calls,
 )
@@ -338,12 +339,12 @@ def _read(
             events_used=frozenset(np.unique(cells.event).tolist()),
         )  # fmt: skip
         contents, calls = with_calls(contents, measurement)
-        symbols = {module: measurement.symbols[module] for module in contents.symbols}
         archive = pack_contents(contents, order, calls, texts_of(measurement, contents))
         overviews = OverviewSource([*entries, output.overview.finish()])
         part.finish(source, output.counts, output.first, output.last, overviews, archive)
         # Before the part is where it is looked for.
-        write_companion(place, measurement.cct, order, cells, symbols)
+        symbols = symbols_of(measurement)
+        write_companion(place, measurement.cct, order, cells, contents.symbols, symbols)
     return contents
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +36,7 @@ _LIMITS = {
     for kind, names in _NUMBERS.items()
 }
 
+_GET = {kind: attrgetter(*names) for kind, names in _NUMBERS.items()}
 _Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
 
 
@@ -80,6 +83,15 @@ def texts_of(measurement: Measurement, contents: PartContents) -> dict[str, byte
             rows = [text[1:-1] for text in payloads]
             found[name] = b"[" + b",".join(text for text in rows if text.strip()) + b"]"
     return found
+
+
+def symbols_of(measurement: Measurement) -> list[bytes]:
+    """The payloads of SYMBOLS chunks, or one with what these said."""
+    if measurement.texts is not None:
+        payloads = measurement.texts.get(Kind.SYMBOLS, [])
+        if not any(b"\0" in payload for payload in payloads):
+            return payloads
+    return [json.dumps(measurement.symbols).encode()] if measurement.symbols else []
 
 
 _TEXTS = {
@@ -150,8 +162,9 @@ def _all_bounded(rows: dict[int, _Row]) -> dict[int, _Row]:
     if not rows:
         return {}
     kind = type(next(iter(rows.values()))).__name__
-    for name, limit in zip(_NUMBERS[kind], _LIMITS[kind], strict=True):
-        column = {getattr(row, name) for row in rows.values()} - {None}
+    columns = zip(*map(_GET[kind], rows.values()), strict=True)
+    for values, limit in zip(columns, _LIMITS[kind], strict=True):
+        column = set(values) - {None}
         # Not a number is neither: a comparison of it is never true.
         if column and not all(-limit < value < limit for value in column):
             return {number: _bounded(row) for number, row in rows.items()}

@@ -22,6 +22,7 @@ from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
 from hpcd.analysis.merge.measurement_contents import (
     MONOTONIC_LIMIT,
     contents_of,
+    symbols_of,
     texts_of,
     with_calls,
 )
@@ -31,7 +32,6 @@ from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part_contents import (
     PartContents,
-    SymbolRow,
     pack_contents,
     write_companion,
 )
@@ -56,7 +56,7 @@ class ShortMeasurement:
     unfinished: Path
     tree: CCT
     records: RecordChunk
-    symbols: dict[int, list[SymbolRow]]
+    symbols: list[bytes]
     calls: list[bytes]
     intervals: Intervals
     texts: dict[str, bytes]
@@ -98,7 +98,7 @@ def read_short(
         unfinished,
         measurement.cct,
         replace(records, line=rows.astype(np.uint32)),
-        {module: measurement.symbols[module] for module in contents.symbols},
+        symbols_of(measurement),
         calls,
         Intervals(measurement.events.values()),
         texts_of(measurement, contents),
@@ -211,7 +211,7 @@ class _Batch:
                 try:
                     # Before the part is where it is looked for.
                     write_companion(measurement.place, measurement.tree, order, sums,
-                                    measurement.symbols, alone=alone)  # fmt: skip
+                                    contents.symbols, measurement.symbols, alone=alone)  # fmt: skip
                     measurement.unfinished.write_bytes(buffer.getbuffer())
                     measurement.unfinished.rename(measurement.place)
                 except OSError as error:

@@ -3,8 +3,8 @@
 A file beside the part, an archive (:mod:`hpcd.analysis.arrays.archive`) of few entries: each costs
 as much time as compressing a short measurement's. ``tree`` has the columns parent and frame,
 ``order`` the nodes that records number first, ``cells`` row, node, event, records and value of the
-sums, ``symbols`` the texts of load modules one after the other, of which ``modules`` says whose and
-how long; with an entry ``alone`` the part numbers no nodes but those of ``order``.
+sums, ``symbols`` the payloads of SYMBOLS chunks with a zero byte between them, ``modules`` those
+they are of; with an entry ``alone`` the part numbers no nodes but those of ``order``.
 
 Columns: u32 how many entries each has; their widths, u8 each; of each its byte planes, lowest
 first.
@@ -24,7 +24,10 @@ from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_arr
 from hpcd.array_types import U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
+from hpcd.measurement.reader import add_symbols
 
+SymbolRow = tuple[int, int, str]
+_ADDRESSES = 1 << 63
 # zstd's level for what is read once, soon, and removed.
 _PASSING = 1
 _HEAD = 4
@@ -39,7 +42,7 @@ def companion(part: Path) -> Path:
 
 def save_companion(
     part: Path, tree: tuple[U32, U64], order: U32, cells: Sequence[Array],
-    symbols: Mapping[int, bytes], *, alone: bool,
+    modules: Sequence[int], symbols: Sequence[bytes], *, alone: bool,
 ) -> None:  # fmt: skip
     """Write the companion of ``part``. Raises :class:`OSError`."""
     entries: dict[str, Array | bytes] = {
@@ -49,9 +52,9 @@ def save_companion(
     }
     if alone:
         entries["alone"] = b""
-    if symbols:
-        entries["symbols"] = b"".join(symbols.values())
-        entries["modules"] = json.dumps([[id, len(text)] for id, text in symbols.items()]).encode()
+    if modules:
+        entries["symbols"] = b"\0".join(symbols)
+        entries["modules"] = json.dumps(modules).encode()
     companion(part).write_bytes(pack_archive(entries, level=_PASSING))
 
 
@@ -110,27 +113,24 @@ class Companion:
                 for name, entry in self._entries.items()
                 if name.startswith("symbols-")
             }
-        if "modules" not in self._entries:
-            return {}
-        text, found, at = unpack_bytes(self._entries["symbols"]), {}, 0
-        for module, size in self._modules():
-            found[module] = text[at : at + size]
-            at += size
-        return found
+        found: dict[int, list[tuple[int, int, str]]] = {}
+        if "symbols" in self._entries:
+            try:
+                for payload in unpack_bytes(self._entries["symbols"]).split(b"\0"):
+                    add_symbols(found, json.loads(payload))
+            except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+                raise FormatError("the symbols of a companion are damaged") from None
+        return {module: symbol_text(rows) for module, rows in found.items() if rows}
 
     def modules(self) -> frozenset[int]:
         """The load modules that there are symbols of."""
         if self._earlier:
             names = [name for name in self._entries if name.startswith("symbols-")]
             return frozenset(int(name.removeprefix("symbols-")) for name in names)
-        return frozenset(module for module, _ in self._modules())
-
-    def _modules(self) -> list[tuple[int, int]]:
         if "modules" not in self._entries:
-            return []
+            return frozenset()
         try:
-            return [(int(id), int(size)) for id, size in
-                    json.loads(unpack_bytes(self._entries["modules"]))]  # fmt: skip
+            return frozenset(map(int, json.loads(unpack_bytes(self._entries["modules"]))))
         except (ValueError, TypeError, RecursionError):
             raise FormatError("the load modules of a companion are damaged") from None
 
@@ -139,6 +139,20 @@ class Companion:
 
     def _columns(self, name: str, *kinds: Any) -> list[Array]:
         return _unpack(unpack_bytes(self._entries[name]), kinds)
+
+
+def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
+    """JSON of symbols (start, size, name), numbers within bounds; there is one at least."""
+    starts, sizes, names = map(list, zip(*rows, strict=True))
+    # Hostile sizes are cut to what an address can be.
+    if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
+        starts, sizes = (
+            [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
+        )
+    if any("\0" in name for name in names):
+        names = [name.replace("\0", "") for name in names]
+    bounds = list(zip(starts, sizes, strict=True))
+    return json.dumps([bounds, names]).encode()
 
 
 def _pack(*columns: Array) -> bytes:

@@ -9,7 +9,7 @@ the database is whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -19,7 +19,13 @@ import numpy as np
 
 from hpcd.analysis.arrays.archive import archive_index, unpack_array, unpack_bytes
 from hpcd.analysis.arrays.sparse_sums import Cells
-from hpcd.analysis.trace.companion import Companion, companion, save_companion
+from hpcd.analysis.trace.companion import (
+    Companion,
+    SymbolRow,
+    companion,
+    save_companion,
+    symbol_text,
+)
 from hpcd.analysis.trace.part import Part, read_archive
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
@@ -37,8 +43,6 @@ from hpcd.model.calls import (
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
-SymbolRow = tuple[int, int, str]
-_ADDRESSES = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,31 +143,18 @@ def pack_contents(
 
 
 def write_companion(
-    part: Path, tree: CCT, order: U32, cells: Cells, symbols: Mapping[int, list[SymbolRow]],
-    *, alone: bool = False,
+    part: Path, tree: CCT, order: U32, cells: Cells, modules: Collection[int],
+    symbols: Sequence[bytes], *, alone: bool = False,
 ) -> None:  # fmt: skip
     """Write what uniting measurements needs of one besides its part. ``cells`` are by row, not by
-    line, and of the nodes that ``order`` says; ``alone`` where the part numbers no others, and all
+    line, and of the nodes that ``order`` says; ``symbols`` are payloads of SYMBOLS chunks, those of
+    ``modules``; ``alone`` where the part numbers no others, and all
     that have no children are among them. Raises :class:`OSError`."""
     save_companion(
         part, (tree.parent, tree.frame), order,
         (cells.line, cells.node, cells.event, cells.records, cells.value),
-        {module: symbol_text(rows) for module, rows in symbols.items()}, alone=alone,
+        sorted(modules), symbols, alone=alone,
     )  # fmt: skip
-
-
-def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
-    """JSON of symbols (start, size, name), numbers within bounds; there is one at least."""
-    starts, sizes, names = map(list, zip(*rows, strict=True))
-    # Hostile sizes are cut to what an address can be.
-    if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
-        starts, sizes = (
-            [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
-        )
-    if any("\0" in name for name in names):
-        names = [name.replace("\0", "") for name in names]
-    bounds = list(zip(starts, sizes, strict=True))
-    return json.dumps([bounds, names]).encode()
 
 
 def read_symbols(text: bytes) -> list[SymbolRow]:

@@ -9,8 +9,9 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +35,16 @@ _AT_ONCE = 1 << 20
 _MOST_AT_ONCE = 8
 # Stretches in which samples were dropped; more are joined, two and two.
 _MAX_LOSSES = 1000
+# Chunks of rows: the attribute they are in, what they are, and what numbers them.
+_ROWS: dict[int, tuple[str, type[Any], str]] = {
+    Kind.EVENT: ("events", Event, "id"),
+    Kind.PROCESS: ("processes", Process, "id"),
+    Kind.THREAD: ("threads", Thread, "line"),
+    Kind.MODULE: ("modules", Module, "id"),
+}
 # Kinds of chunks whose text is kept where that is asked for, and up to how many bytes.
 _TEXTS = frozenset((Kind.EVENT, Kind.PROCESS, Kind.THREAD, Kind.MODULE, Kind.SYMBOLS))
 _MOST_TEXT = 1 << 20
-_Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
 
 
 def open_measurement(
@@ -61,6 +68,20 @@ def measurement_size(path: Path) -> int:
             for entry in entries
             if entry.name.startswith("segment-") and entry.name.endswith(".hpcd")
         )
+
+
+def _read_numbered(kind: type[Any], key: str, payload: bytes) -> dict[int, Any]:
+    """The rows of a chunk by number."""
+    table = {getattr(row, key): row for row in read_rows(kind, json.loads(payload))}
+    for number in table:
+        if not 0 <= number < 1 << 32:
+            raise FormatError(f"{key} {number} is out of range")
+    return table
+
+
+# Many short measurements of one host or job say the same of much: events, modules, threads.
+_numbered = lru_cache(maxsize=64)(_read_numbered)
+_SHORT = 1 << 14
 
 
 def add_symbols(
@@ -385,10 +406,6 @@ class Measurement:
     def _take(self, header: ChunkHeader, file: BinaryIO) -> None:
         takers: dict[int, Callable[[Any], None]] = {
             Kind.META: self._meta,
-            Kind.EVENT: lambda rows: self._take_rows(rows, Event, self.events, "id"),
-            Kind.PROCESS: lambda rows: self._take_rows(rows, Process, self.processes, "id"),
-            Kind.THREAD: lambda rows: self._take_rows(rows, Thread, self.threads, "line"),
-            Kind.MODULE: lambda rows: self._take_rows(rows, Module, self.modules, "id"),
             Kind.SYMBOLS: self._take_symbols,
             Kind.CLOCK: lambda rows: self._clock.extend((int(a), int(b)) for a, b in rows),
             Kind.SUMMARY: self._take_summary,
@@ -398,11 +415,14 @@ class Measurement:
         }
         if header.kind == Kind.CCT:
             self._take_nodes(chunk.read_payload(file, header))
-        elif header.kind in takers:
+        elif header.kind in takers or header.kind in _ROWS:
             kept, self.texts = self.texts, None
             try:
                 payload = chunk.read_payload(file, header)
-                takers[header.kind](json.loads(payload))
+                if header.kind in _ROWS:
+                    self._take_rows(header.kind, payload)
+                else:
+                    takers[header.kind](json.loads(payload))
                 self.texts = self._with_text(kept, header.kind, payload)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 name = chunk.kind_name(header.kind)
@@ -434,14 +454,11 @@ class Measurement:
         self.host = read_row(Host, value["node"])
         self.options = dict(value["options"])
 
-    def _take_rows(
-        self, rows: list[dict[str, Any]], kind: type[_Row], table: dict[int, _Row], key: str
-    ) -> None:
-        for row in read_rows(kind, rows):
-            number = getattr(row, key)
-            if not 0 <= number < 1 << 32:
-                raise FormatError(f"{key} {number} is out of range")
-            table[number] = row
+    def _take_rows(self, kind: int, payload: bytes) -> None:
+        name, row_kind, key = _ROWS[kind]
+        read = _numbered if len(payload) < _SHORT else _read_numbered
+        known = read(row_kind, key, payload)
+        getattr(self, name).update(known)
 
     def _take_functions(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
