@@ -16,6 +16,7 @@ import zstandard
 from hpcd.array_types import Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
+from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 # What one entry may come to; 2^26 nodes of a tree are half of it.
 _ENTRY_LIMIT = 1 << 30
@@ -23,7 +24,7 @@ _ENTRY_LIMIT = 1 << 30
 
 def pack_archive(entries: Mapping[str, Array | bytes], level: int = 3) -> bytes:
     """The archive of ``entries``, compressed at this ``level`` of zstd."""
-    pack = zstandard.ZstdCompressor(level=level).compress
+    pack = compressor(level).compress
     index, parts, at = {}, [], 0
     for name, value in entries.items():
         part = pack(value if isinstance(value, bytes) else to_planes(value))
@@ -50,7 +51,7 @@ def unpack_bytes(frame: memoryview) -> bytes:
     try:
         if not 0 <= zstandard.frame_content_size(frame) <= _ENTRY_LIMIT:
             raise FormatError("an entry of a part's archive is too big")
-        return zstandard.ZstdDecompressor().decompress(frame)
+        return decompressor().decompress(frame)
     except zstandard.ZstdError as error:
         raise FormatError(f"an entry of a part's archive does not decompress: {error}") from None
 

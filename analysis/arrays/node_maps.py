@@ -15,6 +15,7 @@ from hpcd.analysis.arrays.column_files import open_bounds, open_column
 from hpcd.array_types import I64, U8, U32
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
+from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 _LEVEL = 3
 # Bytes of nodes that are kept: a picture has lines of many parts.
@@ -25,7 +26,7 @@ def pack_nodes(node: U32) -> bytes:
     """The frame of ``node`` ``uint32[n]``: as many byte planes as the largest needs."""
     width = (int(node.max(initial=0)).bit_length() + 7) // 8
     planes = to_planes(node.astype("<u4"))[: width * len(node)]
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(planes)
+    return compressor(_LEVEL).compress(planes)
 
 
 class NodeMaps:
@@ -54,7 +55,7 @@ class NodeMaps:
             size = zstandard.frame_content_size(frame)
             if count and (not 0 <= size <= 4 * count or size % count):
                 raise FormatError(f"{self._folder}: damaged (nodes of a part)")
-            content = zstandard.ZstdDecompressor().decompress(frame)
+            content = decompressor().decompress(frame)
         except zstandard.ZstdError:
             raise FormatError(f"{self._folder}: damaged (nodes of a part)") from None
         node = np.zeros(count, np.uint32)

@@ -17,7 +17,7 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.errors import FormatError, NotFoundError
 
 FORMAT = "hpcd-database"
-VERSION = 6
+VERSION = 7
 MANIFEST = "manifest.json"
 SQLITE = "hpcd.sqlite"
 

@@ -28,10 +28,22 @@ CREATE TABLE measurement (
 CREATE TABLE event (
     id INTEGER PRIMARY KEY, name TEXT, unit TEXT, scale REAL, metric TEXT, frequency INTEGER,
     interval INTEGER);
-CREATE TABLE process (
-    id INTEGER PRIMARY KEY, measurement INTEGER REFERENCES measurement,
-    host INTEGER REFERENCES host, pid INTEGER, parent_pid INTEGER, name TEXT, exe TEXT,
-    command TEXT, uid INTEGER, start_ns INTEGER, job TEXT, rank INTEGER, size INTEGER);
+CREATE TABLE shared_text (id INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE process_row (
+    id INTEGER PRIMARY KEY, measurement INTEGER REFERENCES measurement, pid INTEGER,
+    parent_pid INTEGER, name INTEGER REFERENCES shared_text, exe INTEGER REFERENCES shared_text,
+    command INTEGER REFERENCES shared_text, uid INTEGER, start_ns INTEGER,
+    job INTEGER REFERENCES shared_text, rank INTEGER, size INTEGER);
+CREATE VIEW process AS SELECT
+    row.id AS id, row.measurement AS measurement, measurement.host AS host, row.pid AS pid,
+    row.parent_pid AS parent_pid, name.text AS name, exe.text AS exe, command.text AS command,
+    row.uid AS uid, row.start_ns AS start_ns, job.text AS job, row.rank AS rank, row.size AS size
+FROM process_row AS row
+    LEFT JOIN measurement ON measurement.id = row.measurement
+    LEFT JOIN shared_text AS name ON name.id = row.name
+    LEFT JOIN shared_text AS exe ON exe.id = row.exe
+    LEFT JOIN shared_text AS command ON command.id = row.command
+    LEFT JOIN shared_text AS job ON job.id = row.job;
 CREATE TABLE thread (
     trace_line INTEGER PRIMARY KEY, process INTEGER REFERENCES process, tid INTEGER, name TEXT,
     start_ns INTEGER, end_ns INTEGER, first_record INTEGER, records INTEGER,
@@ -59,9 +71,6 @@ CREATE TABLE node_statistic (
     mean REAL, min REAL, max REAL, stddev REAL, cv REAL,
     min_trace_line INTEGER REFERENCES thread, max_trace_line INTEGER REFERENCES thread,
     PRIMARY KEY (metric, node)) WITHOUT ROWID;
-CREATE TABLE trace_line_metric (
-    metric INTEGER REFERENCES metric, trace_line INTEGER REFERENCES thread,
-    total REAL, PRIMARY KEY (metric, trace_line)) WITHOUT ROWID;
 CREATE TABLE called_function (
     id INTEGER PRIMARY KEY, name TEXT, library TEXT, call_group TEXT);
 CREATE TABLE called_value (
@@ -85,10 +94,38 @@ INDEXES = """
 CREATE INDEX procedure_name ON procedure (name);
 CREATE INDEX cct_procedure ON cct (procedure);
 CREATE INDEX cct_parent ON cct (parent);
-CREATE INDEX process_rank ON process (job, rank);
+CREATE INDEX process_rank ON process_row (job, rank);
 """
 
 Row = Sequence[Any]
+
+# Metrics that are columns of one table; SQLite has a limit of terms that a view may have.
+_MOST_COLUMNS = 64
+
+
+def by_column(metrics: int) -> bool:
+    """Whether totals by trace line have a column for each of so many ``metrics``: a row for each
+    takes twice the room."""
+    return 0 < metrics <= _MOST_COLUMNS
+
+
+def line_totals_schema(metrics: int) -> str:
+    """What makes ``trace_line_metric``: a view of the table ``trace_line_total``, or a table."""
+    if not by_column(metrics):
+        return """
+CREATE TABLE trace_line_metric (
+    metric INTEGER REFERENCES metric, trace_line INTEGER REFERENCES thread,
+    total REAL, PRIMARY KEY (metric, trace_line)) WITHOUT ROWID;
+"""
+    columns = ", ".join(f"total_{metric} REAL" for metric in range(metrics))
+    terms = " UNION ALL ".join(
+        f"SELECT {metric} AS metric, trace_line, total_{metric} AS total FROM trace_line_total"
+        for metric in range(metrics)
+    )
+    return f"""
+CREATE TABLE trace_line_total (trace_line INTEGER PRIMARY KEY REFERENCES thread, {columns});
+CREATE VIEW trace_line_metric AS {terms};
+"""
 
 
 def connect(path: Path) -> sqlite3.Connection:

@@ -167,6 +167,11 @@ class EarlierDatabase:
         used[0] = True
         for measurement in kept:
             used[maps[self._number[measurement]]] = True
+        # Of a short measurement only nodes with records are there, and those without callees.
+        above = tree.parent[used]
+        while len(above := above[~used[above]]):
+            used[above] = True
+            above = tree.parent[np.unique(above)]
         chosen = every[used]
         number = np.zeros(nodes, np.uint32)
         number[chosen] = np.arange(len(chosen))

@@ -24,6 +24,8 @@ from hpcd.analysis.merge.measurement_contents import (
     MONOTONIC_LIMIT,
     checked_clock,
     contents_of,
+    symbols_of,
+    texts_of,
     with_calls,
 )
 from hpcd.analysis.merge.part_output import PartOutput, UnknownLinesError
@@ -162,7 +164,8 @@ def _ingest(
 ) -> PartContents | ShortMeasurement | ReadShare:
     """The part of a measurement, or all of a short one, or a share of a long one; with ``shares``
     the part of these."""
-    with open_measurement(task.path, task.share.size if task.share else None) as measurement:
+    whole = task.share.size if task.share else None
+    with open_measurement(task.path, whole, texts=True) as measurement:
         if measurement.id is None:
             raise FormatError(f"{task.path}: nothing readable")
         size = task.share.size if task.share else measurement_size(task.path)
@@ -334,12 +337,12 @@ def _read(
             events_used=frozenset(np.unique(cells.event).tolist()),
         )  # fmt: skip
         contents, calls = with_calls(contents, measurement)
-        symbols = {module: measurement.symbols[module] for module in contents.symbols}
-        archive = pack_contents(contents, order, calls)
+        archive = pack_contents(contents, order, calls, texts_of(measurement, contents))
         overviews = OverviewSource([*entries, output.overview.finish()])
         part.finish(source, output.counts, output.first, output.last, overviews, archive)
         # Before the part is where it is looked for.
-        write_companion(place, measurement.cct, order, cells, symbols)
+        symbols = symbols_of(measurement)
+        write_companion(place, measurement.cct, order, cells, contents.symbols, symbols)
     return contents
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ import numpy as np
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
+from hpcd.measurement.chunk import Kind
 from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.reader import Measurement
 from hpcd.model.identity import Event, Host, Module, Process, Thread
@@ -33,6 +36,7 @@ _LIMITS = {
     for kind, names in _NUMBERS.items()
 }
 
+_GET = {kind: attrgetter(*names) for kind, names in _NUMBERS.items()}
 _Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
 
 
@@ -46,10 +50,10 @@ def contents_of(measurement: Measurement, path: Path, size: int, clock_pairs: I6
         id=measurement.id or 0,
         host=_bounded(measurement.host),
         options=measurement.options,
-        events={n: _bounded(e) for n, e in measurement.events.items() if n < 1 << 16},
-        processes={n: _bounded(p) for n, p in measurement.processes.items()},
-        threads={n: _bounded(t) for n, t in measurement.threads.items()},
-        modules={n: _bounded(m) for n, m in measurement.modules.items()},
+        events=_all_bounded({n: e for n, e in measurement.events.items() if n < 1 << 16}),
+        processes=_all_bounded(measurement.processes),
+        threads=_all_bounded(measurement.threads),
+        modules=_all_bounded(measurement.modules),
         symbols=frozenset(module for module, rows in measurement.symbols.items() if rows),
         clock_pairs=clock_pairs,
         summary=_summary_with_losses(measurement),
@@ -62,6 +66,40 @@ def contents_of(measurement: Measurement, path: Path, size: int, clock_pairs: I6
         last_ns=none,
         events_used=frozenset(),
     )
+
+
+def texts_of(measurement: Measurement, contents: PartContents) -> dict[str, bytes]:
+    """What ``contents`` says of a measurement, as it was written: rows whose text need not be made
+    again, by their names in a part."""
+    if measurement.texts is None:
+        return {}
+    found = {}
+    for name, kind in _TEXTS.items():
+        payloads = measurement.texts.get(kind, [])
+        # What was cut to its bounds is not what was written; what is not ASCII may not be UTF-8.
+        plain = all(text[:1] == b"[" and text[-1:] == b"]" and text.isascii() and b"\0" not in text
+                    for text in payloads)  # fmt: skip
+        if plain and getattr(contents, name) == getattr(measurement, name):
+            rows = [text[1:-1] for text in payloads]
+            found[name] = b"[" + b",".join(text for text in rows if text.strip()) + b"]"
+    return found
+
+
+def symbols_of(measurement: Measurement) -> list[bytes]:
+    """The payloads of SYMBOLS chunks, or one with what these said."""
+    if measurement.texts is not None:
+        payloads = measurement.texts.get(Kind.SYMBOLS, [])
+        if not any(b"\0" in payload for payload in payloads):
+            return payloads
+    return [json.dumps(measurement.symbols).encode()] if measurement.symbols else []
+
+
+_TEXTS = {
+    "events": Kind.EVENT,
+    "processes": Kind.PROCESS,
+    "threads": Kind.THREAD,
+    "modules": Kind.MODULE,
+}
 
 
 def with_calls(
@@ -117,6 +155,20 @@ def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
     if measurement.summary is None or not measurement.losses:
         return measurement.summary
     return {**measurement.summary, "losses": measurement.losses}
+
+
+def _all_bounded(rows: dict[int, _Row]) -> dict[int, _Row]:
+    """:func:`_bounded` of all ``rows``; mostly there is nothing to cut, which columns tell."""
+    if not rows:
+        return {}
+    kind = type(next(iter(rows.values()))).__name__
+    columns = zip(*map(_GET[kind], rows.values()), strict=True)
+    for values, limit in zip(columns, _LIMITS[kind], strict=True):
+        column = set(values) - {None}
+        # Not a number is neither: a comparison of it is never true.
+        if column and not all(-limit < value < limit for value in column):
+            return {number: _bounded(row) for number, row in rows.items()}
+    return dict(rows)
 
 
 def _bounded(row: _Row) -> _Row:

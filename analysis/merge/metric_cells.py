@@ -98,7 +98,7 @@ def translate_cells(task: CellTask) -> int:
         else:
             order, own = load_sums(part, len(node_map))
             if (
-                int(own.node.max(initial=0)) >= len(node_map)
+                int(own.node.max(initial=0)) >= len(order)
                 or len(event_map) <= int(own.event.max(initial=0))
                 or int(own.line.max(initial=0)) >= max(rows, 1)
             ):
@@ -156,7 +156,7 @@ def _repeats(values: npt.NDArray[np.integer]) -> bool:
 
 def _of_tree(order: U32, trace_map: U32) -> U32:
     """What the nodes of a part's tree are, of what those are by their numbers in the trace."""
-    nodes = np.empty(len(trace_map), np.uint32)
+    nodes = np.empty(len(order), np.uint32)
     nodes[order] = trace_map
     return nodes
 

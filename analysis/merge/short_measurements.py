@@ -19,14 +19,19 @@ import numpy as np
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
-from hpcd.analysis.merge.measurement_contents import MONOTONIC_LIMIT, contents_of, with_calls
+from hpcd.analysis.merge.measurement_contents import (
+    MONOTONIC_LIMIT,
+    contents_of,
+    symbols_of,
+    texts_of,
+    with_calls,
+)
 from hpcd.analysis.merge.record_batches import all_are, join
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part_contents import (
     PartContents,
-    SymbolRow,
     pack_contents,
     write_companion,
 )
@@ -51,9 +56,10 @@ class ShortMeasurement:
     unfinished: Path
     tree: CCT
     records: RecordChunk
-    symbols: dict[int, list[SymbolRow]]
+    symbols: list[bytes]
     calls: list[bytes]
     intervals: Intervals
+    texts: dict[str, bytes]
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -92,9 +98,10 @@ def read_short(
         unfinished,
         measurement.cct,
         replace(records, line=rows.astype(np.uint32)),
-        {module: measurement.symbols[module] for module in contents.symbols},
+        symbols_of(measurement),
         calls,
         Intervals(measurement.events.values()),
+        texts_of(measurement, contents),
     )
 
 
@@ -184,6 +191,10 @@ class _Batch:
             )  # fmt: skip
             a, b = int(self._seen_bounds[number]), int(self._seen_bounds[number + 1])
             order = (self._seen[a:b] - self._nodes[number]).astype(np.uint32)
+            # Calls name nodes by the measurement's numbers, whatever has records.
+            alone = not measurement.contents.call_chunks
+            if alone:
+                order = np.concatenate((order, _bare(measurement.tree, order)))
             chosen = slice(int(block[number]), int(block[number + 1]))
             buffer = io.BytesIO()
             with PartWriter(measurement.place, buffer) as part:
@@ -194,13 +205,13 @@ class _Batch:
                 part.finish(
                     contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
                     overview,
-                    pack_contents(contents, order, measurement.calls),
+                    pack_contents(contents, order, measurement.calls, measurement.texts),
                     mine.start,
                 )  # fmt: skip
                 try:
                     # Before the part is where it is looked for.
                     write_companion(measurement.place, measurement.tree, order, sums,
-                                    measurement.symbols)  # fmt: skip
+                                    contents.symbols, measurement.symbols, alone=alone)  # fmt: skip
                     measurement.unfinished.write_bytes(buffer.getbuffer())
                     measurement.unfinished.rename(measurement.place)
                 except OSError as error:
@@ -252,6 +263,15 @@ class _Batch:
             builder.add(self._records.line[line : line + 1].astype(np.int64),
                         np.array([0, mine.stop - mine.start]), time[mine], node[mine])  # fmt: skip
         return OverviewSource([builder.finish()])
+
+
+def _bare(tree: CCT, seen: U32) -> U32:
+    """The nodes that have neither records nor children: all others but the nodes ``seen`` are
+    callers of these or those."""
+    bare = np.ones(len(tree), bool)
+    bare[tree.parent] = False
+    bare[seen] = False
+    return np.flatnonzero(bare).astype(np.uint32)
 
 
 def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:

@@ -8,14 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hpcd.analysis.database.schema import INDEXES, SCHEMA
+from hpcd.analysis.database.schema import INDEXES, SCHEMA, line_totals_schema
 from hpcd.errors import StorageError
 
 Row = Sequence[Any]
 
 
-def write_tables(path: Path, tables: Mapping[str, Iterable[Row]]) -> None:
-    """Create the SQLite file with ``tables`` (name to rows, all columns).
+def write_tables(path: Path, tables: Mapping[str, Iterable[Row]], metrics: int) -> None:
+    """Create the SQLite file with ``tables`` (name to rows, all columns), of so many ``metrics``.
 
     Raises :class:`StorageError`.
     """
@@ -23,7 +23,7 @@ def write_tables(path: Path, tables: Mapping[str, Iterable[Row]]) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             # The directory is renamed into place when all is written: no journal is needed.
             connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
-            connection.executescript(SCHEMA)
+            connection.executescript(SCHEMA + line_totals_schema(metrics))
             connection.execute("BEGIN")
             for name, rows in tables.items():
                 width = len(connection.execute(f"SELECT * FROM {name}").description)

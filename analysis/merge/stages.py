@@ -220,7 +220,7 @@ class _Merge:
         inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
         statistics = self._statistics(tree_path, inclusives, cells)
         tables = database.tables(node_totals, line_totals, inclusives, statistics)
-        write_tables(self._root / layout.SQLITE, tables)
+        write_tables(self._root / layout.SQLITE, tables, len(line_totals))
         self._progress("tables", 1, 1)
         result.measurements = len(measurements)
         result.lines = len(columns.start)

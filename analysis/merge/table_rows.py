@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database import directory
+from hpcd.analysis.database.schema import by_column
 from hpcd.analysis.merge.call_columns import CallTables
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
 from hpcd.analysis.merge.clock_alignment import offsets_by_boot
@@ -83,6 +84,7 @@ class DatabaseContents:
         """
         hosts = sorted({_host(contents) for contents in self.measurements})
         metrics = metric_table(self.events)
+        texts = _SharedTexts()
         return {
             "meta": iter(
                 [("format", directory.FORMAT), ("origin_ns", str(self.clock.origin_ns)),
@@ -93,7 +95,9 @@ class DatabaseContents:
             "event": ((e.id, text(e.name), text(e.unit), e.scale, text(e.metric), e.frequency,
                        e.interval)
                       for e in self.events),
-            "process": self._processes(hosts),
+            "process_row": self._processes(texts),
+            # Behind those that refer to them.
+            "shared_text": texts.rows(),
             "thread": self._threads(),
             "module": (
                 (m.id, str(m.kind), text(m.path), text(m.build_id), note)
@@ -109,8 +113,7 @@ class DatabaseContents:
             "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
             "node_metric": self._node_metrics(node_totals, inclusives),
             "node_statistic": self._statistics(statistics),
-            "trace_line_metric": ((k, line, value) for k, total in enumerate(line_totals)
-                            for line, value in enumerate(total.tolist())),
+            **_line_totals(line_totals),
             **(call_rows(self.calls) if self.calls else {}),
         }  # fmt: skip
 
@@ -127,15 +130,13 @@ class DatabaseContents:
                 dumps(contents.summary),
             )  # fmt: skip
 
-    def _processes(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        numbers = {host: number for number, host in enumerate(hosts)}
-        host_of = [numbers[_host(contents)] for contents in self.measurements]
+    def _processes(self, texts: _SharedTexts) -> Iterator[tuple[Any, ...]]:
         origin, offsets = self.clock.origin_ns, self.clock.offsets
+        name, command = texts.name, texts.command
         for row, (number, p) in enumerate(self.processes):
             yield (
-                row, number, host_of[number], p.pid, p.parent_pid, _name(p.name), _name(p.exe),
-                _command(p.command), p.uid, p.start_ns + offsets[number] - origin, _name(p.job),
-                p.rank, p.size,
+                row, number, p.pid, p.parent_pid, name(p.name), name(p.exe), command(p.command),
+                p.uid, p.start_ns + offsets[number] - origin, name(p.job), p.rank, p.size,
             )  # fmt: skip
 
     def _threads(self) -> Iterator[tuple[Any, ...]]:
@@ -198,6 +199,49 @@ class DatabaseContents:
                 yield number, *row
 
 
+class _SharedTexts:
+    """Texts that processes have in common, each once, by number: those of a job have all."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+        self._known: dict[str, int] = {}
+        self._commands: dict[tuple[str, ...], int] = {}
+
+    def name(self, value: str) -> int:
+        """The number of a name or a path."""
+        number = self._known.get(value)
+        if number is None:
+            number = self._known[value] = self._add(text(value))
+        return number
+
+    def command(self, words: tuple[str, ...]) -> int:
+        """The number of a command, which is stored as JSON."""
+        number = self._commands.get(words)
+        if number is None:
+            number = self._commands[words] = self._add(dumps(words))
+        return number
+
+    def _add(self, value: str) -> int:
+        return self._number.setdefault(value, len(self._number))
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """All of them, when it is asked for the first."""
+        yield from ((number, value) for value, number in self._number.items())
+
+
+def _line_totals(totals: Sequence[F64]) -> dict[str, Iterator[tuple[Any, ...]]]:
+    if by_column(len(totals)):
+        columns = (total.tolist() for total in totals)
+        return {"trace_line_total": zip(range(len(totals[0])), *columns, strict=True)}
+    return {
+        "trace_line_metric": (
+            (metric, line, value)
+            for metric, total in enumerate(totals)
+            for line, value in enumerate(total.tolist())
+        )
+    }
+
+
 def call_rows(calls: CallTables) -> dict[str, Iterator[tuple[Any, ...]]]:
     """Rows of the tables about recorded calls."""
     return {
@@ -253,6 +297,5 @@ def dumps(value: object) -> str:
 
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-# Programs and threads share names, and the processes of a job their commands.
+# Threads share names.
 _name = lru_cache(maxsize=4096)(text)
-_command = lru_cache(maxsize=4096)(dumps)

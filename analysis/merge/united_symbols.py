@@ -14,7 +14,12 @@ from pathlib import Path
 from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
-from hpcd.analysis.trace.part_contents import SymbolRow, load_symbols, read_symbols, symbol_text
+from hpcd.analysis.trace.part_contents import (
+    SymbolRow,
+    load_several_symbols,
+    read_symbols,
+    symbol_text,
+)
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 
@@ -84,8 +89,8 @@ def gather(parts: Sequence[tuple[Path, Sequence[Wanted]]], out: Path) -> None:
     united: dict[int, set[SymbolRow]] = {}
     tables: dict[int, list[SymbolRow]] = {}
     for part, wanted in parts:
-        for each in wanted:
-            rows = load_symbols(part, each.source)
+        found = load_several_symbols(part, [each.source for each in wanted])
+        for each, rows in zip(wanted, found, strict=True):
             if each.together:
                 united.setdefault(each.module, set()).update(rows)
             else:

@@ -9,7 +9,7 @@ the database is whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -17,14 +17,21 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_array, unpack_bytes
+from hpcd.analysis.arrays.archive import archive_index, unpack_array, unpack_bytes
 from hpcd.analysis.arrays.sparse_sums import Cells
+from hpcd.analysis.trace.companion import (
+    Companion,
+    SymbolRow,
+    companion,
+    save_companion,
+    symbol_text,
+)
 from hpcd.analysis.trace.part import Part, read_archive
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.codec import TIME_UNIT_NS
-from hpcd.measurement.reader import read_row
+from hpcd.measurement.identity_rows import read_row, read_rows
 from hpcd.model.calls import (
     CalledFunction,
     CalledObject,
@@ -36,10 +43,6 @@ from hpcd.model.calls import (
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
-SymbolRow = tuple[int, int, str]
-_ADDRESSES = 1 << 63
-# zstd's level for what is read once, soon, and removed.
-_PASSING = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +99,20 @@ class PartContents:
 
 
 def pack_contents(
-    contents: PartContents, order: U32, calls: Sequence[bytes] = ()
-) -> dict[str, Array | bytes]:
+    contents: PartContents, order: U32, calls: Sequence[bytes] = (),
+    texts: Mapping[str, bytes] | None = None,
+) -> dict[str, Array | bytes]:  # fmt: skip
     """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
     records number from 0 on (all others follow); ``calls`` are payloads of CALLS chunks, whose
-    nodes are the measurement's: for these alone the order is kept."""
-    identity = {
+    nodes are the measurement's: for these alone the order is kept. ``texts`` has rows as JSON
+    already, by name."""
+    known = texts or {}
+    identity: dict[str, Any] = {
         "path": contents.path.name,
         "size": contents.size,
         "id": contents.id,
         "node": _fields(contents.host),
         "options": contents.options,
-        "events": [_fields(row) for row in contents.events.values()],
-        "processes": [_fields(row) for row in contents.processes.values()],
-        "threads": [_fields(row) for row in contents.threads.values()],
-        "modules": [_fields(row) for row in contents.modules.values()],
         "summary": contents.summary,
         "closed": contents.closed,
         "damage": contents.damage,
@@ -124,8 +126,13 @@ def pack_contents(
             "calls": contents.calls,
             "call_chunks": contents.call_chunks,
         }
+    for name in ("events", "processes", "threads", "modules"):
+        if name not in known:
+            identity[name] = [_fields(row) for row in getattr(contents, name).values()]
+    text = json.dumps(identity, separators=(",", ":")).encode()
+    rows = [b',"%s":%s' % (name.encode(), known[name]) for name in sorted(known)]
     archive: dict[str, Array | bytes] = {
-        "identity": json.dumps(identity).encode(),
+        "identity": b"".join([text[:-1], *rows, b"}"]),
         "clock": contents.clock_pairs.astype("<i8").ravel(),
     }
     if calls:
@@ -135,43 +142,19 @@ def pack_contents(
     return archive
 
 
-def companion(part: Path) -> Path:
-    """Where the companion of ``part`` is, while the database is made."""
-    return part.with_suffix(".companion")
-
-
 def write_companion(
-    part: Path, tree: CCT, order: U32, cells: Cells, symbols: Mapping[int, list[SymbolRow]]
-) -> None:
+    part: Path, tree: CCT, order: U32, cells: Cells, modules: Collection[int],
+    symbols: Sequence[bytes], *, alone: bool = False,
+) -> None:  # fmt: skip
     """Write what uniting measurements needs of one besides its part. ``cells`` are by row, not by
-    line, and of the nodes that ``order`` says. Raises :class:`OSError`."""
-    entries: dict[str, Array | bytes] = {
-        "parent": tree.parent.astype("<u4"),
-        "frame": tree.frame.astype("<u8"),
-        "order": order.astype("<u4"),
-        "cell_row": cells.line.astype("<u4"),
-        "cell_node": cells.node.astype("<u4"),
-        "cell_event": cells.event.astype("<u2"),
-        "cell_records": cells.records.astype("<u8"),
-        "cell_value": cells.value.astype("<u8"),
-    }
-    for module, rows in symbols.items():
-        entries[f"symbols-{module}"] = symbol_text(rows)
-    companion(part).write_bytes(pack_archive(entries, level=_PASSING))
-
-
-def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
-    """JSON of symbols (start, size, name), numbers within bounds; there is one at least."""
-    starts, sizes, names = map(list, zip(*rows, strict=True))
-    # Hostile sizes are cut to what an address can be.
-    if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
-        starts, sizes = (
-            [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
-        )
-    if any("\0" in name for name in names):
-        names = [name.replace("\0", "") for name in names]
-    bounds = list(zip(starts, sizes, strict=True))
-    return json.dumps([bounds, names]).encode()
+    line, and of the nodes that ``order`` says; ``symbols`` are payloads of SYMBOLS chunks, those of
+    ``modules``; ``alone`` where the part numbers no others, and all
+    that have no children are among them. Raises :class:`OSError`."""
+    save_companion(
+        part, (tree.parent, tree.frame), order,
+        (cells.line, cells.node, cells.event, cells.records, cells.value),
+        sorted(modules), symbols, alone=alone,
+    )  # fmt: skip
 
 
 def read_symbols(text: bytes) -> list[SymbolRow]:
@@ -208,10 +191,10 @@ def read_contents(part: Part) -> PartContents:
             id=int(identity["id"]),
             host=read_row(Host, identity["node"]),
             options=dict(identity["options"]),
-            events={row["id"]: read_row(Event, row) for row in identity["events"]},
-            processes={row["id"]: read_row(Process, row) for row in identity["processes"]},
-            threads={row["line"]: read_row(Thread, row) for row in identity["threads"]},
-            modules={row["id"]: read_row(Module, row) for row in identity["modules"]},
+            events={row.id: row for row in read_rows(Event, identity["events"])},
+            processes={row.id: row for row in read_rows(Process, identity["processes"])},
+            threads={row.line: row for row in read_rows(Thread, identity["threads"])},
+            modules={row.id: row for row in read_rows(Module, identity["modules"])},
             symbols=_symbols(part.path, archive),
             clock_pairs=clock,
             summary=identity["summary"],
@@ -235,47 +218,52 @@ def read_contents(part: Part) -> PartContents:
 
 def _symbols(part: Path, archive: Mapping[str, memoryview]) -> frozenset[int]:
     """The modules that a part's companion has symbols of."""
-    names = set(archive)
-    if companion(part).exists():
-        names |= set(_united(part))
-    return frozenset(
-        int(name.removeprefix("symbols-")) for name in names if name.startswith("symbols-")
-    )
+    return (Companion.of(part) or Companion(archive)).modules()
 
 
-def _united(part: Path) -> Mapping[str, memoryview]:
-    """The entries that are needed until measurements are united. Raises :class:`FormatError`."""
-    try:
-        return archive_index(companion(part).read_bytes())
-    except FileNotFoundError:
-        return read_archive(part)  # as parts had them before version 6 of the database
-    except OSError as error:
-        raise FormatError(f"{companion(part)}: {error.strerror or error}") from None
+def _united(part: Path) -> Companion:
+    """What is needed until measurements are united. Raises :class:`FormatError`."""
+    # As parts had it before version 6 of the database.
+    return Companion.of(part) or Companion(read_archive(part))
 
 
 def load_tree(part: Path) -> CCT:
     """The measurement's calling context tree. Raises :class:`FormatError`."""
-    return _tree(part, _united(part))
+    try:
+        tree = CCT(*_united(part).tree())
+    except KeyError:
+        raise FormatError(f"{part}: damaged (no calling context tree in its archive)") from None
+    tree.validate(str(part))
+    return tree
 
 
 def load_sums(part: Path, nodes: int) -> tuple[U32, Cells]:
-    """What is added up of a part with so many ``nodes``, and ``uint32[nodes]``: its node of each
-    number that records and sums have; ``line`` is the row in it. Raises :class:`FormatError`."""
-    archive = _united(part)
-    return _order(part, archive, nodes), _cells(part, archive)
+    """What is added up of a part with so many ``nodes``, and ``uint32[k]``: its node of each
+    number that it gives one; ``line`` is the row in it. Raises :class:`FormatError`."""
+    united = _united(part)
+    first = _first_nodes(part, united)
+    order = _whole(part, first, nodes)
+    return order[: len(first)] if united.alone else order, _cells(part, united)
 
 
 def load_order(part: Path, nodes: int) -> U32:
     """``uint32[nodes]``: the measurement's node of each number that the records of a part with
     calls have. Raises :class:`FormatError`."""
-    return _order(part, read_archive(part), nodes)
-
-
-def _order(part: Path, archive: Mapping[str, memoryview], nodes: int) -> U32:
-    # Until version 3 records had the nodes' own numbers.
+    archive = read_archive(part)
     first: U32 = np.zeros(0, np.uint32)
     if "order" in archive:
         first = unpack_array(archive["order"], np.uint32)
+    return _whole(part, first, nodes)
+
+
+def _first_nodes(part: Path, united: Companion) -> U32:
+    try:
+        return united.order()
+    except KeyError:
+        raise FormatError(f"{part}: damaged (numbers of nodes in its archive)") from None
+
+
+def _whole(part: Path, first: U32, nodes: int) -> U32:
     order = whole_order(first, nodes)
     if order is None:
         raise FormatError(f"{part}: damaged (numbers of nodes in its archive)")
@@ -292,37 +280,20 @@ def whole_order(first: U32, nodes: int) -> U32 | None:
     return order if len(order) == nodes else None
 
 
-def _tree(part: Path, archive: Mapping[str, memoryview]) -> CCT:
-    try:
-        tree = CCT(
-            unpack_array(archive["parent"], np.uint32), unpack_array(archive["frame"], np.uint64)
-        )
-    except KeyError:
-        raise FormatError(f"{part}: damaged (no calling context tree in its archive)") from None
-    tree.validate(str(part))
-    return tree
-
-
 def load_cells(part: Path) -> Cells:
     """The sums of a part: ``line`` is the row in it. Raises :class:`FormatError`."""
     return _cells(part, _united(part))
 
 
-def _cells(part: Path, archive: Mapping[str, memoryview]) -> Cells:
+def _cells(part: Path, united: Companion) -> Cells:
     try:
-        cells = Cells(
-            unpack_array(archive["cell_row"], np.uint32),
-            unpack_array(archive["cell_node"], np.uint32),
-            unpack_array(archive["cell_event"], np.uint16),
-            unpack_array(archive["cell_records"], np.uint64),
-            unpack_array(archive["cell_value"], np.uint64),
-        )
+        columns = united.cells()
     except KeyError:
         raise FormatError(f"{part}: damaged (no sums in its archive)") from None
-    columns = (cells.line, cells.node, cells.event, cells.records, cells.value)
     if len({len(column) for column in columns}) != 1:
         raise FormatError(f"{part}: damaged (columns of sums differ in length)")
-    return cells
+    line, node, event, records, value = columns
+    return Cells(line, node, event, records, value)
 
 
 def load_calls(part: Path, chunks: int) -> Iterator[Calls]:
@@ -341,7 +312,17 @@ def load_symbols(place: Path, module: int) -> list[SymbolRow]:
     ``place`` brought along, or those in the archive ``place`` of a database. Raises
     :class:`FormatError`."""
     try:
-        found = _united(place) if place.suffix == ".part" else archive_index(place.read_bytes())
-        return read_symbols(unpack_bytes(found[f"symbols-{module}"]))
+        if place.suffix == ".part":
+            return read_symbols(_united(place).symbols()[module])
+        return read_symbols(unpack_bytes(archive_index(place.read_bytes())[f"symbols-{module}"]))
     except (KeyError, FormatError, OSError):
         raise FormatError(f"{place}: damaged (symbols of module {module})") from None
+
+
+def load_several_symbols(place: Path, modules: Sequence[int]) -> list[list[SymbolRow]]:
+    """The same of several modules of a part."""
+    try:
+        found = _united(place).symbols()
+        return [read_symbols(found[module]) for module in modules]
+    except (KeyError, FormatError):
+        raise FormatError(f"{place}: damaged (symbols of modules)") from None

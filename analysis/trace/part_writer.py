@@ -36,6 +36,7 @@ from hpcd.analysis.trace.part import (
 )
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.measurement.planes import ranked, to_planes
+from hpcd.measurement.zstd_contexts import compressor
 
 # What level 1 does, with matches from 5 bytes on: of overviews, which repeat themselves much.
 _FINEST_PARAMETERS = zstandard.ZstdCompressionParameters(
@@ -155,7 +156,7 @@ class PartWriter:
         packed = 0
         if sum(column.nbytes for column in whole) <= PACKED_TABLES:
             planes = b"".join([to_planes(column) for column in whole])
-            frame = zstandard.ZstdCompressor(level=_TABLES_LEVEL).compress(planes)
+            frame = compressor(_TABLES_LEVEL).compress(planes)
             packed = len(frame)
             self._section(frame)
         else:

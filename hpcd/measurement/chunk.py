@@ -8,7 +8,6 @@ Nothing that was written is ever changed.
 from __future__ import annotations
 
 import struct
-import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import BinaryIO
 import zstandard
 
 from hpcd.errors import FormatError
+from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 SEGMENT_MAGIC = b"HPCDSEG\n"
 VERSION = 2
@@ -44,17 +44,6 @@ _MANY = 1 << 16
 # Below this a zstd frame is no smaller than its content.
 _WORTH_COMPRESSING = 64
 
-
-class _Compressors(threading.local):
-    """Of this thread: to make one takes as long as to compress 10 kB."""
-
-    def __init__(self) -> None:
-        self.plain = zstandard.ZstdCompressor(level=_LEVEL)
-        self.of_many = zstandard.ZstdCompressor(compression_params=_RECORD_PARAMETERS)
-
-
-_compressors = _Compressors()
-
 assert SEGMENT_HEADER_BYTES == 32 and CHUNK_HEADER_BYTES == 32
 
 
@@ -75,6 +64,9 @@ class Kind(IntEnum):
     CALLED = 12
     CALLS = 13
     OBJECTS = 14
+
+
+_NAMES: dict[int, str] = {int(kind): kind.name for kind in Kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +111,7 @@ def encode_chunk(kind: Kind, payload: bytes, sequence: int) -> bytes:
     codec, stored = _RAW, payload
     if len(payload) > _WORTH_COMPRESSING:
         many = kind == Kind.RECORDS and len(payload) > _MANY
-        packed = (_compressors.of_many if many else _compressors.plain).compress(payload)
+        packed = compressor(_RECORD_PARAMETERS if many else _LEVEL).compress(payload)
         if len(packed) < len(payload):
             codec, stored = _ZSTD, packed
     crc = zlib.crc32(stored)
@@ -169,7 +161,7 @@ def read_payload(file: BinaryIO, header: ChunkHeader) -> bytes:
             raise FormatError(
                 f"{where} has another length than its header says, {header.raw} bytes"
             )
-        payload = zstandard.ZstdDecompressor().decompress(stored, max_output_size=header.raw)
+        payload = decompressor().decompress(stored, max_output_size=header.raw)
     except zstandard.ZstdError as error:
         raise FormatError(f"{where} does not decompress: {error}") from None
     if len(payload) != header.raw:
@@ -179,4 +171,4 @@ def read_payload(file: BinaryIO, header: ChunkHeader) -> bytes:
 
 def kind_name(kind: int) -> str:
     """A kind of chunk as messages name it, also one this version does not know."""
-    return Kind(kind).name if kind in set(Kind) else f"kind {kind}"
+    return _NAMES.get(kind) or f"kind {kind}"

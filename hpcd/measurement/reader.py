@@ -9,10 +9,9 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
-from operator import itemgetter
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +22,11 @@ from hpcd.measurement import chunk, codec
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
+from hpcd.measurement.identity_rows import read_row, read_rows
 from hpcd.measurement.record_loops import RecordLoops
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
-from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
+from hpcd.model.identity import Event, Host, Module, Process, Thread
 
 _MAX_DAMAGE_LINES = 100
 # Of a record in a chunk's columns, before they are compressed.
@@ -36,16 +36,29 @@ _AT_ONCE = 1 << 20
 _MOST_AT_ONCE = 8
 # Stretches in which samples were dropped; more are joined, two and two.
 _MAX_LOSSES = 1000
-_Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
+# Chunks of rows: the attribute they are in, what they are, and what numbers them.
+_ROWS: dict[int, tuple[str, type[Any], str]] = {
+    Kind.EVENT: ("events", Event, "id"),
+    Kind.PROCESS: ("processes", Process, "id"),
+    Kind.THREAD: ("threads", Thread, "line"),
+    Kind.MODULE: ("modules", Module, "id"),
+}
+# Kinds of chunks whose text is kept where that is asked for, and up to how many bytes.
+_TEXTS = frozenset((Kind.EVENT, Kind.PROCESS, Kind.THREAD, Kind.MODULE, Kind.SYMBOLS))
+_MOST_TEXT = 1 << 20
 
 
-def open_measurement(path: Path | str, size: int | None = None) -> Measurement:
+def open_measurement(
+    path: Path | str, size: int | None = None, *, texts: bool = False
+) -> Measurement:
     """Open a measurement directory, or as much of it as its segments' first ``size`` bytes are.
+
+    With ``texts`` what says who was measured is kept as it was written, too, if it is short.
 
     Raises :class:`NotFoundError` when there is none, :class:`FormatError` when it is something
     else or nothing of it can be read.
     """
-    return Measurement(Path(path), size)
+    return Measurement(Path(path), size, texts=texts)
 
 
 def measurement_size(path: Path) -> int:
@@ -56,6 +69,33 @@ def measurement_size(path: Path) -> int:
             for entry in entries
             if entry.name.startswith("segment-") and entry.name.endswith(".hpcd")
         )
+
+
+def _read_numbered(kind: type[Any], key: str, payload: bytes) -> dict[int, Any]:
+    """The rows of a chunk by number."""
+    table = {getattr(row, key): row for row in read_rows(kind, json.loads(payload))}
+    for number in table:
+        if not 0 <= number < 1 << 32:
+            raise FormatError(f"{key} {number} is out of range")
+    return table
+
+
+# Many short measurements of one host or job say the same of much: events, modules, threads.
+_numbered = lru_cache(maxsize=64)(_read_numbered)
+_SHORT = 1 << 14
+
+
+def add_symbols(
+    symbols: dict[int, list[tuple[int, int, str]]], value: dict[str, list[tuple[int, int, str]]]
+) -> None:
+    """Add to ``symbols`` what a SYMBOLS chunk says, which may be anything."""
+    for module, rows in value.items():
+        columns = list(zip(*rows, strict=True))
+        if [set(map(type, column)) for column in columns] == [{int}, {int}, {str}]:
+            known: Iterable[tuple[int, int, str]] = zip(*columns, strict=True)
+        else:
+            known = ((int(start), int(size), str(name)) for start, size, name in rows)
+        symbols.setdefault(int(module), []).extend(known)
 
 
 def is_being_written(path: Path) -> bool:
@@ -85,10 +125,11 @@ class Measurement:
     ``clock_pairs`` is ``int64[n, 2]`` (monotonic ns, realtime ns); ``damage`` says in words what
     had to be skipped. ``closed`` is False when its writer died or still writes. ``losses`` are the
     stretches between two summaries in which samples were dropped: (from, to, how many), in
-    monotonic ns.
+    monotonic ns. ``texts`` are the JSON arrays and objects that identities and symbols were read
+    from, by kind of chunk; None where they were not asked for, are long, or not all were sound.
     """
 
-    def __init__(self, path: Path, size: int | None = None) -> None:
+    def __init__(self, path: Path, size: int | None = None, *, texts: bool = False) -> None:
         if not path.exists():
             raise NotFoundError(f"{path}: no such measurement")
         if not path.is_dir():
@@ -108,6 +149,8 @@ class Measurement:
         self.damage: list[str] = []
         self.losses: list[tuple[int, int, int]] = []
         self.id: int | None = None
+        self.texts: dict[int, list[bytes]] | None = {} if texts else None
+        self._texts_size = 0
         self.bytes_read = 0
         """Stored bytes of records handed out so far."""
         self._clock: list[tuple[int, int]] = []
@@ -365,10 +408,6 @@ class Measurement:
     def _take(self, header: ChunkHeader, file: BinaryIO) -> None:
         takers: dict[int, Callable[[Any], None]] = {
             Kind.META: self._meta,
-            Kind.EVENT: lambda rows: self._take_rows(rows, Event, self.events, "id"),
-            Kind.PROCESS: lambda rows: self._take_rows(rows, Process, self.processes, "id"),
-            Kind.THREAD: lambda rows: self._take_rows(rows, Thread, self.threads, "line"),
-            Kind.MODULE: lambda rows: self._take_rows(rows, Module, self.modules, "id"),
             Kind.SYMBOLS: self._take_symbols,
             Kind.CLOCK: lambda rows: self._clock.extend((int(a), int(b)) for a, b in rows),
             Kind.SUMMARY: self._take_summary,
@@ -378,9 +417,15 @@ class Measurement:
         }
         if header.kind == Kind.CCT:
             self._take_nodes(chunk.read_payload(file, header))
-        elif header.kind in takers:
+        elif header.kind in takers or header.kind in _ROWS:
+            kept, self.texts = self.texts, None
             try:
-                takers[header.kind](json.loads(chunk.read_payload(file, header)))
+                payload = chunk.read_payload(file, header)
+                if header.kind in _ROWS:
+                    self._take_rows(header.kind, payload)
+                else:
+                    takers[header.kind](json.loads(payload))
+                self.texts = self._with_text(kept, header.kind, payload)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 name = chunk.kind_name(header.kind)
                 why = f"{type(error).__name__}: {error}"
@@ -388,6 +433,16 @@ class Measurement:
             except RecursionError:
                 name = chunk.kind_name(header.kind)
                 raise FormatError(f"{name} chunk is nested too deeply") from None
+
+    def _with_text(
+        self, texts: dict[int, list[bytes]] | None, kind: int, payload: bytes
+    ) -> dict[int, list[bytes]] | None:
+        if texts is not None and kind in _TEXTS:
+            self._texts_size += len(payload)
+            if self._texts_size > _MOST_TEXT:
+                return None
+            texts.setdefault(kind, []).append(payload)
+        return texts
 
     def _take_nodes(self, data: bytes) -> None:
         first, parent, frame = codec.decode_nodes(data)
@@ -401,15 +456,11 @@ class Measurement:
         self.host = read_row(Host, value["node"])
         self.options = dict(value["options"])
 
-    def _take_rows(
-        self, rows: list[dict[str, Any]], kind: type[_Row], table: dict[int, _Row], key: str
-    ) -> None:
-        for values in rows:
-            row = read_row(kind, values)
-            number = getattr(row, key)
-            if not 0 <= number < 1 << 32:
-                raise FormatError(f"{key} {number} is out of range")
-            table[number] = row
+    def _take_rows(self, kind: int, payload: bytes) -> None:
+        name, row_kind, key = _ROWS[kind]
+        read = _numbered if len(payload) < _SHORT else _read_numbered
+        known = read(row_kind, key, payload)
+        getattr(self, name).update(known)
 
     def _take_functions(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
@@ -426,13 +477,7 @@ class Measurement:
             self.objects[called.id] = called
 
     def _take_symbols(self, value: dict[str, list[tuple[int, int, str]]]) -> None:
-        for module, rows in value.items():
-            columns = list(zip(*rows, strict=True))
-            if [set(map(type, column)) for column in columns] == [{int}, {int}, {str}]:
-                symbols: Iterable[tuple[int, int, str]] = zip(*columns, strict=True)
-            else:
-                symbols = ((int(start), int(size), str(name)) for start, size, name in rows)
-            self.symbols.setdefault(int(module), []).extend(symbols)
+        add_symbols(self.symbols, value)
 
     def _take_summary(self, value: dict[str, Any]) -> None:
         self.summary = dict(value)
@@ -467,95 +512,3 @@ class Measurement:
     def _say(self, line: str) -> None:
         if line not in self.damage and len(self.damage) < _MAX_DAMAGE_LINES:
             self.damage.append(line)
-
-
-# The fields of each kind of row with their types: looking them up takes as long as reading a row.
-# And what JSON mostly has there, which needs no further look.
-_USUAL: dict[str, type] = {"int": int, "int | None": int, "str": str, "bool": bool, "float": float}
-_TYPES: dict[str, list[tuple[str, str, type]]] = {
-    kind.__name__: [
-        (field.name, str(field.type), _USUAL.get(str(field.type), object)) for field in fields(kind)
-    ]
-    for kind in (Event, Process, Thread, Module, Host)
-}
-# Of each kind of row its fields, what gets all their values, and which of them JSON has otherwise.
-_VALUES = {
-    kind.__name__: (frozenset(kind.__slots__), itemgetter(*kind.__slots__))
-    for kind in (Event, Process, Thread, Module, Host)
-}
-_CONVERTED: dict[str, tuple[int, Callable[[Any], Any]]] = {
-    "Process": (Process.__slots__.index("command"), lambda words: tuple(map(str, words))),
-    "Module": (Module.__slots__.index("kind"), ModuleKind),
-}
-# Types of values of which a row was made before: the next one needs no look at each field.
-# Texts and commands of rows, unless they are long.
-_SHARED: dict[Any, Any] = {}
-_MOST_SHARED = 4096
-_LONG = 1024
-_MADE: dict[str, set[tuple[type, ...]]] = {name: set() for name in _TYPES}
-
-
-def read_row(kind: type[_Row], values: dict[str, Any]) -> _Row:
-    """A row from JSON: unknown keys are a later version's, wrong types are damage.
-
-    Raises :class:`TypeError`, :class:`ValueError` or :class:`KeyError`.
-    """
-    if type(values) is not dict:
-        raise TypeError("a row is no object")
-    names, get = _VALUES[kind.__name__]
-    if values.keys() != names:
-        return _read_fields(kind, values)
-    row: tuple[Any, ...] = get(values)
-    types = tuple(map(type, row))
-    if types not in _MADE[kind.__name__]:
-        result = _read_fields(kind, values)
-        made = tuple(getattr(result, name) for name in kind.__slots__)
-        place = _CONVERTED[kind.__name__][0] if kind.__name__ in _CONVERTED else -1
-        # Another number of the same types is read alike: nothing else was converted.
-        if all(a is b for at, (a, b) in enumerate(zip(row, made, strict=True)) if at != place):
-            _MADE[kind.__name__].add(types)
-        return result
-    make: Callable[..., _Row] = kind
-    fields_of = list(row)
-    converted = _CONVERTED.get(kind.__name__)
-    if converted is not None:
-        fields_of[converted[0]] = converted[1](row[converted[0]])
-    if len(_SHARED) > _MOST_SHARED:
-        _SHARED.clear()
-    # Ranks of a job have their names and commands in common: one text each takes half the memory,
-    # and travels once from a worker to the merge.
-    shared = _SHARED.setdefault
-    return make(*[
-        shared(value, value)
-        if type(value) in (str, tuple) and len(value) < _LONG and sum(map(len, value)) < _LONG
-        else value
-        for value in fields_of
-    ])  # fmt: skip
-
-
-def _read_fields(kind: type[_Row], values: dict[str, Any]) -> _Row:
-    """The same field by field."""
-    arguments: dict[str, Any] = {}
-    for name, expected, usual in _TYPES[kind.__name__]:
-        if name not in values:
-            continue
-        value = values[name]
-        if type(value) is usual:
-            arguments[name] = value
-            continue
-        if expected == "int" and type(value) is not int:
-            raise TypeError(f"{name} is not a number")
-        if expected == "bool" and not isinstance(value, bool):
-            raise TypeError(f"{name} is neither true nor false")
-        if expected == "str" and not isinstance(value, str):
-            raise TypeError(f"{name} is not text")
-        if expected.startswith("int |") and value is not None and type(value) is not int:
-            raise TypeError(f"{name} is not a number")
-        if expected.startswith("tuple"):
-            value = tuple(str(part) for part in value)
-        if expected == "ModuleKind":
-            value = ModuleKind(value)
-        if expected == "float":
-            value = float(value)
-        arguments[name] = value
-    return kind(**arguments)

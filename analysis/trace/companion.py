@@ -1,0 +1,181 @@
+"""The companion of a part: what uniting measurements needs of one besides, while a merge runs.
+
+A file beside the part, an archive (:mod:`hpcd.analysis.arrays.archive`) of few entries: each costs
+as much time as compressing a short measurement's. ``tree`` has the columns parent and frame,
+``order`` the nodes that records number first, ``cells`` row, node, event, records and value of the
+sums, ``symbols`` the payloads of SYMBOLS chunks with a zero byte between them, ``modules`` those
+they are of; with an entry ``alone`` the part numbers no nodes but those of ``order``.
+
+Columns: u32 how many entries each has; their widths, u8 each; of each its byte planes, lowest
+first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_array, unpack_bytes
+from hpcd.array_types import U32, U64, Array
+from hpcd.errors import FormatError
+from hpcd.measurement.planes import from_planes, to_planes
+from hpcd.measurement.reader import add_symbols
+
+SymbolRow = tuple[int, int, str]
+_ADDRESSES = 1 << 63
+# zstd's level for what is read once, soon, and removed.
+_PASSING = 1
+_HEAD = 4
+_WIDTHS = (1, 2, 4, 8)
+_CELLS = (np.uint32, np.uint32, np.uint16, np.uint64, np.uint64)
+
+
+def companion(part: Path) -> Path:
+    """Where the companion of ``part`` is, while the database is made."""
+    return part.with_suffix(".companion")
+
+
+def save_companion(
+    part: Path, tree: tuple[U32, U64], order: U32, cells: Sequence[Array],
+    modules: Sequence[int], symbols: Sequence[bytes], *, alone: bool,
+) -> None:  # fmt: skip
+    """Write the companion of ``part``. Raises :class:`OSError`."""
+    entries: dict[str, Array | bytes] = {
+        "tree": _pack(*tree),
+        "order": _pack(order),
+        "cells": _pack(*cells),
+    }
+    if alone:
+        entries["alone"] = b""
+    if modules:
+        entries["symbols"] = b"\0".join(symbols)
+        entries["modules"] = json.dumps(modules).encode()
+    companion(part).write_bytes(pack_archive(entries, level=_PASSING))
+
+
+class Companion:
+    """What is in a companion, or in a part as these had it before version 6 of the database.
+
+    What is asked for raises :class:`FormatError` and :class:`KeyError` where it is not there.
+    """
+
+    def __init__(self, entries: Mapping[str, memoryview]) -> None:
+        self._entries = entries
+        self._earlier = "parent" in entries
+
+    @staticmethod
+    def of(part: Path) -> Companion | None:
+        """The companion of ``part``, if there is one. Raises :class:`FormatError`."""
+        try:
+            return Companion(archive_index(companion(part).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise FormatError(f"{companion(part)}: {error.strerror or error}") from None
+
+    @property
+    def alone(self) -> bool:
+        """Whether the part numbers no nodes but those of :meth:`order`."""
+        return "alone" in self._entries
+
+    def tree(self) -> tuple[U32, U64]:
+        """Parents and frames of the nodes."""
+        if self._earlier:
+            return self._array("parent", np.uint32), self._array("frame", np.uint64)
+        parent, frame = self._columns("tree", np.uint32, np.uint64)
+        return parent, frame
+
+    def order(self) -> U32:
+        """The nodes that records number first."""
+        if self._earlier:
+            none: U32 = np.zeros(0, np.uint32)
+            # Until version 3 records had the nodes' own numbers.
+            return self._array("order", np.uint32) if "order" in self._entries else none
+        return self._columns("order", np.uint32)[0]
+
+    def cells(self) -> list[Array]:
+        """Row, node, event, records and value of the sums, of one length."""
+        if not self._earlier:
+            return self._columns("cells", *_CELLS)
+        names = ("cell_row", "cell_node", "cell_event", "cell_records", "cell_value")
+        return [self._array(name, kind) for name, kind in zip(names, _CELLS, strict=True)]
+
+    def symbols(self) -> dict[int, bytes]:
+        """The texts of load modules."""
+        if self._earlier:
+            return {
+                int(name.removeprefix("symbols-")): unpack_bytes(entry)
+                for name, entry in self._entries.items()
+                if name.startswith("symbols-")
+            }
+        found: dict[int, list[tuple[int, int, str]]] = {}
+        if "symbols" in self._entries:
+            try:
+                for payload in unpack_bytes(self._entries["symbols"]).split(b"\0"):
+                    add_symbols(found, json.loads(payload))
+            except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+                raise FormatError("the symbols of a companion are damaged") from None
+        return {module: symbol_text(rows) for module, rows in found.items() if rows}
+
+    def modules(self) -> frozenset[int]:
+        """The load modules that there are symbols of."""
+        if self._earlier:
+            names = [name for name in self._entries if name.startswith("symbols-")]
+            return frozenset(int(name.removeprefix("symbols-")) for name in names)
+        if "modules" not in self._entries:
+            return frozenset()
+        try:
+            return frozenset(map(int, json.loads(unpack_bytes(self._entries["modules"]))))
+        except (ValueError, TypeError, RecursionError):
+            raise FormatError("the load modules of a companion are damaged") from None
+
+    def _array(self, name: str, kind: npt.DTypeLike) -> Array:
+        return unpack_array(self._entries[name], kind)
+
+    def _columns(self, name: str, *kinds: Any) -> list[Array]:
+        return _unpack(unpack_bytes(self._entries[name]), kinds)
+
+
+def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
+    """JSON of symbols (start, size, name), numbers within bounds; there is one at least."""
+    starts, sizes, names = map(list, zip(*rows, strict=True))
+    # Hostile sizes are cut to what an address can be.
+    if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
+        starts, sizes = (
+            [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
+        )
+    if any("\0" in name for name in names):
+        names = [name.replace("\0", "") for name in names]
+    bounds = list(zip(starts, sizes, strict=True))
+    return json.dumps([bounds, names]).encode()
+
+
+def _pack(*columns: Array) -> bytes:
+    widths, planes = bytearray(), []
+    for column in columns:
+        width = (int(column.max(initial=0)).bit_length() + 7) // 8
+        kind = next(size for size in _WIDTHS if width <= size)
+        widths.append(width)
+        planes.append(to_planes(column.astype(f"<u{kind}"))[: width * len(column)])
+    return b"".join([len(columns[0]).to_bytes(_HEAD, "little"), bytes(widths), *planes])
+
+
+def _unpack(content: bytes, kinds: Sequence[Any]) -> list[Array]:
+    count = int.from_bytes(content[:_HEAD], "little")
+    at = _HEAD + len(kinds)
+    widths = content[_HEAD:at]
+    if len(widths) != len(kinds) or len(content) != at + sum(widths) * count:
+        raise FormatError("columns of a companion are damaged")
+    columns: list[Array] = []
+    for width, kind in zip(widths, kinds, strict=True):
+        if width > np.dtype(kind).itemsize:
+            raise FormatError("columns of a companion are damaged")
+        planes = np.frombuffer(content, np.uint8, width * count, at).reshape(width, count)
+        columns.append(from_planes(planes, kind) if width else np.zeros(count, kind))
+        at += width * count
+    return columns
