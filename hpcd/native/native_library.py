@@ -71,29 +71,38 @@ def array_of(dtype: Any) -> Any:
     class _Array:
         @staticmethod
         def from_param(array: Any) -> Any:
-            if array.dtype != dtype or not array.flags.c_contiguous:
-                raise TypeError(f"{array.dtype} in place of a contiguous array of {dtype}")
+            _check(array, dtype)
             try:
                 # In an eighth of the time of asking for its address; its length is known to be one
                 # byte or more then, and that it may be written.
                 return ctypes.byref(_BYTE.from_buffer(array))
             except (TypeError, ValueError):
-                return ctypes.c_void_p(array.__array_interface__["data"][0])
+                return ctypes.c_void_p(_address(array))
 
     return _Array
+
+
+def _check(array: Any, dtype: Any) -> None:
+    if array.dtype != dtype or not array.flags.c_contiguous:
+        raise TypeError(f"{array.dtype} in place of a contiguous array of {dtype}")
+
+
+def _address(array: Any) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def struct_of(*types: Any) -> Callable[..., Any]:
     """Makes structs of C, to be given as ``ctypes.c_void_p``: a field is the address of an array of
     the type given, contiguous, which must stay as long, or, where that is ``int``, a number of 64
     bits."""
-    kinds = [None if each is int else array_of(each) for each in types]
 
     def made(*fields: Any) -> Any:
-        words = [
-            field if kind is None else kind.from_param(field).value
-            for kind, field in zip(kinds, fields, strict=True)
-        ]
+        words = []
+        for kind, field in zip(types, fields, strict=True):
+            if kind is not int:
+                _check(field, kind)
+            words.append(field if kind is int else _address(field))
         return (ctypes.c_uint64 * len(words))(*words)
 
     return made
