@@ -186,16 +186,23 @@ def test_parts_are_the_same(
 
 
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6),
-       cut=st.integers(0, 60), high=st.booleans())  # fmt: skip
-@settings(deadline=None, max_examples=40)
+       cut=st.integers(0, 60), flipped=st.integers(0, 1 << 16), high=st.booleans())  # fmt: skip
+@settings(deadline=None, max_examples=60)
 def test_chunks_are_read_the_same(
-    library: ctypes.CDLL, seed: int, lengths: list[int], cut: int, high: bool
+    library: ctypes.CDLL, seed: int, lengths: list[int], cut: int, flipped: int, high: bool
 ) -> None:
+    """Also where bytes are missing, or are not what they were."""
     batch = random_batch(seed, lengths, 300)
     line = np.repeat(batch.line + np.uint32(4), lengths)
     event = batch.event * np.uint16(900 if high else 1)
     data = encode_records(line, batch.time_ns, batch.node, event, batch.value, lasting=(1, 70))
     data = data[: len(data) - cut] if cut < 30 else data
+    if flipped & 1:
+        changed = bytearray(data)
+        changed[flipped * 31 % min(len(data), 400 if flipped & 2 else len(data))] ^= (
+            1 << flipped % 8
+        )
+        data = bytes(changed)
     answers: list[RecordChunk | None] = []
     for module in (None, RecordLoops(library)):
         try:
