@@ -83,8 +83,9 @@ def test_it_needs_no_compiler(package: Path) -> None:
     ).stdout
     for part in (
         "objects/sampler-", "objects/native-", "man1/hpcd.1.gz", "man5/hpcd.toml.5.gz",
-        "completions/hpcd", "_hpcd", "hpcd.fish", "systemd/system/hpcd.service", "system/hpcd.socket", "sysusers.d/hpcd.conf",
-        "tmpfiles.d/hpcd.conf", "/etc/hpcd/hpcd.toml",
+        "completions/hpcd", "_hpcd", "hpcd.fish", "systemd/system/hpcd.service",
+        "system/hpcd.socket", "sysusers.d/hpcd.conf", "tmpfiles.d/hpcd.conf",
+        "/etc/hpcd/hpcd.toml",
     ):  # fmt: skip
         assert part in files, part
     assert "__pycache__" not in files
