@@ -5,7 +5,7 @@
 # make lint    style, types, import arrows
 # make setup   what all of the above need: Debian packages and .venv
 # make install, make uninstall   the command on PATH: PREFIX=/usr/local, DESTDIR
-# make objects   the BPF programs compiled ahead: hpcd starts ten times as fast (needs clang)
+# make objects   the BPF programs and loops over records, compiled ahead (needs clang, llvm, lld)
 # make dist    source distribution and wheel in build/dist; make deb the Debian package in build/deb
 #              (DEBFULLNAME and DEBEMAIL: its maintainer)
 # make test-packages   both installed where nothing else is, upgraded and removed (minutes)

@@ -158,7 +158,7 @@ class LoadedShare:
         kind = columns["kind"].dtype
         entries: Any = np.zeros(0, kind)
         if self._files.entries.stat().st_size:
-            entries = np.memmap(self._files.entries, kind, "r")
+            entries = np.asarray(np.memmap(self._files.entries, kind, "r"))
         made = {
             name: entries if name == "entries" else columns[f"overview_{name}"]
             for name in OverviewEntries.__slots__

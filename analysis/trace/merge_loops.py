@@ -83,6 +83,15 @@ class MergeLoops:
         self._overview_entries = declare(
             library, "overview_entries", (_INT, _I64, _I64, _U32, _ADDRESS, _I64, _U32)
         )
+        self._thin = {
+            np.dtype(kind): declare(
+                library, name,
+                (_I64, _INT, array_of(kind), _INT, _INT, _INT, _INT, ctypes.c_uint32,
+                 ctypes.c_uint32, array_of(kind), _INT), ctypes.c_bool,
+            )
+            for name, kind in (("thin_entries16", np.uint16), ("thin_entries32", np.uint32))
+        }  # fmt: skip
+        self._few_nodes = declare(library, "few_nodes", (_U16, _INT, _U16, _U32, _U8), _INT)
         self._unite = declare(
             library, "unite_trees",
             (_U32, _U64, _I64, _INT, ctypes.c_uint64, _U32, _INT, _U32, _U64, _U32), _INT,
@@ -252,6 +261,25 @@ class MergeLoops:
         values = np.empty(total, np.uint32)
         self._overview_entries(len(line), start, time, node, known, pieces, values)
         return pieces, values
+
+    def thin(
+        self, pieces: I64, entries: U16 | U32, step: int, begin: int, low: int,
+        ends: tuple[int, int], nodes: U16 | U32,
+    ) -> None:  # fmt: skip
+        """Put every so many of a stretch's ``entries``, which lie in ``pieces`` ``int64[k, 5]``
+        (line, shift of the step, index of the first, how many, and where they are), into ``nodes``,
+        which are of the index ``begin`` and the following ones of ``step``; from ``low`` on. What
+        the pieces do not reach are the nodes ``ends``."""
+        _exists(self._thin[nodes.dtype](
+            pieces, len(pieces), entries, len(entries), step, begin, low, *ends, nodes, len(nodes)
+        ))  # fmt: skip
+
+    def few_nodes(self, nodes: U16) -> tuple[U32, U8] | None:
+        """The distinct ``nodes``, ascending, and the place of each of ``nodes`` among them; None
+        where there are more than 256."""
+        distinct, places = np.empty(256, np.uint32), np.empty(len(nodes), np.uint8)
+        number = self._few_nodes(nodes, len(nodes), np.zeros(1 << 16, np.uint16), distinct, places)
+        return None if number < 0 else (distinct[:number], places)
 
     def unite(self, parent: U32, frame: U64, start: I64, seed: int) -> tuple[U32, U64, U32]:
         """The union of trees that begin at ``start``, in the order in which its nodes are met:

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.array_types import I64, U16, U32, Array
 
 FACTOR = 8
@@ -201,7 +202,8 @@ class OverviewBuilder:
         if isinstance(self._spool, BytesIO):
             entries = np.frombuffer(self._spool.getvalue(), self._kind)
         elif self._written:
-            entries = np.memmap(self._spool, self._kind, "r", shape=(self._written,))
+            # As an array like others: slices of a mapped one take ten times as long to make.
+            entries = np.asarray(np.memmap(self._spool, self._kind, "r", shape=(self._written,)))
         return OverviewEntries(
             pieces[order], entries, self._seen, self._first.time, self._first.node,
             self._last.time, self._last.node,
@@ -287,18 +289,19 @@ class OverviewSource:
         """
         seen = int(self._seen[line])
         parts = [
-            (stretch, stretch.pieces[bounds[line] : bounds[line + 1]].tolist())
+            (stretch, stretch.pieces[bounds[line] : bounds[line + 1]])
             for stretch, bounds in zip(self._stretches, self._bounds, strict=True)
             if stretch.seen[line]
         ]
-        if seen < FEWEST_RECORDS or not any(pieces for _, pieces in parts):
+        if seen < FEWEST_RECORDS or not any(len(pieces) for _, pieces in parts):
             return 0, 0, np.zeros(0, self._kind)
-        widest = max(pieces[-1][1] for _, pieces in parts if pieces)
+        widest = int(max(pieces[-1, 1] for _, pieces in parts if len(pieces)))
         from_time, to_time = int(parts[0][0].first_time[line]), int(parts[-1][0].last_time[line])
         ticks = to_time - from_time
         step = max(round((ticks >> widest) * _RECORDS_PER_ENTRY / seen), 1) << widest
         begin, end = from_time // step, -(-to_time // step)
         nodes = np.empty(end - begin + 1, self._kind)
+        loops = merge_loops()
         low = 0
         before = None
         for stretch, pieces in parts:
@@ -308,9 +311,13 @@ class OverviewSource:
                 low = (before + first_time) // (2 * step) + 1 - begin
             before = int(stretch.last_time[line])
             # What the pieces do not reach are the first record's moments and the last one's.
-            nodes[low:] = stretch.last_node[line]
+            ends = int(stretch.first_node[line]), int(stretch.last_node[line])
+            if loops is not None and stretch.entries.dtype == self._kind:
+                loops.thin(pieces, stretch.entries, step, begin, low, ends, nodes)
+                continue
+            nodes[low:] = ends[1]
             whole = False
-            for _, shift, first, count, at in pieces:
+            for _, shift, first, count, at in pieces.tolist():
                 factor = step >> shift
                 skip = -first % factor
                 place = (first + skip) // factor - begin
@@ -318,7 +325,7 @@ class OverviewSource:
                 place = max(place, low)
                 part = stretch.entries[at + skip : at + max(count, skip) : factor]
                 if len(part) and not whole:
-                    nodes[low:place] = stretch.first_node[line]
+                    nodes[low:place] = ends[0]
                     whole = True
                 nodes[place : place + len(part)] = part[: max(len(nodes) - place, 0)]
         return step, begin, nodes

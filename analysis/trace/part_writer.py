@@ -22,6 +22,7 @@ from hpcd.analysis.trace.blocks import (
     decode_places,
     decode_weights,
 )
+from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.overview import Levels, OverviewSource
 from hpcd.analysis.trace.part import (
     BLOCK,
@@ -264,6 +265,9 @@ def _dictionary(nodes: U16 | U32) -> tuple[U32, U8 | U16 | U32]:
     none = np.zeros(0, np.uint32)
     top, few = int(nodes.max(initial=0)) + 1, 1 << 8
     if few < top <= 1 << 16:
+        loops = merge_loops()
+        if loops is not None:
+            return loops.few_nodes(nodes.astype(np.uint16, copy=False)) or (none, nodes)
         seen = np.zeros(top, bool)
         seen[nodes[::_SOME]] = True
         if int(np.count_nonzero(seen)) > few:

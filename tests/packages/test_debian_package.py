@@ -82,9 +82,10 @@ def test_it_needs_no_compiler(package: Path) -> None:
         ["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=True
     ).stdout
     for part in (
-        "objects/sampler-", "objects/native-", "man1/hpcd.1.gz", "man5/hpcd.toml.5.gz", "completions/hpcd", "_hpcd",
-        "hpcd.fish", "systemd/system/hpcd.service", "system/hpcd.socket", "sysusers.d/hpcd.conf",
-        "tmpfiles.d/hpcd.conf", "/etc/hpcd/hpcd.toml",
+        "objects/sampler-", "objects/native-", "man1/hpcd.1.gz", "man5/hpcd.toml.5.gz",
+        "completions/hpcd", "_hpcd", "hpcd.fish", "systemd/system/hpcd.service",
+        "system/hpcd.socket", "sysusers.d/hpcd.conf", "tmpfiles.d/hpcd.conf",
+        "/etc/hpcd/hpcd.toml",
     ):  # fmt: skip
         assert part in files, part
     assert "__pycache__" not in files

@@ -17,7 +17,7 @@ from hpcd.analysis.merge import ingest as merge_ingest
 from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.part_groups import unite
 from hpcd.analysis.merge.record_batches import RecordColumns
-from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace import blocks, overview, part_writer
 from hpcd.analysis.trace.check_loops import CheckLoops
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.merge_loops import MergeLoops, merge_loops
@@ -166,7 +166,8 @@ def parts_of(folder: Path, memory: int, monkeypatch: pytest.MonkeyPatch) -> list
     """The part of the measurement ``folder/m``, made by numpy and by each library."""
     parts = []
     for number, module in enumerate((None, *map(MergeLoops, LIBRARIES))):
-        monkeypatch.setattr(merge_ingest, "merge_loops", lambda module=module: module)
+        for user in (merge_ingest, overview, part_writer):
+            monkeypatch.setattr(user, "merge_loops", lambda module=module: module)
         made = folder / f"parts-{number}"
         made.mkdir()
         parts.append(ingest(IngestTask(folder / "m", made, None, memory)).part.read_bytes())
@@ -186,16 +187,23 @@ def test_parts_are_the_same(
 
 
 @given(seed=st.integers(0, 1000), lengths=st.lists(st.integers(1, 400), min_size=1, max_size=6),
-       cut=st.integers(0, 60), high=st.booleans())  # fmt: skip
-@settings(deadline=None, max_examples=40)
+       cut=st.integers(0, 60), flipped=st.integers(0, 1 << 16), high=st.booleans())  # fmt: skip
+@settings(deadline=None, max_examples=60)
 def test_chunks_are_read_the_same(
-    library: ctypes.CDLL, seed: int, lengths: list[int], cut: int, high: bool
+    library: ctypes.CDLL, seed: int, lengths: list[int], cut: int, flipped: int, high: bool
 ) -> None:
+    """Also where bytes are missing, or are not what they were."""
     batch = random_batch(seed, lengths, 300)
     line = np.repeat(batch.line + np.uint32(4), lengths)
     event = batch.event * np.uint16(900 if high else 1)
     data = encode_records(line, batch.time_ns, batch.node, event, batch.value, lasting=(1, 70))
     data = data[: len(data) - cut] if cut < 30 else data
+    if flipped & 1:
+        changed = bytearray(data)
+        changed[flipped * 31 % min(len(data), 400 if flipped & 2 else len(data))] ^= (
+            1 << flipped % 8
+        )
+        data = bytes(changed)
     answers: list[RecordChunk | None] = []
     for module in (None, RecordLoops(library)):
         try:
@@ -340,6 +348,14 @@ def test_what_there_is_not_is_refused(library: ctypes.CDLL, loops: MergeLoops) -
         np.arange(2), start, time[::-1].copy(), node, known, ends, ends
     )
     assert pieces[:, 3].sum() == len(entries)
+    for piece in ([0, 0, 0, 9, 2], [0, 0, 0, 11, 0], [0, 0, 0, 1, -1], [0, 3, 0, 1, 0],
+                  [0, -1, 0, 1, 0], [0, 0, -1, 1, 0]):  # fmt: skip
+        with pytest.raises(IndexError):
+            loops.thin(np.array([piece]), np.zeros(10, np.uint32), 4, 0, 0, (1, 2), ends[1])
+    loops.thin(
+        np.array([[0, 0, 3, 7, 3]]), np.arange(10, dtype=np.uint32), 1, 9, 0, (1, 2), ends[1]
+    )
+    assert ends[1].tolist() == [9, 2]  # the pieces reach beyond both ends
     with pytest.raises(ctypes.ArgumentError):
         loops.place_planes(np.array([0, 110]), time, node.astype(np.int64))
     check = CheckLoops(library)
@@ -358,6 +374,20 @@ def test_what_there_is_not_is_refused(library: ctypes.CDLL, loops: MergeLoops) -
     data[:50] = 3  # so many values that there is no room for
     assert check.check_codes(data, 0 * one, 100 * one, 50 * one, width | 2 << 10, wrong, wrong,
                              data, 0 * one, least) == -1  # fmt: skip
+
+
+@given(seed=st.integers(0, 1000), distinct=st.sampled_from([1, 250, 256, 257, 3000]))
+@settings(deadline=None, max_examples=20)
+def test_dictionaries_of_lines_are_the_same(loops: MergeLoops, seed: int, distinct: int) -> None:
+    random = np.random.default_rng(seed)
+    chosen = random.choice(1 << 16, distinct, replace=False).astype(np.uint16)
+    nodes = np.concatenate((chosen, random.choice(chosen, 5000)))
+    found = loops.few_nodes(nodes)
+    unique, place = np.unique(nodes, return_inverse=True)
+    assert (found is None) == (distinct > 256)
+    if found is not None:
+        assert found[0].tolist() == unique.tolist()
+        assert found[1].tolist() == place.tolist()
 
 
 @given(st.lists(st.integers(0, 1 << 40), unique=True, max_size=300), st.booleans())

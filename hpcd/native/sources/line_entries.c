@@ -7,6 +7,8 @@
 #define LONGEST_NS ((double)((uint64_t)1 << 60))
 #define BLOCK_RECORDS 1024
 #define MAX_STEP ((int64_t)UINT32_MAX)
+/* Records whose keys are kept until they are counted. */
+#define AT_ONCE 512
 
 /* What is added to the begin of what lasts so long; 0 of what does not. */
 static inline uint64_t lasting(double length)
@@ -122,7 +124,7 @@ EXPORTED bool lay_out(const int64_t *rows, int64_t lines, const int64_t *first, 
 	uint32_t *restrict nodes = out->nodes;
 	uint16_t *restrict events = out->events;
 	uint64_t *restrict values = out->values;
-	int64_t to = 0, cells = 0, blocks = 0;
+	int64_t to = 0, cells = 0, blocks = 0, keys[AT_ONCE];
 	uint64_t odd = 0;
 	for (int64_t line = 0; line < lines; line++) {
 		int64_t row = rows[line], first_cell = cells, a = to;
@@ -134,33 +136,40 @@ EXPORTED bool lay_out(const int64_t *rows, int64_t lines, const int64_t *first, 
 		uint32_t place = 0;
 		uint16_t code = 0;
 		for (int64_t stretch = first[line]; stretch < first[line + 1]; stretch++) {
-			for (int64_t at = begin[stretch]; at < end[stretch]; at++) {
-				uint64_t now = time_ns[at], amount = value[at];
-				if (node[at] >= most)
-					return false;
-				times[to] = (int64_t)((until < now ? until : now) / TIME_UNIT_NS);
-				nodes[to] = place;
-				events[to] = code;
-				values[to] = 0;
-				to += waits;
-				code = event[at];
-				place = number[node[at]];
-				times[to] = (int64_t)(now / TIME_UNIT_NS);
-				nodes[to] = place;
-				events[to] = code;
-				values[to++] = amount;
-				odd |= code | (amount ^ 1);
-				int64_t key = (int64_t)place * slots + slot_of[code];
-				/* Written in any case, too: a new one every dozen records is not foreseen
-				 * either. */
-				sum_key[cells] = key;
-				sum_row[cells] = row;
-				cells += table[key][0] == 0;
-				table[key][0]++;
-				table[key][1] += amount;
-				double lasts = length[code] * (double)amount;
-				waits = lasts > 0;
-				until = now + lasting(lasts);
+			int64_t stop, at;
+			for (int64_t piece = begin[stretch]; piece < end[stretch]; piece = stop) {
+				stop = at_most(piece + AT_ONCE, end[stretch]);
+				for (at = piece; at < stop; at++) {
+					uint64_t now = time_ns[at], amount = value[at];
+					if (node[at] >= most)
+						return false;
+					times[to] = (int64_t)((until < now ? until : now) / TIME_UNIT_NS);
+					nodes[to] = place;
+					events[to] = code;
+					values[to] = 0;
+					to += waits;
+					code = event[at];
+					place = number[node[at]];
+					times[to] = (int64_t)(now / TIME_UNIT_NS);
+					nodes[to] = place;
+					events[to] = code;
+					values[to++] = amount;
+					odd |= code | (amount ^ 1);
+					keys[at - piece] = (int64_t)place * slots + slot_of[code];
+					double lasts = length[code] * (double)amount;
+					waits = lasts > 0;
+					until = now + lasting(lasts);
+				}
+				/* Apart, so that a sum waiting for the one before holds up nothing else. */
+				for (at = piece; at < stop; at++) {
+					int64_t key = keys[at - piece];
+					/* Written in any case, too: a new one every dozen records is not
+					 * foreseen either. */
+					sum_key[cells] = key;
+					cells += table[key][0] == 0;
+					table[key][0]++;
+					table[key][1] += value[at];
+				}
 			}
 		}
 		if (waits) {
@@ -171,6 +180,7 @@ EXPORTED bool lay_out(const int64_t *rows, int64_t lines, const int64_t *first, 
 		}
 		for (int64_t cell = first_cell; cell < cells; cell++) {
 			uint64_t *sums = table[sum_key[cell]];
+			sum_row[cell] = row;
 			out->sum_records[cell] = sums[0];
 			out->sum_value[cell] = sums[1];
 			sums[0] = sums[1] = 0;

@@ -1,4 +1,5 @@
-/* Entries of lines' overviews: what OverviewBuilder in hpcd/analysis/trace/overview.py does by numpy. */
+/* Entries of lines' overviews: what OverviewBuilder and OverviewSource in hpcd/analysis/trace/overview.py
+ * and _dictionary in part_writer.py do by numpy. */
 #include "loops.h"
 
 /* What is known of lines so far: the shift of each one's step (below 0 of one without records), its
@@ -73,4 +74,72 @@ EXPORTED void overview_entries(int64_t lines, const int64_t *start, const int64_
 		known->last_time[row] = before;
 		known->last_node[row] = owner;
 	}
+}
+
+/* Puts every so many of a stretch's entries, which lie in pieces (line, shift of the step, index of the
+ * first, how many, and where they are), into nodes, of which there are n with the index begin and the
+ * following ones of step; from low on. What the pieces do not reach are the first node and the last one.
+ * False where a piece is not within the entries. */
+#define THIN(NAME, FROM, TO)                                                                       \
+	EXPORTED bool NAME(const int64_t (*pieces)[5], int64_t number, const FROM *entries,        \
+			   int64_t total, int64_t step, int64_t begin, int64_t low,                \
+			   uint32_t first_node, uint32_t last_node, TO *nodes, int64_t n)          \
+	{                                                                                          \
+		bool whole = false;                                                                \
+		low = at_least(low, 0);                                                            \
+		for (int64_t at = low; at < n; at++)                                               \
+			nodes[at] = (TO)last_node;                                                 \
+		for (int64_t piece = 0; piece < number; piece++) {                                 \
+			int64_t shift = pieces[piece][1], first = pieces[piece][2];                \
+			int64_t count = pieces[piece][3], where = pieces[piece][4];                \
+			if (shift < 0 || shift > 62 || first < 0 || count < 0 || where < 0 ||      \
+			    count > total || where > total - count || !(step >> shift))            \
+				return false;                                                      \
+			int64_t factor = step >> shift;                                            \
+			int64_t place = (first + factor - 1) / factor;                             \
+			int64_t skip = place * factor - first;                                     \
+			place -= begin;                                                            \
+			if (place < low) {                                                         \
+				skip += (low - place) * factor;                                    \
+				place = low;                                                       \
+			}                                                                          \
+			if (skip >= count)                                                         \
+				continue;                                                          \
+			if (!whole)                                                                \
+				for (int64_t at = low; at < at_most(place, n); at++)               \
+					nodes[at] = (TO)first_node;                                \
+			whole = true;                                                              \
+			for (; skip < count && place < n; skip += factor)                          \
+				nodes[place++] = (TO)entries[where + skip];                        \
+		}                                                                                  \
+		return true;                                                                       \
+	}
+THIN(thin_entries16, uint16_t, uint16_t)
+THIN(thin_entries32, uint32_t, uint32_t)
+
+/* The distinct nodes, ascending, and the place of each of n nodes among them: how many there are, -1 where
+ * there are more than 256. place_of has room for every node there can be, and is 0. */
+EXPORTED int64_t few_nodes(const uint16_t *nodes, int64_t n, uint16_t *place_of, uint32_t *distinct,
+			   uint8_t *places)
+{
+	int64_t number = 0;
+	for (int64_t at = 0; at < n; at++)
+		if (!place_of[nodes[at]]) {
+			if (number == 256)
+				return -1;
+			place_of[nodes[at]] = 1;
+			distinct[number++] = nodes[at];
+		}
+	for (int64_t at = 1; at < number; at++) {
+		uint32_t node = distinct[at];
+		int64_t to = at;
+		for (; to > 0 && distinct[to - 1] > node; to--)
+			distinct[to] = distinct[to - 1];
+		distinct[to] = node;
+	}
+	for (int64_t at = 0; at < number; at++)
+		place_of[distinct[at]] = (uint16_t)at;
+	for (int64_t at = 0; at < n; at++)
+		places[at] = (uint8_t)place_of[nodes[at]];
+	return number;
 }
