@@ -118,6 +118,11 @@ class MappingHistory:
         known."""
         return self._at(pid, time, _MAX_GENERATIONS)
 
+    def executed_after(self, pid: int, time: int) -> bool:
+        """Whether it was told that ``pid`` has begun another program after ``time``."""
+        entries = self._entries.get(pid, ())
+        return any(each.kind is _Kind.EXEC and each.time > time for each in reversed(entries))
+
     def changes_after(self, pid: int, time: int) -> int:
         """Until when :meth:`at` says of ``pid`` what it says of ``time``, as far as is known."""
         entries = self._entries.get(pid, [])

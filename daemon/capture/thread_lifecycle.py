@@ -73,7 +73,7 @@ class ThreadLifecycle:
                 if not inherited or event.other in self._out_of_date:
                     self._out_of_date.add(pid)
             case EventKind.EXEC if pid in self._targets:
-                self._targets.on_exec(pid, event.image, _text(event.comm))
+                self._targets.on_exec(pid, event.image, _text(event.comm), event.time)
                 self._out_of_date.add(pid)
             case EventKind.EXEC | EventKind.MOVED:
                 self._candidates.append(pid)

@@ -464,6 +464,25 @@ class Modules:
                 rows += _rows(region, entry)
         return [mapped.region for mapped in files], np.array(rows, dtype=MAPPING)
 
+    def recent_mappings(
+        self, pid: int, process: int, regions: Sequence[Region]
+    ) -> npt.NDArray[np.void] | None:
+        """The rows of ``regions``, which ``pid`` has mapped, without reading /proc; None where one
+        is of a file that was not looked up a moment ago."""
+        self._forget_paths()
+        space = _mount_namespace(pid)
+        rows = []
+        for region in regions:
+            if region.file_backed and region.path != "[vdso]":
+                entry = self._by_path.get((space, region.device, region.inode, region.path))
+                if not space or entry is None:
+                    return None
+            else:
+                entry = self.find(pid, process, MappedFile(region))
+            if entry:
+                rows += _rows(region, entry)
+        return np.array(rows, dtype=MAPPING)
+
     def _is_recent(self, space: int, region: Region) -> bool:
         """Whether the module of this mapping was looked up a moment ago, of a process of the same
         mount namespace: new processes map what others do."""

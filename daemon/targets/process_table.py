@@ -50,8 +50,14 @@ class Target:
     """The program it runs, by the kernel's count; 0 while no event has said."""
     added: bool = False
     """Whether the programs know it as a target."""
+    regions: list[Region] | None = None
+    """What it had mapped when its space was last written."""
+    exec_ns: int = 0
+    """When it began its program, or was forked; 0 while that is not known."""
+    before_ns: int | None = None
+    """When it began the program before that; None when it has begun none since it is known."""
     read_ns: int = 0
-    """When the mappings had been read from /proc."""
+    """When it was found out what it has mapped."""
     unchanged: int = 0
     """How many readings in a row have found them as they were."""
 
@@ -161,26 +167,30 @@ class Targets:
         process = replace(
             origin.process, id=self._count, pid=child, parent_pid=parent, rank=None, size=None
         )
-        target = self._by_pid[child] = Target(process, image=image, added=origin.added)
+        target = self._by_pid[child] = Target(
+            process, image=image, added=origin.added, exec_ns=time_ns
+        )
         self._announce(process)
         if self.watcher:
             self.watcher.on_fork(parent, child)
         if not origin.shared or origin.read_ns > time_ns or origin.image not in (0, image):
             return False  # what is known of the parent is from before an exec, or from after this
         target.shared, target.mappings = origin.shared, origin.mappings
+        target.regions = origin.regions
         target.complete, target.read_ns = origin.complete, origin.read_ns
         target.shared.users += 1
         self._sampler.set_space(child, target.shared.space, image)
         return True
 
-    def on_exec(self, pid: int, image: int, name: str) -> None:
+    def on_exec(self, pid: int, image: int, name: str, time_ns: int) -> None:
         """Handle an exec event: identify the new program, by the ``name`` the kernel gave it where
         it has ended meanwhile. The caller has its mappings re-read."""
         target = self.target(pid, name)
         target.image = image
+        target.before_ns, target.exec_ns = target.exec_ns, time_ns
         # Those known may be the old program's.
         self._release(target.shared)
-        target.shared = target.mappings = None
+        target.shared = target.mappings = target.regions = None
         process = identify(pid, target.process.id)
         if not (process.name and (process.exe or process.command)):
             # It has ended, or is about to: user, job and rank are those it had.
@@ -193,8 +203,12 @@ class Targets:
         self._drop(pid, time.monotonic_ns() if time_ns is None else time_ns)
 
     def refresh(self, pid: int) -> None:
-        """Read the mappings of ``pid`` again and write its space when they changed; a later round
-        does when its user has had enough read for now."""
+        """Find out what ``pid`` has mapped and write its space when that changed; a later round
+        does when its user has had enough read for now.
+
+        What the kernel has reported since the program began tells, where it goes back so far, is
+        news, and of files that were looked up a moment ago; else /proc is read.
+        """
         target = self._by_pid.get(pid)
         if target is None:
             return
@@ -213,13 +227,16 @@ class Targets:
     def _read(self, pid: int, target: Target, user: int) -> None:
         """Read a target's mappings. Raises :class:`WithheldError`."""
         began = time.monotonic_ns()
-        regions, mappings = self._modules.mappings(pid, target.process.id)
+        reported = self._reported(pid, target, began)
+        regions, mappings = reported or self._modules.mappings(pid, target.process.id)
         if not regions:
             return  # it has just ended; its exit event is on its way
         target.read_ns = time.monotonic_ns()
         if self.watcher:
             self.watcher.on_mapped(pid, regions)
-        self._history.on_read(pid, began, target.read_ns, tuple(regions))
+        if not reported:
+            self._history.on_read(pid, began, target.read_ns, tuple(regions))
+        target.regions = regions
         target.complete = bool((mappings["module"] != 0).all())
         if (
             target.shared
@@ -233,13 +250,27 @@ class Targets:
         if not self._accounts.take_blocks(user, space_blocks(len(mappings)), "mappings"):
             self._store(pid, target, None)
             self._release(target.shared)
-            target.shared = target.mappings = None
+            target.shared = target.mappings = target.regions = None
             return
         space = self._tables.add_space(mappings)
         self._store(pid, target, space)
         self._release(target.shared)
         target.shared = _SharedSpace(space, user)
         target.mappings = mappings
+
+    def _reported(
+        self, pid: int, target: Target, now: int
+    ) -> tuple[list[Region], npt.NDArray[np.void]] | None:
+        """What the kernel has reported of the mappings of ``pid``, as :meth:`Modules.mappings`;
+        None where /proc is to be read."""
+        before = target.before_ns
+        if before is not None and not self._history.executed_after(pid, before):
+            return None  # what is known by now is of the program before
+        regions = self._history.at(pid, now)
+        if not regions or regions == target.regions:
+            return None
+        rows = self._modules.recent_mappings(pid, target.process.id, regions)
+        return None if rows is None else (regions, rows)
 
     def _store(self, pid: int, target: Target, space: Space | None) -> None:
         if target.added:

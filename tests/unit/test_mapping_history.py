@@ -57,3 +57,12 @@ def test_memory_is_bounded() -> None:
         history.on_exec(pid, pid)
     assert sum(map(len, history._entries.values())) <= mapping_history._MAX_ENTRIES
     assert history.at(0, 0) is None
+
+
+def test_programs_begun_are_told_by_their_time() -> None:
+    history = MappingHistory()
+    assert not history.executed_after(1, 0)
+    history.on_exec(1, 10)
+    history.on_map(1, 11, code(2, 0x9000, 1))
+    assert history.executed_after(1, 9)
+    assert not history.executed_after(1, 10)

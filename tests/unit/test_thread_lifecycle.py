@@ -58,7 +58,7 @@ def test_a_target_that_execs_has_its_mappings_read_again(
     threads.on_event(event(EventKind.EXEC, 1))
     threads.refresh_mappings()
     threads.refresh_mappings()
-    assert calls.calls == [("on_exec", 1, 0, ""), ("refresh", 1)]
+    assert calls.calls == [("on_exec", 1, 0, "", 0), ("refresh", 1)]
     assert not threads.drain_candidates()
 
 

@@ -85,6 +85,9 @@ class Recorded:
         rows["module"] = pid
         return [Region(0, 4096, 0, "08:01", 1, "/p")], rows
 
+    def recent_mappings(self, *_: Any) -> None:
+        """Nothing was looked up a moment ago."""
+
     def add_process(self, pid: int, space: Space | None, _image: int = 0) -> None:
         self.spaces[pid] = space
 

@@ -1,0 +1,98 @@
+"""Where a process's mappings are taken from: the kernel's reports of them, or /proc."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpcd.bpf.mapping_history import MappingHistory
+from hpcd.bpf.table_memory import MAPPING, ArrayMemory, Tables
+from hpcd.daemon.targets import process_table
+from hpcd.daemon.targets.process_table import Targets
+from hpcd.model.identity import Process
+from hpcd.model.region import Region
+from tests.soak.mappings import code
+
+
+class Machine:
+    """Stands for load modules and sampler: /proc shows one mapping, files are known or not."""
+
+    def __init__(self) -> None:
+        self.read, self.known = 0, True
+        self.there = [code(9, 0x9000, 1)]
+
+    def rows(self, regions: list[Region]) -> Any:
+        rows = np.zeros(len(regions), MAPPING)
+        rows["start"], rows["module"] = [r.start for r in regions], [r.inode for r in regions]
+        return rows
+
+    def mappings(self, _pid: int, _process: int) -> Any:
+        self.read += 1
+        return self.there, self.rows(self.there)
+
+    def recent_mappings(self, _pid: int, _process: int, regions: list[Region]) -> Any:
+        return self.rows(regions) if self.known else None
+
+    def add_process(self, *_: Any, **__: Any) -> None:
+        pass
+
+    set_space = add_process
+
+
+@pytest.fixture
+def parts(monkeypatch: Any) -> Any:
+    def identify(pid: int, number: int) -> Process:
+        return Process(number, pid, 1, "p", "/p", (), 0, 0)
+
+    monkeypatch.setattr(process_table, "identify", identify)
+    machine: Any = Machine()
+    history = MappingHistory()
+    targets = Targets(machine, Tables(ArrayMemory()), machine, history, lambda _: None)
+    targets.target(1)
+    targets.refresh(1)
+    assert machine.read == 1
+    return machine, history, targets
+
+
+def modules(targets: Any) -> list[int]:
+    return targets._by_pid[1].mappings["module"].tolist()  # type: ignore[no-any-return]
+
+
+def test_what_a_program_maps_from_its_start_is_taken_from_reports(parts: Any) -> None:
+    machine, history, targets = parts
+    now = time.monotonic_ns()
+    targets.on_exec(1, 2, "p", now)
+    history.on_exec(1, now - 5)
+    history.on_map(1, now - 4, code(2, 0x9000, 1))
+    targets.refresh(1)
+    assert (modules(targets), machine.read) == ([2], 1)
+    # Asked for again with no news, as where a walk met code in no mapping: /proc tells.
+    targets.refresh(1)
+    assert (modules(targets), machine.read) == ([9], 2)
+
+
+def test_reports_of_the_program_before_are_not_the_new_ones(parts: Any) -> None:
+    machine, history, targets = parts
+    now = time.monotonic_ns()
+    targets.on_exec(1, 2, "p", now)
+    history.on_exec(1, now - 5)
+    history.on_map(1, now - 4, code(2, 0x9000, 1))
+    targets.refresh(1)
+    # It begins another one, of which nothing has been reported yet.
+    targets.on_exec(1, 3, "p", now + 100)
+    targets.refresh(1)
+    assert (modules(targets), machine.read) == ([9], 2)
+
+
+def test_files_that_were_not_looked_up_just_now_are_read(parts: Any) -> None:
+    machine, history, targets = parts
+    now = time.monotonic_ns()
+    machine.known = False
+    targets.on_exec(1, 2, "p", now)
+    history.on_exec(1, now - 5)
+    history.on_map(1, now - 4, code(2, 0x9000, 1))
+    targets.refresh(1)
+    assert (modules(targets), machine.read) == ([9], 2)
