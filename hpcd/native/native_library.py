@@ -35,6 +35,7 @@ def library_path(level: str = "") -> Path:
     return SOURCES.parent / "objects" / f"native-{platform.machine()}{level}-{digest:08x}.so"
 
 
+@cache
 def _level() -> str:
     """The level of this processor for which there is a library of its own."""
     with Path("/proc/cpuinfo").open("rb") as file:
@@ -45,13 +46,16 @@ def _level() -> str:
     return ""
 
 
-@cache
 def native_library() -> ctypes.CDLL | None:
     """The library, or None where there is none for this processor and these sources."""
-    if os.environ.get("HPCD_COMPILED") == "0":
-        return None
+    return None if os.environ.get("HPCD_COMPILED") == "0" else library_of(_level())
+
+
+@cache
+def library_of(level: str) -> ctypes.CDLL | None:
+    """The library of a level (see :func:`library_path`), or None."""
     try:
-        return ctypes.CDLL(str(library_path(_level())))
+        return ctypes.CDLL(str(library_path(level)))
     except OSError:
         return None
 
@@ -70,6 +74,22 @@ def array_of(dtype: Any) -> Any:
             return ctypes.c_void_p(array.__array_interface__["data"][0])
 
     return _Array
+
+
+def struct_of(*types: Any) -> Callable[..., Any]:
+    """Makes structs of C, to be given as ``ctypes.c_void_p``: a field is the address of an array of
+    the type given, contiguous, which must stay as long, or, where that is ``int``, a number of 64
+    bits."""
+    kinds = [None if each is int else array_of(each) for each in types]
+
+    def made(*fields: Any) -> Any:
+        words = [
+            field if kind is None else kind.from_param(field).value
+            for kind, field in zip(kinds, fields, strict=True)
+        ]
+        return (ctypes.c_uint64 * len(words))(*words)
+
+    return made
 
 
 def declare(
