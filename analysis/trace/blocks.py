@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
+from hpcd.analysis.trace.block_loops import block_loops
 from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
@@ -319,10 +320,15 @@ def decode_places(
     ``uint32`` where they all fit, else ``uint64``. A block that is not full repeats its last
     record. Raises :class:`FormatError`.
     """
+    contents, sizes, frame, at = stored.unpacked()
+    loops = block_loops(BLOCK_RECORDS)
+    if loops is not None and len(stored):
+        found = loops.places(contents, sizes, frame, at, count, width, least, MAX_STEP)
+        if found is not None:
+            return found
     shape = (len(stored), BLOCK_RECORDS)
     step, node = np.empty(shape, np.uint32), np.empty(shape, np.uint32)
     kinds = width & np.uint16(_CHAINED | 255)
-    contents, sizes, frame, at = stored.unpacked()
     for kind in np.unique(kinds).tolist():
         mine = np.flatnonzero(kinds == kind)
         times, nodes = kind & 15, kind >> 4 & 15
@@ -331,8 +337,8 @@ def decode_places(
         planes = _cut_out(contents, sizes, frame[mine], at[mine], count[mine], times + nodes)
         every = slice(None) if len(mine) == len(stored) else mine
         step[every] = from_planes(planes[:, :times], np.uint32)
-        found = from_planes(planes[:, times:], np.uint32)
-        node[every] = _unchained(found) if kind & _CHAINED else found
+        code = from_planes(planes[:, times:], np.uint32)
+        node[every] = _unchained(code) if kind & _CHAINED else code
     step += least[:, None]
     step[:, 0] = 0
     for number in np.flatnonzero(count < BLOCK_RECORDS).tolist():
@@ -363,9 +369,14 @@ def decode_weights(
     nothing is stored of has events 0 and values 1. What lies behind the records of a block that is
     not full is of no meaning. Raises :class:`FormatError`.
     """
+    contents, sizes, frame, at = stored.unpacked()
+    loops = block_loops(BLOCK_RECORDS)
+    if loops is not None and len(stored):
+        found = loops.weights(contents, sizes, frame, at, count, width, ticks)
+        if found is not None:
+            return found
     event = np.zeros((len(stored), BLOCK_RECORDS), np.uint16)
     value = np.ones((len(stored), BLOCK_RECORDS), np.uint64)
-    contents, sizes, frame, at = stored.unpacked()
     given = frame >= 0
     planes = width >> np.uint16(8) & np.uint16(3)
     old = np.flatnonzero(given & (planes == 0))

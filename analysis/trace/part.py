@@ -412,13 +412,15 @@ class Part:
         """What lies in it, for compiled loops."""
         columns = self._columns
         if self._header.version in _EARLIER:
-            tables = {f"block_{name.name}": getattr(self.blocks, name.name) for name in fields(BlockTable)}
-            tables |= {f"frame_{name.name}": getattr(self.frames, name.name) for name in fields(FrameTable)}
+            tables = {
+                f"block_{name.name}": getattr(self.blocks, name.name) for name in fields(BlockTable)
+            }
+            tables |= {
+                f"frame_{name.name}": getattr(self.frames, name.name) for name in fields(FrameTable)
+            }
             columns = tables
         levels = np.ascontiguousarray(self._overview.swapaxes(0, 1))
-        return StoredPart(
-            np.asarray(self._body), levels, self._compressed, self._entries, columns
-        )
+        return StoredPart(np.asarray(self._body), levels, self._compressed, self._entries, columns)
 
     def body_span(self, at: int, size: int) -> Span:
         """Where bytes of frames lie."""

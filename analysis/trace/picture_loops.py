@@ -1,89 +1,80 @@
 """Pictures of trace lines by compiled loops: what :mod:`hpcd.analysis.trace.line_sampler` does by
-numpy, which draws what they leave.
-
-Frames are decompressed into a ring of contents, which are kept for pictures to come: who looks
-closely moves a little at a time.
+numpy, which draws the rows that they leave: those in which something is not as it must be, and such
+as show more records than are worth keeping.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
-from collections.abc import Callable, Iterator, Sequence
-from threading import Lock, Thread
+from collections.abc import Iterator, Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
-import zstandard
 
 from hpcd.analysis.arrays.read_ahead import Span, read_ahead
+from hpcd.analysis.trace.frame_ring import THREADS, TOGETHER_BYTES, FrameRing, side_by_side
 from hpcd.analysis.trace.line_sampler import PartRows
 from hpcd.analysis.trace.part import NARROW, NARROWEST, WIDE, Part
-from hpcd.array_types import I64, U8, U32, Array
+from hpcd.array_types import I64, U32, Array
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.native.native_library import array_of, declare, native_library
 
 _I64 = ctypes.c_int64
-# What is kept, and what rows drawn together need at most: a picture of 1,200 rows record by record
-# has 35 MB.
-_RING_BYTES, _TOGETHER_BYTES = 64 << 20, 16 << 20
 _MOST_FRAMES = 1 << 15
-# Compressed bytes that are undone in one go: they stay in the cache.
-_GO_BYTES = 1 << 20
-# What is worth a thread.
-_WORTH_BYTES, _WORTH_ROWS = 1 << 19, 100
-_THREADS = min(len(os.sched_getaffinity(0)), 4)
-# Of struct shown, in line_pictures.c, and of struct frame.
+_WORTH_A_THREAD = 100  # rows
+# Of line_pictures.c: columns of struct shown and some of its kinds, columns of struct frame, and
+# what drawing needs beside a number for each column.
+_KIND, _FIRST, _COUNT, _WIDTH = 0, 4, 5, 6
+_SHOWN_COLUMNS, _FRAME_COLUMNS, _ROOM = 7, 5, (1 << 14) + 2
 _STORED, _LEFT = 1, 3
-_SHOWN_WORDS, _FRAME_WORDS, _ROOM_WORDS = 7, 5, (1 << 14) + 2
-_BLOCK_COLUMNS = {
+_OF_BLOCKS = {
     "base": np.int64, "node": np.uint32, "frame": np.uint32, "at": np.uint32, "least": np.uint32,
     "width": np.uint16, "records": np.uint16,
 }  # fmt: skip
-_FRAME_COLUMNS = {"offset": np.int64, "size": np.uint32, "content": np.uint32}
+_OF_FRAMES = {"offset": np.int64, "size": np.uint32, "content": np.uint32}
 
 
-class _Mapped:
-    """A part as ``struct part``: ``words`` ``int64[n]``, whose last three a picture fills in."""
+class _Addresses:
+    """A part as ``struct part``: ``words`` ``int64[n]``, the last three of which, what its nodes
+    and times are in the database, a picture fills in. ``finest``: pixels closer together, in
+    ticks, show records of some line."""
 
     def __init__(self, part: Part) -> None:
         stored, lines = part.stored(), part.lines
-        blocks = [_checked(stored.columns[f"block_{name}"], kind)
-                  for name, kind in _BLOCK_COLUMNS.items()]  # fmt: skip
-        frames = [_checked(stored.columns[f"frame_{name}"], kind)
-                  for name, kind in _FRAME_COLUMNS.items()]  # fmt: skip
-        held = np.zeros(len(frames[0]), np.int64)
-        words = part.dictionary
-        rows = [_checked(column, np.int64) for column in (lines.wide, lines.word, lines.block)]
-        # What the addresses are of.
-        self._kept = (part, stored, blocks, frames, held, words, rows)
-        numbers = [_address(stored.body), stored.body.size]
-        numbers += [_address(stored.levels), len(stored.levels), len(part), stored.compressed]
-        numbers.append(_address(rows[0]))
+        # All that there are addresses of.
+        self._kept: list[object] = [part, stored]
+        columns = stored.columns
+        blocks = [self._of(columns[f"block_{name}"], kind) for name, kind in _OF_BLOCKS.items()]
+        frames = [self._of(columns[f"frame_{name}"], kind) for name, kind in _OF_FRAMES.items()]
+        words = [self._of(stored.body, np.uint8), len(stored.body)]
+        words += [self._of(stored.levels, np.int64), len(stored.levels), len(part)]
+        words += [stored.compressed, self._of(lines.wide, np.int64)]
         for width in (NARROW, WIDE, NARROWEST):
-            numbers += [_address(stored.entries[width]), len(stored.entries[width])]
-        numbers += [_address(rows[1]), _address(_checked(words, np.uint32)), len(words)]
-        numbers += [_address(rows[2]), len(blocks[0]), *map(_address, blocks)]
-        numbers += [len(frames[0]), *map(_address, frames), _address(held), 0, 0, 0]
-        self.words = np.array(numbers, np.int64)
-        # Pixels closer together than the longest of these show records.
+            entries = stored.entries[width]
+            words += [self._of(entries, entries.dtype), len(entries)]
+        words += [self._of(lines.word, np.int64), self._of(part.dictionary, np.uint32)]
+        words += [len(part.dictionary), self._of(lines.block, np.int64)]
+        words += [len(columns["block_base"]), *blocks, len(columns["frame_offset"]), *frames]
+        held = np.zeros(len(columns["frame_offset"]), np.int64)
+        self.words = np.array([*words, self._of(held, np.int64), 0, 0, 0], np.int64)
         step = np.where(lines.entries > 0, lines.step, np.iinfo(np.int64).max)
         self.finest = int(step.max(initial=0))
 
+    def _of(self, array: Array, kind: Any) -> int:
+        self._kept.append(array)
+        return _address(array, kind)
 
-def _checked(array: Array, kind: Any) -> Array:
+
+def _address(array: Array, kind: Any) -> int:
     if array.dtype != kind or not array.flags.c_contiguous:
         raise TypeError(f"{array.dtype} in place of a contiguous array of {kind}")
-    return array
-
-
-def _address(array: Array) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 class PictureLoops:
-    """The loops of ``line_pictures.c``, and contents of frames that pictures were drawn from."""
+    """The loops of ``line_pictures.c``, for the parts of one database."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         numbers, nodes, data = array_of(np.int64), array_of(np.uint32), array_of(np.uint8)
@@ -102,13 +93,11 @@ class PictureLoops:
             library, "draw_rows",
             (numbers, numbers, numbers, _I64, _I64, numbers, numbers, _I64, double, numbers, nodes),
         )  # fmt: skip
-        if declare(library, "part_words", (), _I64)() != _WORDS:
-            raise TypeError("struct part is another one")
+        self._words = declare(library, "part_words", (), _I64)()
+        # The ring is one picture's at a time.
         self._lock = Lock()
-        self._mapped: dict[Part, _Mapped] = {}
-        self._data: U8 = np.empty(0, np.uint8)
-        # As struct ring: where it is, its size, how much was ever written.
-        self._ring: I64 = np.zeros(3, np.int64)
+        self._addresses: dict[Part, _Addresses] = {}
+        self._ring = FrameRing()
 
     def draw(
         self, groups: Sequence[PartRows], times: I64, spacing: float, nodes: U32
@@ -118,33 +107,21 @@ class PictureLoops:
         if not groups:
             return []
         with self._lock:
-            return self._drawn(groups, times, spacing, nodes)
+            addresses = self._parts(groups, spacing)
+            rows, shown = self._chosen(groups, addresses, times, spacing)
+            for begin, end in self._batches(groups, addresses, rows, shown):
+                pieces = max(1, min(THREADS, (end - begin) // _WORTH_A_THREAD))
+                bounds = [begin + (end - begin) * piece // pieces for piece in range(pieces + 1)]
 
-    def _drawn(
-        self, groups: Sequence[PartRows], times: I64, spacing: float, nodes: U32
-    ) -> list[PartRows]:
-        parts = self._parts(groups, spacing)
-        count = np.array([len(rows.place) for rows in groups])
-        rows = np.empty((int(count.sum()), 5), np.int64)
-        rows[:, 0] = np.repeat(np.arange(len(groups)), count)
-        for column, name in enumerate(("place", "local", "begin", "end"), 1):
-            rows[:, column] = np.concatenate([getattr(group, name) for group in groups])
-        shown = np.empty((len(rows), _SHOWN_WORDS), np.int64)
-        self._choose(parts, rows, len(rows), times, len(times), spacing, shown)
-        stored = np.flatnonzero(shown[:, 0] == _STORED)
-        read_ahead(stored, lambda at: [groups[int(rows[at, 0])].part.entry_span(
-            int(shown[at, 6]), int(shown[at, 4]), int(shown[at, 5]))])  # fmt: skip
-        for begin, end in self._batches(groups, parts, rows, shown):
-            bounds = np.linspace(
-                begin, end, 1 + _pieces((end - begin) / _WORTH_ROWS)).astype(int).tolist()  # fmt: skip
+                def paint(piece: int, bounds: list[int] = bounds) -> None:
+                    room = np.empty(_ROOM + len(times), np.int64)
+                    self._draw(
+                        addresses, rows, shown, bounds[piece], bounds[piece + 1],
+                        self._ring.words, times, len(times), spacing, room, nodes,
+                    )  # fmt: skip
 
-            def paint(piece: int) -> None:
-                room = np.empty(_ROOM_WORDS + len(times), np.int64)  # noqa: B023
-                self._draw(parts, rows, shown, bounds[piece], bounds[piece + 1], self._ring,  # noqa: B023
-                           times, len(times), spacing, room, nodes)  # fmt: skip
-
-            _side_by_side(paint, len(bounds) - 1)
-        left = np.flatnonzero(shown[:, 0] == _LEFT)
+                side_by_side(paint, pieces)
+        left = np.flatnonzero(shown[:, _KIND] == _LEFT)
         cuts = np.flatnonzero(np.diff(rows[left, 0])) + 1
         return [
             PartRows(group.part, group.table, group.shift, *rows[mine, 1:].T)
@@ -154,111 +131,62 @@ class PictureLoops:
 
     def _parts(self, groups: Sequence[PartRows], spacing: float) -> I64:
         """``int64[groups, words]``: their parts as ``struct part``."""
-        mapped = []
+        found = []
         for group in groups:
             group.part.read_here_and_there()
-            found = self._mapped.get(group.part)
-            if found is None:
-                found = self._mapped[group.part] = _Mapped(group.part)
-            mapped.append(found)
+            addresses = self._addresses.get(group.part)
+            if addresses is None:
+                addresses = self._addresses[group.part] = _Addresses(group.part)
+            found.append(addresses)
         close = [
-            group.part for group, one in zip(groups, mapped, strict=True)
+            group.part for group, one in zip(groups, found, strict=True)
             if one.finest * TIME_UNIT_NS > spacing
         ]  # fmt: skip
         read_ahead(close, Part.table_spans)
-        parts = np.stack([one.words for one in mapped])
-        parts[:, -3:] = [(_address(_checked(group.table, np.uint32)), len(group.table), group.shift)
-                         for group in groups]  # fmt: skip
+        parts = np.stack([one.words for one in found])
+        if parts.shape[1] != self._words:
+            raise TypeError("struct part has other fields")
+        parts[:, -3:] = [
+            (_address(group.table, np.uint32), len(group.table), group.shift) for group in groups
+        ]
         return parts
 
+    def _chosen(
+        self, groups: Sequence[PartRows], addresses: I64, times: I64, spacing: float
+    ) -> tuple[I64, I64]:
+        """The rows as ``struct row``, and what is shown of each as ``struct shown``."""
+        count = [len(group.place) for group in groups]
+        rows = np.empty((sum(count), 5), np.int64)
+        rows[:, 0] = np.repeat(np.arange(len(groups)), count)
+        for column, name in enumerate(("place", "local", "begin", "end"), 1):
+            rows[:, column] = np.concatenate([getattr(group, name) for group in groups])
+        shown = np.empty((len(rows), _SHOWN_COLUMNS), np.int64)
+        self._choose(addresses, rows, len(rows), times, len(times), spacing, shown)
+
+        def spans(row: int) -> list[Span]:
+            width, first, count = shown[row, [_WIDTH, _FIRST, _COUNT]].tolist()
+            return [groups[int(rows[row, 0])].part.entry_span(width, first, count)]
+
+        read_ahead(np.flatnonzero(shown[:, _KIND] == _STORED).tolist(), spans)
+        return rows, shown
+
     def _batches(
-        self, groups: Sequence[PartRows], parts: I64, rows: I64, shown: I64
+        self, groups: Sequence[PartRows], addresses: I64, rows: I64, shown: I64
     ) -> Iterator[tuple[int, int]]:
         """Rows, from one to before another, of which all that is compressed is in the ring."""
+        parts = [group.part for group in groups]
         following, begin = np.zeros(1, np.int64), 0
-        frames = np.empty((_MOST_FRAMES, _FRAME_WORDS), np.int64)
+        frames = np.empty((_MOST_FRAMES, _FRAME_COLUMNS), np.int64)
         while begin < len(rows):
             found = self._find_room(
-                parts, rows, shown, len(rows), self._whole_ring(), _TOGETHER_BYTES, frames,
+                addresses, rows, shown, len(rows), self._ring.prepare(), TOGETHER_BYTES, frames,
                 len(frames), following,
             )  # fmt: skip
             end = int(following[0])
-            if found and not self._unpack(groups, parts, frames[:found]):
-                shown[begin:end, 0] = _LEFT
+            if found and not self._ring.fill(parts, addresses, frames[:found], self._gather):
+                shown[begin:end, _KIND] = _LEFT
             yield begin, end
             begin = end
-
-    def _whole_ring(self) -> I64:
-        if not len(self._data):
-            self._data = np.empty(_RING_BYTES, np.uint8)
-            self._ring[:] = _address(self._data), len(self._data), 0
-        return self._ring
-
-    def _unpack(self, groups: Sequence[PartRows], parts: I64, frames: I64) -> bool:
-        """Decompress ``frames`` into the ring; whether they are what was expected."""
-
-        def spans(frame: I64) -> list[Span]:
-            number, at, size, _, _ = frame.tolist()
-            return [groups[number].part.body_span(at, size)]
-
-        read_ahead(frames, spans)
-        packed, sound = np.cumsum(frames[:, 2]), []
-        pieces = _pieces(int(packed[-1]) / _WORTH_BYTES)
-        bounds = np.searchsorted(packed, np.arange(pieces + 1) * int(packed[-1]) / pieces).tolist()
-        bounds[-1] = len(frames)
-
-        def undo(piece: int) -> None:
-            sound.append(self._undone(parts, frames[bounds[piece] : bounds[piece + 1]]))
-
-        _side_by_side(undo, pieces)
-        if not all(sound):
-            # What is in the ring is not what it should be: as if it were empty.
-            self._ring[2] += _RING_BYTES
-        return all(sound)
-
-    def _undone(self, parts: I64, frames: I64) -> bool:
-        decompressor = zstandard.ZstdDecompressor()
-        size, to, content = frames[:, 2], frames[:, 3], frames[:, 4]
-        go = (np.cumsum(size) - size) // _GO_BYTES
-        cuts = np.flatnonzero((np.diff(go) > 0) | (to[1:] != to[:-1] + content[:-1])) + 1
-        bounds = [0, *cuts.tolist(), len(frames)]
-        for a, z in zip(bounds[:-1], bounds[1:], strict=True):
-            if a == z:
-                continue
-            packed = np.empty(int(size[a:z].sum()), np.uint8)
-            if not self._gather(parts, frames[a:z], z - a, packed):
-                return False
-            room = self._data[int(to[a]) : int(to[z - 1] + content[z - 1])].data
-            # One call for all: each frame is undone in one go, for there is room for it.
-            reader = decompressor.stream_reader(packed.data, len(packed), read_across_frames=True)
-            done = 0
-            try:
-                while done < len(room):
-                    more = reader.readinto(room[done:])
-                    if not more:
-                        return False
-                    done += more
-            except zstandard.ZstdError:
-                return False
-        return True
-
-
-# Of struct part, in line_pictures.c.
-_WORDS = 33
-
-
-def _pieces(worth: float) -> int:
-    return max(1, min(_THREADS, int(worth)))
-
-
-def _side_by_side(work: Callable[[int], None], pieces: int) -> None:
-    """Do ``work`` for each number below ``pieces``, in as many threads."""
-    threads = [Thread(target=work, args=(piece,)) for piece in range(1, pieces)]
-    for thread in threads:
-        thread.start()
-    work(0)
-    for thread in threads:
-        thread.join()
 
 
 def picture_loops() -> PictureLoops | None:

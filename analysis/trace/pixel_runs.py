@@ -21,9 +21,9 @@ def pixel_runs(nodes: npt.NDArray[np.unsignedinteger]) -> tuple[U32, U16]:
     """The runs of ``nodes`` ``[h, w]``, row after row: what each shows, and the column behind it;
     a row's last ends at ``w``."""
     width = nodes.shape[1]
-    loops = _loops()
-    if loops is not None and nodes.size and nodes.dtype == np.uint32 and nodes.flags.c_contiguous:
-        count, fill = loops
+    library = native_library()
+    if library and nodes.size and nodes.dtype == np.uint32 and nodes.flags.c_contiguous:
+        count, fill = _declared(library)
         runs = count(nodes, len(nodes), width)
         # One more, that is written and not counted.
         found, end = np.empty(runs + 1, np.uint32), np.empty(runs + 1, np.uint16)
@@ -38,12 +38,9 @@ def pixel_runs(nodes: npt.NDArray[np.unsignedinteger]) -> tuple[U32, U16]:
 
 
 @cache
-def _loops() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
-    """The loops of ``pixel_runs.c``, or None where they were not compiled."""
-    library, size = native_library(), ctypes.c_int64
-    if library is None:
-        return None
-    nodes, ends = array_of(np.uint32), array_of(np.uint16)
+def _declared(library: ctypes.CDLL) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The loops of ``pixel_runs.c``."""
+    nodes, ends, size = array_of(np.uint32), array_of(np.uint16), ctypes.c_int64
     return (
         declare(library, "count_runs", (nodes, size, size), size),
         declare(library, "pixel_runs", (nodes, size, size, nodes, ends)),

@@ -8,6 +8,7 @@ from threading import Lock
 import numpy as np
 
 from hpcd.analysis import Database
+from hpcd.analysis.trace.pixel_samples import choose_lines
 from hpcd.array_types import I64
 from hpcd.errors import HpcdError
 from hpcd.viewer.depth_slice import depth_choice
@@ -19,6 +20,9 @@ from hpcd.viewer.server.profile_api import SUMS, Profile, profile
 from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Choice, Selection
 from hpcd.viewer.server.source_api import Sources
+
+# About as large as a page's first picture.
+_FIRST_ROWS, _FIRST_COLUMNS = 1200, 2000
 
 
 class GoneError(HpcdError):
@@ -53,6 +57,11 @@ class OpenDatabase:
         self.selection.order(Choice(fold=True))
         self.calls.groups()
         self.depths()
+        order = self.selection.order(Choice(fold=True))
+        lines = order[choose_lines(None, _FIRST_ROWS, len(order))]
+        if len(lines) and self.db.duration_ns > 0:
+            # What it opens and reads the page's first picture finds open and in memory.
+            self.selection.sample(lines, Choice(fold=True), 0, self.db.duration_ns, _FIRST_COLUMNS)
 
     def rows(self, parameters: QueryParameters) -> I64:
         """``int64[n]``: the lines ``l0`` to ``l1`` of a choice. Raises :class:`UsageError`."""

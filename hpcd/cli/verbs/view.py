@@ -39,6 +39,9 @@ PANES = ("trace", "flame", "calls", "lines", "compare", "source", "stacks",
          "messages", "recorded")  # fmt: skip
 # The port in the URL that is printed for a socket: what one forwards to it.
 _FORWARDED = 8000
+# Work in Python makes requests wait so long for the interpreter's lock at most: each of a page's
+# seventy modules waited 5 ms.
+_SWITCH_S = 0.0005
 _RUNNING = ("attached", "recording")
 
 
@@ -93,6 +96,7 @@ class View(Command):
         if not 0 <= args.port < 1 << 16:
             raise UsageError("--port must be between 0 and 65535")
         share_freed_memory()
+        sys.setswitchinterval(_SWITCH_S)
         databases: list[Path] = []
         if not args.live:
             databases = list(map(database_argument, args.databases)) or [latest_result()]
