@@ -137,7 +137,10 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare
             make(answer.kind)
     for kind in list(waiting):
         make(kind)
-    return [answers[number] for number in range(len(tasks))]
+    return [
+        answer.by_column() if isinstance(answer, PartContents) else answer
+        for answer in (answers[number] for number in range(len(tasks)))
+    ]
 
 
 def join_shares(tasks: Sequence[IngestTask]) -> PartContents | HpcdError:
@@ -149,7 +152,7 @@ def join_shares(tasks: Sequence[IngestTask]) -> PartContents | HpcdError:
     except (FormatError, NotFoundError) as error:
         return error
     assert isinstance(answer, PartContents)
-    return answer
+    return answer.by_column()
 
 
 def _read_share(task: IngestTask) -> ReadShare:

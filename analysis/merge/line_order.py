@@ -5,10 +5,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.trace.identity_columns import IdentityColumns
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.array_types import I64
 from hpcd.model.identity import Process, Thread
@@ -27,6 +29,47 @@ class LineOrder:
     process: npt.NDArray[np.uint32]
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessTable:
+    """Processes in database order, by column.
+
+    ``measurement`` ``int64[n]`` is whose each is; numbers are ``int64[n]``, ``rank`` and ``size``
+    NO_NUMBER where there is none.
+    """
+
+    measurement: I64
+    pid: I64
+    parent_pid: I64
+    uid: I64
+    start_ns: I64
+    rank: I64
+    size: I64
+    name: list[str]
+    exe: list[str]
+    command: list[tuple[str, ...]]
+    job: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTable:
+    """What measurements say of the threads of trace lines in database order, by column.
+
+    Numbers are ``int64[n]``, in monotonic ns those that end in ``_ns``, NO_NUMBER where there is
+    none.
+    """
+
+    tid: I64
+    start_ns: I64
+    end_ns: I64
+    attached_ns: I64
+    asleep_since_ns: I64
+    name: list[str]
+
+
+NO_NUMBER = -(1 << 62)
+"""In place of None; what a measurement says is within 2^60 of 0."""
+
+
 def unknown_process(number: int) -> Process:
     """Stands for a process whose announcement was lost."""
     return Process(number, 0, 0, "unknown", "", (), 0, 0)
@@ -39,69 +82,120 @@ def unknown_thread(line: int) -> Thread:
 
 def order_lines(
     measurements: Sequence[PartContents],
-) -> tuple[LineOrder, list[tuple[int, Process]]]:
-    """The lines of all measurements in order, and the processes (measurement, process) likewise.
+) -> tuple[LineOrder, ProcessTable, ThreadTable]:
+    """The lines of all measurements in order, and processes and threads likewise.
 
     The order depends on what the lines are, not on the order of the measurements.
     """
-    # Numbers by column: a million lines as tuples would be hundreds of megabytes.
-    known: list[tuple[int, Process]] = []
-    first_known = [0]
+    # By column: a million lines as objects would be hundreds of megabytes.
+    processes = {name: _Column() for name in ("measurement", *_OF_PROCESSES)}
+    threads = {name: _Column() for name in _OF_THREADS}
+    lines = {name: _Column() for name in ("owner", "other", "source", "measurement")}
+    texts: dict[str, list[Any]] = {name: [] for name in _TEXTS_OF_PROCESSES}
+    names: list[str] = []
+    first = 0
     for number, contents in enumerate(measurements):
-        known += [(number, process) for process in _processes(contents).values()]
-        first_known.append(len(known))
+        own_threads = _threads(contents)
+        own = _processes(contents, own_threads)
+        place = {id: at for at, id in enumerate(own)}
+        owner = np.array([place[id] for id in own_threads.column("process")], np.int64)
+        pid = own.array("pid")
+        for name in _OF_PROCESSES:
+            processes[name].add(own.array(name, NO_NUMBER))
+        for name in _TEXTS_OF_PROCESSES:
+            texts[name] += own.column(name)
+        for name in _OF_THREADS:
+            threads[name].add(own_threads.array(name, NO_NUMBER))
+        names += own_threads.column("name")
+        processes["measurement"].add(np.full(len(own), number))
+        lines["owner"].add(first + owner)
+        lines["other"].add(own_threads.array("tid") != pid[owner])
+        lines["source"].add(contents.lines)
+        lines["measurement"].add(np.full(len(owner), number))
+        first += len(own)
+    process = {name: column.values for name, column in processes.items()}
     ranked = np.argsort(np.array([contents.id for contents in measurements], object))
     by_id = np.empty(len(measurements), np.int64)
     by_id[ranked] = np.arange(len(measurements))
-    number_of = np.array([number for number, _ in known], np.int64)
     hosts = _places([contents.host.hostname for contents in measurements])
-    ranks = [process.rank for _, process in known]
-    columns = [
-        np.array(column, np.int64)
-        for column in (
-            [process.id for _, process in known], by_id[number_of],
-            [process.start_ns for _, process in known], [process.pid for _, process in known],
-            hosts[number_of], [rank or 0 for rank in ranks], [rank is None for rank in ranks],
-            _places([process.job for _, process in known]),
-        )
-    ]  # fmt: skip
-    order = np.lexsort(columns)
-    row = np.empty(len(known), np.int64)
-    row[order] = np.arange(len(known))
-    names = ("owner", "other", "tid", "start", "source", "measurement")
-    lines = {name: array("q") for name in names}
-    for number, contents in enumerate(measurements):
-        mine = slice(first_known[number], first_known[number + 1])
-        owner_of = {
-            process.id: (at, process.pid)
-            for (_, process), at in zip(known[mine], row[mine].tolist(), strict=True)
-        }
-        for line in contents.lines.tolist():
-            thread = contents.threads.get(line) or unknown_thread(line)
-            owner, pid = owner_of[thread.process]
-            values = (owner, thread.tid != pid, thread.tid, thread.start_ns, line, number)
-            for name, value in zip(names, values, strict=True):
-                lines[name].append(value)
-    table = {name: np.frombuffer(column, np.int64) for name, column in lines.items()}
-    placed = np.lexsort([table[name] for name in reversed(names)])
+    owners, ranks = process["measurement"], process["rank"]
+    order = np.lexsort(
+        (process.pop("id"), by_id[owners], process["start_ns"], process["pid"], hosts[owners],
+         np.where(ranks == NO_NUMBER, 0, ranks), ranks == NO_NUMBER, _places(texts["job"]))
+    )  # fmt: skip
+    row = np.empty(len(order), np.int64)
+    row[order] = np.arange(len(order))
+    line = {name: column.values for name, column in lines.items()}
+    line["owner"] = row[line["owner"]]
+    thread = {name: column.values for name, column in threads.items()}
+    placed = np.lexsort(
+        (line["measurement"], line["source"], thread["start_ns"], thread["tid"], line["other"],
+         line["owner"])
+    )  # fmt: skip
     return (
         LineOrder(
-            table["measurement"][placed].astype(np.uint32),
-            table["source"][placed].astype(np.uint32),
-            table["owner"][placed].astype(np.uint32),
+            line["measurement"][placed].astype(np.uint32),
+            line["source"][placed].astype(np.uint32),
+            line["owner"][placed].astype(np.uint32),
         ),
-        [known[place] for place in order.tolist()],
+        ProcessTable(
+            **{name: column[order] for name, column in process.items()},
+            **{name: _chosen(column, order) for name, column in texts.items()},
+        ),
+        ThreadTable(
+            **{name: column[placed] for name, column in thread.items()},
+            name=_chosen(names, placed),
+        ),
     )
 
 
-def _processes(contents: PartContents) -> dict[int, Process]:
-    """The processes of a measurement by id, with those that its threads name alone."""
-    table = dict(contents.processes)
-    for line in contents.lines.tolist():
-        owner = (contents.threads.get(line) or unknown_thread(line)).process
-        if owner not in table:
-            table[owner] = unknown_process(owner)
-    return table
+_OF_PROCESSES = ("id", "pid", "parent_pid", "uid", "start_ns", "rank", "size")
+_TEXTS_OF_PROCESSES = ("name", "exe", "command", "job")
+_OF_THREADS = ("tid", "start_ns", "end_ns", "attached_ns", "asleep_since_ns")
+
+
+def _threads(contents: PartContents) -> IdentityColumns[Thread]:
+    """The thread of each of a measurement's lines."""
+    known = IdentityColumns.of(Thread, contents.threads)
+    lines = contents.lines.tolist()
+    if list(known) == lines:
+        return known
+    rows = dict(known.items())
+    return IdentityColumns.of(
+        Thread, {line: rows.get(line) or unknown_thread(line) for line in lines}
+    )
+
+
+def _processes(
+    contents: PartContents, threads: IdentityColumns[Thread]
+) -> IdentityColumns[Process]:
+    """The processes of a measurement, with those that its threads name alone."""
+    known = IdentityColumns.of(Process, contents.processes)
+    lost = set(threads.column("process")) - set(known)
+    if not lost:
+        return known
+    return IdentityColumns.of(
+        Process, {**dict(known.items()), **{id: unknown_process(id) for id in sorted(lost)}}
+    )
+
+
+class _Column:
+    """Numbers of one measurement after the other: an array for each is four times as long."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+
+    def add(self, numbers: npt.NDArray[Any]) -> None:
+        self._numbers.frombytes(numbers.astype(np.int64, copy=False).tobytes())
+
+    @property
+    def values(self) -> I64:
+        """``int64[n]``: all of them."""
+        return np.frombuffer(self._numbers, np.int64)
+
+
+def _chosen(values: list[Any], order: I64) -> list[Any]:
+    return [values[place] for place in order.tolist()]
 
 
 def _places(texts: Sequence[str]) -> I64:

@@ -14,8 +14,8 @@ import numpy as np
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.array_types import I64
 from hpcd.errors import FormatError
-from hpcd.measurement.chunk import Kind
 from hpcd.measurement.call_codec import Calls, encode_calls
+from hpcd.measurement.chunk import Kind
 from hpcd.measurement.reader import Measurement
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 

@@ -50,7 +50,13 @@ from hpcd.analysis.merge.ingest import (
     part_name,
     progress_of,
 )
-from hpcd.analysis.merge.line_order import LineOrder, order_lines, unknown_thread
+from hpcd.analysis.merge.line_order import (
+    NO_NUMBER,
+    LineOrder,
+    ProcessTable,
+    ThreadTable,
+    order_lines,
+)
 from hpcd.analysis.merge.metric_cells import (
     CellTask,
     metric_scales,
@@ -79,7 +85,7 @@ from hpcd.errors import FormatError, HpcdError, UsageError
 from hpcd.measurement.reader import measurement_size
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import locate, union
-from hpcd.model.identity import Event, Process
+from hpcd.model.identity import Event
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, how much of it is done, and how much there is (``read``: bytes)."""
@@ -199,9 +205,9 @@ class _Merge:
         tree, tree_path = self._unite(measurements, modules, module_maps, earlier)
         events, event_maps = _unite_events(measurements)
         clock = ClockOffsets.of(measurements)
-        order, processes = order_lines(measurements)
+        order, processes, threads = order_lines(measurements)
         rows = _rows_by_measurement(order, len(measurements))
-        columns = _line_columns(measurements, order, rows, processes, clock)
+        columns = _line_columns(measurements, order, rows, processes, threads, clock)
         columns.save(self._root / "lines")
         node_totals, line_totals, cells = self._sum(
             measurements, tree, tree_path, events, event_maps, rows, earlier
@@ -215,7 +221,8 @@ class _Merge:
         save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
         self._progress("tables", 0, 1)
         database = DatabaseContents(
-            measurements, modules, tree, named, events, clock, order, processes, columns, calls
+            measurements, modules, tree, named, events, clock, order, processes, threads, columns,
+            calls,
         )
         inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
         statistics = self._statistics(tree_path, inclusives, cells)
@@ -619,7 +626,7 @@ class _Kept:
 
 
 def _read_part(place: Path) -> PartContents:
-    return read_contents(Part(place))
+    return read_contents(Part(place)).by_column()
 
 
 def _checksums(paths: Sequence[Path]) -> list[layout.FileEntry]:
@@ -692,17 +699,16 @@ def _line_columns(
     measurements: Sequence[PartContents],
     order: LineOrder,
     rows: Sequence[I64],
-    processes: Sequence[tuple[int, Process]],
+    processes: ProcessTable,
+    threads: ThreadTable,
     clock: ClockOffsets,
 ) -> LineColumns:
     count = len(order.source)
     start, end, records = (np.zeros(count, np.int64) for _ in range(3))
-    tid = np.zeros(count, np.int64)
     for number, (contents, mine) in enumerate(zip(measurements, rows, strict=True)):
         opened, closed = contents.window_ns
-        threads = [contents.threads.get(n) or unknown_thread(n) for n in contents.lines.tolist()]
-        born = np.array([thread.start_ns for thread in threads], np.int64)
-        died = np.array([closed if t.end_ns is None else t.end_ns for t in threads], np.int64)
+        born, died = threads.start_ns[mine], threads.end_ns[mine]
+        died = np.where(died == NO_NUMBER, closed, died)
         # A line is what was watched of its thread; its own records prove that it was there.
         born, died = np.clip(born, opened, closed), np.clip(died, opened, closed)
         seen = contents.counts > 0
@@ -711,17 +717,15 @@ def _line_columns(
         shift = clock.offsets[number] - clock.origin_ns
         start[mine], end[mine] = born + shift, np.maximum(born, died) + shift
         records[mine] = contents.counts
-        tid[mine] = [thread.tid for thread in threads]
-    ranks = [NO_RANK if p.rank is None else p.rank for _, p in processes]
-    pids = np.array([p.pid for _, p in processes], np.int64)
+    ranks = np.where(processes.rank == NO_NUMBER, NO_RANK, processes.rank)
     return LineColumns(
         start=start,
         end=end,
         first=np.concatenate(([0], np.cumsum(records))).astype(np.int64),
-        rank=np.array(ranks, np.int32)[order.process],
+        rank=ranks.astype(np.int32)[order.process],
         process=order.process,
-        pid=pids[order.process],
-        tid=tid,
+        pid=processes.pid[order.process],
+        tid=threads.tid,
     )
 
 

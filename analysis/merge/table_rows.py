@@ -18,18 +18,24 @@ from hpcd.analysis.merge.call_columns import CallTables
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
 from hpcd.analysis.merge.clock_alignment import offsets_by_boot
 from hpcd.analysis.merge.context_statistics import ContextStatistics
-from hpcd.analysis.merge.line_order import LineOrder, unknown_thread
+from hpcd.analysis.merge.line_order import (
+    NO_NUMBER,
+    LineOrder,
+    ProcessTable,
+    ThreadTable,
+)
 from hpcd.analysis.merge.metric_cells import metric_table
 from hpcd.analysis.merge.node_names import NamedTree
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.analysis.trace.trace_lines import LineColumns
-from hpcd.array_types import F64
+from hpcd.array_types import F64, I64
 from hpcd.model.cct import CCT
-from hpcd.model.identity import Event, Process
+from hpcd.model.identity import Event
 from hpcd.model.scope import Kind
 
 # Times beyond are no times of a thread, and no integers of SQLite's.
 _LATEST_NS = 1 << 61
+_AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,8 @@ class DatabaseContents:
     events: Sequence[Event]
     clock: ClockOffsets
     order: LineOrder
-    processes: Sequence[tuple[int, Process]]
+    processes: ProcessTable
+    threads: ThreadTable
     columns: LineColumns
     calls: CallTables | None = None
 
@@ -131,32 +138,36 @@ class DatabaseContents:
             )  # fmt: skip
 
     def _processes(self, texts: _SharedTexts) -> Iterator[tuple[Any, ...]]:
-        origin, offsets = self.clock.origin_ns, self.clock.offsets
-        name, command = texts.name, texts.command
-        for row, (number, p) in enumerate(self.processes):
-            yield (
-                row, number, p.pid, p.parent_pid, name(p.name), name(p.exe), command(p.command),
-                p.uid, p.start_ns + offsets[number] - origin, name(p.job), p.rank, p.size,
+        table = self.processes
+        start = table.start_ns + self._shifts()[table.measurement]
+        for some in _stretches(len(start)):
+            yield from zip(
+                range(some.start, some.stop), table.measurement[some].tolist(),
+                table.pid[some].tolist(), table.parent_pid[some].tolist(),
+                map(texts.name, table.name[some]), map(texts.name, table.exe[some]),
+                map(texts.command, table.command[some]), table.uid[some].tolist(),
+                start[some].tolist(), map(texts.name, table.job[some]),
+                _numbers(table.rank[some]), _numbers(table.size[some]), strict=True,
             )  # fmt: skip
 
     def _threads(self) -> Iterator[tuple[Any, ...]]:
-        columns = self.columns
-        tables = [contents.threads for contents in self.measurements]
-        shifts = [offset - self.clock.origin_ns for offset in self.clock.offsets]
-        for line, (number, source, process, tid, start, end, first, stop) in enumerate(
-            zip(
-                self.order.measurement.tolist(), self.order.source.tolist(),
-                self.order.process.tolist(), columns.tid.tolist(), columns.start.tolist(),
-                columns.end.tolist(), columns.first[:-1].tolist(), columns.first[1:].tolist(),
-                strict=True,
-            )
-        ):  # fmt: skip
-            thread = tables[number].get(source) or unknown_thread(source)
-            yield (
-                line, process, tid, _name(thread.name), start, end, first, stop - first, source,
-                _moment(thread.attached_ns, shifts[number]),
-                _moment(thread.asleep_since_ns, shifts[number]),
+        columns, threads, order = self.columns, self.threads, self.order
+        shifts = self._shifts()
+        for some in _stretches(len(threads.tid)):
+            shift = shifts[order.measurement[some]]
+            first = columns.first[some.start : some.stop + 1]
+            yield from zip(
+                range(some.start, some.stop), order.process[some].tolist(),
+                columns.tid[some].tolist(), map(_name, threads.name[some]),
+                columns.start[some].tolist(), columns.end[some].tolist(), first[:-1].tolist(),
+                np.diff(first).tolist(), order.source[some].tolist(),
+                _moments(threads.attached_ns[some], shift),
+                _moments(threads.asleep_since_ns[some], shift), strict=True,
             )  # fmt: skip
+
+    def _shifts(self) -> I64:
+        """Of each measurement, what turns its monotonic times into the database's."""
+        return np.array([at - self.clock.origin_ns for at in self.clock.offsets], np.int64)
 
     def _nodes(self) -> Iterator[tuple[Any, ...]]:
         columns = (
@@ -229,10 +240,24 @@ class _SharedTexts:
         yield from ((number, value) for value, number in self._number.items())
 
 
+def _stretches(rows: int) -> Iterator[slice]:
+    """So many ``rows``, some at a time: as Python's objects they take ten times the memory."""
+    for first in range(0, rows, _AT_ONCE):
+        yield slice(first, min(first + _AT_ONCE, rows))
+
+
 def _line_totals(totals: Sequence[F64]) -> dict[str, Iterator[tuple[Any, ...]]]:
     if by_column(len(totals)):
-        columns = (total.tolist() for total in totals)
-        return {"trace_line_total": zip(range(len(totals[0])), *columns, strict=True)}
+        return {
+            "trace_line_total": (
+                row
+                for some in _stretches(len(totals[0]))
+                for row in zip(
+                    range(some.start, some.stop), *(total[some].tolist() for total in totals),
+                    strict=True,
+                )  # fmt: skip
+            )
+        }
     return {
         "trace_line_metric": (
             (metric, line, value)
@@ -273,8 +298,17 @@ def _detail(value: object) -> str | None:
     return text(value) if isinstance(value, str) else None
 
 
-def _moment(time: int | None, shift: int) -> int | None:
-    return None if time is None or abs(time) >= _LATEST_NS else time + shift
+def _numbers(column: I64) -> list[int | None]:
+    """``column`` with None where there is no number."""
+    none = column == NO_NUMBER
+    if not none.any():
+        return column.tolist()
+    return np.where(none, None, column).tolist()
+
+
+def _moments(time: I64, shift: I64) -> list[int | None]:
+    """``time`` shifted, None where there is none or it cannot be."""
+    return _numbers(np.where(np.abs(time) >= _LATEST_NS, NO_NUMBER, time + shift))
 
 
 def _host(contents: PartContents) -> tuple[str, str, str, str, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ from hpcd.analysis.trace.companion import (
     SymbolRow,
     companion,
     save_companion,
-    symbol_text,
 )
+from hpcd.analysis.trace.identity_columns import IdentityColumns
 from hpcd.analysis.trace.part import Part, read_archive
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
@@ -42,7 +42,6 @@ from hpcd.model.calls import (
 )
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,8 @@ class PartContents:
     host: Host
     options: dict[str, Any]
     events: dict[int, Event]
-    processes: dict[int, Process]
-    threads: dict[int, Thread]
+    processes: Mapping[int, Process]
+    threads: Mapping[int, Thread]
     modules: dict[int, Module]
     symbols: frozenset[int]
     clock_pairs: I64
@@ -83,6 +82,14 @@ class PartContents:
     call_chunks: int = 0
     united: bool = False
     """The tree, the sums and the symbols are those of a database: the part is without companion."""
+
+    def by_column(self) -> PartContents:
+        """The same with its processes and threads by column, to travel and to be kept."""
+        return replace(
+            self,
+            processes=IdentityColumns.of(Process, self.processes),
+            threads=IdentityColumns.of(Thread, self.threads),
+        )
 
     @property
     def records(self) -> int:

@@ -141,7 +141,8 @@ class PartWriter:
         mine, dictionary, coarser = self._compress_overviews(lines, overview, overview_line)
         blob = self._at
         self._pad(blob)
-        sizes = self._write_coarser(mine, coarser)
+        some = bool(mine["entries"].any())
+        sizes = self._write_coarser(mine, coarser) if some else [0] * len(ENTRIES)
         offset, size, content = self._frame_table()
         columns: dict[str, Array] = {
             "source": source, "records": records, "first": first, "last": last,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from hpcd.array_types import F64, I64, U16, U32, U64
 from hpcd.errors import UsageError
@@ -235,6 +236,7 @@ class Synthesizer:
         self._shape = shape
         self._source, self._variants = grow(source, shape.contexts)
         self._units_ns = self._source.units_ns()
+        self._symbols = _Symbols(self._source)
 
     def write(self, path: Path, number: int) -> None:
         """Write measurement ``number`` to the directory ``path``, which must not exist.
@@ -250,7 +252,7 @@ class Synthesizer:
             options={"synthetic": True}, sync=False,
         )  # fmt: skip
         self._announce(writer, ranks)
-        reached = _Reached(self._source) if shape.contexts == 0 else None
+        reached = _Reached(self._source, self._symbols) if shape.contexts == 0 else None
         waits = shape.imbalance * ranks / max(shape.ranks - 1, 1)
         now = np.full(len(ranks), _START_NS)
         stretches = max(_BATCH // len(ranks) // _STRETCH, 1)
@@ -317,25 +319,63 @@ class Synthesizer:
         return after
 
 
+class _Symbols:
+    """Those of all modules of a source, by module and start."""
+
+    def __init__(self, source: Source) -> None:
+        rows = [(module, row) for module, own in sorted(source.symbols.items())
+                for row in sorted(own) if 0 < module <= frame.MODULE_MAX]  # fmt: skip
+        self.module = [module for module, _ in rows]
+        self.rows = [row for _, row in rows]
+        self._start = np.array(
+            [frame.module_frame(module, min(max(start, 0), frame.OFFSET_MASK))
+             for module, (start, _, _) in rows], np.uint64,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def reached(self, frames: U64) -> npt.NDArray[np.bool_]:
+        """``bool[n]``: which symbols cover one of ``frames``, or the address before it: a return
+        address may be the end of its function."""
+        found = np.zeros(len(self), bool)
+        inside = frames[frame.is_module(frames)]
+        for address in (inside, inside - np.uint64(1)) if len(self) else ():
+            place = np.searchsorted(self._start, address, side="right") - 1
+            place, address = place[place >= 0], address[place >= 0]
+            same = frame.module_of(self._start[place]) == frame.module_of(address)
+            found[place[same]] = True
+        return found
+
+
 class _Reached:
     """The nodes, modules and symbols of a source that a measurement's records have reached."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, symbols: _Symbols) -> None:
         self._source = source
         self._number = np.full(len(source.tree), NO_NODE, np.uint32)
         self._number[0] = 0
+        self._found = np.zeros(len(source.tree), np.int64)
         self._modules = {module.id: module for module in source.modules}
-        self._symbols = {module: sorted(rows) for module, rows in source.symbols.items()}
-        self._named: set[tuple[int, int]] = set()
+        self._symbols = symbols
+        self._named = np.zeros(len(symbols), bool)
 
     def add(self, writer: MeasurementWriter, node: U32) -> U32:
         """Write what ``node`` reaches first; the numbers of its nodes in the measurement."""
         tree = self._source.tree
         new = np.zeros(len(tree), bool)
-        at = np.unique(node)
-        while len(at := at[(self._number[at] == NO_NODE) & ~new[at]]):
-            new[at] = True
-            at = np.unique(tree.parent[at])
+        # Marked rather than made distinct: of thousands of measurements that takes as long as all
+        # else. The root has a number.
+        new[node.ravel()] = True
+        new &= self._number == NO_NODE
+        at = np.flatnonzero(new)
+        while len(at):
+            above = tree.parent[at]
+            above = above[(self._number[above] == NO_NODE) & ~new[above]]
+            new[above] = True
+            # Each once, whichever of its callees it is that it was found by.
+            self._found[above] = np.arange(len(above))
+            at = above[self._found[above] == np.arange(len(above))]
         fresh = np.flatnonzero(new)
         first = writer.add_nodes(np.zeros(0, np.uint32), np.zeros(0, np.uint64))
         self._number[fresh] = first + np.arange(len(fresh), dtype=np.uint32)
@@ -345,21 +385,15 @@ class _Reached:
         return self._number[node]
 
     def _announce(self, writer: MeasurementWriter, frames: U64) -> None:
-        number, offset = frame.module_of(frames), frame.offset_of(frames)
+        number = frame.module_of(frames)
         for id in np.unique(number).tolist():
             if id in self._modules:
                 writer.add_module(self._modules.pop(id))
-            rows = self._symbols.get(id, [])
-            # A return address may be the end of its function.
-            inside = offset[number == id].astype(np.int64)
-            start = np.array([row[0] for row in rows], np.int64)
-            places = np.searchsorted(start, np.concatenate((inside, inside - 1)), side="right") - 1
-            chosen = [
-                at for at in np.unique(places).tolist() if at >= 0 and (id, at) not in self._named
-            ]
-            self._named.update((id, at) for at in chosen)
-            if chosen:
-                writer.add_symbols(id, [rows[at] for at in chosen])
+        chosen = self._symbols.reached(frames) & ~self._named
+        self._named |= chosen
+        table = self._symbols
+        for place in np.flatnonzero(chosen).tolist():
+            writer.add_symbols(table.module[place], [table.rows[place]])
 
 
 def synthesize(path: Path, shape: Shape, source: Source, number: int) -> None:

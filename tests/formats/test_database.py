@@ -376,7 +376,7 @@ def test_any_missing_or_short_file_is_found(
         ('{"format": "hpcd-database", "version": 99}', "version 99, made by a newer hpcd"),
         (
             '{"format": "hpcd-database", "version": 5}',
-            "version 5, this hpcd reads version 6; merge the measurements again: hpcd merge",
+            "version 5, this hpcd reads version 7; merge the measurements again: hpcd merge",
         ),
         ('{"format": "hpcd-database", "version": 6}', "no sizes, or no origin"),
         ("[" * 100_000, "damaged"),

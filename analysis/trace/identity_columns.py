@@ -1,0 +1,92 @@
+"""Identities of many rows by column: as objects, those of a million trace lines are a gigabyte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from hpcd.array_types import I64
+from hpcd.model.identity import Process, Thread
+
+_Row = TypeVar("_Row", Process, Thread)
+_GET = {kind: attrgetter(*kind.__slots__) for kind in (Process, Thread)}
+_KEY = {Process: "id", Thread: "line"}
+_NARROW = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
+    """Rows of one kind by their number, as a mapping; rows are made when they are asked for.
+
+    A column is the bytes of so many integers, of 4 or 8 bytes each, or a tuple: of one value that
+    all rows have, or of a value for each.
+    """
+
+    kind: type[_Row]
+    length: int
+    columns: tuple[bytes | tuple[Any, ...], ...]
+
+    @staticmethod
+    def of(kind: type[_Row], rows: Mapping[int, _Row]) -> IdentityColumns[_Row]:
+        """The same ``rows``."""
+        if isinstance(rows, IdentityColumns):
+            return rows
+        values = zip(*map(_GET[kind], rows.values()), strict=True)
+        columns = tuple(map(_packed, values)) if rows else ((),) * len(kind.__slots__)
+        return IdentityColumns(kind, len(rows), columns)
+
+    def column(self, name: str) -> list[Any]:
+        """The values of a field, row by row."""
+        column = self.columns[self.kind.__slots__.index(name)]
+        if isinstance(column, bytes):
+            return self._integers(column).tolist()
+        return list(column) * (self.length if len(column) == 1 else 1)
+
+    def array(self, name: str, none: int = 0) -> I64:
+        """``int64[n]``: the same of a field of numbers, ``none`` for None."""
+        column = self.columns[self.kind.__slots__.index(name)]
+        if isinstance(column, bytes):
+            return self._integers(column)
+        values = np.array([none if value is None else value for value in column], np.int64)
+        return np.repeat(values, self.length) if len(values) == 1 else values
+
+    def _integers(self, column: bytes) -> I64:
+        width = len(column) // self.length
+        return np.frombuffer(column, f"<i{width}").astype(np.int64)
+
+    def __getitem__(self, number: int) -> _Row:
+        for row, found in zip(self.values(), self, strict=True):
+            if found == number:
+                return row
+        raise KeyError(number)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.column(_KEY[self.kind]))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def values(self) -> Any:
+        """The rows, made anew."""
+        return list(map(self.kind, *map(self.column, self.kind.__slots__)))
+
+    def items(self) -> Any:
+        """The rows with their numbers."""
+        return list(zip(self, self.values(), strict=True))
+
+
+def _packed(column: tuple[Any, ...]) -> bytes | tuple[Any, ...]:
+    if column.count(column[0]) == len(column):
+        return column[:1]
+    if set(map(type, column)) != {int}:
+        return column
+    try:
+        values = np.array(column, np.int64)
+    except OverflowError:  # of a damaged part; written ones are within bounds
+        return column
+    narrow = int(values.min()) >= -_NARROW and int(values.max()) < _NARROW
+    return values.astype("<i4" if narrow else "<i8").tobytes()
