@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32, U64
-from hpcd.measurement.codec import RecordChunk
+from hpcd.measurement.codec import RecordChunk, new_columns
 
 # Records handled at once: enough that numpy's fixed costs vanish, little enough that all their
 # columns stay in a core's cache (eight times as many took a tenth longer).
@@ -136,7 +136,7 @@ class RecordColumns:
 
     def __init__(self, records: int) -> None:
         """With room for so many ``records``; more is made where it is needed."""
-        self._columns = self._new(records)
+        self._columns = new_columns(records)
         self._used = 0
         self._lines: list[U32] = []
         self._counts: list[I64] = []
@@ -150,16 +150,11 @@ class RecordColumns:
         """Chunks that are kept."""
         return len(self._lines)
 
-    @staticmethod
-    def _new(records: int) -> tuple[U64, U32, U16, U64]:
-        return (np.empty(records, np.uint64), np.empty(records, np.uint32),
-                np.empty(records, np.uint16), np.empty(records, np.uint64))  # fmt: skip
-
     def room(self, records: int) -> tuple[U64, U32, U16, U64]:
         """Columns behind those in use for so many ``records``."""
         needed = self._used + records
         if needed > len(self._columns[0]):
-            kept, self._columns = self._cut(0, self._used), self._new(needed + needed // 4)
+            kept, self._columns = self._cut(0, self._used), new_columns(needed + needed // 4)
             time, node, event, value = self._cut(0, self._used)
             time[:], node[:], event[:], value[:] = kept
         return self._cut(self._used, needed)

@@ -61,6 +61,12 @@ Room = Callable[[int], tuple[U64, U32, U16, U64]]
 """Gives the columns of so many records to fill: times, nodes, events, values."""
 
 
+def new_columns(records: int) -> tuple[U64, U32, U16, U64]:
+    """Columns of so many records: times, nodes, events, values."""
+    return (np.empty(records, np.uint64), np.empty(records, np.uint32),
+            np.empty(records, np.uint16), np.empty(records, np.uint64))  # fmt: skip
+
+
 def _narrow(values: U64 | U32 | I64) -> npt.NDArray[np.unsignedinteger]:
     """``values`` in the fewest bytes of 1, 2, 4, 8 that hold them all."""
     top = int(values.max(initial=0))
@@ -247,7 +253,7 @@ def decode_records(
     """The inverse of :func:`encode_records`, whatever the form; :class:`FormatError` on anything
     inconsistent.
 
-    With ``loops`` the columns are those that ``room`` gives.
+    With ``loops`` the columns are those that ``room`` gives, or new ones.
     """
     if len(data) < _HEAD.size:
         raise FormatError(f"RECORDS chunk of {len(data)} bytes is shorter than its header")
@@ -265,8 +271,8 @@ def decode_records(
         raise FormatError(f"RECORDS chunk: lines have {int(count.sum())} records, not {records}")
     start = np.zeros(lines + 1, dtype=np.int64)
     np.cumsum(count, out=start[1:])
-    if loops is not None and room is not None:
-        columns = room(records)
+    if loops is not None:
+        columns = new_columns(records) if room is None else room(records)
         if form == _LASTING:
             _decode_compiled(cursor, start, base, unit, loops, columns)
         else:

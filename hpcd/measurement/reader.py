@@ -23,7 +23,7 @@ from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.identity_rows import read_row, read_rows
-from hpcd.measurement.record_loops import RecordLoops
+from hpcd.measurement.record_loops import RecordLoops, record_loops
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
@@ -271,7 +271,7 @@ class Measurement:
         room: codec.Room | None = None,
     ) -> RecordChunk:  # fmt: skip
         payload = chunk.read_payload(self._source(number, header), header)
-        records = codec.decode_records(payload, loops, room)
+        records = codec.decode_records(payload, loops or record_loops(), room)
         if len(records) and int(records.node.max()) >= nodes:
             raise FormatError(f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}")
         if len(records) and int(records.line.max()) not in self.threads:
