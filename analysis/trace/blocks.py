@@ -141,7 +141,7 @@ class Stored:
 def unpacked(frames: Sequence[memoryview], sizes: I64) -> list[Any]:
     """The contents (buffers) of ``frames``, which have ``sizes`` bytes; a 0 in it becomes what the
     frame says of itself. Raises :class:`FormatError`."""
-    whole = memoryview(unpacked_together(frames, sizes))
+    whole = unpacked_together(frames, sizes).data
     return [whole[a:b] for a, b in pairwise(np.append(0, np.cumsum(sizes)).tolist())]
 
 
