@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
+from hpcd.analysis.arrays.packed_frames import decompress_into, side_by_side
 from hpcd.analysis.trace.block_loops import block_loops
 from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
@@ -58,7 +59,8 @@ _BYTE_LIMITS = np.array([1 << 8, 1 << 16, 1 << 24], np.uint32)
 _WEIGHT_PLANES = 10
 _ONE, _ZERO, _STEP, _OTHER = range(4)
 _OTHER_BYTES = 8
-_FEW_FRAMES = 8
+# Bytes that are worth a thread.
+_WORTH_A_THREAD = 1 << 20
 # More than any frame holds: places take 8 bytes a record, codes 11.
 MOST_CONTENT = 1 << 18
 # As many as a picture's share of a small machine may be.
@@ -139,6 +141,12 @@ class Stored:
 def unpacked(frames: Sequence[memoryview], sizes: I64) -> list[Any]:
     """The contents (buffers) of ``frames``, which have ``sizes`` bytes; a 0 in it becomes what the
     frame says of itself. Raises :class:`FormatError`."""
+    whole = unpacked_together(frames, sizes).data
+    return [whole[a:b] for a, b in pairwise(np.append(0, np.cumsum(sizes)).tolist())]
+
+
+def unpacked_together(frames: Sequence[memoryview], sizes: I64) -> U8:
+    """The same, one behind the other."""
     size_of = zstandard.frame_content_size
     try:
         for number, (frame, wanted) in enumerate(zip(frames, sizes.tolist(), strict=True)):
@@ -147,9 +155,23 @@ def unpacked(frames: Sequence[memoryview], sizes: I64) -> list[Any]:
             if size != wanted if wanted else not 0 < size <= MOST_CONTENT:
                 raise FormatError("a block has another length than its table says")
             sizes[number] = size
-        return _unpack(frames, sizes)
     except zstandard.ZstdError as error:
         raise FormatError(f"a block does not decompress: {error}") from None
+    ends = np.cumsum(sizes)
+    whole = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    pieces = max(1, min(_THREADS, len(whole) // _WORTH_A_THREAD))
+    bounds = [len(frames) * piece // pieces for piece in range(pieces + 1)]
+    filled = [False] * pieces
+
+    def fill(piece: int) -> None:
+        low, high = bounds[piece : piece + 2]
+        a, b = (int(ends[at - 1]) if at else 0 for at in (low, high))
+        filled[piece] = decompress_into(b"".join(frames[low:high]), whole[a:b].data)
+
+    side_by_side(fill, pieces)
+    if not all(filled):
+        raise FormatError("a block does not decompress")
+    return whole
 
 
 def cut(start: I64, time: I64) -> I64:
@@ -469,19 +491,6 @@ def _cut_out(contents: list[Any], sizes: I64, frame: I64, at: I64, count: I64, w
     for number in np.flatnonzero(count < BLOCK_RECORDS).tolist():
         parts[number] = _fill(parts[number], width)
     return np.frombuffer(b"".join(parts), np.uint8).reshape(len(parts), width, BLOCK_RECORDS)
-
-
-def _unpack(frames: Sequence[memoryview], sizes: I64) -> list[Any]:
-    """The contents of ``frames``, as objects with the buffer protocol."""
-    decompressor = zstandard.ZstdDecompressor()
-    if len(frames) < _FEW_FRAMES or not hasattr(decompressor, "multi_decompress_to_buffer"):
-        return [decompressor.decompress(frame) for frame in frames]
-    # Many at once, on several cores: half of what drawing a picture record by record takes.
-    # zstandard calls this experimental; without it all is as above.
-    contents = decompressor.multi_decompress_to_buffer(
-        list(frames), decompressed_sizes=sizes.astype("<u8").tobytes(), threads=_THREADS
-    )
-    return [contents[number] for number in range(len(contents))]
 
 
 def _fill(data: Any, width: int) -> bytes:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from threading import Thread
 
 import numpy as np
-import zstandard
 
+from hpcd.analysis.arrays.packed_frames import decompress_into, side_by_side
 from hpcd.analysis.arrays.read_ahead import Span, read_ahead
 from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64, U8
@@ -73,7 +72,6 @@ class FrameRing:
         return all(sound)
 
     def _undone(self, addresses: I64, frames: I64, gather: Gather) -> bool:
-        decompressor = zstandard.ZstdDecompressor()
         size, to, content = frames[:, SIZE], frames[:, TO], frames[:, CONTENT]
         call = (np.cumsum(size) - size) // _CALL_BYTES
         cuts = np.flatnonzero((np.diff(call) > 0) | (to[1:] != to[:-1] + content[:-1])) + 1
@@ -82,29 +80,9 @@ class FrameRing:
             if not gather(addresses, frames[a:z], z - a, packed):
                 return False
             room = self._data[int(to[a]) : int(to[z - 1] + content[z - 1])].data
-            # Each frame is undone in one go, for there is room for it, and all of them in one call:
-            # two thirds of the time of a call each, and of multi_decompress_to_buffer.
-            reader = decompressor.stream_reader(packed.data, len(packed), read_across_frames=True)
-            done = 0
-            try:
-                while done < len(room):
-                    more = reader.readinto(room[done:])
-                    if not more:
-                        return False
-                    done += more
-            except zstandard.ZstdError:
+            if not decompress_into(packed.data, room):
                 return False
         return True
-
-
-def side_by_side(work: Callable[[int], None], pieces: int) -> None:
-    """Do ``work``, which does not raise, for each number below ``pieces`` in as many threads."""
-    threads = [Thread(target=work, args=(piece,)) for piece in range(1, pieces)]
-    for thread in threads:
-        thread.start()
-    work(0)
-    for thread in threads:
-        thread.join()
 
 
 def _expect(parts: Sequence[Part], frames: I64) -> None:

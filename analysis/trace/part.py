@@ -509,14 +509,14 @@ class Part:
         size = self.frames.content[used].astype(np.int64)
         begin = self.frames.offset[used]
         stop = (begin + self.frames.size[used]).tolist()
-        data = blocks.unpacked(
+        data = blocks.unpacked_together(
             [self._body[a:z] for a, z in zip(begin.tolist(), stop, strict=True)], size
         )
         ends = np.cumsum(size)
         first, last = np.full(len(frame), -1), np.full(len(frame), -1)
         first[~none] = (ends - size)[number] + at[~none]
         last[~none] = ends[number]
-        return np.frombuffer(b"".join(data), np.uint8), first, last
+        return data, first, last
 
     def _add(self, stored: blocks.Stored, frame: U32, at: U32) -> None:
         owner, table = id(self), self.frames

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from hpcd.analysis.arrays.packed_frames import side_by_side
 from hpcd.analysis.arrays.read_ahead import Span, read_ahead
-from hpcd.analysis.trace.frame_ring import THREADS, TOGETHER_BYTES, FrameRing, side_by_side
+from hpcd.analysis.trace.frame_ring import THREADS, TOGETHER_BYTES, FrameRing
 from hpcd.analysis.trace.line_sampler import PartRows
 from hpcd.analysis.trace.part import NARROW, NARROWEST, WIDE, Part
 from hpcd.array_types import I64, U32, Array
