@@ -138,15 +138,10 @@ def order_lines(
             line["source"][placed].astype(np.uint32),
             line["owner"][placed].astype(np.uint32),
         ),
-        ProcessTable(
-            **{name: column[order] for name, column in process.items()},
-            **{name: _chosen(column, order) for name, column in texts.items()},
-        ),
-        ThreadTable(
-            **{name: column[placed] for name, column in thread.items()},
-            name=_chosen(names, placed),
-        ),
-    )
+        ProcessTable(*(process[name][order] for name in ("measurement", *_OF_PROCESSES[1:])),
+                     *(_chosen(texts[name], order) for name in _TEXTS_OF_PROCESSES)),
+        ThreadTable(*(thread[name][placed] for name in _OF_THREADS), _chosen(names, placed)),
+    )  # fmt: skip
 
 
 _OF_PROCESSES = ("id", "pid", "parent_pid", "uid", "start_ns", "rank", "size")
