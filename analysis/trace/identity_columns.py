@@ -18,7 +18,7 @@ _KEY = {Process: "id", Thread: "line"}
 _NARROW = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
     """Rows of one kind by their number, as a mapping; rows are made when they are asked for.
 
