@@ -138,10 +138,28 @@ def order_lines(
             line["source"][placed].astype(np.uint32),
             line["owner"][placed].astype(np.uint32),
         ),
-        ProcessTable(*(process[name][order] for name in ("measurement", *_OF_PROCESSES[1:])),
-                     *(_chosen(texts[name], order) for name in _TEXTS_OF_PROCESSES)),
-        ThreadTable(*(thread[name][placed] for name in _OF_THREADS), _chosen(names, placed)),
-    )  # fmt: skip
+        ProcessTable(
+            measurement=process["measurement"][order],
+            pid=process["pid"][order],
+            parent_pid=process["parent_pid"][order],
+            uid=process["uid"][order],
+            start_ns=process["start_ns"][order],
+            rank=process["rank"][order],
+            size=process["size"][order],
+            name=_chosen(texts["name"], order),
+            exe=_chosen(texts["exe"], order),
+            command=_chosen(texts["command"], order),
+            job=_chosen(texts["job"], order),
+        ),
+        ThreadTable(
+            tid=thread["tid"][placed],
+            start_ns=thread["start_ns"][placed],
+            end_ns=thread["end_ns"][placed],
+            attached_ns=thread["attached_ns"][placed],
+            asleep_since_ns=thread["asleep_since_ns"][placed],
+            name=_chosen(names, placed),
+        ),
+    )
 
 
 _OF_PROCESSES = ("id", "pid", "parent_pid", "uid", "start_ns", "rank", "size")
