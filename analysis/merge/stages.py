@@ -221,7 +221,16 @@ class _Merge:
         save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
         self._progress("tables", 0, 1)
         database = DatabaseContents(
-            measurements, modules, tree, named, events, clock, order, processes, threads, columns,
+            measurements,
+            modules,
+            tree,
+            named,
+            events,
+            clock,
+            order,
+            processes,
+            threads,
+            columns,
             calls,
         )
         inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]

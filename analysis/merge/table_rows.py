@@ -248,16 +248,7 @@ def _stretches(rows: int) -> Iterator[slice]:
 
 def _line_totals(totals: Sequence[F64]) -> dict[str, Iterator[tuple[Any, ...]]]:
     if by_column(len(totals)):
-        return {
-            "trace_line_total": (
-                row
-                for some in _stretches(len(totals[0]))
-                for row in zip(
-                    range(some.start, some.stop), *(total[some].tolist() for total in totals),
-                    strict=True,
-                )  # fmt: skip
-            )
-        }
+        return {"trace_line_total": _by_line(totals)}
     return {
         "trace_line_metric": (
             (metric, line, value)
@@ -265,6 +256,12 @@ def _line_totals(totals: Sequence[F64]) -> dict[str, Iterator[tuple[Any, ...]]]:
             for line, value in enumerate(total.tolist())
         )
     }
+
+
+def _by_line(totals: Sequence[F64]) -> Iterator[tuple[Any, ...]]:
+    for some in _stretches(len(totals[0])):
+        columns = (total[some].tolist() for total in totals)
+        yield from zip(range(some.start, some.stop), *columns, strict=True)
 
 
 def call_rows(calls: CallTables) -> dict[str, Iterator[tuple[Any, ...]]]:
@@ -300,10 +297,10 @@ def _detail(value: object) -> str | None:
 
 def _numbers(column: I64) -> list[int | None]:
     """``column`` with None where there is no number."""
-    none = column == NO_NUMBER
-    if not none.any():
-        return column.tolist()
-    return np.where(none, None, column).tolist()
+    numbers: list[int | None] = column.tolist()
+    for place in np.flatnonzero(column == NO_NUMBER).tolist():
+        numbers[place] = None
+    return numbers
 
 
 def _moments(time: I64, shift: I64) -> list[int | None]:

@@ -14,12 +14,8 @@ from pathlib import Path
 from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
-from hpcd.analysis.trace.companion import symbol_text
-from hpcd.analysis.trace.part_contents import (
-    SymbolRow,
-    load_several_symbols,
-    read_symbols,
-)
+from hpcd.analysis.trace.companion import SymbolRow, symbol_text
+from hpcd.analysis.trace.part_contents import load_several_symbols, read_symbols
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 

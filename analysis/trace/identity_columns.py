@@ -18,7 +18,7 @@ _KEY = {Process: "id", Thread: "line"}
 _NARROW = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
     """Rows of one kind by their number, as a mapping; rows are made when they are asked for.
 
@@ -43,7 +43,8 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
         """The values of a field, row by row."""
         column = self.columns[self.kind.__slots__.index(name)]
         if isinstance(column, bytes):
-            return self._integers(column).tolist()
+            numbers: list[Any] = self._integers(column).tolist()
+            return numbers
         return list(column) * (self.length if len(column) == 1 else 1)
 
     def array(self, name: str, none: int = 0) -> I64:
@@ -59,7 +60,8 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
         return np.frombuffer(column, f"<i{width}").astype(np.int64)
 
     def __getitem__(self, number: int) -> _Row:
-        for row, found in zip(self.values(), self, strict=True):
+        rows: list[_Row] = self.values()
+        for row, found in zip(rows, self, strict=True):
             if found == number:
                 return row
         raise KeyError(number)

@@ -71,9 +71,10 @@ def measurement_size(path: Path) -> int:
         )
 
 
-def _read_numbered(kind: type[Any], key: str, payload: bytes) -> dict[int, Any]:
+def _read_numbered(kind: int, payload: bytes) -> dict[int, Any]:
     """The rows of a chunk by number."""
-    table = {getattr(row, key): row for row in read_rows(kind, json.loads(payload))}
+    _, row_kind, key = _ROWS[kind]
+    table = {getattr(row, key): row for row in read_rows(row_kind, json.loads(payload))}
     for number in table:
         if not 0 <= number < 1 << 32:
             raise FormatError(f"{key} {number} is out of range")
@@ -457,9 +458,8 @@ class Measurement:
         self.options = dict(value["options"])
 
     def _take_rows(self, kind: int, payload: bytes) -> None:
-        name, row_kind, key = _ROWS[kind]
-        read = _numbered if len(payload) < _SHORT else _read_numbered
-        known = read(row_kind, key, payload)
+        name = _ROWS[kind][0]
+        known = (_numbered if len(payload) < _SHORT else _read_numbered)(kind, payload)
         getattr(self, name).update(known)
 
     def _take_functions(self, rows: list[dict[str, Any]]) -> None:
