@@ -6,7 +6,6 @@ import threading
 
 import zstandard
 
-
 Settings = int | zstandard.ZstdCompressionParameters
 """A level, or what it stands for, kept by who uses it."""
 
