@@ -324,7 +324,7 @@ class OverviewSource:
                 skip += max(low - place, 0) * factor
                 place = max(place, low)
                 part = stretch.entries[at + skip : at + max(count, skip) : factor]
-                if len(part) and not whole:
+                if not whole:
                     nodes[low:place] = ends[0]
                     whole = True
                 nodes[place : place + len(part)] = part[: max(len(nodes) - place, 0)]

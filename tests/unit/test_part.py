@@ -189,21 +189,13 @@ def closest(time: I64, moments: I64) -> I64:
     return np.abs(time[None, :] - moments[:, None]).argmin(axis=1)
 
 
-@given(data=st.data())
-@settings(deadline=None, max_examples=40)
-def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject) -> None:
-    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    count = data.draw(st.integers(FEWEST_RECORDS, FEWEST_RECORDS + 3000))
-    gap = data.draw(st.sampled_from([1, 3, 1000, 70_000]))
-    time = data.draw(st.integers(0, 10**9)) + np.cumsum(random.integers(0, gap + 1, count))
-    if data.draw(st.booleans()):
-        time[count // 3 :] += gap * 1000 * data.draw(st.integers(0, 50))
+def check_overview(time: I64, cuts: list[int], handed_over: set[int]) -> None:
+    """That an overview of these records, which come in batches, shows the closest one at every
+    step. Another worker goes on where a batch that begins at ``handed_over`` comes."""
+    count = len(time)
     node = np.arange(count, dtype=np.uint32)
     with contextlib.ExitStack() as stack:
         builder = OverviewBuilder(3, stack.enter_context(tempfile.TemporaryFile()))
-        cuts = sorted(data.draw(st.lists(st.integers(1, count - 1), max_size=5, unique=True)))
-        # Another worker may go on with the next records.
-        handed_over = set(data.draw(st.lists(st.sampled_from([0, *cuts]), max_size=2)))
         stretches = []
         builder.add(np.array([0]), np.array([0, 1]), time[:1] * 0 + 5, node[:1])
         for low, high in zip([0, *cuts], [*cuts, count], strict=True):
@@ -225,6 +217,30 @@ def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject)
     # Of records at one moment any may be shown.
     assert np.array_equal(time[entries], time[expected])
     assert len(entries) <= 2 * count + 2
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    count = data.draw(st.integers(FEWEST_RECORDS, FEWEST_RECORDS + 3000))
+    gap = data.draw(st.sampled_from([1, 3, 1000, 70_000]))
+    time = data.draw(st.integers(0, 10**9)) + np.cumsum(random.integers(0, gap + 1, count))
+    if data.draw(st.booleans()):
+        time[count // 3 :] += gap * 1000 * data.draw(st.integers(0, 50))
+    cuts = sorted(data.draw(st.lists(st.integers(1, count - 1), max_size=5, unique=True)))
+    check_overview(time, cuts, set(data.draw(st.lists(st.sampled_from([0, *cuts]), max_size=2))))
+
+
+@pytest.mark.parametrize("compiled", ["0", "1"])
+def test_a_stretch_of_two_records_begins_with_the_first(
+    compiled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its only entry falls away when it is thinned; what was before it was shown as the last."""
+    monkeypatch.setenv("HPCD_COMPILED", compiled)
+    time = np.cumsum(np.random.default_rng(0).integers(0, 2, 2048))
+    time[2048 // 3 :] += 1000
+    check_overview(time, [2], {2})
 
 
 @pytest.mark.parametrize(("pauses", "nodes"), [(False, 50), (True, 50), (False, 70_000)])

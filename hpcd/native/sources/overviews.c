@@ -103,8 +103,6 @@ EXPORTED void overview_entries(int64_t lines, const int64_t *start, const int64_
 				skip += (low - place) * factor;                                    \
 				place = low;                                                       \
 			}                                                                          \
-			if (skip >= count)                                                         \
-				continue;                                                          \
 			if (!whole)                                                                \
 				for (int64_t at = low; at < at_most(place, n); at++)               \
 					nodes[at] = (TO)first_node;                                \
