@@ -213,7 +213,7 @@ def _loops() -> Feature:
         return Feature(name, True, f"compiled: {library._name}")
     if os.environ.get("HPCD_COMPILED") == "0":
         return Feature(name, False, "left to numpy by HPCD_COMPILED=0", "unset HPCD_COMPILED")
-    return Feature(name, False, "numpy's: hpcd merge takes twice as long", "make objects")
+    return Feature(name, False, "numpy's: hpcd merge takes half as long again", "make objects")
 
 
 def _bcc(*, needed: bool) -> Feature:

@@ -50,7 +50,7 @@ class PyHpcd(PythonPackage):
     @run_before("install", when="+service")
     def compile_bpf_programs(self):
         """Compile the BPF programs once for all kernels, so that recording needs no compiler, and
-        the loops over records, without which numpy does the same in twice the time."""
+        the loops over records, without which numpy does the same in half as long again."""
         Executable("sh")("setup/objects.sh", extra_env={"PYTHON": python.path})
 
     @run_after("install")
