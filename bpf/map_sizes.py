@@ -39,7 +39,7 @@ STACK_WORDS = 64
 
 REGISTERS_BYTES = {"x86_64": 168, "aarch64": 288}
 """Size of ``struct registers`` by processor."""
-WALK_BYTES = {"x86_64": 10_640, "aarch64": 10_760}
+WALK_BYTES = {"x86_64": 10_128, "aarch64": 10_248}
 """Size of ``struct walk`` by processor: the saved registers differ."""
 
 BLOCK_WORDS = 1024

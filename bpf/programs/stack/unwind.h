@@ -105,12 +105,6 @@ struct registers { /* x86-64 struct pt_regs */
 #define STACK_WORDS 64
 #define NO_STACK 1ULL /* stack words are aligned: none lies in a window that is not */
 
-/* A search for a mapping reads a line of memory at each of its six steps or so, and most walks follow one
- * of another process: on a machine that is busy these have left the caches. Where it was found last is tried
- * first; whether the address lies there says the mapping itself. */
-#define HINTS 256
-#define HINT_PAGES 4 /* log2 */
-
 struct walk {
 	u64 ip, sp, bp;
 	u64 link;        /* the link register (aarch64) where it is known; 0: it is not */
@@ -134,7 +128,6 @@ struct walk {
 	u64 value;       /* what the sample will say besides the path */
 	u32 event;
 	u32 context;     /* which of the CPU's scratch areas and stack caches this walk uses */
-	u16 hint[HINTS]; /* by space and address: which of the space's mappings was found last */
 	/* From here on the walk is also the event sent to user space: STACK_EVENT of bpf/layouts.py. */
 	u64 time;
 	u32 kind, tgid;
@@ -184,22 +177,10 @@ static __always_inline int lies_in(const struct mapping *mapping, u64 address)
 static __always_inline int find_mapping(struct walk *w, u64 address)
 {
 	u32 low = 0, high = (w->space.count + MAPPINGS_PER_BLOCK - 1) / MAPPINGS_PER_BLOCK;
-	u64 place = (address >> (12 + HINT_PAGES)) ^ ((u64)w->space.address << 16);
-	u32 slot = place * 0x9E3779B97F4A7C15ULL >> 56 & (HINTS - 1);
 	struct mapping_block *block;
 
 	if (high > MAX_SPACE_BLOCKS || high == 0)
 		return 0;
-	u32 hint = FORGET(w, w->hint[slot]);
-	if (hint < w->space.count) {
-		block = (struct mapping_block *)BLOCK_AT(w->space.address +
-							 (hint / MAPPINGS_PER_BLOCK << BLOCK_SHIFT));
-		struct mapping *found = block ? &block->mapping[hint & (MAPPINGS_PER_BLOCK - 1)] : 0;
-		if (found && lies_in(found, address)) {
-			w->mapping = *found;
-			return 1;
-		}
-	}
 	NOUNROLL
 	for (int i = 0; i < 6; i++) { /* log2(MAX_SPACE_BLOCKS) + 1 */
 		low = FORGET(w, low);
@@ -219,7 +200,6 @@ static __always_inline int find_mapping(struct walk *w, u64 address)
 	block = (struct mapping_block *)BLOCK_AT(w->space.address + (low << BLOCK_SHIFT));
 	if (!block)
 		return 0;
-	u32 first = low * MAPPINGS_PER_BLOCK;
 	u32 count = w->space.count - low * MAPPINGS_PER_BLOCK;
 	if (count > MAPPINGS_PER_BLOCK)
 		count = MAPPINGS_PER_BLOCK;
@@ -235,7 +215,6 @@ static __always_inline int find_mapping(struct walk *w, u64 address)
 	}
 	low = FORGET(w, low);
 	w->mapping = block->mapping[low & (MAPPINGS_PER_BLOCK - 1)];
-	w->hint[slot & (HINTS - 1)] = first + low;
 	return lies_in(&w->mapping, address);
 }
 
