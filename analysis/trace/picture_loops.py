@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -43,8 +44,8 @@ class _Addresses:
 
     def __init__(self, part: Part) -> None:
         stored, lines = part.stored(), part.lines
-        # All that there are addresses of.
-        self._kept: list[object] = [part, stored]
+        # All that there are addresses of; not the part, which is closed when nobody has it.
+        self._kept: list[object] = [stored]
         columns = stored.columns
         blocks = [self._of(columns[f"block_{name}"], kind) for name, kind in _OF_BLOCKS.items()]
         frames = [self._of(columns[f"frame_{name}"], kind) for name, kind in _OF_FRAMES.items()]
@@ -97,7 +98,7 @@ class PictureLoops:
         self._words = declare(library, "part_words", (), _I64)()
         # The ring is one picture's at a time.
         self._lock = Lock()
-        self._addresses: dict[Part, _Addresses] = {}
+        self._addresses: WeakKeyDictionary[Part, _Addresses] = WeakKeyDictionary()
         self._ring = FrameRing()
 
     def draw(
@@ -108,7 +109,8 @@ class PictureLoops:
         if not groups:
             return []
         with self._lock:
-            addresses = self._parts(groups, spacing)
+            kept = self._parts(groups, spacing)
+            addresses = self._words_of(groups, kept)
             rows, shown = self._chosen(groups, addresses, times, spacing)
             for begin, end in self._batches(groups, addresses, rows, shown):
                 pieces = max(1, min(THREADS, (end - begin) // _WORTH_A_THREAD))
@@ -130,8 +132,8 @@ class PictureLoops:
             for group in [groups[int(rows[mine[0], 0])]]
         ]
 
-    def _parts(self, groups: Sequence[PartRows], spacing: float) -> I64:
-        """``int64[groups, words]``: their parts as ``struct part``."""
+    def _parts(self, groups: Sequence[PartRows], spacing: float) -> list[_Addresses]:
+        """Their parts, to be kept while these are drawn."""
         found = []
         for group in groups:
             group.part.read_here_and_there()
@@ -144,6 +146,10 @@ class PictureLoops:
             if one.finest * TIME_UNIT_NS > spacing
         ]  # fmt: skip
         read_ahead(close, Part.table_spans)
+        return found
+
+    def _words_of(self, groups: Sequence[PartRows], found: Sequence[_Addresses]) -> I64:
+        """``int64[groups, words]``: their parts as ``struct part``."""
         parts = np.stack([one.words for one in found])
         if parts.shape[1] != self._words:
             raise TypeError("struct part has other fields")

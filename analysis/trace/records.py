@@ -8,6 +8,7 @@ and what its numbers mean in the database.
 from __future__ import annotations
 
 import mmap
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,6 +100,8 @@ class Trace:
         self._map = mapping
         self._first = first
         self._parts: dict[int, Part] = {}
+        # The other half is for whatever else is open.
+        self._most_open = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 2)
         self._decoded = DecodedBlocks()
         self._loops = picture_loops()
 
@@ -117,7 +120,9 @@ class Trace:
 
     def part(self, number: int) -> Part:
         """Part ``number``. Raises :class:`FormatError` when it is damaged."""
-        if number not in self._parts:
+        part = self._parts.get(number)
+        if part is None:
+            self._make_room()
             part = Part(self._folder / self._names[number])
             mine, rows = self.part_lines(number)
             if int(rows.max(initial=0)) >= max(len(part), 1) or bool(
@@ -125,7 +130,16 @@ class Trace:
             ):
                 raise FormatError(f"{part.path}: does not belong to this database")
             self._parts[number] = part
-        return self._parts[number]
+        return part
+
+    def _make_room(self) -> None:
+        """Close the older half of the parts where more would take too many descriptors: a mapped
+        file keeps its own. Who uses one keeps it open."""
+        if len(self._parts) < self._most_open:
+            return
+        for number in list(self._parts)[: self._most_open // 2]:
+            self._parts.pop(number, None)
+        self._decoded = DecodedBlocks()
 
     def part_lines(self, number: int) -> tuple[I64, U32]:
         """The trace lines of part ``number``, ``int64[n]``, and their rows in it, ``uint32[n]``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import sqlite3
 import zlib
@@ -199,6 +200,27 @@ def test_lines_are_chosen_systematically() -> None:
 
 def test_a_sound_database_has_no_findings(database: Path) -> None:
     assert check_database(database) == []
+
+
+def test_more_parts_than_files_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of a million ranks has more measurements than a process may have open files."""
+    for number in range(12):
+        write_measurement(tmp_path / f"m{number}", seed=number, host=f"n{number}", ranks=(number,))
+    merge([tmp_path / f"m{number}" for number in range(12)], tmp_path / "db")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
+
+    def mapped() -> int:
+        maps = Path("/proc/self/maps").read_text()
+        return len(set(re.findall(rf"{tmp_path}.*\.part$", maps, re.MULTILINE)))
+
+    with hpcd.analysis.open(tmp_path / "db") as db:
+        lines = np.arange(12)
+        times = pixel_times(0, db.duration_ns, 50)
+        grid = db.sample_grid(None, 0, db.duration_ns, 12, 50)
+        assert grid.tolist() == by_hand(db, lines, times).tolist()
+        assert mapped() <= 4
+        assert db.sample_grid(None, 0, db.duration_ns, 12, 50).tolist() == grid.tolist()
+    assert check_database(tmp_path / "db") == []
 
 
 @pytest.mark.parametrize(
