@@ -55,21 +55,21 @@ class CellSum:
     """
 
     def __init__(
-        self, lines: int, nodes: int, *, limit: int = _TABLE_LIMIT, kernels: Any = None,
+        self, lines: int, nodes: int, *, limit: int = _TABLE_LIMIT, loops: Any = None,
         expected: int | None = None,
     ) -> None:  # fmt: skip
         """For ``lines`` lines and ``nodes`` nodes; tables have ``limit`` entries at most.
 
-        ``expected`` is about how many records there will be. ``kernels`` are
+        ``expected`` is about how many records there will be. ``loops`` are
         :class:`MergeLoops`, if numpy is not to do the work.
         """
         self._lines, self._nodes = lines, nodes
-        self._kernels = kernels
+        self._loops = loops
         self._slots = None
         if expected is not None and lines * nodes > _WORTH_ENTRIES * expected:
             limit = 0
-        if kernels is not None and 0 < lines * nodes <= limit:
-            self._slots = _Slots(kernels, lines * nodes, min(limit // (lines * nodes), _MOST_SLOTS))
+        if loops is not None and 0 < lines * nodes <= limit:
+            self._slots = _Slots(loops, lines * nodes, min(limit // (lines * nodes), _MOST_SLOTS))
         self._limit = limit
         self._tables: dict[int, _Table] = {}
         self._counted = 0
@@ -151,8 +151,8 @@ class CellSum:
 
     def _settle(self) -> None:
         united = None
-        if self._kernels is not None and len(self._pending) > 1:
-            united = _united(self._pending, self._lines, self._nodes, self._kernels)
+        if self._loops is not None and len(self._pending) > 1:
+            united = _united(self._pending, self._lines, self._nodes, self._loops)
         self._pending = [add_cells(self._pending) if united is None else united]
         self._count = self._settled = len(self._pending[0])
 
@@ -160,8 +160,8 @@ class CellSum:
 class _Slots:
     """The tables of up to ``most`` events, each of ``size`` entries, counted in one pass."""
 
-    def __init__(self, kernels: Any, size: int, most: int) -> None:
-        self._kernels = kernels
+    def __init__(self, loops: Any, size: int, most: int) -> None:
+        self._loops = loops
         self._most, self._size = most, size
         self._clear()
 
@@ -174,12 +174,12 @@ class _Slots:
 
     def add(self, line: U32, run: I64, node: U32, event: U16, value: U64, nodes: int) -> bool:
         """Count records as :meth:`CellSum.add` is given them, if there is a table for each."""
-        used = self._kernels.slots(event, self._slot_of, self._used, self._most)
+        used = self._loops.slots(event, self._slot_of, self._used, self._most)
         if used < 0:
             self._used = int(self._slot_of.max()) + 1
             return False
         self._used = used
-        self._kernels.count(
+        self._loops.count(
             line, run, node, event, value, self._slot_of, nodes, self._records, self._more
         )
         return True
@@ -281,7 +281,7 @@ def _order(line: U32, node: U32, event: U16) -> I64:
     return np.argsort(key, kind="stable")
 
 
-def _united(parts: list[Cells], lines: int, nodes: int, kernels: Any) -> Cells | None:
+def _united(parts: list[Cells], lines: int, nodes: int, loops: Any) -> Cells | None:
     """The same as :func:`add_cells` by compiled loops, if a line fits a table."""
     columns = [
         np.concatenate([getattr(part, name) for part in parts])
@@ -293,7 +293,7 @@ def _united(parts: list[Cells], lines: int, nodes: int, kernels: Any) -> Cells |
     slot_of = np.zeros(int(events[-1]) + 1, np.int64)
     slot_of[events] = np.arange(len(events))
     table = np.zeros((len(events) * nodes, 2), np.uint64)
-    return Cells(*kernels.united_sums(*columns, lines, slot_of, events.astype(np.uint16), table))
+    return Cells(*loops.united_sums(*columns, lines, slot_of, events.astype(np.uint16), table))
 
 
 def add_cells(parts: list[Cells]) -> Cells:

@@ -7,13 +7,12 @@ that the callers document.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import F64, I64, U8, Mask
-from hpcd.native.native_library import array_of, declare, native_library, struct_of
+from hpcd.native.native_library import array_of, declare, loops_in, struct_of
 
 _INT, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 _U8, _I64, _F64 = array_of(np.uint8), array_of(np.int64), array_of(np.float64)
@@ -108,10 +107,4 @@ class ExportLoops:
 
 def export_loops() -> ExportLoops | None:
     """The loops, or None where they were not compiled."""
-    library = native_library()
-    return None if library is None else _loops_of(library)
-
-
-@cache
-def _loops_of(library: ctypes.CDLL) -> ExportLoops:
-    return ExportLoops(library)
+    return loops_in(ExportLoops)

@@ -255,13 +255,13 @@ def _ingest_share(measurement: Measurement, task: IngestTask) -> ReadShare:
     while True:
         try:
             with read.entries.open("w+b") as spool, PartWriter(read.blocks) as part:
-                kernels = merge_loops()
-                order = _shared_order(measurement, kernels)
+                loops = merge_loops()
+                order = _shared_order(measurement, loops)
                 source = np.array(sorted(lines), np.int64)
                 expected = measurement.records_expected // share.count
-                output = _output(measurement, source, order, part, spool, kernels, expected)
+                output = _output(measurement, source, order, part, spool, loops, expected)
                 target = _batch_records(task, len(source))
-                records = _gathered(measurement, target, kernels, *chunks)
+                records = _gathered(measurement, target, loops, *chunks)
                 _put_records(records, output, measurement, shown)
                 read.save(source, order, output, part, measurement.damage[known:])
             return read
@@ -275,13 +275,13 @@ def _ingest_share(measurement: Measurement, task: IngestTask) -> ReadShare:
 
 def _output(
     measurement: Measurement, source: I64, order: U32, part: PartWriter, spool: IO[bytes],
-    kernels: Any, expected: int,
+    loops: Any, expected: int,
 ) -> PartOutput:  # fmt: skip
     """What records of ``measurement`` are put into, of which there are about ``expected``."""
     nodes = len(measurement.cct)
-    overview = OverviewBuilder(len(source), spool, kernels, nodes)
+    overview = OverviewBuilder(len(source), spool, loops, nodes)
     intervals = Intervals(measurement.events.values())
-    return PartOutput(source, nodes, order, part, overview, intervals, kernels, expected)
+    return PartOutput(source, nodes, order, part, overview, intervals, loops, expected)
 
 
 def _put_records(
@@ -309,24 +309,24 @@ def _read(
     path = task.path
     source = np.array(sorted(lines), np.int64)
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
-        kernels = merge_loops()
+        loops = merge_loops()
         expected = measurement.records_expected
         entries: list[OverviewEntries] = []
         if shares:
             order = shares[0].order
-            output = _output(measurement, source, order, part, spool, kernels, expected)
+            output = _output(measurement, source, order, part, spool, loops, expected)
             entries += [share.add_to(output, part, source) for share in shares]
             for share in shares:
                 measurement.add_damage(share.damage)
             if output.unsorted:
                 entries = [made.without(sorted(output.unsorted)) for made in entries]
         else:
-            records = _gathered(measurement, _batch_records(task, len(source)), kernels)
+            records = _gathered(measurement, _batch_records(task, len(source)), loops)
             first = list(islice(records, 1))
             order = np.zeros(0, np.uint32)
             for batch, chunks in first:
-                order = _node_order(measurement, batch.node, chunks, kernels)
-            output = _output(measurement, source, order, part, spool, kernels, expected)
+                order = _node_order(measurement, batch.node, chunks, loops)
+            output = _output(measurement, source, order, part, spool, loops, expected)
             _put_records(chain(first, records), output, measurement, _shown(part_path))
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
@@ -350,16 +350,16 @@ def _read(
 
 
 def _gathered(
-    measurement: Measurement, target: int, kernels: Any, first: int = 0, last: int | None = None
+    measurement: Measurement, target: int, loops: Any, first: int = 0, last: int | None = None
 ) -> Iterator[tuple[RecordChunk | Batch, int]]:
     """Batches of about ``target`` records, each to be used up before the next one is asked for; and
     how many chunks there are in it."""
-    if kernels is None:
+    if loops is None:
         for parts in batches(measurement.record_chunks(first, last=last), target):
             yield join(parts), len(parts)
         return
     columns = RecordColumns(target)
-    for chunk in measurement.record_chunks(first, kernels.reading, columns.room, last):
+    for chunk in measurement.record_chunks(first, loops.reading, columns.room, last):
         if len(chunk):
             columns.keep(chunk)
         if len(columns) >= target:
@@ -370,7 +370,7 @@ def _gathered(
 
 
 def _node_order(
-    measurement: Measurement, node: U32, chunks: int, kernels: Any, enough: int = _MORE_RECORDS
+    measurement: Measurement, node: U32, chunks: int, loops: Any, enough: int = _MORE_RECORDS
 ) -> U32:
     """The nodes that a part numbers first, those of the most records before others.
 
@@ -380,7 +380,7 @@ def _node_order(
     """
     counts = np.bincount(node, minlength=len(measurement.cct))
     looked = 0
-    how = () if kernels is None else (kernels.reading, RecordColumns(0).room)
+    how = () if loops is None else (loops.reading, RecordColumns(0).room)
     for chunk in measurement.some_chunks(chunks, _MORE_CHUNKS, *how):
         counts += np.bincount(chunk.node, minlength=len(counts))
         looked += len(chunk)
@@ -390,6 +390,6 @@ def _node_order(
     return seen[np.argsort(-counts[seen], kind="stable")].astype(np.uint32)
 
 
-def _shared_order(measurement: Measurement, kernels: Any) -> U32:
+def _shared_order(measurement: Measurement, loops: Any) -> U32:
     """The same for a share: whichever it is, the same chunks are looked at."""
-    return _node_order(measurement, np.zeros(0, np.uint32), 0, kernels, _SHARED_RECORDS)
+    return _node_order(measurement, np.zeros(0, np.uint32), 0, loops, _SHARED_RECORDS)

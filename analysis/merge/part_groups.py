@@ -65,16 +65,16 @@ def unite_parts(task: GroupTask) -> None:
 _ROOT = CCT(np.zeros(1, np.uint32), np.zeros(1, np.uint64))
 
 
-def unite(trees: Sequence[CCT], kernels: Any) -> tuple[CCT, U32]:
+def unite(trees: Sequence[CCT], loops: Any) -> tuple[CCT, U32]:
     """The canonical union of ``trees``, and the nodes in it of all of theirs, one after another.
 
-    ``kernels`` are :class:`MergeLoops`, if numpy is not to do the work.
+    ``loops`` are :class:`MergeLoops`, if numpy is not to do the work.
     """
-    if kernels is None or len(trees) < 2:
+    if loops is None or len(trees) < 2:
         tree, maps = union(trees)
         return tree, np.concatenate(maps)
     start = np.concatenate(([0], np.cumsum([len(tree) for tree in trees]))).astype(np.int64)
-    parent, frame, node = kernels.unite(
+    parent, frame, node = loops.unite(
         np.concatenate([tree.parent for tree in trees]),
         np.concatenate([tree.frame for tree in trees]),
         start,

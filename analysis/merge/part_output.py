@@ -33,10 +33,10 @@ class PartOutput:
 
     def __init__(
         self, source: I64, nodes: int, order: U32, part: PartWriter, overview: OverviewBuilder,
-        intervals: Intervals, kernels: Any, expected: int,
+        intervals: Intervals, loops: Any, expected: int,
     ) -> None:  # fmt: skip
         """For the lines ``source``, ascending, and so many ``nodes``; ``order`` are those that are
-        numbered first. ``kernels`` are :class:`MergeLoops`, if numpy is not to do
+        numbered first. ``loops`` are :class:`MergeLoops`, if numpy is not to do
         the work; ``expected`` is about how many records there will be."""
         self._source = source
         self._intervals = intervals
@@ -44,7 +44,7 @@ class PartOutput:
         # The part's number of each node.
         self._number = np.empty(nodes, np.uint32)
         self._number[whole] = np.arange(nodes, dtype=np.uint32)
-        self._kernels = kernels
+        self._loops = loops
         self._part = part
         self.overview = overview
         self.counts = np.zeros(len(source), np.int64)
@@ -52,8 +52,8 @@ class PartOutput:
         self.last = np.zeros(len(source), np.int64)
         self.unsorted: set[int] = set()
         """Rows whose records did not come in time order."""
-        self._layout = RecordLayout(kernels, self._number, intervals)
-        self.sums = CellSum(len(source), nodes, kernels=kernels, expected=expected)
+        self._layout = RecordLayout(loops, self._number, intervals)
+        self.sums = CellSum(len(source), nodes, loops=loops, expected=expected)
 
     def put(self, batch: RecordChunk | Batch) -> None:
         """Write records, of each line in the order they came. Raises :class:`UnknownLinesError`."""
@@ -96,7 +96,7 @@ class PartOutput:
         self, rows: I64, start: I64, cuts: I64, time: I64, node: U32, event: U16 | None,
         value: U64 | None,
     ) -> None:  # fmt: skip
-        frames = blocks.encode(cuts, time, node, event, value, self._kernels)
+        frames = blocks.encode(cuts, time, node, event, value, self._loops)
         first = cuts[:-1]
         line = rows[np.searchsorted(start, first, side="right") - 1]
         self._part.add(line, time[first], node[first], np.diff(cuts), frames)
@@ -105,8 +105,8 @@ class PartOutput:
         """Write records sorted by line, of one line after another."""
         part = replace(part, node=self._number[part.node])
         self._count(rows, part)
-        if self._kernels is not None:
-            start, time, node, event, value, plain = self._kernels.expand(
+        if self._loops is not None:
+            start, time, node, event, value, plain = self._loops.expand(
                 part.start, part.time_ns, part.node, part.event, part.value,
                 self._intervals.length_ns,
             )  # fmt: skip
@@ -135,8 +135,8 @@ class PartOutput:
             rows.astype(np.uint32),
             part.start,
             part.node,
-            None if self._kernels is None and all_are(part.event, 0) else part.event,
-            None if self._kernels is None and all_are(part.value, 1) else part.value,
+            None if self._loops is None and all_are(part.event, 0) else part.event,
+            None if self._loops is None and all_are(part.value, 1) else part.value,
         )
 
     def _write(

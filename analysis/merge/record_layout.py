@@ -43,16 +43,16 @@ class LaidOut:
 class RecordLayout:
     """Lays out the records of one measurement, some lines at a time."""
 
-    def __init__(self, kernels: Any, number: U32, intervals: Intervals) -> None:
-        """``kernels`` are :class:`MergeLoops`, ``number`` the part's number of each
+    def __init__(self, loops: Any, number: U32, intervals: Intervals) -> None:
+        """``loops`` are :class:`MergeLoops`, ``number`` the part's number of each
         node."""
-        self._kernels = kernels
+        self._loops = loops
         self._number = number
         self._intervals = intervals
         self._used = 0
         self._room = 0
         self._slots = 0
-        if kernels is not None:
+        if loops is not None:
             self._slot_of = np.full(1 << 16, -1, np.int32)
 
     def lay_out(
@@ -65,7 +65,7 @@ class RecordLayout:
         ones, which are brought up to date.
         """
         stretches = (batch.first[low : high + 1], batch.begin, batch.end)
-        records, self._used = self._kernels.examine(
+        records, self._used = self._loops.examine(
             rows, *stretches, batch.columns[0], batch.columns[2], lines[0], lines[2],
             self._slot_of, self._used,
         )  # fmt: skip
@@ -73,7 +73,7 @@ class RecordLayout:
             return None
         if records > self._room:
             self._make_room(records)
-        entries, made, cells, plain = self._kernels.lay_out(
+        entries, made, cells, plain = self._loops.lay_out(
             rows, stretches, batch.columns,
             (self._number, self._intervals.length_ns, self._slot_of), lines, self._table,
             self._slots, self._buffers,

@@ -106,22 +106,22 @@ def read_short(
 
 
 def make_parts(
-    measurements: Sequence[ShortMeasurement], kernels: Any
+    measurements: Sequence[ShortMeasurement], loops: Any
 ) -> list[PartContents | FormatError]:
     """Write the parts of measurements of one kind; what each has, or why there is none.
 
-    ``kernels`` are :class:`MergeLoops`, if numpy is not to do the work. Raises
+    ``loops`` are :class:`MergeLoops`, if numpy is not to do the work. Raises
     :class:`StorageError`.
     """
-    return _Batch(measurements, kernels).write()
+    return _Batch(measurements, loops).write()
 
 
 class _Batch:
     """The records of several measurements in one table, and where those of each begin."""
 
-    def __init__(self, measurements: Sequence[ShortMeasurement], kernels: Any) -> None:
+    def __init__(self, measurements: Sequence[ShortMeasurement], loops: Any) -> None:
         self._measurements = measurements
-        self._kernels = kernels
+        self._loops = loops
         records = [each.records for each in measurements]
         self._row = _bounds([len(each.contents.lines) for each in measurements])
         self._line = _bounds([len(part.line) for part in records])
@@ -171,7 +171,7 @@ class _Batch:
         overview = self._overview(start, time, node)
         cuts = blocks.cut(start, time)
         begins = start[self._line[:-1]]
-        encoded = blocks.encode(cuts, time, node, event, value, self._kernels, begins)
+        encoded = blocks.encode(cuts, time, node, event, value, self._loops, begins)
         owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1]
         block = np.append(np.searchsorted(cuts[:-1], begins), len(cuts) - 1)
         answers: list[PartContents | FormatError] = []
@@ -223,8 +223,8 @@ class _Batch:
         """All records with the ends of intervals: where lines begin, ticks, nodes, events and
         values, the last two None where all are 0 and 1."""
         part, intervals = self._records, self._measurements[0].intervals
-        if self._kernels is not None:
-            start, time, node, event, value, plain = self._kernels.expand(
+        if self._loops is not None:
+            start, time, node, event, value, plain = self._loops.expand(
                 part.start, part.time_ns, part.node, part.event, part.value, intervals.length_ns
             )
         else:
@@ -238,7 +238,7 @@ class _Batch:
         """The sums of all lines, and where those of each measurement begin."""
         part = self._records
         nodes = int(np.diff(self._nodes).max())
-        if self._kernels is None:
+        if self._loops is None:
             sums = CellSum(int(self._row[-1]), nodes, limit=0)
             sums.add(part.line, part.start, part.node, part.event, part.value)
             cells = sums.result()
@@ -246,7 +246,7 @@ class _Batch:
         codes = np.flatnonzero(np.bincount(part.event))
         slot_of = np.full(int(codes[-1]) + 1, -1, np.int64)
         slot_of[codes] = np.arange(len(codes))
-        first, key, records, value = self._kernels.line_cells(
+        first, key, records, value = self._loops.line_cells(
             part.start, part.node, part.event, part.value, slot_of, nodes
         )
         cells = Cells(
@@ -257,7 +257,7 @@ class _Batch:
 
     def _overview(self, start: I64, time: I64, node: U32) -> OverviewSource:
         """The overviews of lines that are long enough for one."""
-        builder = OverviewBuilder(int(self._row[-1]), io.BytesIO(), self._kernels)
+        builder = OverviewBuilder(int(self._row[-1]), io.BytesIO(), self._loops)
         for line in np.flatnonzero(np.diff(start) >= FEWEST_RECORDS).tolist():
             mine = slice(int(start[line]), int(start[line + 1]))
             builder.add(self._records.line[line : line + 1].astype(np.int64),

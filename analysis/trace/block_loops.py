@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32, U64
-from hpcd.native.native_library import array_of, declare, native_library
+from hpcd.native.native_library import array_of, declare, loops_in
 
 Unsigned = npt.NDArray[np.unsignedinteger]
 
@@ -119,8 +118,4 @@ def _addresses(
 
 def block_loops(block: int) -> BlockLoops | None:
     """The loops, or None where they were not compiled."""
-    library = native_library()
-    return None if library is None else _made(library, block)
-
-
-_made = cache(BlockLoops)
+    return loops_in(BlockLoops, block)

@@ -193,7 +193,7 @@ def cut(start: I64, time: I64) -> I64:
 
 
 def encode(
-    cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None, kernels: Any = None,
+    cuts: I64, time: I64, node: U32, event: U16 | None, value: U64 | None, loops: Any = None,
     parts: I64 | None = None,
 ) -> Encoded:  # fmt: skip
     """Blocks of the records between ``cuts``; ``event`` and ``value`` both or neither.
@@ -202,9 +202,9 @@ def encode(
     blocks of two.
 
     Nodes are below 2^32 - 1. A block's first time is not in it: the part's table has it.
-    ``kernels`` are :class:`MergeLoops`; without them the same is done by numpy.
+    ``loops`` are :class:`MergeLoops`; without them the same is done by numpy.
     """
-    make = _place_planes if kernels is None else kernels.place_planes
+    make = _place_planes if loops is None else loops.place_planes
     data, begin, least, times, nodes = make(cuts, time, node)
     width = times | nodes << np.uint16(4) | _CHAINED
     start, owner = _starts(cuts, parts)
@@ -213,7 +213,7 @@ def encode(
     none = np.full(len(frame), -1, np.int64)
     if event is None or value is None:
         return Encoded(frames, content, frame, at, none, np.zeros_like(none), least, width)
-    weigh = _code_planes if kernels is None else kernels.code_planes
+    weigh = _code_planes if loops is None else loops.code_planes
     data, begin, codes, others = weigh(cuts, time, event, value)
     more, code_content, code_frame, code_at = _packed(
         data, begin, start // _CODES_TOGETHER + owner, _CODE_PARAMETERS

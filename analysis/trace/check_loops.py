@@ -8,12 +8,11 @@ not accept numpy decodes, and says what is wrong with it.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 
 import numpy as np
 
 from hpcd.array_types import I64, U8, U16, U32, Mask
-from hpcd.native.native_library import array_of, declare, native_library
+from hpcd.native.native_library import array_of, declare, loops_in
 
 _INT = ctypes.c_int64
 _U8, _U16, _U32 = (array_of(kind) for kind in (np.uint8, np.uint16, np.uint32))
@@ -68,10 +67,4 @@ class CheckLoops:
 
 def check_loops() -> CheckLoops | None:
     """The loops, or None where they were not compiled."""
-    library = native_library()
-    return None if library is None else _loops_of(library)
-
-
-@cache
-def _loops_of(library: ctypes.CDLL) -> CheckLoops:
-    return CheckLoops(library)
+    return loops_in(CheckLoops)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from hpcd.array_types import F64, I64, U8, U16, U32, U64, Array
-from hpcd.measurement.record_loops import RecordLoops, loops_of
-from hpcd.native.native_library import array_of, declare, native_library, struct_of
+from hpcd.measurement.record_loops import RecordLoops
+from hpcd.native.native_library import array_of, declare, loops_in, struct_of
 
 _EVENTS = 1 << 16
 _INT, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
@@ -38,7 +37,7 @@ class MergeLoops:
     ``trees.c`` and ``context_extremes.c``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.reading: RecordLoops = loops_of(library)
+        self.reading = RecordLoops(library)
         """What reading a measurement does, compiled likewise."""
         self._entry_count = declare(library, "entry_count", (_U16, _U64, _INT, _F64), _INT)
         self._expand = declare(
@@ -329,10 +328,4 @@ def _exists(found: bool) -> None:
 
 def merge_loops() -> MergeLoops | None:
     """The loops, or None where they were not compiled."""
-    library = native_library()
-    return None if library is None else _loops_of(library)
-
-
-@cache
-def _loops_of(library: ctypes.CDLL) -> MergeLoops:
-    return MergeLoops(library)
+    return loops_in(MergeLoops)

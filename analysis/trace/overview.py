@@ -95,13 +95,13 @@ class OverviewBuilder:
     """
 
     def __init__(
-        self, lines: int, spool: IO[bytes], kernels: Any = None, nodes: int = 1 << 32
+        self, lines: int, spool: IO[bytes], loops: Any = None, nodes: int = 1 << 32
     ) -> None:
-        """For nodes below ``nodes``. ``kernels`` are :class:`MergeLoops`, if numpy
+        """For nodes below ``nodes``. ``loops`` are :class:`MergeLoops`, if numpy
         is not to do the work."""
         self._kind = np.dtype(np.uint16 if nodes <= 1 << 16 else np.uint32)
         self._spool = spool
-        self._kernels = kernels
+        self._loops = loops
         self._written = 0
         self._shift = np.full(lines, -1, np.int64)
         self._seen = np.zeros(lines, np.int64)
@@ -124,8 +124,8 @@ class OverviewBuilder:
         """Records ``start[i]:start[i + 1]`` of ``line[i]`` (no line twice), times in ticks."""
         if not len(line):
             return
-        if self._kernels is not None:
-            pieces, entries = self._kernels.overview(
+        if self._loops is not None:
+            pieces, entries = self._loops.overview(
                 line, start, time, node, (self._shift, self._seen, self._made, self._next),
                 (self._first.time, self._first.node), (self._last.time, self._last.node),
             )  # fmt: skip

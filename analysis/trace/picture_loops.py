@@ -20,7 +20,7 @@ from hpcd.analysis.trace.line_sampler import PartRows
 from hpcd.analysis.trace.part import NARROW, NARROWEST, WIDE, Part
 from hpcd.array_types import I64, U32, Array
 from hpcd.measurement.codec import TIME_UNIT_NS
-from hpcd.native.native_library import array_of, declare, native_library
+from hpcd.native.native_library import address_of, array_of, declare, native_library
 
 _I64 = ctypes.c_int64
 _MOST_FRAMES = 1 << 15
@@ -65,14 +65,7 @@ class _Addresses:
 
     def _of(self, array: Array, kind: Any) -> int:
         self._kept.append(array)
-        return _address(array, kind)
-
-
-def _address(array: Array, kind: Any) -> int:
-    if array.dtype != kind or not array.flags.c_contiguous:
-        raise TypeError(f"{array.dtype} in place of a contiguous array of {kind}")
-    address: int = array.__array_interface__["data"][0]
-    return address
+        return address_of(array, kind)
 
 
 class PictureLoops:
@@ -154,7 +147,7 @@ class PictureLoops:
         if parts.shape[1] != self._words:
             raise TypeError("struct part has other fields")
         parts[:, -3:] = [
-            (_address(group.table, np.uint32), len(group.table), group.shift) for group in groups
+            (address_of(group.table, np.uint32), len(group.table), group.shift) for group in groups
         ]
         return parts
 

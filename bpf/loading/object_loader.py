@@ -14,7 +14,6 @@ import os
 import platform
 import re
 import struct
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from hpcd.bpf.libbpf import library, silence
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.errors import PlatformError, PrivilegeError
+from hpcd.native.native_library import source_digest
 
 # include/uapi/linux/bpf.h; bpf_loop() came with 5.17.
 _PROGRAM_TYPE_PERF_EVENT = 7
@@ -144,10 +144,7 @@ def object_path() -> Path:
 
 def compiled_path(name: str, sources: Iterable[Path]) -> Path:
     """Where the object ``name`` lies that was made from these sources as they are now."""
-    digest = 0  # tells an old object from a new one; it is no protection
-    for path in sorted(sources):
-        digest = zlib.crc32(path.name.encode() + b"\0" + path.read_bytes(), digest)
-    return SOURCES.parent / "objects" / f"{name}-{platform.machine()}-{digest:08x}.o"
+    return SOURCES.parent / "objects" / f"{name}-{platform.machine()}-{source_digest(sources)}.o"
 
 
 class _NoText:

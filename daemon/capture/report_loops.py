@@ -15,7 +15,7 @@ import numpy.typing as npt
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.bpf.layouts import SAMPLE, SLOT_BITS
 from hpcd.measurement.record_writing import ITEM_BYTES, Columns, empty_columns, first_rows, scratch
-from hpcd.native.native_library import array_of, declare, native_library
+from hpcd.native.native_library import array_of, declare, loops_in
 
 _I64 = ctypes.c_int64
 
@@ -146,5 +146,4 @@ class ReportLoops:
 @cache
 def report_loops() -> ReportLoops | None:
     """The loops, or None where they were not compiled."""
-    library = native_library()
-    return None if library is None else ReportLoops(library)
+    return loops_in(ReportLoops)

@@ -6,12 +6,11 @@ Arrays have the types and shapes that the callers document, and are contiguous.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 
 import numpy as np
 
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
-from hpcd.native.native_library import array_of, declare, native_library
+from hpcd.native.native_library import array_of, declare, loops_in
 
 _I64 = ctypes.c_int64
 
@@ -68,11 +67,4 @@ class RecordLoops:
 
 def record_loops() -> RecordLoops | None:
     """The loops, or None where they were not compiled."""
-    library = native_library()
-    return None if library is None else loops_of(library)
-
-
-@cache
-def loops_of(library: ctypes.CDLL) -> RecordLoops:
-    """The loops of ``library``."""
-    return RecordLoops(library)
+    return loops_in(RecordLoops)

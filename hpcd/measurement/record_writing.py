@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpcd.array_types import I64, U8, U16, U32, U64
-from hpcd.native.native_library import array_of, declare, native_library
+from hpcd.native.native_library import array_of, declare, loops_in
 
 _I64 = ctypes.c_int64
 ITEM_BYTES = 16
@@ -122,5 +122,4 @@ class RecordWriting:
 @cache
 def record_writing() -> RecordWriting | None:
     """The loops, or None where they were not compiled."""
-    library = native_library()
-    return None if library is None else RecordWriting(library)
+    return loops_in(RecordWriting)

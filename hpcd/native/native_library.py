@@ -12,14 +12,15 @@ import ctypes
 import os
 import platform
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 SOURCES = Path(__file__).parent / "sources"
 """The library's C sources."""
 
+Loops = TypeVar("Loops")
 
 # What x86-64-v3 of the psABI has beyond -v2, as Linux calls it: processors since 2013 and 2015.
 _V3 = {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
@@ -29,10 +30,17 @@ _V3 = {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
 def library_path(level: str = "") -> Path:
     """Where the library made from the present sources for this processor lies, if it was made;
     ``level`` is ``"_v3"`` of what needs x86-64-v3."""
-    digest = 0  # tells an old library from a new one; it is no protection
-    for path in sorted(SOURCES.glob("*.[ch]")):
+    digest = source_digest(SOURCES.glob("*.[ch]"))
+    return SOURCES.parent / "objects" / f"native-{platform.machine()}{level}-{digest}.so"
+
+
+def source_digest(sources: Iterable[Path]) -> str:
+    """Tells what was compiled from these sources as they are now from what was compiled from
+    others; it is no protection."""
+    digest = 0
+    for path in sorted(sources):
         digest = zlib.crc32(path.name.encode() + b"\0" + path.read_bytes(), digest)
-    return SOURCES.parent / "objects" / f"native-{platform.machine()}{level}-{digest:08x}.so"
+    return f"{digest:08x}"
 
 
 @cache
@@ -60,6 +68,18 @@ def library_of(level: str) -> ctypes.CDLL | None:
         return None
 
 
+def loops_in(kind: Callable[..., Loops], *arguments: Any) -> Loops | None:
+    """What ``kind`` declares of the library, made once for the same ``arguments``; None where
+    there is no library."""
+    library = native_library()
+    return None if library is None else _declared(kind, library, *arguments)
+
+
+@cache
+def _declared(kind: Callable[..., Any], library: ctypes.CDLL, *arguments: Any) -> Any:
+    return kind(library, *arguments)
+
+
 _BYTE = ctypes.c_char
 
 
@@ -67,7 +87,6 @@ _BYTE = ctypes.c_char
 def array_of(dtype: Any) -> Any:
     """The type of an argument that is an array of ``dtype``, contiguous, of any shape; the
     function gets its address. Another array raises :class:`ctypes.ArgumentError`."""
-
     kind = _numpy_type(dtype)
 
     class _Array:
@@ -98,6 +117,13 @@ def _check(array: Any, kind: Any) -> None:
         raise TypeError(f"{array.dtype} in place of a contiguous array of {kind}")
 
 
+def address_of(array: Any, kind: Any) -> int:
+    """Where ``array`` lies, which must be contiguous and of the type ``kind``. Raises
+    :class:`TypeError`."""
+    _check(array, kind)
+    return _address(array)
+
+
 def _address(array: Any) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
@@ -109,11 +135,10 @@ def struct_of(*types: Any) -> Callable[..., Any]:
     bits."""
 
     def made(*fields: Any) -> Any:
-        words = []
-        for kind, field in zip(types, fields, strict=True):
-            if kind is not int:
-                _check(field, kind)
-            words.append(field if kind is int else _address(field))
+        words = [
+            field if kind is int else address_of(field, kind)
+            for kind, field in zip(types, fields, strict=True)
+        ]
         return (ctypes.c_uint64 * len(words))(*words)
 
     return made

@@ -154,7 +154,7 @@ def test_sums_are_the_same(loops: MergeLoops, seed: int, lengths: list[int], lim
     nodes = int(batch.node.max()) + 1
     answers = []
     for module in (None, loops):
-        sums = CellSum(len(lengths), nodes, limit=limit, kernels=module)
+        sums = CellSum(len(lengths), nodes, limit=limit, loops=module)
         for _ in range(2):
             sums.add(batch.line, batch.start, batch.node, batch.event, batch.value)
         answers.append(sums.result())

@@ -27,9 +27,8 @@ from hpcd.errors import FormatError
 from hpcd.measurement.planes import to_planes
 from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
 from tests.support.alike import assert_alike
+from tests.support.earlier_part import MEASUREMENT, earlier_part
 from tests.support.random_measurements import long_measurement, write_measurement
-
-EARLIER = Path(__file__).parents[1] / "data/earlier"
 
 
 def stored(encoded: blocks.Encoded, frame: I64, at: I64) -> blocks.Stored:
@@ -125,18 +124,14 @@ def test_codes_of_parts_before_version_3_are_read() -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_parts_of_earlier_versions_answer_alike(tmp_path: Path, version: int) -> None:
-    merge([EARLIER / "measurement"], tmp_path / "db")
+    merge([MEASUREMENT], tmp_path / "db")
     shutil.copytree(tmp_path / "db", tmp_path / "earlier")
     (place,) = (tmp_path / "earlier/trace").glob("*.part")
     place.unlink()
-    content = (EARLIER / f"version-{max(version, 2)}.part").read_bytes()
-    if version == 1:
-        # The header is the same; only what its blocks' second frames hold is not.
-        head = content[:8] + version.to_bytes(4, "little") + content[12:64]
-        content = head + zlib.crc32(head).to_bytes(4, "little") + content[68:]
+    content = earlier_part(version)
     place.write_bytes(content)
     # What is added to keeps the parts it has.
-    merge([EARLIER / "measurement"], tmp_path / "earlier", add=True)
+    merge([MEASUREMENT], tmp_path / "earlier", add=True)
     assert (tmp_path / "earlier/trace" / place.name).read_bytes() == content
     assert_alike(tmp_path / "db", tmp_path / "earlier")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,8 @@ from hpcd.array_types import U32
 from hpcd.errors import FormatError
 from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
 from hpcd.native.native_library import native_library
+from tests.support.earlier_part import MEASUREMENT, earlier_part
 from tests.support.random_measurements import long_measurement
-
-EARLIER = Path(__file__).parents[1] / "data/earlier"
 
 pytestmark = pytest.mark.skipif(native_library() is None, reason="no compiled loops")
 
@@ -80,15 +78,11 @@ def test_pictures_are_those_of_numpy(
 def test_earlier_parts_look_alike(
     tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merge([EARLIER / "measurement"], tmp_path / "db")
+    merge([MEASUREMENT], tmp_path / "db")
     shutil.copytree(tmp_path / "db", tmp_path / "earlier")
     (place,) = (tmp_path / "earlier/trace").glob("*.part")
-    content = (EARLIER / f"version-{max(version, 2)}.part").read_bytes()
-    if version == 1:
-        head = content[:8] + version.to_bytes(4, "little") + content[12:64]
-        content = head + zlib.crc32(head).to_bytes(4, "little") + content[68:]
-    place.write_bytes(content)
-    merge([EARLIER / "measurement"], tmp_path / "earlier", add=True)
+    place.write_bytes(earlier_part(version))
+    merge([MEASUREMENT], tmp_path / "earlier", add=True)
     by_loops = pictures(tmp_path / "earlier", 30)
     monkeypatch.setenv("HPCD_COMPILED", "0")
     for ours, numpys in zip(by_loops, pictures(tmp_path / "earlier", 30), strict=True):

@@ -61,12 +61,18 @@ def modules(targets: Any) -> list[int]:
     return targets._by_pid[1].mappings["module"].tolist()  # type: ignore[no-any-return]
 
 
-def test_what_a_program_maps_from_its_start_is_taken_from_reports(parts: Any) -> None:
-    machine, history, targets = parts
+def began(targets: Any, history: MappingHistory) -> int:
+    """A program begins and maps module 2, and both are reported; when (ns)."""
     now = time.monotonic_ns()
     targets.on_exec(1, 2, "p", now)
     history.on_exec(1, now - 5)
     history.on_map(1, now - 4, code(2, 0x9000, 1))
+    return now
+
+
+def test_what_a_program_maps_from_its_start_is_taken_from_reports(parts: Any) -> None:
+    machine, history, targets = parts
+    began(targets, history)
     targets.refresh(1)
     assert (modules(targets), machine.read) == ([2], 1)
     # Asked for again with no news, as where a walk met code in no mapping: /proc tells.
@@ -76,10 +82,7 @@ def test_what_a_program_maps_from_its_start_is_taken_from_reports(parts: Any) ->
 
 def test_reports_of_the_program_before_are_not_the_new_ones(parts: Any) -> None:
     machine, history, targets = parts
-    now = time.monotonic_ns()
-    targets.on_exec(1, 2, "p", now)
-    history.on_exec(1, now - 5)
-    history.on_map(1, now - 4, code(2, 0x9000, 1))
+    now = began(targets, history)
     targets.refresh(1)
     # It begins another one, of which nothing has been reported yet.
     targets.on_exec(1, 3, "p", now + 100)
@@ -89,10 +92,7 @@ def test_reports_of_the_program_before_are_not_the_new_ones(parts: Any) -> None:
 
 def test_files_that_were_not_looked_up_just_now_are_read(parts: Any) -> None:
     machine, history, targets = parts
-    now = time.monotonic_ns()
     machine.known = False
-    targets.on_exec(1, 2, "p", now)
-    history.on_exec(1, now - 5)
-    history.on_map(1, now - 4, code(2, 0x9000, 1))
+    began(targets, history)
     targets.refresh(1)
     assert (modules(targets), machine.read) == ([9], 2)

@@ -329,6 +329,22 @@ static const uint8_t *content(const struct part *part, const struct ring *ring, 
 typedef uint16_t __attribute__((aligned(1))) loose16;
 typedef uint32_t __attribute__((aligned(1))) loose32;
 
+/* Shows what an entry's node, or its place among a line's words if that has any, is in the database; whether
+ * there is such a one. */
+static inline bool show_node(uint32_t node, const uint32_t *words, int64_t count,
+			     const uint32_t *table, int64_t table_size, uint32_t *shown)
+{
+	if (count) {
+		if (node >= count)
+			return false;
+		node = words[node];
+	}
+	if (node >= table_size)
+		return false;
+	*shown = table[node];
+	return true;
+}
+
 #define SHOW_ENTRIES(NAME, TYPE)                                                                   \
 	static bool NAME(const uint8_t *const *frame, const int64_t *at, int64_t first,            \
 			 int64_t entries, int64_t columns, const uint32_t *words, int64_t count,   \
@@ -338,14 +354,8 @@ typedef uint32_t __attribute__((aligned(1))) loose32;
 			int64_t entry = at_most(at_least(minus(at[column], first), 0), entries - 1); \
 			const TYPE *mine = (const TYPE *)frame[entry / FRAME_ENTRIES];             \
 			uint32_t node = mine[entry % FRAME_ENTRIES];                               \
-			if (count) {                                                               \
-				if (node >= count)                                                 \
-					return false;                                              \
-				node = words[node];                                                \
-			}                                                                          \
-			if (node >= table_size)                                                    \
+			if (!show_node(node, words, count, table, table_size, shown + column))     \
 				return false;                                                      \
-			shown[column] = table[node];                                               \
 		}                                                                                  \
 		return true;                                                                       \
 	}
@@ -361,14 +371,8 @@ SHOW_ENTRIES(show32, loose32)
 		for (int64_t column = 0; column < columns; column++) {                             \
 			uint32_t node =                                                            \
 				stored[at_most(at_least(minus(at[column], first), 0), entries - 1)]; \
-			if (count) {                                                               \
-				if (node >= count)                                                 \
-					return false;                                              \
-				node = words[node];                                                \
-			}                                                                          \
-			if (node >= table_size)                                                    \
+			if (!show_node(node, words, count, table, table_size, shown + column))     \
 				return false;                                                      \
-			shown[column] = table[node];                                               \
 		}                                                                                  \
 		return true;                                                                       \
 	}

@@ -29,33 +29,22 @@ UNITE_PLANES(unite_planes64, uint64_t)
 
 /* The values of a column, which are places in its dictionary of so many words if it has one; whether
  * the dictionary has so many. */
-EXPORTED bool column32(const uint8_t *planes, int64_t width, const uint32_t *words, int64_t most,
-		       uint32_t *values, int64_t n)
-{
-	unite_planes32(planes, width, values, n);
-	if (!most)
-		return true;
-	for (int64_t at = 0; at < n; at++) {
-		if (values[at] >= most)
-			return false;
-		values[at] = words[values[at]];
+#define COLUMN(NAME, UNITE, TYPE)                                                                  \
+	EXPORTED bool NAME(const uint8_t *planes, int64_t width, const TYPE *words, int64_t most,  \
+			   TYPE *values, int64_t n)                                                \
+	{                                                                                          \
+		UNITE(planes, width, values, n);                                                   \
+		if (!most)                                                                         \
+			return true;                                                               \
+		for (int64_t at = 0; at < n; at++) {                                               \
+			if (values[at] >= (uint64_t)most)                                          \
+				return false;                                                      \
+			values[at] = words[values[at]];                                            \
+		}                                                                                  \
+		return true;                                                                       \
 	}
-	return true;
-}
-
-EXPORTED bool column64(const uint8_t *planes, int64_t width, const uint64_t *words, int64_t most,
-		       uint64_t *values, int64_t n)
-{
-	unite_planes64(planes, width, values, n);
-	if (!most)
-		return true;
-	for (int64_t at = 0; at < n; at++) {
-		if (values[at] >= (uint64_t)most)
-			return false;
-		values[at] = words[values[at]];
-	}
-	return true;
-}
+COLUMN(column32, unite_planes32, uint32_t)
+COLUMN(column64, unite_planes64, uint64_t)
 
 /* How many records have a value that is not 1. */
 EXPORTED int64_t odd_ones(const uint32_t *kind, int64_t n)
