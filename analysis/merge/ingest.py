@@ -263,6 +263,7 @@ def _ingest_share(measurement: Measurement, task: IngestTask) -> ReadShare:
                 target = _batch_records(task, len(source))
                 records = _gathered(measurement, target, loops, *chunks)
                 _put_records(records, output, measurement, shown)
+                output.overview.spill()
                 read.save(source, order, output, part, measurement.damage[known:])
             return read
         except UnknownLinesError as unknown:

@@ -257,7 +257,7 @@ class _Batch:
 
     def _overview(self, start: I64, time: I64, node: U32) -> OverviewSource:
         """The overviews of lines that are long enough for one."""
-        builder = OverviewBuilder(int(self._row[-1]), io.BytesIO(), self._loops)
+        builder = OverviewBuilder(int(self._row[-1]), None, self._loops)
         for line in np.flatnonzero(np.diff(start) >= FEWEST_RECORDS).tolist():
             mine = slice(int(start[line]), int(start[line + 1]))
             builder.add(self._records.line[line : line + 1].astype(np.int64),

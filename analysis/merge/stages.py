@@ -67,7 +67,8 @@ from hpcd.analysis.merge.metric_cells import (
 from hpcd.analysis.merge.module_names import close_readers
 from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
 from hpcd.analysis.merge.part_groups import GroupTask, unite_parts
-from hpcd.analysis.merge.shares import ReadShare, divide
+from hpcd.analysis.merge.read_ahead import ReadAhead, Stretch
+from hpcd.analysis.merge.shares import ReadShare, Share, divide
 from hpcd.analysis.merge.sqlite_writer import write_tables
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
 from hpcd.analysis.merge.united_symbols import (
@@ -157,12 +158,13 @@ def merge(
     check_output(out, replace=force or add)
     report = progress or (lambda stage, done, total: None)
     with work_directory(out) as work, contextlib.ExitStack() as stack:
+        local = executor is None
         if executor is None:
             executor = stack.enter_context(local_executor(_workers(paths, workers)))
         old = out if add and out.exists() else None
         stack.callback(close_readers)
         stack.enter_context(fewer_collections())
-        result = _Merge(paths, work, old, executor, memory, report).run()
+        result = _Merge(paths, work, old, executor, memory, report, local=local).run()
         put_in_place(work / "database", out, sync=sync)
     result.database = out
     return result
@@ -173,7 +175,7 @@ class _Merge:
 
     def __init__(
         self, paths: Sequence[Path], work: Path, old: Path | None, executor: Executor,
-        memory: int, progress: Progress,
+        memory: int, progress: Progress, *, local: bool,
     ) -> None:  # fmt: skip
         self._paths = list(dict.fromkeys(path.absolute() for path in paths))
         self._work = work
@@ -182,6 +184,8 @@ class _Merge:
         self._executor = executor
         self._memory = memory
         self._progress = progress
+        # Whether the workers read from this machine's memory what is read ahead.
+        self._local = local
         self._result = MergeResult(self._root)
         self._groups: list[_Group] = []
         self._earlier: EarlierDatabase | None = None
@@ -291,6 +295,13 @@ class _Merge:
             for group in groups
         ]
         done, total = 0, max(sum(sizes), 1)
+        ahead = ReadAhead(
+            _stretch(self._paths[number], share, sizes[number])
+            for group in groups
+            for number, share in (units[at] for at in group)
+            if self._local
+        )
+        ahead.keep_up(0)
         shown = 0.0
         joined: dict[int, list[IngestTask]] = {}
         settled: set[int] = set()
@@ -320,6 +331,7 @@ class _Merge:
                     # One share that cannot be read is enough, as is a part that is there.
                     settled.add(number)
                     take(number, answer)
+            ahead.keep_up(done)
             show()
         whole = sorted(joined.keys() - settled)
         shares = [joined[number] for number in whole]
@@ -736,6 +748,10 @@ def _line_columns(
         pid=processes.pid[order.process],
         tid=threads.tid,
     )
+
+
+def _stretch(path: Path, share: Share | None, size: int) -> Stretch:
+    return Stretch(path, share.begin, share.end) if share else Stretch(path, 0, size)
 
 
 def _size(path: Path) -> int:

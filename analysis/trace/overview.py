@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import IO, Any
 
 import numpy as np
@@ -32,6 +31,9 @@ _FEW_LINES = 256
 # A level this small is walked with any stride from the cache.
 _SMALL_LEVEL = 1024
 _MAX_LEVELS = 16
+# Bytes of entries that are kept in memory: nearly always all of a measurement that is not divided
+# into shares. A file's pages take as long to be found and freed as the entries to be written.
+_MOST_KEPT = 64 << 20
 # One entry per this many records. A picture whose pixels are narrower decodes every record it
 # shows. Measured with 2560 x 1600 pixels: at 2 a database has 3.5 bytes a record and the slowest of
 # 100 random windows takes 0.13 s; at 4 it has 3.0 bytes and the slowest takes 0.25 s.
@@ -89,20 +91,23 @@ class OverviewBuilder:
     """Makes the overviews of one measurement's lines while its records stream by.
 
     How many records a line will have is not known before the end: entries are made closer together
-    than needed, doubling the step where they would become too many, kept in ``spool`` (an open
-    temporary file, or memory), and thinned at the end. Steps are powers of two until then: a shift
-    costs a sixth of a division.
+    than needed, doubling the step where they would become too many, kept in memory while they are
+    few and else in ``spool`` (an open temporary file), and thinned at the end. Steps are powers of
+    two until then: a shift costs a sixth of a division.
     """
 
     def __init__(
-        self, lines: int, spool: IO[bytes], loops: Any = None, nodes: int = 1 << 32
+        self, lines: int, spool: IO[bytes] | None, loops: Any = None, nodes: int = 1 << 32
     ) -> None:
-        """For nodes below ``nodes``. ``loops`` are :class:`MergeLoops`, if numpy
-        is not to do the work."""
+        """For nodes below ``nodes``. Without a ``spool`` all is kept in memory. ``loops`` are
+        :class:`MergeLoops`, if numpy is not to do the work."""
         self._kind = np.dtype(np.uint16 if nodes <= 1 << 16 else np.uint32)
         self._spool = spool
         self._loops = loops
         self._written = 0
+        # Entries that are not in the spool, and their bytes.
+        self._kept: list[U16 | U32] = []
+        self._kept_bytes = 0
         self._shift = np.full(lines, -1, np.int64)
         self._seen = np.zeros(lines, np.int64)
         self._made = np.zeros(lines, np.int64)
@@ -190,18 +195,29 @@ class OverviewBuilder:
         count = pieces[:, 3]
         at = self._written + np.cumsum(count) - count
         self._pieces.append(np.column_stack((pieces, at))[count > 0])
-        self._spool.write(values.astype(self._kind, copy=False).data)
+        values = values.astype(self._kind, copy=False)
+        self._kept.append(values)
+        self._kept_bytes += values.nbytes
         self._written += len(values)
+        if self._kept_bytes > _MOST_KEPT and self._spool is not None:
+            self.spill()
+
+    def spill(self) -> None:
+        """Put all entries so far into the spool."""
+        assert self._spool is not None
+        for values in self._kept:
+            self._spool.write(values.data)
+        self._spool.flush()
+        self._kept.clear()
+        self._kept_bytes = 0
 
     def finish(self) -> OverviewEntries:
         """What was made of all lines, once no more is added."""
-        self._spool.flush()
         pieces = np.concatenate(self._pieces) if self._pieces else np.zeros((0, 5), np.int64)
         order = np.argsort(pieces[:, 0], kind="stable")
-        entries: U16 | U32 = np.zeros(0, self._kind)
-        if isinstance(self._spool, BytesIO):
-            entries = np.frombuffer(self._spool.getvalue(), self._kind)
-        elif self._written:
+        entries: U16 | U32 = np.concatenate([*self._kept, np.zeros(0, self._kind)])
+        if self._spool is not None and len(entries) < self._written:
+            self.spill()
             # As an array like others: slices of a mapped one take ten times as long to make.
             entries = np.asarray(np.memmap(self._spool, self._kind, "r", shape=(self._written,)))
         return OverviewEntries(

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import zlib
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -224,7 +225,10 @@ def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject)
     if data.draw(st.booleans()):
         time[count // 3 :] += gap * 1000 * data.draw(st.integers(0, 50))
     cuts = sorted(data.draw(st.lists(st.integers(1, count - 1), max_size=5, unique=True)))
-    check_overview(time, cuts, set(data.draw(st.lists(st.sampled_from([0, *cuts]), max_size=2))))
+    handed_over = set(data.draw(st.lists(st.sampled_from([0, *cuts]), max_size=2)))
+    # Bytes that are kept in memory before they are put into the spool.
+    with patch("hpcd.analysis.trace.overview._MOST_KEPT", data.draw(st.sampled_from([0, 1 << 20]))):
+        check_overview(time, cuts, handed_over)
 
 
 @pytest.mark.parametrize("compiled", ["0", "1"])

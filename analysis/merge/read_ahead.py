@@ -1,0 +1,66 @@
+"""Files that are about to be read, asked for before they are needed.
+
+A worker that reads a measurement nobody has read lately waits for the disk, and then the disk waits
+for it. One process, which knows what all workers will read next, keeps the disk at work instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+# How many bytes are asked for beyond those that are being read: some seconds of work for a worker,
+# little enough to be still in memory when its turn comes.
+_AHEAD_BYTES = 96 << 20
+# One request to the kernel. It reads no more of one than a disk's read-ahead, 128 KiB where nothing
+# was set (mm/readahead.c, force_page_cache_ra()).
+_REQUEST_BYTES = 128 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes ``begin`` to ``end`` of a measurement's segments, counted over all of them."""
+
+    measurement: Path
+    begin: int
+    end: int
+
+
+class ReadAhead:
+    """Asks the kernel for stretches of measurements in the order in which they will be read.
+
+    What cannot be opened is left to whoever reads it, who can say why.
+    """
+
+    def __init__(self, stretches: Iterable[Stretch]) -> None:
+        self._stretches = iter(stretches)
+        self._asked = 0
+
+    def keep_up(self, read: int) -> None:
+        """Ask for what comes next, now that ``read`` bytes were read."""
+        while self._asked < read + _AHEAD_BYTES:
+            stretch = next(self._stretches, None)
+            if stretch is None:
+                return
+            self._asked += stretch.end - stretch.begin
+            with contextlib.suppress(OSError):
+                _ask(stretch)
+
+
+def _ask(stretch: Stretch) -> None:
+    at = 0
+    for segment in sorted(stretch.measurement.glob("segment-*.hpcd")):
+        # A pipe in place of a segment would be waited for.
+        file = os.open(segment, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(file).st_size
+            begin, end = max(stretch.begin - at, 0), min(stretch.end - at, size)
+            for place in range(begin, end, _REQUEST_BYTES):
+                length = min(_REQUEST_BYTES, end - place)
+                os.posix_fadvise(file, place, length, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(file)
+        at += size
