@@ -22,6 +22,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.forkserver import ensure_running
 from typing import Any, ParamSpec, TypeVar
 
 from hpcd.analysis.merge.garbage import fewer_collections
@@ -30,8 +31,11 @@ from hpcd.errors import HpcdError
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
-# Forking a process with threads (the progress display) can deadlock the child.
+# Forking a process with threads (the progress display) can deadlock the child: workers are forked
+# by one that has none, and has imported what they need, once for all of them.
 _CONTEXT = multiprocessing.get_context("forkserver")
+_IMPORTED = ["hpcd.analysis.merge.stages"]
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 # How long a worker that was told or made to end is waited for: one may be stuck in the kernel.
 _END_SECONDS = 10.0
 
@@ -57,6 +61,7 @@ class ProcessPool(Executor):
     """
 
     def __init__(self, workers: int) -> None:
+        _start_fork_server()
         self._most = workers
         self._lock = threading.Lock()
         # Shared with the thread, under the lock.
@@ -197,6 +202,19 @@ class ProcessPool(Executor):
             self._ended = True
             os.close(self._woken)
             os.close(self._wake)
+
+
+def _start_fork_server() -> None:
+    """Start what forks workers, unless it runs."""
+    _CONTEXT.set_forkserver_preload(_IMPORTED)
+    chosen = os.environ.get(_BLAS_THREADS)
+    # Or numpy's library would have threads there.
+    os.environ.setdefault(_BLAS_THREADS, "1")
+    try:
+        ensure_running()
+    finally:
+        if chosen is None:
+            del os.environ[_BLAS_THREADS]
 
 
 def _work(connection: Connection) -> None:
