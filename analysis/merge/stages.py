@@ -244,7 +244,8 @@ class _Merge:
         self._progress("tables", 1, 1)
         result.measurements = len(measurements)
         result.lines = len(columns.start)
-        result.records = int(columns.first[-1])
+        # Metric 0 counts records, and of an interval not the entry at its end.
+        result.records = int(node_totals[0].sum())
         result.nodes = len(tree)
         result.source_nodes = sum(contents.nodes for contents in measurements)
         result.procedures = len(named.procedures)
@@ -252,7 +253,7 @@ class _Merge:
         facts = {
             "measurements": len(measurements),
             "lines": result.lines,
-            "records": result.records,
+            "records": int(columns.first[-1]),
             "nodes": result.nodes,
             "procedures": result.procedures,
             "cells": cells,

@@ -548,7 +548,7 @@ def _summary(db: Database) -> dict[str, object]:
         "duration_ns": db.duration_ns,
         "origin_ns": db.origin_ns,
         "nodes": len(db.cct),
-        "records": len(db.trace),
+        "records": int(db.metrics.exclusive("samples").sum()),
         "losses": db.losses,
         "measurements": [measurement.name for measurement in db.measurements],
         "metrics": [
