@@ -51,10 +51,11 @@ class ReadAhead:
 
 
 def _ask(stretch: Stretch) -> None:
-    at = 0
-    for segment in sorted(stretch.measurement.glob("segment-*.hpcd")):
+    at = number = 0
+    while at < stretch.end:
         # A pipe in place of a segment would be waited for.
-        file = os.open(segment, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        file = os.open(f"{stretch.measurement}/segment-{number:06d}.hpcd", flags)
         try:
             size = os.fstat(file).st_size
             begin, end = max(stretch.begin - at, 0), min(stretch.end - at, size)
@@ -64,3 +65,4 @@ def _ask(stretch: Stretch) -> None:
         finally:
             os.close(file)
         at += size
+        number += 1
