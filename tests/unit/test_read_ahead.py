@@ -16,7 +16,7 @@ from hpcd.analysis.merge import read_ahead
 from hpcd.analysis.merge.read_ahead import ReadAhead, Stretch
 from hpcd.array_types import U8
 
-_BYTES = 3 << 20
+_BYTES = 1 << 19
 
 
 def _segment(folder: Path, number: int) -> Path:
