@@ -20,6 +20,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.freed_memory import keep_freed_memory
+from hpcd.analysis.database.directory import block_checksums
 from hpcd.analysis.merge.measurement_contents import (
     MONOTONIC_LIMIT,
     checked_clock,
@@ -202,8 +203,10 @@ def _ingest(
                 )
                 for share in shares:
                     share.remove()
+                # Now it is in memory.
+                checksums = block_checksums(unfinished).crc32
                 unfinished.rename(place)
-                return replace(contents, part=place)
+                return replace(contents, part=place, checksums=checksums)
             except UnknownLinesError as unknown:
                 lines |= unknown.lines
             except OSError as error:

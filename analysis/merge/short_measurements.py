@@ -19,6 +19,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
+from hpcd.analysis.database.directory import checksums_of
 from hpcd.analysis.merge.measurement_contents import (
     MONOTONIC_LIMIT,
     contents_of,
@@ -212,7 +213,9 @@ class _Batch:
                     # Before the part is where it is looked for.
                     write_companion(measurement.place, measurement.tree, order, sums,
                                     contents.symbols, measurement.symbols, alone=alone)  # fmt: skip
-                    measurement.unfinished.write_bytes(buffer.getbuffer())
+                    with buffer.getbuffer() as content:
+                        measurement.unfinished.write_bytes(content)
+                        contents = replace(contents, checksums=checksums_of(content))
                     measurement.unfinished.rename(measurement.place)
                 except OSError as error:
                     raise storage_error(measurement.place, error) from None

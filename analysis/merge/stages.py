@@ -560,9 +560,9 @@ class _Merge:
         )  # fmt: skip
 
     def _place_parts(self, measurements: Sequence[PartContents]) -> dict[str, layout.FileEntry]:
-        """Put the parts into the database; those of the old one with the checksums known of them.
+        """Put the parts into the database; the checksums that are known of them.
 
-        They never change: both databases may have the same file.
+        Those of the old one never change: both databases may have the same file.
         """
         checked: dict[str, layout.FileEntry] = {}
         if self._old is not None:
@@ -574,6 +574,8 @@ class _Merge:
             try:
                 if self._work in contents.part.parents:
                     contents.part.rename(place)
+                    if contents.checksums:
+                        kept[name] = layout.FileEntry(place.stat().st_size, contents.checksums)
                     continue
                 try:
                     place.hardlink_to(contents.part)

@@ -80,6 +80,8 @@ class PartContents:
     calls: int = 0
     """Recorded calls, and ``call_chunks`` entries of the archive that hold them."""
     call_chunks: int = 0
+    checksums: tuple[int, ...] = ()
+    """CRC-32 of each block of the part's file, if it was read while it was made."""
     united: bool = False
     """The tree, the sums and the symbols are those of a database: the part is without companion."""
 
