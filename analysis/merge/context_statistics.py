@@ -163,16 +163,20 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
         cells = store.chunk(chunk)
         at = int(store.line_start[chunk] - bounds[0])
         parts.append(replace(cells, line=place[cells.line.astype(np.int64) + at]))
-    cells, line_start = by_line(joined(parts), len(mine))
+    loops = merge_loops()
+    cells, line_start = by_line(joined(parts), len(mine), len(cct), loops)
     answers = []
     for metric, mean in enumerate(means):
         if metric == 0:
             value = cells.records.astype(np.float64)
         else:
             value = cells.value.astype(np.float64) * scale[metric][cells.event]
-        filled = np.flatnonzero(value)
-        start = np.searchsorted(filled, line_start)
-        found = extremes(cct, start, cells.node[filled], value[filled], mean, merge_loops())
+        if loops is None:
+            filled = np.flatnonzero(value)
+            start = np.searchsorted(filled, line_start)
+            found = extremes(cct, start, cells.node[filled], value[filled], mean, None)
+        else:  # which pass over what is 0
+            found = extremes(cct, line_start, cells.node, value, mean, loops)
         answers.append(_of_lines(found, mine[order]))
     return answers
 
@@ -195,7 +199,7 @@ def extremes(
     the sum of squares of their distances to ``mean``, the least and the most of them, where, and
     how many lines there are before the first without.
 
-    ``value`` ``float64[k]`` not 0, with ``node`` ``uint32[k]``, are those of line ``i`` from
+    ``value`` ``float64[k]``, without ``loops`` not 0, with ``node`` ``uint32[k]``, are those of line ``i`` from
     ``line_start[i]`` on. With ``loops`` O(nodes that the values reach, line by line);
     else O(nodes · lines), a few nanoseconds each, in bounded memory.
     """

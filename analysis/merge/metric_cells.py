@@ -22,9 +22,11 @@ from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, add_cells, sum_
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.merge.earlier_database import EarlierPart
 from hpcd.analysis.merge.part_groups import located_nodes
+from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.part_contents import load_sums
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
+from hpcd.measurement.planes import ranked
 from hpcd.model.identity import Event
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -118,14 +120,16 @@ def translate_cells(task: CellTask) -> int:
     mapped = joined(cells)
     if united:
         mapped = add_cells([mapped, EMPTY_CELLS])
+    loops = merge_loops()
     counts = np.bincount(mapped.line, minlength=first).astype(np.int64)
     chunks = chunks_of(counts)
     packed = [
-        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk)) for chunk in chunks
+        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk), loops)
+        for chunk in chunks
     ]
     frames = [frame for chunk in packed for frame in chunk.frames]
     maps = [pack_nodes(each) for each in trace_maps]
-    node, place = np.unique(mapped.node, return_inverse=True)
+    node, place = ranked(mapped.node)
     columns: dict[str, Any] = {
         "lines": np.array([chunk.stop - chunk.start for chunk in chunks], np.int64),
         "events": np.array([len(chunk.event) for chunk in packed], np.int64),
