@@ -288,9 +288,7 @@ def _whole(planes: U8) -> npt.NDArray[np.unsignedinteger]:
     return from_planes(planes, f"<u{next(size for size in (1, 2, 4, 8) if width <= size)}")
 
 
-def by_line(
-    cells: Cells, lines: int, nodes: int = 0, loops: Any = None
-) -> tuple[Cells, I64]:
+def by_line(cells: Cells, lines: int, nodes: int = 0, loops: Any = None) -> tuple[Cells, I64]:
     """``cells`` of one chunk (:meth:`CellStore.chunk`) by line, node and event, and
     ``int64[lines + 1]``, where those of each line begin. With ``loops`` (:class:`MergeLoops`) in
     linear time; nodes are below ``nodes`` then."""

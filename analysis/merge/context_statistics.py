@@ -199,8 +199,8 @@ def extremes(
     the sum of squares of their distances to ``mean``, the least and the most of them, where, and
     how many lines there are before the first without.
 
-    ``value`` ``float64[k]``, without ``loops`` not 0, with ``node`` ``uint32[k]``, are those of line ``i`` from
-    ``line_start[i]`` on. With ``loops`` O(nodes that the values reach, line by line);
+    ``value`` ``float64[k]``, without ``loops`` not 0, with ``node`` ``uint32[k]``, are those of
+    line ``i`` from ``line_start[i]`` on. With ``loops`` O(nodes that the values reach, line by line);
     else O(nodes · lines), a few nanoseconds each, in bounded memory.
     """
     nodes, lines = len(cct), len(line_start) - 1

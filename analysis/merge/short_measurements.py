@@ -27,11 +27,13 @@ from hpcd.analysis.merge.measurement_contents import (
     with_calls,
 )
 from hpcd.analysis.merge.record_batches import all_are, join
+from hpcd.analysis.merge.shared_companions import CompanionWriter
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part_contents import (
     PartContents,
+    companion,
     pack_contents,
     write_companion,
 )
@@ -106,14 +108,14 @@ def read_short(
 
 
 def make_parts(
-    measurements: Sequence[ShortMeasurement], loops: Any
+    measurements: Sequence[ShortMeasurement], loops: Any, shared: CompanionWriter | None = None
 ) -> list[PartContents | FormatError]:
     """Write the parts of measurements of one kind; what each has, or why there is none.
 
-    ``loops`` are :class:`MergeLoops`, if numpy is not to do the work. Raises
-    :class:`StorageError`.
+    ``loops`` are :class:`MergeLoops`, if numpy is not to do the work; ``shared`` takes what would
+    be in companions. Raises :class:`StorageError`.
     """
-    return _Batch(measurements, loops).write()
+    return _Batch(measurements, loops).write(shared)
 
 
 class _Batch:
@@ -161,7 +163,7 @@ class _Batch:
         number[place] = np.diff(self._seen_bounds)[whose] + before[place] - first
         return number[node]
 
-    def write(self) -> list[PartContents | FormatError]:
+    def write(self, shared: CompanionWriter | None) -> list[PartContents | FormatError]:
         cells, cell_bounds = self._cells()
         start, time, node, event, value = self._entries()
         rows = self._records.line
@@ -187,7 +189,7 @@ class _Batch:
                          cells.records[own], cells.value[own])  # fmt: skip
             contents = replace(
                 measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
-                events_used=frozenset(np.unique(sums.event).tolist()),
+                events_used=frozenset(np.flatnonzero(np.bincount(sums.event)).tolist()),
             )  # fmt: skip
             a, b = int(self._seen_bounds[number]), int(self._seen_bounds[number + 1])
             order = (self._seen[a:b] - self._nodes[number]).astype(np.uint32)
@@ -209,11 +211,22 @@ class _Batch:
                     mine.start,
                 )  # fmt: skip
                 try:
-                    # Before the part is where it is looked for.
-                    write_companion(measurement.place, measurement.tree, order, sums,
-                                    contents.symbols, measurement.symbols, alone=alone)  # fmt: skip
-                    measurement.unfinished.write_bytes(buffer.getbuffer())
-                    measurement.unfinished.rename(measurement.place)
+                    if shared is not None and alone:
+                        # A part counts when it has a companion: this one has none until it and
+                        # all others are whole.
+                        companion(measurement.place).unlink(missing_ok=True)
+                        measurement.place.write_bytes(buffer.getbuffer())
+                        member = shared.add(contents, measurement.tree, order, sums,
+                                            measurement.symbols)  # fmt: skip
+                        contents = replace(contents, member=member)
+                    else:
+                        # Before the part is where it is looked for.
+                        write_companion(
+                            measurement.place, measurement.tree, order, sums, contents.symbols,
+                            measurement.symbols, alone=alone,
+                        )  # fmt: skip
+                        measurement.unfinished.write_bytes(buffer.getbuffer())
+                        measurement.unfinished.rename(measurement.place)
                 except OSError as error:
                     raise storage_error(measurement.place, error) from None
             answers.append(contents)

@@ -27,9 +27,7 @@ _LAID_OUT = struct_of(
     np.int64, np.int64, np.uint32, np.uint16, np.uint64, np.int64, np.int64, np.int64, np.uint64,
     np.uint64,
 )  # fmt: skip
-_STEPS = struct_of(
-    np.uint32, np.uint64, np.uint64, np.uint32, np.uint32, np.int64, np.int64
-)
+_STEPS = struct_of(np.uint32, np.uint64, np.uint64, np.uint32, np.uint32, np.int64, np.int64)
 _UNITED = struct_of(np.uint32, np.uint32, np.uint16, np.uint64, np.uint64)
 _OVERVIEWS = struct_of(*[np.int64] * 6, np.uint32, np.uint32)
 _EXTREMES = struct_of(np.int64, *[np.float64] * 3, *[np.int64] * 3)
