@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from hpcd.errors import StorageError
 Row = Sequence[Any]
 
 
-def write_tables(path: Path, tables: Mapping[str, Iterable[Row]], metrics: int) -> None:
-    """Create the SQLite file with ``tables`` (name to rows, all columns), of so many ``metrics``.
+def write_tables(path: Path, tables: Iterable[tuple[str, Iterable[Row]]], metrics: int) -> None:
+    """Create the SQLite file with ``tables`` (name and rows, all columns), of so many ``metrics``.
 
     Raises :class:`StorageError`.
     """
@@ -25,7 +25,7 @@ def write_tables(path: Path, tables: Mapping[str, Iterable[Row]], metrics: int) 
             connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
             connection.executescript(SCHEMA + line_totals_schema(metrics))
             connection.execute("BEGIN")
-            for name, rows in tables.items():
+            for name, rows in tables:
                 width = len(connection.execute(f"SELECT * FROM {name}").description)
                 marks = ", ".join("?" * width)
                 connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)

@@ -107,7 +107,8 @@ class MergeLoops:
         )  # fmt: skip
         self._extremes = declare(
             library, "inclusive_extremes",
-            (_U32, _INT, _I64, _INT, _U32, _F64, _F64, _F64, _U8, _I64, _I64, _ADDRESS),
+            (_U32, _INT, _I64, _I64, _INT, _U32, _U16, _U64, _INT, _F64, _INT, _F64, _F64, _U8,
+             _I64, _I64, _ADDRESS),
             ctypes.c_bool,
         )  # fmt: skip
 
@@ -336,8 +337,9 @@ class MergeLoops:
         return order, first
 
     def inclusive_extremes(
-        self, parent: U32, line_start: I64, node: U32, value: F64, mean: F64
-    ) -> tuple[Any, ...]:
+        self, parent: U32, begin: I64, end: I64, node: U32, event: U16, amount: U64, scale: F64,
+        mean: F64,
+    ) -> tuple[Any, ...]:  # fmt: skip
         """Of each node's inclusive values over all lines: how many are not 0, the sum of squared
         distances to ``mean``, the least and the most of those, where, and the first line of 0."""
         nodes = len(parent)
@@ -347,9 +349,10 @@ class MergeLoops:
             np.zeros(nodes, np.int64),
         )  # fmt: skip
         _exists(self._extremes(
-            np.ascontiguousarray(parent), nodes, line_start, len(line_start) - 1, node, value,
-            np.ascontiguousarray(mean), np.zeros(nodes), np.zeros(nodes, np.uint8),
-            np.zeros(nodes, np.int64), np.empty(nodes, np.int64), _EXTREMES(*found),
+            np.ascontiguousarray(parent), nodes, begin, end, len(begin), node, event, amount,
+            len(node), np.ascontiguousarray(scale), len(scale), np.ascontiguousarray(mean),
+            np.zeros(nodes), np.zeros(nodes, np.uint8), np.zeros(nodes, np.int64),
+            np.empty(nodes, np.int64), _EXTREMES(*found),
         ))  # fmt: skip
         return found
 
