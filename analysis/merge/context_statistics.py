@@ -158,7 +158,9 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
     # Lines as the database has them: of equal values the first line's counts.
     order = np.argsort(mine)
     loops = merge_loops()
-    starts, parts, held = [], [], 0
+    starts: list[I64] = []
+    parts: list[Cells] = []
+    held = 0
     for chunk in range(task.first, task.last):
         cells, start = by_line(store.chunk(chunk), store.lines(chunk), len(cct), loops)
         starts.append(start[:-1] + held)
@@ -222,8 +224,8 @@ def extremes(
         line = np.repeat(np.arange(last - first), np.diff(line_start[first : last + 1]))
         table = np.zeros((nodes, last - first))
         np.add.at(table, (node[span], line), value[span])
-        for begin, end, parents, starts in levels:
-            table[parents] += np.add.reduceat(table[begin:end], starts, axis=0)
+        for low_node, high_node, parents, starts in levels:
+            table[parents] += np.add.reduceat(table[low_node:high_node], starts, axis=0)
         some = table != 0
         count += some.sum(axis=1)
         gap = np.where(some.all(axis=1), last - first, some.argmin(axis=1))

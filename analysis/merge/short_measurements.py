@@ -29,11 +29,11 @@ from hpcd.analysis.merge.measurement_contents import (
 from hpcd.analysis.merge.record_batches import all_are, join
 from hpcd.analysis.merge.shared_companions import CompanionWriter
 from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace.companion import companion
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part_contents import (
     PartContents,
-    companion,
     pack_contents,
     write_companion,
 )

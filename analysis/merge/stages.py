@@ -75,7 +75,7 @@ from hpcd.analysis.merge.shared_companions import (
     unite_shared,
 )
 from hpcd.analysis.merge.shares import ReadShare, divide
-from hpcd.analysis.merge.sqlite_writer import write_tables
+from hpcd.analysis.merge.sqlite_writer import TableWriter
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
 from hpcd.analysis.merge.united_symbols import (
     SymbolUnion,
@@ -219,34 +219,29 @@ class _Merge:
         rows = _rows_by_measurement(order, len(measurements))
         columns = _line_columns(measurements, order, rows, processes, threads, clock)
         columns.save(self._root / "lines")
-        node_totals, line_totals, cells = self._sum(
-            measurements, tree, tree_path, events, event_maps, rows, earlier
-        )
-        self._map_trace(event_maps, clock, order, rows)
-        calls = self._unite_calls(measurements, clock, rows, len(order.source))
-        named = self._name(modules, tree)
-        save_column(self._root / "cct" / "parent.npy", tree.parent)
-        save_column(self._root / "cct" / "frame.npy", tree.frame)
-        save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
-        save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
-        self._progress("tables", 0, 1)
         database = DatabaseContents(
-            measurements,
-            modules,
-            tree,
-            named,
-            events,
-            clock,
-            order,
-            processes,
-            threads,
-            columns,
-            calls,
+            measurements, modules, events, clock, order, processes, threads, columns
         )
-        inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
-        statistics = self._statistics(tree_path, inclusives, cells)
-        tables = database.tables(node_totals, line_totals, inclusives, statistics)
-        write_tables(self._root / layout.SQLITE, tables, len(line_totals))
+        # The rows of who was measured are as many as there are lines: workers add up meanwhile.
+        with TableWriter(self._root / layout.SQLITE, len(metric_scales(events))) as tables:
+            tables.add(database.measured())
+            node_totals, line_totals, cells = self._sum(
+                measurements, tree, tree_path, events, event_maps, rows, earlier
+            )
+            self._map_trace(event_maps, clock, order, rows)
+            calls = self._unite_calls(measurements, clock, rows, len(order.source))
+            named = self._name(modules, tree)
+            save_column(self._root / "cct" / "parent.npy", tree.parent)
+            save_column(self._root / "cct" / "frame.npy", tree.frame)
+            save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
+            save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
+            self._progress("tables", 0, 1)
+            inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
+            statistics = self._statistics(tree_path, inclusives, cells)
+            tables.add(database.contexts(
+                tree, named, node_totals, line_totals, inclusives, statistics, calls
+            ))  # fmt: skip
+            tables.finish()
         self._progress("tables", 1, 1)
         result.measurements = len(measurements)
         result.lines = len(columns.start)
@@ -455,7 +450,8 @@ class _Merge:
         )  # fmt: skip
         for _, future in run_all(self._executor, unite_symbols, [symbols]):
             future.result()
-        waiting = [task.out for task in (*shared, *groups)] + ([kept.tree] if kept else [])
+        waiting = [task.out for task in shared] + [task.out for task in groups]
+        waiting += [kept.tree] if kept else []
         while len(waiting) > 1:
             tasks = [
                 (waiting[at : at + _FAN_IN], self._work / f"union-{step}-{at}.npz")

@@ -56,11 +56,12 @@ class Member:
 
 def save_shared(place: Path, columns: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
     """Write a shared companion: its columns, and the rest. Raises :class:`OSError`."""
-    index, data, at = {}, [], 0
+    index, at = {}, 0
+    data: list[bytes] = []
     for name, column in columns.items():
         index[name] = (column.dtype.str, at, len(column))
         padding = bytes(-column.nbytes % _ALIGNED)
-        data += [np.ascontiguousarray(column).data, padding]
+        data += [column.tobytes(), padding]
         at += column.nbytes + len(padding)
     head = json.dumps({**facts, "columns": index}).encode()
     head += b" " * (-len(head) % _ALIGNED)
