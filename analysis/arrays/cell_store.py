@@ -29,6 +29,7 @@ from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells
 from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
+from hpcd.measurement.zstd_contexts import compressor
 
 CHUNK_CELLS = 1 << 20
 """Sums of a chunk, about: what is decoded at a time."""
@@ -118,7 +119,7 @@ def _pack(head: bytes, *columns: npt.NDArray[Any]) -> bytes:
         packed = to_planes(column.astype(f"<u{kind}"))
         planes.append(packed[: width * len(column)])
     content = b"".join([head, bytes(widths), *planes])
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(content)
+    return compressor(_LEVEL).compress(content)
 
 
 def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
