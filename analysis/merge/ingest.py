@@ -121,6 +121,7 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare
     """
     answers: dict[int, PartContents | ReadShare | HpcdError] = {}
     waiting: dict[tuple[object, ...], list[tuple[int, ShortMeasurement]]] = {}
+    held: dict[tuple[object, ...], int] = {}
 
     # Of one alone it would be no more than its own.
     shared = CompanionWriter(tasks[0].parts) if len(tasks) > 1 else None
@@ -138,10 +139,12 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare
         if not isinstance(answer, ShortMeasurement):
             answers[number] = answer
             continue
-        alike = waiting.setdefault(answer.kind, [])
-        alike.append((number, answer))
-        if sum(len(short.records) for _, short in alike) >= BATCH_RECORDS:
-            make(answer.kind)
+        kind = answer.kind
+        waiting.setdefault(kind, []).append((number, answer))
+        held[kind] = held.get(kind, 0) + len(answer.records)
+        if held[kind] >= BATCH_RECORDS:
+            make(kind)
+            held[kind] = 0
     for kind in list(waiting):
         make(kind)
     if shared is not None:
@@ -181,7 +184,8 @@ def _ingest(
         if measurement.id is None:
             raise FormatError(f"{task.path}: nothing readable")
         size = task.share.size if task.share else measurement_size(task.path)
-        place = task.parts / f"{task.name}.part"
+        name = task.name
+        place = task.parts / f"{name}.part"
         for old in [place, *([task.existing / part_name(measurement.id)] if task.existing else [])]:
             member = task.members.get((measurement.id, size)) if old == place else None
             existing = _already(old, measurement.id, size, member, united=old != place)
@@ -195,7 +199,7 @@ def _ingest(
             )
         clock_pairs = checked_clock(measurement, task.path)
         # In no folder of its own: to make and remove one takes as long as a short measurement.
-        unfinished = task.parts / f"part-{task.name}"
+        unfinished = task.parts / f"part-{name}"
         if task.share is None:
             short = read_short(measurement, task.path, size, clock_pairs, place, unfinished)
             if short is not None:

@@ -174,7 +174,8 @@ class _Batch:
         cuts = blocks.cut(start, time)
         begins = start[self._line[:-1]]
         encoded = blocks.encode(cuts, time, node, event, value, self._loops, begins)
-        owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1]
+        owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1].astype(np.int64)
+        base, base_node, records = time[cuts[:-1]], node[cuts[:-1]], np.diff(cuts)
         block = np.append(np.searchsorted(cuts[:-1], begins), len(cuts) - 1)
         answers: list[PartContents | FormatError] = []
         for number, measurement in enumerate(self._measurements):
@@ -187,22 +188,27 @@ class _Batch:
             own = slice(int(cell_bounds[number]), int(cell_bounds[number + 1]))
             sums = Cells(cells.line[own] - np.uint32(mine.start), cells.node[own], cells.event[own],
                          cells.records[own], cells.value[own])  # fmt: skip
-            contents = replace(
-                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
-                events_used=frozenset(np.flatnonzero(np.bincount(sums.event)).tolist()),
-            )  # fmt: skip
             a, b = int(self._seen_bounds[number]), int(self._seen_bounds[number + 1])
             order = (self._seen[a:b] - self._nodes[number]).astype(np.uint32)
             # Calls name nodes by the measurement's numbers, whatever has records.
             alone = not measurement.contents.call_chunks
             if alone:
                 order = np.concatenate((order, _bare(measurement.tree, order)))
+            member = None
+            if shared is not None and alone:
+                member = shared.add(measurement.contents, measurement.tree, order, sums,
+                                    measurement.symbols)  # fmt: skip
+            contents = replace(
+                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
+                events_used=frozenset(np.flatnonzero(np.bincount(sums.event)).tolist()),
+                member=member,
+            )  # fmt: skip
             chosen = slice(int(block[number]), int(block[number + 1]))
             buffer = io.BytesIO()
             with PartWriter(measurement.place, buffer) as part:
                 part.add(
-                    owners[chosen].astype(np.int64) - mine.start, time[cuts[:-1][chosen]],
-                    node[cuts[:-1][chosen]], np.diff(cuts)[chosen], _some(encoded, chosen),
+                    owners[chosen] - mine.start, base[chosen], base_node[chosen], records[chosen],
+                    _some(encoded, chosen),
                 )  # fmt: skip
                 part.finish(
                     contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
@@ -211,14 +217,11 @@ class _Batch:
                     mine.start,
                 )  # fmt: skip
                 try:
-                    if shared is not None and alone:
+                    if member is not None:
                         # A part counts when it has a companion: this one has none until it and
                         # all others are whole.
                         companion(measurement.place).unlink(missing_ok=True)
                         measurement.place.write_bytes(buffer.getbuffer())
-                        member = shared.add(contents, measurement.tree, order, sums,
-                                            measurement.symbols)  # fmt: skip
-                        contents = replace(contents, member=member)
                     else:
                         # Before the part is where it is looked for.
                         write_companion(

@@ -89,6 +89,8 @@ class PartContents:
 
     def by_column(self) -> PartContents:
         """The same with its processes and threads by column, to travel and to be kept."""
+        if isinstance(self.processes, IdentityColumns):
+            return self
         return replace(
             self,
             processes=IdentityColumns.of(Process, self.processes),

@@ -133,9 +133,9 @@ class Measurement:
     """
 
     def __init__(self, path: Path, size: int | None = None, *, texts: bool = False) -> None:
-        if not path.exists():
-            raise NotFoundError(f"{path}: no such measurement")
         if not path.is_dir():
+            if not path.exists():
+                raise NotFoundError(f"{path}: no such measurement")
             raise FormatError(f"{path}: not a measurement directory")
         self.path = path
         self.host = Host("", "", "", "", 0)
@@ -394,8 +394,10 @@ class Measurement:
                 self._take(header, file)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
-        last = not (self.path / f"segment-{number + 1:06d}.hpcd").exists()
-        if self._end[number] < size and not cut and not (last and self.being_written):
+        if self._end[number] < size and not cut:
+            last = not (self.path / f"segment-{number + 1:06d}.hpcd").exists()
+            if last and self.being_written:
+                return
             self._damaged(
                 number, self._end[number], f"{size - self._end[number]} bytes of a torn chunk"
             )
