@@ -29,6 +29,7 @@ from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells
 from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
+from hpcd.measurement.zstd_contexts import compressor
 
 CHUNK_CELLS = 1 << 20
 """Sums of a chunk, about: what is decoded at a time."""
@@ -37,6 +38,10 @@ CHUNK_CELLS = 1 << 20
 _FRAME_LIMIT = 1 << 30
 _HEAD = 4
 _LEVEL = 1
+# Entries of a table of events and contexts for each sum, at most, and what is little in any case:
+# looking through more takes longer than sorting.
+_WORTH_ENTRIES = 4
+_FEW_ENTRIES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,13 @@ class PackedCells:
     frames: list[bytes]
 
 
-def pack_cells(cells: Cells) -> PackedCells:
+def pack_cells(cells: Cells, loops: Any = None) -> PackedCells:
     """Pack ``cells``, in any order but each combination once; ``line`` counts from the chunk's
-    first."""
+    first. ``loops`` are :class:`MergeLoops`, if numpy is not to do the work."""
+    if loops is not None:
+        packed = _packed_by(loops, cells)
+        if packed is not None:
+            return packed
     order = _order(cells.event, cells.node, cells.line)
     event, node, line = cells.event[order], cells.node[order], cells.line[order]
     records, value = cells.records[order], cells.value[order]
@@ -72,6 +81,34 @@ def pack_cells(cells: Cells) -> PackedCells:
     return PackedCells(event[bounds], sizes, frames)
 
 
+def _packed_by(loops: Any, cells: Cells) -> PackedCells | None:
+    """The same by compiled loops, where lines ascend and a table has room for all contexts."""
+    codes = np.flatnonzero(np.bincount(cells.event)) if len(cells) else np.zeros(0, np.int64)
+    nodes = int(cells.node.max(initial=0)) + 1
+    if not 0 < len(codes) * nodes <= max(_WORTH_ENTRIES * len(cells), _FEW_ENTRIES):
+        return None
+    slot_of = np.zeros(int(codes[-1]) + 1, np.int64)
+    slot_of[codes] = np.arange(len(codes))
+    found = loops.cells_by_context(
+        *(np.ascontiguousarray(column)
+          for column in (cells.line, cells.node, cells.event, cells.records, cells.value)),
+        slot_of, len(codes), nodes,
+    )  # fmt: skip
+    if found is None:
+        return None
+    line, records, value, node, count, sums, contexts = found
+    frames = []
+    for slot in range(len(codes)):
+        own = slice(int(sums[slot]), int(sums[slot + 1]))
+        mine = slice(int(contexts[slot]), int(contexts[slot + 1]))
+        frames.append(_pack(
+            (mine.stop - mine.start).to_bytes(_HEAD, "little"),
+            np.diff(node[mine], prepend=np.uint32(0)), count[mine] - np.uint32(1),
+        ))  # fmt: skip
+        frames.append(_pack(b"", line[own], records[own], value[own]))
+    return PackedCells(codes.astype(np.uint16), np.diff(sums), frames)
+
+
 def _pack(head: bytes, *columns: npt.NDArray[Any]) -> bytes:
     widths, planes = bytearray(), []
     for column in columns:
@@ -82,7 +119,7 @@ def _pack(head: bytes, *columns: npt.NDArray[Any]) -> bytes:
         packed = to_planes(column.astype(f"<u{kind}"))
         planes.append(packed[: width * len(column)])
     content = b"".join([head, bytes(widths), *planes])
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(content)
+    return compressor(_LEVEL).compress(content)
 
 
 def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
@@ -252,9 +289,13 @@ def _whole(planes: U8) -> npt.NDArray[np.unsignedinteger]:
     return from_planes(planes, f"<u{next(size for size in (1, 2, 4, 8) if width <= size)}")
 
 
-def by_line(cells: Cells, lines: int) -> tuple[Cells, I64]:
+def by_line(cells: Cells, lines: int, nodes: int = 0, loops: Any = None) -> tuple[Cells, I64]:
     """``cells`` of one chunk (:meth:`CellStore.chunk`) by line, node and event, and
-    ``int64[lines + 1]``, where those of each line begin."""
+    ``int64[lines + 1]``, where those of each line begin. With ``loops`` (:class:`MergeLoops`) in
+    linear time; nodes are below ``nodes`` then."""
+    if loops is not None:
+        order, start = loops.order_by_line(cells.line, cells.node, lines, nodes)
+        return Cells(*(getattr(cells, name)[order] for name in Cells.__slots__)), start
     kind = np.uint16 if lines <= 1 << 16 else np.uint32
     order = _order(np.zeros(len(cells), np.uint16), cells.line, cells.node)
     ordered = Cells(*(getattr(cells, name)[order] for name in Cells.__slots__))

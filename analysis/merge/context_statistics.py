@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from hpcd.analysis.arrays.cell_store import CellStore, by_line, joined, open_store
 from hpcd.analysis.arrays.column_files import open_column, save_column
+from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.canonical_tree import load_canonical
 from hpcd.analysis.trace.merge_loops import MergeLoops, merge_loops
-from hpcd.array_types import F64, I64, U32
+from hpcd.array_types import F64, I64, U64
 from hpcd.model.cct import CCT
 
 # Entries of the table of contexts and lines made at a time, 16 MB, and as much again four times.
@@ -156,23 +157,23 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
     mine = line[int(bounds[0]) : int(bounds[-1])].astype(np.int64)
     # Lines as the database has them: of equal values the first line's counts.
     order = np.argsort(mine)
-    place = np.empty(len(mine), np.uint32)
-    place[order] = np.arange(len(mine))
-    parts = []
+    loops = merge_loops()
+    starts: list[I64] = []
+    parts: list[Cells] = []
+    held = 0
     for chunk in range(task.first, task.last):
-        cells = store.chunk(chunk)
-        at = int(store.line_start[chunk] - bounds[0])
-        parts.append(replace(cells, line=place[cells.line.astype(np.int64) + at]))
-    cells, line_start = by_line(joined(parts), len(mine))
+        cells, start = by_line(store.chunk(chunk), store.lines(chunk), len(cct), loops)
+        starts.append(start[:-1] + held)
+        parts.append(cells)
+        held += len(cells)
+    whole = joined(parts)
+    start = np.concatenate([*starts, [held]])
+    begin, end = start[:-1][order], start[1:][order]
     answers = []
     for metric, mean in enumerate(means):
-        if metric == 0:
-            value = cells.records.astype(np.float64)
-        else:
-            value = cells.value.astype(np.float64) * scale[metric][cells.event]
-        filled = np.flatnonzero(value)
-        start = np.searchsorted(filled, line_start)
-        found = extremes(cct, start, cells.node[filled], value[filled], mean, merge_loops())
+        amount = whole.value if metric else whole.records
+        weight = scale[metric] if metric else np.ones(scale.shape[1])
+        found = extremes(cct, begin, end, whole, amount, weight, mean, loops)
         answers.append(_of_lines(found, mine[order]))
     return answers
 
@@ -189,19 +190,28 @@ def _of_lines(found: tuple[Any, ...], lines: I64) -> Extremes:
 
 
 def extremes(
-    cct: CCT, line_start: I64, node: U32, value: F64, mean: F64, loops: MergeLoops | None
-) -> tuple[Any, ...]:
+    cct: CCT, begin: I64, end: I64, cells: Cells, amount: U64, scale: F64, mean: F64,
+    loops: MergeLoops | None,
+) -> tuple[Any, ...]:  # fmt: skip
     """Of inclusive values over some lines, arrays of ``n`` nodes: on how many a node's is not 0,
     the sum of squares of their distances to ``mean``, the least and the most of them, where, and
     how many lines there are before the first without.
 
-    ``value`` ``float64[k]`` not 0, with ``node`` ``uint32[k]``, are those of line ``i`` from
-    ``line_start[i]`` on. With ``loops`` O(nodes that the values reach, line by line);
-    else O(nodes · lines), a few nanoseconds each, in bounded memory.
+    Those of line ``i`` are ``cells[begin[i]:end[i]]``, by node; ``amount`` ``uint64[k]`` counts as
+    ``scale`` ``float64[events]`` says of the cell's event. With ``loops`` O(nodes that the values
+    reach, line by line); else O(nodes · lines), a few nanoseconds each, in bounded memory.
     """
-    nodes, lines = len(cct), len(line_start) - 1
+    nodes, lines = len(cct), len(begin)
     if loops is not None:
-        return tuple(loops.inclusive_extremes(cct.parent, line_start, node, value, mean))
+        return tuple(loops.inclusive_extremes(
+            cct.parent, begin, end, cells.node, cells.event, amount, scale, mean
+        ))  # fmt: skip
+    line_start = np.concatenate(([0], np.cumsum(end - begin)))
+    ordered = np.repeat(begin - line_start[:-1], end - begin) + np.arange(int(line_start[-1]))
+    value = (amount.astype(np.float64) * scale[cells.event])[ordered]
+    filled = np.flatnonzero(value)
+    line_start = np.searchsorted(filled, line_start)
+    node, value = cells.node[ordered][filled], value[filled]
     count, squares = np.zeros(nodes, np.int64), np.zeros(nodes)
     least, most = np.full(nodes, np.inf), np.full(nodes, -np.inf)
     least_line, most_line = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
@@ -214,8 +224,8 @@ def extremes(
         line = np.repeat(np.arange(last - first), np.diff(line_start[first : last + 1]))
         table = np.zeros((nodes, last - first))
         np.add.at(table, (node[span], line), value[span])
-        for begin, end, parents, starts in levels:
-            table[parents] += np.add.reduceat(table[begin:end], starts, axis=0)
+        for low_node, high_node, parents, starts in levels:
+            table[parents] += np.add.reduceat(table[low_node:high_node], starts, axis=0)
         some = table != 0
         count += some.sum(axis=1)
         gap = np.where(some.all(axis=1), last - first, some.argmin(axis=1))

@@ -10,8 +10,8 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +31,7 @@ from hpcd.analysis.merge.measurement_contents import (
 )
 from hpcd.analysis.merge.part_output import PartOutput, UnknownLinesError
 from hpcd.analysis.merge.record_batches import Batch, RecordColumns, batches, join
+from hpcd.analysis.merge.shared_companions import CompanionWriter
 from hpcd.analysis.merge.shares import LoadedShare, ReadShare, Share, lines_of
 from hpcd.analysis.merge.short_measurements import (
     BATCH_RECORDS,
@@ -50,6 +51,7 @@ from hpcd.analysis.trace.part_contents import (
     write_companion,
 )
 from hpcd.analysis.trace.part_writer import PartWriter
+from hpcd.analysis.trace.shared_companion import Measured, Member
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
@@ -85,6 +87,8 @@ class IngestTask:
     memory: int
     share: Share | None = None
     """What of the measurement to read; all of it where it is None."""
+    members: Mapping[Measured, Member] = field(default_factory=dict)
+    """Where the companion of the part is that a killed merge made, if it is shared."""
 
     @property
     def name(self) -> str:
@@ -118,10 +122,14 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare
     """
     answers: dict[int, PartContents | ReadShare | HpcdError] = {}
     waiting: dict[tuple[object, ...], list[tuple[int, ShortMeasurement]]] = {}
+    held: dict[tuple[object, ...], int] = {}
+
+    # Of one alone it would be no more than its own.
+    shared = CompanionWriter(tasks[0].parts) if len(tasks) > 1 else None
 
     def make(kind: tuple[object, ...]) -> None:
         numbers, measurements = zip(*waiting.pop(kind), strict=True)
-        answers.update(zip(numbers, make_parts(measurements, merge_loops()), strict=True))
+        answers.update(zip(numbers, make_parts(measurements, merge_loops(), shared), strict=True))
 
     for number, task in enumerate(tasks):
         try:
@@ -132,12 +140,16 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare
         if not isinstance(answer, ShortMeasurement):
             answers[number] = answer
             continue
-        alike = waiting.setdefault(answer.kind, [])
-        alike.append((number, answer))
-        if sum(len(short.records) for _, short in alike) >= BATCH_RECORDS:
-            make(answer.kind)
+        kind = answer.kind
+        waiting.setdefault(kind, []).append((number, answer))
+        held[kind] = held.get(kind, 0) + len(answer.records)
+        if held[kind] >= BATCH_RECORDS:
+            make(kind)
+            held[kind] = 0
     for kind in list(waiting):
         make(kind)
+    if shared is not None:
+        shared.save()
     return [
         answer.by_column() if isinstance(answer, PartContents) else answer
         for answer in (answers[number] for number in range(len(tasks)))
@@ -173,9 +185,11 @@ def _ingest(
         if measurement.id is None:
             raise FormatError(f"{task.path}: nothing readable")
         size = task.share.size if task.share else measurement_size(task.path)
-        place = task.parts / f"{task.name}.part"
+        name = task.name
+        place = task.parts / f"{name}.part"
         for old in [place, *([task.existing / part_name(measurement.id)] if task.existing else [])]:
-            existing = _already(old, measurement.id, size, united=old != place)
+            member = task.members.get((measurement.id, size)) if old == place else None
+            existing = _already(old, measurement.id, size, member, united=old != place)
             if existing is not None:
                 return replace(existing, path=task.path)
         measurement.cct.validate(str(task.path))
@@ -186,7 +200,7 @@ def _ingest(
             )
         clock_pairs = checked_clock(measurement, task.path)
         # In no folder of its own: to make and remove one takes as long as a short measurement.
-        unfinished = task.parts / f"part-{task.name}"
+        unfinished = task.parts / f"part-{name}"
         if task.share is None:
             short = read_short(measurement, task.path, size, clock_pairs, place, unfinished)
             if short is not None:
@@ -230,13 +244,15 @@ def progress_of(parts: Path) -> int:
     return total
 
 
-def _already(place: Path, measurement: int, size: int, *, united: bool) -> PartContents | None:
+def _already(
+    place: Path, measurement: int, size: int, member: Member | None, *, united: bool
+) -> PartContents | None:
     """The part that was made of the same measurement when it was as long; it is in a database
-    (``united``), or it has a companion."""
+    (``united``), or it has a companion, its own or ``member`` of one."""
     if not place.exists():
         return None
     try:
-        contents = read_contents(Part(place))
+        contents = read_contents(Part(place), member)
         if contents.united and not united:
             return None
     except FormatError:

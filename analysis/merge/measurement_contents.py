@@ -23,6 +23,7 @@ from hpcd.model.identity import Event, Host, Module, Process, Thread
 MONOTONIC_LIMIT = 1 << 60
 _REALTIME_LIMIT = 1 << 62
 _RANK_LIMIT = (1 << 31) - 1
+_WHOLE = {int, bool}
 
 # The fields of each kind of row that are numbers, and their limits.
 _NUMBERS = {
@@ -165,8 +166,13 @@ def _all_bounded(rows: dict[int, _Row]) -> dict[int, _Row]:
     columns = zip(*map(_GET[kind], rows.values()), strict=True)
     for values, limit in zip(columns, _LIMITS[kind], strict=True):
         column = set(values) - {None}
-        # Not a number is neither: a comparison of it is never true.
-        if column and not all(-limit < value < limit for value in column):
+        if not column:
+            continue
+        if set(map(type, column)) <= _WHOLE:
+            within = -limit < min(column) and max(column) < limit
+        else:  # not a number is neither: a comparison of it is never true
+            within = all(-limit < value < limit for value in column)
+        if not within:
             return {number: _bounded(row) for number, row in rows.items()}
     return dict(rows)
 

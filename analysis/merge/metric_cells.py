@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,12 @@ from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, add_cells, sum_
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.merge.earlier_database import EarlierPart
 from hpcd.analysis.merge.part_groups import located_nodes
+from hpcd.analysis.merge.shared_companions import SharedPart
+from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.part_contents import load_sums
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
+from hpcd.measurement.planes import ranked
 from hpcd.model.identity import Event
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -65,15 +68,16 @@ class CellTask:
 
     ``rows`` are how many lines each has, ``event_maps`` turn the parts' ids into the database's,
     ``with_calls`` says of which parts nodes are asked for by the measurement's numbers, too.
-    ``group`` is the file of their trees (:mod:`hpcd.analysis.merge.part_groups`), ``canonical`` the
+    ``group`` is the file of their trees (:mod:`hpcd.analysis.merge.part_groups`), None where none
+    has a companion of its own, ``canonical`` the
     database's tree, ``scale`` (:func:`metric_scales`); ``work`` is the file to leave the result in.
     """
 
-    parts: tuple[Path | EarlierPart, ...]
+    parts: tuple[Path | EarlierPart | SharedPart, ...]
     rows: tuple[int, ...]
     event_maps: tuple[U16, ...]
     with_calls: tuple[bool, ...]
-    group: Path
+    group: Path | None
     canonical: Path
     scale: F64
     work: Path
@@ -84,7 +88,8 @@ def translate_cells(task: CellTask) -> int:
 
     Returns how many sums there are. Raises :class:`FormatError` and :class:`StorageError`.
     """
-    node_maps = located_nodes(task.group, task.canonical)
+    none = [np.zeros(0, np.uint32)] * len(task.parts)
+    node_maps = located_nodes(task.group, task.canonical) if task.group else none
     trace_maps: list[U32] = []
     by_tree: dict[str, Any] = {}
     cells = []
@@ -96,18 +101,23 @@ def translate_cells(task: CellTask) -> int:
         if isinstance(part, EarlierPart):
             order, trace_map, own = part.sums(event_map, with_calls=task.with_calls[number])
         else:
-            order, own = load_sums(part, len(node_map))
-            if (
-                int(own.node.max(initial=0)) >= len(order)
-                or len(event_map) <= int(own.event.max(initial=0))
-                or int(own.line.max(initial=0)) >= max(rows, 1)
-            ):
-                raise FormatError(f"{part}: damaged (sums of nodes or events that do not exist)")
-            trace_map = node_map[order]
+            if isinstance(part, SharedPart):
+                order = np.zeros(0, np.uint32)
+                trace_map, own = part.sums()
+            else:
+                order, own = load_sums(part, len(node_map))
+                if int(own.node.max(initial=0)) >= len(order):
+                    raise FormatError(f"{part}: damaged (sums of nodes that do not exist)")
+                trace_map = node_map[order]
+                own = replace(own, node=trace_map[own.node])
+            if len(event_map) <= int(own.event.max(initial=0)) or int(
+                own.line.max(initial=0)
+            ) >= max(rows, 1):
+                raise FormatError(f"{part}: damaged (sums of lines or events that do not exist)")
             # Two modules, and so two nodes or events, of a part may be one in the database.
             events = np.flatnonzero(np.bincount(own.event))
             united |= _repeats(trace_map) or _repeats(event_map[events])
-            own = Cells(own.line, trace_map[own.node], event_map[own.event], own.records, own.value)
+            own = replace(own, event=event_map[own.event])
         trace_maps.append(trace_map)
         if task.with_calls[number]:
             by_tree[f"nodes-{number}"] = _of_tree(order, trace_map)
@@ -118,14 +128,16 @@ def translate_cells(task: CellTask) -> int:
     mapped = joined(cells)
     if united:
         mapped = add_cells([mapped, EMPTY_CELLS])
+    loops = merge_loops()
     counts = np.bincount(mapped.line, minlength=first).astype(np.int64)
     chunks = chunks_of(counts)
     packed = [
-        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk)) for chunk in chunks
+        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk), loops)
+        for chunk in chunks
     ]
     frames = [frame for chunk in packed for frame in chunk.frames]
     maps = [pack_nodes(each) for each in trace_maps]
-    node, place = np.unique(mapped.node, return_inverse=True)
+    node, place = ranked(mapped.node)
     columns: dict[str, Any] = {
         "lines": np.array([chunk.stop - chunk.start for chunk in chunks], np.int64),
         "events": np.array([len(chunk.event) for chunk in packed], np.int64),

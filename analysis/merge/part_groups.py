@@ -73,6 +73,17 @@ def unite(trees: Sequence[CCT], loops: Any) -> tuple[CCT, U32]:
     if loops is None or len(trees) < 2:
         tree, maps = union(trees)
         return tree, np.concatenate(maps)
+    met, node = unite_as_met(trees, loops)
+    tree, (number,) = union([met])
+    return tree, number[node]
+
+
+def unite_as_met(trees: Sequence[CCT], loops: Any) -> tuple[CCT, U32]:
+    """The same but for the numbers of its nodes: by numpy canonical ones, else in the order in
+    which they are met."""
+    if loops is None:
+        tree, maps = union(trees)
+        return tree, np.concatenate(maps)
     start = np.concatenate(([0], np.cumsum([len(tree) for tree in trees]))).astype(np.int64)
     parent, frame, node = loops.unite(
         np.concatenate([tree.parent for tree in trees]),
@@ -80,8 +91,7 @@ def unite(trees: Sequence[CCT], loops: Any) -> tuple[CCT, U32]:
         start,
         secrets.randbits(64) | 1,
     )
-    tree, (number,) = union([CCT(parent, frame)])
-    return tree, number[node]
+    return CCT(parent, frame), node
 
 
 def located_nodes(group: Path, canonical: Path) -> list[U32]:

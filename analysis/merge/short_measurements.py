@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from hpcd.analysis.merge.measurement_contents import (
     with_calls,
 )
 from hpcd.analysis.merge.record_batches import all_are, join
+from hpcd.analysis.merge.shared_companions import CompanionWriter
 from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace.companion import companion
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
 from hpcd.analysis.trace.part_contents import (
@@ -46,6 +49,8 @@ from hpcd.model.cct import CCT
 # Records of a measurement that is short, and of short ones that are gathered: no more than are
 # handled at once anyway.
 _MOST_RECORDS = BATCH_RECORDS = 1 << 15
+# Bits of the place of a node among those of a measurement that have records: no more than these.
+_PLACE_BITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +112,14 @@ def read_short(
 
 
 def make_parts(
-    measurements: Sequence[ShortMeasurement], loops: Any
+    measurements: Sequence[ShortMeasurement], loops: Any, shared: CompanionWriter | None = None
 ) -> list[PartContents | FormatError]:
     """Write the parts of measurements of one kind; what each has, or why there is none.
 
-    ``loops`` are :class:`MergeLoops`, if numpy is not to do the work. Raises
-    :class:`StorageError`.
+    ``loops`` are :class:`MergeLoops`, if numpy is not to do the work; ``shared`` takes what would
+    be in companions. Raises :class:`StorageError`.
     """
-    return _Batch(measurements, loops).write()
+    return _Batch(measurements, loops).write(shared)
 
 
 class _Batch:
@@ -145,24 +150,21 @@ class _Batch:
         total = int(self._nodes[-1])
         counts = np.bincount(node, minlength=total)
         seen = np.flatnonzero(counts)
-        owner = np.searchsorted(self._nodes, seen, side="right") - 1
-        seen = seen[np.lexsort((-counts[seen], owner))]
-        self._seen = seen
-        self._seen_bounds = np.concatenate(([0], np.cumsum(np.bincount(
-            owner, minlength=len(self._measurements)
-        ))))  # fmt: skip
-        number = np.empty(total, np.uint32)
-        number[seen] = np.arange(len(seen)) - self._seen_bounds[owner]
-        # The number of a node without records: those with some come first.
-        rest = counts == 0
-        before = np.cumsum(rest) - rest
-        place = np.flatnonzero(rest)
-        whose = np.searchsorted(self._nodes, place, side="right") - 1
-        first = before[self._nodes[whose]]
-        number[place] = np.diff(self._seen_bounds)[whose] + before[place] - first
+        bounds = np.searchsorted(seen, self._nodes)
+        number = np.zeros(total, np.uint32)
+        for first, last in pairwise(bounds.tolist()):
+            own = seen[first:last]
+            # Those of equally many as they come: keys that have their places in them are sorted in
+            # a fifth of the time.
+            places = (len(node) - counts[own]) << _PLACE_BITS | np.arange(last - first)
+            places.sort()
+            own = own[places & (1 << _PLACE_BITS) - 1]
+            seen[first:last] = own
+            number[own] = np.arange(last - first)
+        self._seen, self._seen_bounds = seen, bounds
         return number[node]
 
-    def write(self) -> list[PartContents | FormatError]:
+    def write(self, shared: CompanionWriter | None) -> list[PartContents | FormatError]:
         cells, cell_bounds = self._cells()
         start, time, node, event, value = self._entries()
         rows = self._records.line
@@ -173,7 +175,8 @@ class _Batch:
         cuts = blocks.cut(start, time)
         begins = start[self._line[:-1]]
         encoded = blocks.encode(cuts, time, node, event, value, self._loops, begins)
-        owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1]
+        owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1].astype(np.int64)
+        base, base_node, records = time[cuts[:-1]], node[cuts[:-1]], np.diff(cuts)
         block = np.append(np.searchsorted(cuts[:-1], begins), len(cuts) - 1)
         answers: list[PartContents | FormatError] = []
         for number, measurement in enumerate(self._measurements):
@@ -186,22 +189,27 @@ class _Batch:
             own = slice(int(cell_bounds[number]), int(cell_bounds[number + 1]))
             sums = Cells(cells.line[own] - np.uint32(mine.start), cells.node[own], cells.event[own],
                          cells.records[own], cells.value[own])  # fmt: skip
-            contents = replace(
-                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
-                events_used=frozenset(np.unique(sums.event).tolist()),
-            )  # fmt: skip
             a, b = int(self._seen_bounds[number]), int(self._seen_bounds[number + 1])
             order = (self._seen[a:b] - self._nodes[number]).astype(np.uint32)
             # Calls name nodes by the measurement's numbers, whatever has records.
             alone = not measurement.contents.call_chunks
             if alone:
                 order = np.concatenate((order, _bare(measurement.tree, order)))
+            member = None
+            if shared is not None and alone:
+                member = shared.add(measurement.contents, measurement.tree, order, sums,
+                                    measurement.symbols)  # fmt: skip
+            contents = replace(
+                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
+                events_used=frozenset(np.flatnonzero(np.bincount(sums.event)).tolist()),
+                member=member,
+            )  # fmt: skip
             chosen = slice(int(block[number]), int(block[number + 1]))
             buffer = io.BytesIO()
             with PartWriter(measurement.place, buffer) as part:
                 part.add(
-                    owners[chosen].astype(np.int64) - mine.start, time[cuts[:-1][chosen]],
-                    node[cuts[:-1][chosen]], np.diff(cuts)[chosen], _some(encoded, chosen),
+                    owners[chosen] - mine.start, base[chosen], base_node[chosen], records[chosen],
+                    _some(encoded, chosen),
                 )  # fmt: skip
                 part.finish(
                     contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
@@ -210,13 +218,21 @@ class _Batch:
                     mine.start,
                 )  # fmt: skip
                 try:
-                    # Before the part is where it is looked for.
-                    write_companion(measurement.place, measurement.tree, order, sums,
-                                    contents.symbols, measurement.symbols, alone=alone)  # fmt: skip
                     with buffer.getbuffer() as content:
-                        measurement.unfinished.write_bytes(content)
                         contents = replace(contents, checksums=checksums_of(content))
-                    measurement.unfinished.rename(measurement.place)
+                        if member is not None:
+                            # A part counts when it has a companion: this one has none until it and
+                            # all others are whole.
+                            companion(measurement.place).unlink(missing_ok=True)
+                            measurement.place.write_bytes(content)
+                        else:
+                            # Before the part is where it is looked for.
+                            write_companion(
+                                measurement.place, measurement.tree, order, sums, contents.symbols,
+                                measurement.symbols, alone=alone,
+                            )  # fmt: skip
+                            measurement.unfinished.write_bytes(content)
+                            measurement.unfinished.rename(measurement.place)
                 except OSError as error:
                     raise storage_error(measurement.place, error) from None
             answers.append(contents)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from hpcd.analysis.database.schema import INDEXES, SCHEMA, line_totals_schema
@@ -14,8 +16,38 @@ from hpcd.errors import StorageError
 Row = Sequence[Any]
 
 
-def write_tables(path: Path, tables: Mapping[str, Iterable[Row]], metrics: int) -> None:
-    """Create the SQLite file with ``tables`` (name to rows, all columns), of so many ``metrics``.
+class TableWriter:
+    """Writes the SQLite file of a database in a thread of its own, while workers do other things:
+    tables in the order in which they are added."""
+
+    def __init__(self, path: Path, metrics: int) -> None:
+        self._tables: SimpleQueue[Mapping[str, Iterable[Row]]] = SimpleQueue()
+        self._thread = ThreadPoolExecutor(1)
+        self._written = self._thread.submit(write_tables, path, self._added(), metrics)
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tables.put({})
+        self._thread.shutdown()
+
+    def add(self, tables: Mapping[str, Iterable[Row]]) -> None:
+        """Write these tables (name to rows), when those added before are written."""
+        self._tables.put(tables)
+
+    def finish(self) -> None:
+        """Wait until all is written. Raises :class:`StorageError`."""
+        self._tables.put({})
+        self._written.result()
+
+    def _added(self) -> Iterator[tuple[str, Iterable[Row]]]:
+        while tables := self._tables.get():
+            yield from tables.items()
+
+
+def write_tables(path: Path, tables: Iterable[tuple[str, Iterable[Row]]], metrics: int) -> None:
+    """Create the SQLite file with ``tables`` (name and rows, all columns), of so many ``metrics``.
 
     Raises :class:`StorageError`.
     """
@@ -25,7 +57,7 @@ def write_tables(path: Path, tables: Mapping[str, Iterable[Row]], metrics: int) 
             connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
             connection.executescript(SCHEMA + line_totals_schema(metrics))
             connection.execute("BEGIN")
-            for name, rows in tables.items():
+            for name, rows in tables:
                 width = len(connection.execute(f"SELECT * FROM {name}").description)
                 marks = ", ".join("?" * width)
                 connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)

@@ -68,8 +68,15 @@ from hpcd.analysis.merge.module_names import close_readers
 from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
 from hpcd.analysis.merge.part_groups import GroupTask, unite_parts
 from hpcd.analysis.merge.read_ahead import ReadAhead, Stretch
+from hpcd.analysis.merge.shared_companions import (
+    SharedPart,
+    forget_shared,
+    locate_shared,
+    shared_tasks,
+    unite_shared,
+)
 from hpcd.analysis.merge.shares import ReadShare, Share, divide
-from hpcd.analysis.merge.sqlite_writer import write_tables
+from hpcd.analysis.merge.sqlite_writer import TableWriter
 from hpcd.analysis.merge.table_rows import ClockOffsets, DatabaseContents
 from hpcd.analysis.merge.united_symbols import (
     SymbolUnion,
@@ -80,6 +87,7 @@ from hpcd.analysis.merge.united_symbols import (
 )
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import PartContents, read_contents
+from hpcd.analysis.trace.shared_companion import members_in
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError, HpcdError, UsageError
@@ -163,6 +171,7 @@ def merge(
             executor = stack.enter_context(local_executor(_workers(paths, workers)))
         old = out if add and out.exists() else None
         stack.callback(close_readers)
+        stack.callback(forget_shared)
         stack.enter_context(fewer_collections())
         result = _Merge(paths, work, old, executor, memory, report, local=local).run()
         put_in_place(work / "database", out, sync=sync)
@@ -188,6 +197,7 @@ class _Merge:
         self._local = local
         self._result = MergeResult(self._root)
         self._groups: list[_Group] = []
+        self._shared: dict[int, SharedPart] = {}
         self._earlier: EarlierDatabase | None = None
 
     def run(self) -> MergeResult:
@@ -213,34 +223,29 @@ class _Merge:
         rows = _rows_by_measurement(order, len(measurements))
         columns = _line_columns(measurements, order, rows, processes, threads, clock)
         columns.save(self._root / "lines")
-        node_totals, line_totals, cells = self._sum(
-            measurements, tree, tree_path, events, event_maps, rows, earlier
-        )
-        self._map_trace(event_maps, clock, order, rows)
-        calls = self._unite_calls(measurements, clock, rows, len(order.source))
-        named = self._name(modules, tree)
-        save_column(self._root / "cct" / "parent.npy", tree.parent)
-        save_column(self._root / "cct" / "frame.npy", tree.frame)
-        save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
-        save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
-        self._progress("tables", 0, 1)
         database = DatabaseContents(
-            measurements,
-            modules,
-            tree,
-            named,
-            events,
-            clock,
-            order,
-            processes,
-            threads,
-            columns,
-            calls,
+            measurements, modules, events, clock, order, processes, threads, columns
         )
-        inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
-        statistics = self._statistics(tree_path, inclusives, cells)
-        tables = database.tables(node_totals, line_totals, inclusives, statistics)
-        write_tables(self._root / layout.SQLITE, tables, len(line_totals))
+        # The rows of who was measured are as many as there are lines: workers add up meanwhile.
+        with TableWriter(self._root / layout.SQLITE, len(metric_scales(events))) as tables:
+            tables.add(database.measured())
+            node_totals, line_totals, cells = self._sum(
+                measurements, tree, tree_path, events, event_maps, rows, earlier
+            )
+            self._map_trace(event_maps, clock, order, rows)
+            calls = self._unite_calls(measurements, clock, rows, len(order.source))
+            named = self._name(modules, tree)
+            save_column(self._root / "cct" / "parent.npy", tree.parent)
+            save_column(self._root / "cct" / "frame.npy", tree.frame)
+            save_column(self._root / "cct" / "procedure.npy", named.procedure_of_node)
+            save_column(self._root / "cct" / "scope.npy", named.scope_of_node)
+            self._progress("tables", 0, 1)
+            inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
+            statistics = self._statistics(tree_path, inclusives, cells)
+            tables.add(database.contexts(
+                tree, named, node_totals, line_totals, inclusives, statistics, calls
+            ))  # fmt: skip
+            tables.finish()
         self._progress("tables", 1, 1)
         result.measurements = len(measurements)
         result.lines = len(columns.start)
@@ -281,6 +286,7 @@ class _Merge:
         errors: list[HpcdError] = []
         sizes = [_size(path) for path in self._paths]
         existing = self._old and self._old / "trace"
+        members = members_in(parts)
         units = [
             (number, share)
             for number, size in enumerate(sizes)
@@ -295,6 +301,11 @@ class _Merge:
             ]
             for group in groups
         ]
+        if members:
+            tasks = [
+                [replace(task, members=members.get(f"{task.name}.part", {})) for task in group]
+                for group in tasks
+            ]
         done, total = 0, max(sum(sizes), 1)
         ahead = ReadAhead(
             _stretch(self._paths[number], share, sizes[number])
@@ -427,26 +438,33 @@ class _Merge:
             modules, [contents.symbols for contents in measurements],
             [contents.id for contents in measurements], kept.owners if kept else {},
         )  # fmt: skip
+        total, done, step = len(measurements), 0, 0
+        shared, self._shared = shared_tasks(measurements, module_maps, wanted, self._work)
+        for number, future in run_all(self._executor, unite_shared, shared):
+            future.result()
+            done += sum(map(len, shared[number].members)) - 1
+            self._progress("unite", done, max(total - 1, 1))
         groups = [
-            GroupTask(tuple(None if measurements[n].united else measurements[n].part
+            GroupTask(tuple(measurements[n].part if self._own(measurements[n]) else None
                             for n in group.members),
                       tuple(module_maps[n] for n in group.members), group.tree,
                       tuple(wanted[n] for n in group.members), group.symbols)
-            for group in self._groups
+            for group in self._groups if self._has_own(group, measurements)
         ]  # fmt: skip
-        total, done, step = len(measurements), 0, 0
         for number, future in run_all(self._executor, unite_parts, groups):
             future.result()
-            done += len(self._groups[number].members) - 1
+            done += sum(part is not None for part in groups[number].parts) - 1
             self._progress("unite", done, max(total - 1, 1))
         symbols = SymbolUnion(
-            tuple(group.symbols for group in self._groups),
+            (*(task.symbols_out for task in shared),
+             *(task.symbols_out for task in groups if task.symbols_out)),
             kept.database.root / layout.SYMBOLS if kept else None, kept.modules if kept else {},
             united_modules(modules), owners, self._root / layout.SYMBOLS,
         )  # fmt: skip
         for _, future in run_all(self._executor, unite_symbols, [symbols]):
             future.result()
-        waiting = [group.tree for group in self._groups] + ([kept.tree] if kept else [])
+        waiting = [task.out for task in shared] + [task.out for task in groups]
+        waiting += [kept.tree] if kept else []
         while len(waiting) > 1:
             tasks = [
                 (waiting[at : at + _FAN_IN], self._work / f"union-{step}-{at}.npz")
@@ -464,7 +482,17 @@ class _Merge:
             nodes = np.zeros(kept.nodes_of_all, np.uint32)
             nodes[kept.nodes] = locate(tree, load_canonical(kept.tree))
             save_column(kept.located, nodes)
+        located = [(task, waiting[0]) for task in shared]
+        for _, future in run_all(self._executor, locate_shared, located):
+            future.result()
         return tree, waiting[0]
+
+    def _own(self, contents: PartContents) -> bool:
+        """Whether the part of a measurement has a companion of its own."""
+        return not contents.united and contents.member is None
+
+    def _has_own(self, group: _Group, measurements: Sequence[PartContents]) -> bool:
+        return any(self._own(measurements[number]) for number in group.members)
 
     def _sum(
         self, measurements: Sequence[PartContents], tree: CCT, tree_path: Path,
@@ -474,8 +502,10 @@ class _Merge:
         """Stage 3: metrics by line and by context; totals per metric of nodes and of lines."""
         scale = metric_scales(events)
 
-        def part(number: int) -> Path | EarlierPart:
+        def part(number: int) -> Path | EarlierPart | SharedPart:
             contents = measurements[number]
+            if contents.member is not None:
+                return self._shared[number]
             return kept.part(contents) if kept and contents.united else contents.part
 
         tasks = [
@@ -483,7 +513,8 @@ class _Merge:
                      tuple(len(rows[n]) for n in group.members),
                      tuple(event_maps[n] for n in group.members),
                      tuple(measurements[n].call_chunks > 0 for n in group.members),
-                     group.tree, tree_path, scale, group.cells)
+                     group.tree if self._has_own(group, measurements) else None, tree_path,
+                     scale, group.cells)
             for group in self._groups
         ]  # fmt: skip
         cells = 0

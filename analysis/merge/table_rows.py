@@ -69,28 +69,16 @@ class DatabaseContents:
 
     measurements: Sequence[PartContents]
     modules: Sequence[CanonicalModule]
-    tree: CCT
-    named: NamedTree
     events: Sequence[Event]
     clock: ClockOffsets
     order: LineOrder
     processes: ProcessTable
     threads: ThreadTable
     columns: LineColumns
-    calls: CallTables | None = None
 
-    def tables(
-        self,
-        node_totals: Sequence[F64],
-        line_totals: Sequence[F64],
-        inclusives: Sequence[F64],
-        statistics: Sequence[ContextStatistics],
-    ) -> dict[str, Iterator[tuple[Any, ...]]]:
-        """Rows of every table, by its name. Of each metric are given its sums by node, inclusive
-        ones too, by line, and its statistics.
-        """
+    def measured(self) -> dict[str, Iterator[tuple[Any, ...]]]:
+        """Rows of the tables of who was measured, by their names, which come first."""
         hosts = sorted({_host(contents) for contents in self.measurements})
-        metrics = metric_table(self.events)
         texts = _SharedTexts()
         return {
             "meta": iter(
@@ -106,22 +94,39 @@ class DatabaseContents:
             # Behind those that refer to them.
             "shared_text": texts.rows(),
             "thread": self._threads(),
+        }  # fmt: skip
+
+    def contexts(
+        self,
+        tree: CCT,
+        named: NamedTree,
+        node_totals: Sequence[F64],
+        line_totals: Sequence[F64],
+        inclusives: Sequence[F64],
+        statistics: Sequence[ContextStatistics],
+        calls: CallTables | None,
+    ) -> dict[str, Iterator[tuple[Any, ...]]]:
+        """Rows of all other tables. Of each metric are given its sums by node, inclusive ones too,
+        by line, and its statistics.
+        """
+        metrics = metric_table(self.events)
+        return {
             "module": (
                 (m.id, str(m.kind), text(m.path), text(m.build_id), note)
-                for m, note in zip(self.modules, self.named.module_notes, strict=True)
+                for m, note in zip(self.modules, named.module_notes, strict=True)
             ),
             "procedure": (
                 (n, text(p.name), p.module or None, p.address, p.size, text(p.file) or None,
                  p.line or None, text(p.linkage_name) or None)
-                for n, p in enumerate(self.named.procedures)
+                for n, p in enumerate(named.procedures)
             ),
-            "scope": self._scopes(),
-            "cct": self._nodes(),
+            "scope": _scopes(named),
+            "cct": _nodes(tree, named),
             "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
             "node_metric": self._node_metrics(node_totals, inclusives),
             "node_statistic": self._statistics(statistics),
             **_line_totals(line_totals),
-            **(call_rows(self.calls) if self.calls else {}),
+            **(call_rows(calls) if calls else {}),
         }  # fmt: skip
 
     def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -169,25 +174,6 @@ class DatabaseContents:
         """Of each measurement, what turns its monotonic times into the database's."""
         return np.array([at - self.clock.origin_ns for at in self.clock.offsets], np.int64)
 
-    def _nodes(self) -> Iterator[tuple[Any, ...]]:
-        columns = (
-            np.arange(len(self.tree)), self.tree.parent, self.tree.depth(),
-            self.named.procedure_of_node, self.named.module_of_node, self.named.offset_of_node,
-        )  # fmt: skip
-        scopes = (scope or None for scope in self.named.scope_of_node.tolist())
-        return zip(*(column.tolist() for column in columns), scopes, strict=True)
-
-    def _scopes(self) -> Iterator[tuple[Any, ...]]:
-        scopes = self.named.scopes
-        columns = (scopes.parent, scopes.kind, scopes.procedure, scopes.line)
-        rows = zip(*(column.tolist() for column in columns), scopes.name, scopes.file, strict=True)
-        for number, (parent, kind, procedure, line, name, file) in enumerate(rows):
-            if number:
-                yield (
-                    number, parent or None, Kind(kind).name.lower(), procedure,
-                    text(name) or None, text(file) or None, line or None,
-                )  # fmt: skip
-
     def _node_metrics(
         self, totals: Sequence[F64], inclusives: Sequence[F64]
     ) -> Iterator[tuple[Any, ...]]:
@@ -208,6 +194,27 @@ class DatabaseContents:
             )  # fmt: skip
             for row in zip(*(column.tolist() for column in columns), strict=True):
                 yield number, *row
+
+
+def _nodes(tree: CCT, named: NamedTree) -> Iterator[tuple[Any, ...]]:
+    columns = (
+        np.arange(len(tree)), tree.parent, tree.depth(),
+        named.procedure_of_node, named.module_of_node, named.offset_of_node,
+    )  # fmt: skip
+    scopes = (scope or None for scope in named.scope_of_node.tolist())
+    return zip(*(column.tolist() for column in columns), scopes, strict=True)
+
+
+def _scopes(named: NamedTree) -> Iterator[tuple[Any, ...]]:
+    scopes = named.scopes
+    columns = (scopes.parent, scopes.kind, scopes.procedure, scopes.line)
+    rows = zip(*(column.tolist() for column in columns), scopes.name, scopes.file, strict=True)
+    for number, (parent, kind, procedure, line, name, file) in enumerate(rows):
+        if number:
+            yield (
+                number, parent or None, Kind(kind).name.lower(), procedure,
+                text(name) or None, text(file) or None, line or None,
+            )  # fmt: skip
 
 
 class _SharedTexts:

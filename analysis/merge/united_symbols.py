@@ -16,6 +16,7 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
 from hpcd.analysis.trace.companion import SymbolRow, symbol_text
 from hpcd.analysis.trace.part_contents import load_several_symbols, read_symbols
+from hpcd.analysis.trace.shared_companion import Member
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 
@@ -79,9 +80,9 @@ def choose(
     return [tuple(each) for each in wanted], owners
 
 
-def gather(parts: Sequence[tuple[Path, Sequence[Wanted]]], out: Path) -> None:
-    """Leave what is wanted of ``parts`` in ``out``. Raises :class:`FormatError`,
-    :class:`StorageError`."""
+def gather(parts: Sequence[tuple[Path | Member, Sequence[Wanted]]], out: Path) -> None:
+    """Leave what is wanted of ``parts``, or of their shared companions, in ``out``. Raises
+    :class:`FormatError`, :class:`StorageError`."""
     united: dict[int, set[SymbolRow]] = {}
     tables: dict[int, list[SymbolRow]] = {}
     for part, wanted in parts:

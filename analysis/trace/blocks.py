@@ -43,6 +43,7 @@ from hpcd.analysis.trace.block_loops import block_loops
 from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
+from hpcd.measurement.zstd_contexts import compressor
 
 # Long enough that what a block costs in a table is little, short enough that a deep zoom, which
 # decodes at least one per line, stays fast (2,048: half as long again).
@@ -234,8 +235,7 @@ def _compressed(
     data: U8, bounds: I64, parameters: zstandard.ZstdCompressionParameters
 ) -> list[bytes]:
     """``data`` between ``bounds`` as frames."""
-    # Its tables are made anew, for what few frames there are: no thread shares one.
-    pack = zstandard.ZstdCompressor(compression_params=parameters).compress
+    pack = compressor(parameters).compress
     view = data.data
     return [pack(view[a:b]) for a, b in pairwise(bounds.tolist())]
 

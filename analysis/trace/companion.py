@@ -113,14 +113,9 @@ class Companion:
                 for name, entry in self._entries.items()
                 if name.startswith("symbols-")
             }
-        found: dict[int, list[tuple[int, int, str]]] = {}
-        if "symbols" in self._entries:
-            try:
-                for payload in unpack_bytes(self._entries["symbols"]).split(b"\0"):
-                    add_symbols(found, json.loads(payload))
-            except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-                raise FormatError("the symbols of a companion are damaged") from None
-        return {module: symbol_text(rows) for module, rows in found.items() if rows}
+        if "symbols" not in self._entries:
+            return {}
+        return read_payloads(unpack_bytes(self._entries["symbols"]).split(b"\0"))
 
     def modules(self) -> frozenset[int]:
         """The load modules that there are symbols of."""
@@ -139,6 +134,18 @@ class Companion:
 
     def _columns(self, name: str, *kinds: Any) -> list[Array]:
         return _unpack(unpack_bytes(self._entries[name]), kinds)
+
+
+def read_payloads(payloads: Sequence[bytes]) -> dict[int, bytes]:
+    """The texts of load modules that the payloads of SYMBOLS chunks have. Raises
+    :class:`FormatError`."""
+    found: dict[int, list[tuple[int, int, str]]] = {}
+    try:
+        for payload in payloads:
+            add_symbols(found, json.loads(payload))
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise FormatError("the symbols of a companion are damaged") from None
+    return {module: symbol_text(rows) for module, rows in found.items() if rows}
 
 
 def symbol_text(rows: Sequence[SymbolRow]) -> bytes:

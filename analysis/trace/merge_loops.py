@@ -27,6 +27,7 @@ _LAID_OUT = struct_of(
     np.int64, np.int64, np.uint32, np.uint16, np.uint64, np.int64, np.int64, np.int64, np.uint64,
     np.uint64,
 )  # fmt: skip
+_STEPS = struct_of(np.uint32, np.uint64, np.uint64, np.uint32, np.uint32, np.int64, np.int64)
 _UNITED = struct_of(np.uint32, np.uint32, np.uint16, np.uint64, np.uint64)
 _OVERVIEWS = struct_of(*[np.int64] * 6, np.uint32, np.uint32)
 _EXTREMES = struct_of(np.int64, *[np.float64] * 3, *[np.int64] * 3)
@@ -34,7 +35,7 @@ _EXTREMES = struct_of(np.int64, *[np.float64] * 3, *[np.int64] * 3)
 
 class MergeLoops:
     """The loops of ``line_entries.c``, ``record_sums.c``, ``trace_blocks.c``, ``overviews.c``,
-    ``trees.c`` and ``context_extremes.c``."""
+    ``trees.c``, ``cell_order.c`` and ``context_extremes.c``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.reading = RecordLoops(library)
@@ -95,9 +96,19 @@ class MergeLoops:
             library, "unite_trees",
             (_U32, _U64, _I64, _INT, ctypes.c_uint64, _U32, _INT, _U32, _U64, _U32), _INT,
         )  # fmt: skip
+        self._by_context = declare(
+            library, "cells_by_context",
+            (_U32, _U32, _U16, _U64, _U64, _INT, _I64, _INT, _INT, _I64, _U32, _ADDRESS),
+            ctypes.c_bool,
+        )  # fmt: skip
+        self._by_line = declare(
+            library, "order_by_line", (_U32, _U32, _INT, _INT, _INT, _I64, _I64, _I64, _I64),
+            ctypes.c_bool,
+        )  # fmt: skip
         self._extremes = declare(
             library, "inclusive_extremes",
-            (_U32, _INT, _I64, _INT, _U32, _F64, _F64, _F64, _U8, _I64, _I64, _ADDRESS),
+            (_U32, _INT, _I64, _I64, _INT, _U32, _U16, _U64, _INT, _F64, _INT, _F64, _F64, _U8,
+             _I64, _I64, _ADDRESS),
             ctypes.c_bool,
         )  # fmt: skip
 
@@ -295,9 +306,40 @@ class MergeLoops:
         _exists(used > 0)
         return parents[:used].copy(), frames[:used].copy(), ids
 
+    def cells_by_context(
+        self, line: U32, node: U32, event: U16, records: U64, value: U64, slot_of: I64, slots: int,
+        nodes: int,
+    ) -> tuple[Array, ...] | None:  # fmt: skip
+        """Sums by slot of their event, node and line, those given by line: steps of lines, records
+        less one, values less records; nodes of contexts and how many sums each has; where those of
+        each slot begin, sums and contexts. None where lines do not ascend, or a node is not below
+        ``nodes``."""
+        n = len(line)
+        found = (
+            np.empty(n, np.uint32), np.empty(n, np.uint64), np.empty(n, np.uint64),
+            np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(slots + 1, np.int64),
+            np.empty(slots + 1, np.int64),
+        )  # fmt: skip
+        done = self._by_context(
+            line, node, event, records, value, n, slot_of, slots, nodes,
+            np.zeros(slots * nodes, np.int64), np.zeros(slots * nodes, np.uint32), _STEPS(*found),
+        )  # fmt: skip
+        return found if done else None
+
+    def order_by_line(self, line: U32, node: U32, lines: int, nodes: int) -> tuple[I64, I64]:
+        """The order of sums by line and node, equal ones as they come, and where those of each line
+        begin."""
+        first, order = np.zeros(lines + 1, np.int64), np.empty(len(line), np.int64)
+        _exists(self._by_line(
+            line, node, len(line), lines, nodes, np.empty(len(line), np.int64),
+            np.zeros(nodes, np.int64), first, order,
+        ))  # fmt: skip
+        return order, first
+
     def inclusive_extremes(
-        self, parent: U32, line_start: I64, node: U32, value: F64, mean: F64
-    ) -> tuple[Any, ...]:
+        self, parent: U32, begin: I64, end: I64, node: U32, event: U16, amount: U64, scale: F64,
+        mean: F64,
+    ) -> tuple[Any, ...]:  # fmt: skip
         """Of each node's inclusive values over all lines: how many are not 0, the sum of squared
         distances to ``mean``, the least and the most of those, where, and the first line of 0."""
         nodes = len(parent)
@@ -307,9 +349,10 @@ class MergeLoops:
             np.zeros(nodes, np.int64),
         )  # fmt: skip
         _exists(self._extremes(
-            np.ascontiguousarray(parent), nodes, line_start, len(line_start) - 1, node, value,
-            np.ascontiguousarray(mean), np.zeros(nodes), np.zeros(nodes, np.uint8),
-            np.zeros(nodes, np.int64), np.empty(nodes, np.int64), _EXTREMES(*found),
+            np.ascontiguousarray(parent), nodes, begin, end, len(begin), node, event, amount,
+            len(node), np.ascontiguousarray(scale), len(scale), np.ascontiguousarray(mean),
+            np.zeros(nodes), np.zeros(nodes, np.uint8), np.zeros(nodes, np.int64),
+            np.empty(nodes, np.int64), _EXTREMES(*found),
         ))  # fmt: skip
         return found
 

@@ -23,10 +23,12 @@ from hpcd.analysis.trace.companion import (
     Companion,
     SymbolRow,
     companion,
+    read_payloads,
     save_companion,
 )
 from hpcd.analysis.trace.identity_columns import IdentityColumns
 from hpcd.analysis.trace.part import Part, read_archive
+from hpcd.analysis.trace.shared_companion import Member, open_shared
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, decode_calls
@@ -84,9 +86,13 @@ class PartContents:
     """CRC-32 of each block of the part's file, if it was read while it was made."""
     united: bool = False
     """The tree, the sums and the symbols are those of a database: the part is without companion."""
+    member: Member | None = None
+    """Where its companion is, if it is one of others, too."""
 
     def by_column(self) -> PartContents:
         """The same with its processes and threads by column, to travel and to be kept."""
+        if isinstance(self.processes, IdentityColumns):
+            return self
         return replace(
             self,
             processes=IdentityColumns.of(Process, self.processes),
@@ -183,8 +189,9 @@ def _fields(row: Host | Event | Process | Thread | Module) -> dict[str, object]:
 _VALUES = {kind: attrgetter(*kind.__slots__) for kind in (Host, Event, Process, Thread, Module)}
 
 
-def read_contents(part: Part) -> PartContents:
-    """What the part was made of. Raises :class:`FormatError`."""
+def read_contents(part: Part, member: Member | None = None) -> PartContents:
+    """What the part was made of, whose companion is ``member`` of one, if it is shared. Raises
+    :class:`FormatError`."""
     archive = part.archive()
     try:
         identity = json.loads(unpack_bytes(archive["identity"]))
@@ -204,7 +211,7 @@ def read_contents(part: Part) -> PartContents:
             processes={row.id: row for row in read_rows(Process, identity["processes"])},
             threads={row.line: row for row in read_rows(Thread, identity["threads"])},
             modules={row.id: row for row in read_rows(Module, identity["modules"])},
-            symbols=_symbols(part.path, archive),
+            symbols=_symbols(part.path, archive, member),
             clock_pairs=clock,
             summary=identity["summary"],
             closed=bool(identity["closed"]),
@@ -219,14 +226,19 @@ def read_contents(part: Part) -> PartContents:
             objects={row["id"]: read_object(row) for row in identity.get("objects", [])},
             calls=int(identity.get("calls", 0)),
             call_chunks=int(identity.get("call_chunks", 0)),
-            united="parent" not in archive and not companion(part.path).exists(),
+            united=member is None and "parent" not in archive and not companion(part.path).exists(),
+            member=member,
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FormatError(f"{part.path}: damaged (identities in its archive)") from None
 
 
-def _symbols(part: Path, archive: Mapping[str, memoryview]) -> frozenset[int]:
+def _symbols(
+    part: Path, archive: Mapping[str, memoryview], member: Member | None
+) -> frozenset[int]:
     """The modules that a part's companion has symbols of."""
+    if member is not None:
+        return frozenset(read_payloads(open_shared(member.path).symbols(member.number)))
     return (Companion.of(part) or Companion(archive)).modules()
 
 
@@ -328,10 +340,13 @@ def load_symbols(place: Path, module: int) -> list[SymbolRow]:
         raise FormatError(f"{place}: damaged (symbols of module {module})") from None
 
 
-def load_several_symbols(place: Path, modules: Sequence[int]) -> list[list[SymbolRow]]:
-    """The same of several modules of a part."""
+def load_several_symbols(place: Path | Member, modules: Sequence[int]) -> list[list[SymbolRow]]:
+    """The same of several modules of a part, or of one whose companion is shared."""
     try:
-        found = _united(place).symbols()
+        if isinstance(place, Member):
+            found = read_payloads(open_shared(place.path).symbols(place.number))
+        else:
+            found = _united(place).symbols()
         return [read_symbols(found[module]) for module in modules]
     except (KeyError, FormatError):
         raise FormatError(f"{place}: damaged (symbols of modules)") from None

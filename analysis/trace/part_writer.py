@@ -93,7 +93,10 @@ class PartWriter:
         behind the header, and what these decompress to."""
         self._file.flush()
         offset, _, content = self._frame_table()
-        return np.concatenate([*self._tables, np.empty(0, BLOCK)]), offset, content
+        return self._all_blocks(), offset, content
+
+    def _all_blocks(self) -> Array:
+        return np.concatenate([*self._tables, np.empty(0, BLOCK)])
 
     def append(self, path: Path, table: Array, offset: I64, content: I64) -> None:
         """Append the blocks that another writer has written to ``path``, of which :meth:`blocks`
@@ -136,8 +139,10 @@ class PartWriter:
         """Write everything else; the arrays of lines are those of :class:`PartLineTable`, whose
         overviews are those of ``overview`` from ``overview_line`` on."""
         lines = len(source)
-        table = np.concatenate([*self._tables, np.empty(0, BLOCK)])
-        table = table[np.argsort(table["line"], kind="stable")]
+        # A short part has one table of blocks; to put structs together takes as long as the rest.
+        table = self._tables[0] if len(self._tables) == 1 else self._all_blocks()
+        if bool((np.diff(table["line"].astype(np.int64)) < 0).any()):
+            table = table[np.argsort(table["line"], kind="stable")]
         mine, dictionary, coarser = self._compress_overviews(lines, overview, overview_line)
         blob = self._at
         self._pad(blob)
@@ -185,7 +190,7 @@ class PartWriter:
         columns = {name: np.zeros(lines, np.int64) for name in names}
         dictionaries: list[U32] = [np.zeros(0, np.uint32)]
         coarser: dict[int, list[list[Array]]] = {width: [] for width in ENTRIES}
-        pack = zstandard.ZstdCompressor(compression_params=_FINEST_PARAMETERS).compress
+        pack = compressor(_FINEST_PARAMETERS).compress
         frames: list[bytes] = []
         content: list[int] = []
         for line in overview.long_lines(first, first + lines):

@@ -10,6 +10,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -74,10 +75,11 @@ def measurement_size(path: Path) -> int:
 def _read_numbered(kind: int, payload: bytes) -> dict[int, Any]:
     """The rows of a chunk by number."""
     _, row_kind, key = _ROWS[kind]
-    table = {getattr(row, key): row for row in read_rows(row_kind, json.loads(payload))}
-    for number in table:
-        if not 0 <= number < 1 << 32:
-            raise FormatError(f"{key} {number} is out of range")
+    rows = read_rows(row_kind, json.loads(payload))
+    table = dict(zip(map(attrgetter(key), rows), rows, strict=True))
+    if table and not (min(table) >= 0 and max(table) < 1 << 32):
+        number = next(number for number in table if not 0 <= number < 1 << 32)
+        raise FormatError(f"{key} {number} is out of range")
     return table
 
 
@@ -131,9 +133,9 @@ class Measurement:
     """
 
     def __init__(self, path: Path, size: int | None = None, *, texts: bool = False) -> None:
-        if not path.exists():
-            raise NotFoundError(f"{path}: no such measurement")
         if not path.is_dir():
+            if not path.exists():
+                raise NotFoundError(f"{path}: no such measurement")
             raise FormatError(f"{path}: not a measurement directory")
         self.path = path
         self.host = Host("", "", "", "", 0)
@@ -392,8 +394,10 @@ class Measurement:
                 self._take(header, file)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
-        last = not (self.path / f"segment-{number + 1:06d}.hpcd").exists()
-        if self._end[number] < size and not cut and not (last and self.being_written):
+        if self._end[number] < size and not cut:
+            last = not (self.path / f"segment-{number + 1:06d}.hpcd").exists()
+            if last and self.being_written:
+                return
             self._damaged(
                 number, self._end[number], f"{size - self._end[number]} bytes of a torn chunk"
             )

@@ -64,9 +64,9 @@ def test_totals_by_line_answer_alike_however_they_are_stored(tmp_path: Path, met
     rows = [(metric, line, metric * 10.5 + line) for metric in range(metrics) for line in (0, 1)]
     if 0 < metrics <= 64:
         wide = [(line, *(metric * 10.5 + line for metric in range(metrics))) for line in (0, 1)]
-        write_tables(tmp_path / "db", {"trace_line_total": wide}, metrics)
+        write_tables(tmp_path / "db", [("trace_line_total", wide)], metrics)
     else:
-        write_tables(tmp_path / "db", {"trace_line_metric": rows}, metrics)
+        write_tables(tmp_path / "db", [("trace_line_metric", rows)], metrics)
     with sqlite3.connect(tmp_path / "db") as connection:
         assert connection.execute("SELECT * FROM trace_line_metric").fetchall() == rows
         query = "SELECT total FROM trace_line_metric WHERE metric = ? AND trace_line = 1"

@@ -11,7 +11,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcd.analysis.arrays.sparse_sums import CellSum
+from hpcd.analysis.arrays.cell_store import by_line, pack_cells
+from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
 from hpcd.analysis.merge import context_statistics
 from hpcd.analysis.merge import ingest as merge_ingest
 from hpcd.analysis.merge.ingest import IngestTask, ingest
@@ -262,11 +263,15 @@ def test_statistics_are_the_same(loops: MergeLoops, lines: int) -> None:
     table = random.random((lines, nodes)) * (random.random((lines, nodes)) < 0.05)
     table[:, 7] = 1.0
     line, node = np.nonzero(table)
-    start = np.searchsorted(line, np.arange(lines + 1))
+    begin, end = (np.searchsorted(line, np.arange(lines), side) for side in ("left", "right"))
+    order = random.permutation(lines)
+    amount, scale = np.ceil(table[line, node] * 1e6).astype(np.uint64), np.array([0.0, 1e-6])
+    event = random.integers(0, 2, len(node)).astype(np.uint16)
+    cells = Cells(line.astype(np.uint32), node.astype(np.uint32), event, amount, amount)
     mean = tree.inclusive(table.sum(axis=0)) / lines
     answers = [
         context_statistics.extremes(
-            tree, start, node.astype(np.uint32), table[line, node], mean, module
+            tree, begin[order], end[order], cells, amount, scale, mean, module
         )
         for module in (None, loops)
     ]
@@ -276,6 +281,29 @@ def test_statistics_are_the_same(loops: MergeLoops, lines: int) -> None:
             assert np.array_equal(one[seen], other[seen])
         else:
             assert np.allclose(one[seen], other[seen], rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("nodes", [1, 50, 1 << 20])
+def test_sums_are_put_in_order_alike(loops: MergeLoops, nodes: int) -> None:
+    random = np.random.default_rng(nodes)
+    key = np.unique(random.integers(0, 40 * nodes * 3, 5000))
+    line, node, event = key // (3 * nodes), key // 3 % nodes, np.array([0, 5, 70])[key % 3]
+    records = random.integers(1, 1 << 40, len(key)).astype(np.uint64)
+    cells = Cells(line.astype(np.uint32), node.astype(np.uint32), event.astype(np.uint16), records,
+                  random.integers(0, 9, len(key)).astype(np.uint64))  # fmt: skip
+    one, other = pack_cells(cells), pack_cells(cells, loops)
+    assert one.frames == other.frames
+    assert one.event.tolist() == other.event.tolist()
+    assert one.cells.tolist() == other.cells.tolist()
+    backwards = Cells(*(getattr(cells, name)[::-1].copy() for name in Cells.__slots__))
+    assert pack_cells(backwards, loops).frames == one.frames
+    mixed = np.lexsort((cells.line, cells.node, cells.event))
+    by_event = Cells(*(getattr(cells, name)[mixed] for name in Cells.__slots__))
+    for module in (None, loops):
+        ordered, start = by_line(by_event, 40, nodes, module)
+        assert all(np.array_equal(getattr(ordered, name), getattr(cells, name))
+                   for name in Cells.__slots__)  # fmt: skip
+        assert start.tolist() == np.searchsorted(line, np.arange(41)).tolist()
 
 
 @given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 300), min_size=2, max_size=6))
@@ -336,11 +364,20 @@ def test_what_there_is_not_is_refused(library: ctypes.CDLL, loops: MergeLoops) -
         with pytest.raises(IndexError):
             loops.unite(parents, np.arange(3, dtype=np.uint64), np.array([0, 3]), 1)
         with pytest.raises(IndexError):
-            loops.inclusive_extremes(parents, np.array([0, 1]), np.array([2], np.uint32),
-                                     np.ones(1), np.zeros(3))  # fmt: skip
-    with pytest.raises(IndexError):
-        loops.inclusive_extremes(np.zeros(3, np.uint32), np.array([0, 1]), np.array([3], np.uint32),
-                                 np.ones(1), np.zeros(3))  # fmt: skip
+            loops.inclusive_extremes(
+                parents, np.zeros(1, int), np.ones(1, int), np.array([2], np.uint32),
+                np.zeros(1, np.uint16), np.ones(1, np.uint64), np.ones(1), np.zeros(3),
+            )  # fmt: skip
+    for first, last, lost, kind in ((0, 1, 3, 0), (0, 1, 0, 1), (-1, 1, 0, 0), (0, 2, 0, 0)):
+        with pytest.raises(IndexError):
+            loops.inclusive_extremes(
+                np.zeros(3, np.uint32), np.array([first]), np.array([last]),
+                np.array([lost], np.uint32), np.array([kind], np.uint16), np.ones(1, np.uint64),
+                np.ones(1), np.zeros(3),
+            )  # fmt: skip
+    for where, what in ((3, 0), (0, 3)):
+        with pytest.raises(IndexError):
+            loops.order_by_line(np.array([where], np.uint32), np.array([what], np.uint32), 3, 3)
     # Times out of order, and an array of another type.
     known = [np.full(2, -1), *(np.zeros(2, np.int64) for _ in range(3))]
     ends = (np.zeros(2, np.int64), np.zeros(2, np.uint32))

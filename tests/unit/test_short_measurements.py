@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from hpcd.analysis.merge import ingest as merge_ingest
 from hpcd.analysis.merge import short_measurements
 from hpcd.analysis.merge.executors import together
 from hpcd.analysis.merge.ingest import IngestTask, ingest, ingest_several
+from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.analysis.trace.shared_companion import SUFFIX, SharedCompanion, members_in
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.synthetic import Shape, Synthesizer, built_in_source, recorded_source
 
@@ -58,6 +61,63 @@ def test_parts_are_those_made_one_by_one(
             assert getattr(one, name).tolist() == getattr(other, name).tolist()
         for name in ("path", "size", "id", "threads", "events_used", "nodes", "damage", "symbols"):
             assert getattr(one, name) == getattr(other, name)
+
+
+def few(folder: Path) -> list[Path]:
+    """Short ones whose modules are no files that a merge reads."""
+    synthesizer = Synthesizer(Shape(20, 300, contexts=50, ranks_per_node=4), built_in_source(50))
+    paths = [folder / f"m{number}" for number in range(5)]
+    for number, path in enumerate(paths):
+        synthesizer.write(path, number)
+    return paths
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*") if path.is_file()}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", ["0", "1"])
+def test_a_killed_merge_goes_on_with_companions_that_parts_share(
+    tmp_path: Path, compiled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one of those that share it is not merged any more, or has grown."""
+    monkeypatch.setenv("HPCD_COMPILED", compiled)
+    paths = few(tmp_path)
+    left = tmp_path / ".db.merging" / "parts"
+    left.parent.mkdir()
+    ingested(paths, left)
+    assert {path.suffix for path in left.iterdir()} == {".part", SUFFIX}
+    merge(paths[1:], tmp_path / "fresh", workers=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(merge_ingest, "make_parts", None)
+        merge(paths[1:], tmp_path / "db", workers=1)
+    assert files(tmp_path / "db") == files(tmp_path / "fresh")
+    assert not left.exists()
+    # What was read of a measurement before it grew is not what there is now.
+    left.parent.mkdir()
+    ingested(paths, left)
+    with next(paths[2].iterdir()).open("ab") as segment:
+        segment.write(bytes(8))
+    merge(paths, tmp_path / "db", workers=1, force=True)
+    merge(paths, tmp_path / "grown", workers=1)
+    assert files(tmp_path / "db") == files(tmp_path / "grown")
+
+
+def test_companions_that_are_damaged_are_not_used(tmp_path: Path) -> None:
+    paths = few(tmp_path)[:4]
+    ingested(paths, tmp_path / "parts")
+    (shared,) = (tmp_path / "parts").glob(f"*{SUFFIX}")
+    whole = shared.read_bytes()
+    assert len(members_in(tmp_path / "parts")) == 4
+    for content in (b"", whole[:7], whole[:100], b"\xff" * 100, whole[:8] + b"[" + whole[9:]):
+        shared.write_bytes(content)
+        assert members_in(tmp_path / "parts") == {}
+    shared.write_bytes(whole[:-100])
+    with pytest.raises(FormatError, match="damaged"):
+        SharedCompanion(shared).cells(3)
+    with pytest.raises(FormatError, match="damaged"):
+        SharedCompanion(shared).node(4)
 
 
 def test_one_that_cannot_be_read_is_named_and_the_others_are_made(tmp_path: Path) -> None:

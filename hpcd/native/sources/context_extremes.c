@@ -9,12 +9,13 @@ struct extremes {
 	int64_t *least_line, *most_line, *whole;
 };
 
-/* Inclusive values of so many lines, from exclusive ones: those of line i are from line_start[i] on.
- * Parents precede children; total, reached, missing and touched are of each node, the first three 0.
+/* Inclusive values of so many lines, from exclusive ones: those of line i are from begin[i] to end[i] of n,
+ * amounts that count as much as the scale of their event says, of so many events. Parents precede children; total, reached, missing and touched are of each node, the first three 0.
  * False where a node does not exist, or a parent does not precede its child. */
-EXPORTED bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const int64_t *line_start,
-				 int64_t lines, const uint32_t *node, const double *value,
-				 const double *mean, double *total, uint8_t *reached, int64_t *missing,
+EXPORTED bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const int64_t *begin,
+				 const int64_t *end, int64_t lines, const uint32_t *node,
+				 const uint16_t *event, const uint64_t *amount, int64_t n,
+				 const double *scale, int64_t events, const double *mean, double *total, uint8_t *reached, int64_t *missing,
 				 int64_t *touched, const struct extremes *out)
 {
 	for (int64_t at = 1; at < nodes; at++)
@@ -22,13 +23,16 @@ EXPORTED bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const in
 			return false;
 	for (int64_t line = 0; line < lines; line++) {
 		int64_t number = 0;
-		for (int64_t cell = line_start[line]; cell < line_start[line + 1]; cell++) {
+		if (begin[line] < 0 || end[line] > n)
+			return false;
+		for (int64_t cell = begin[line]; cell < end[line]; cell++) {
 			int64_t at = node[cell];
-			if (at >= nodes)
+			if (at >= nodes || event[cell] >= events)
 				return false;
-			if (value[cell] == 0)
+			double value = (double)amount[cell] * scale[event[cell]];
+			if (value == 0)
 				continue;
-			total[at] += value[cell];
+			total[at] += value;
 			while (!reached[at]) {
 				reached[at] = 1;
 				touched[number++] = at;
@@ -52,22 +56,22 @@ EXPORTED bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const in
 		}
 		for (int64_t place = 0; place < number; place++) {
 			int64_t at = touched[place];
-			double amount = total[at], distance = amount - mean[at];
+			double whole = total[at], distance = whole - mean[at];
 			total[at] = 0;
 			reached[at] = 0;
 			missing[at] = 0;
-			if (amount == 0)
+			if (whole == 0)
 				continue;
 			if (out->count[at] == line)
 				out->whole[at] = line + 1;
 			out->count[at]++;
 			out->squares[at] += distance * distance;
-			if (amount < out->least[at]) {
-				out->least[at] = amount;
+			if (whole < out->least[at]) {
+				out->least[at] = whole;
 				out->least_line[at] = line;
 			}
-			if (amount > out->most[at]) {
-				out->most[at] = amount;
+			if (whole > out->most[at]) {
+				out->most[at] = whole;
 				out->most_line[at] = line;
 			}
 		}

@@ -1,0 +1,292 @@
+"""Companions that short measurements share, from the task that read these to the sums."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpcd.analysis.arrays.column_files import open_column, save_column, storage_error
+from hpcd.analysis.arrays.sparse_sums import Cells
+from hpcd.analysis.merge.canonical_modules import translate, unite_modules
+from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
+from hpcd.analysis.merge.part_groups import unite, unite_as_met
+from hpcd.analysis.merge.united_symbols import Wanted, gather
+from hpcd.analysis.trace.merge_loops import merge_loops
+from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.analysis.trace.shared_companion import (
+    CELL_COLUMNS,
+    SUFFIX,
+    Member,
+    open_shared,
+    save_shared,
+)
+from hpcd.array_types import I64, U32, Array
+from hpcd.model.cct import CCT
+from hpcd.model.cct_union import locate
+
+# Nodes of companions whose trees one task unites.
+_TASK_NODES = 1 << 19
+
+
+class CompanionWriter:
+    """Gathers what measurements have besides their parts in the directory ``parts``, until all
+    that share a companion are there."""
+
+    def __init__(self, parts: Path) -> None:
+        name = secrets.token_hex(8)
+        # What a merge that is killed leaves half written is removed by the next one.
+        self._unfinished, self._place = parts / f"part-{name}", parts / f"{name}{SUFFIX}"
+        self._contents: list[PartContents] = []
+        self._trees: list[CCT] = []
+        self._orders: list[U32] = []
+        self._cells: list[Cells] = []
+        self._payloads: dict[bytes, int] = {}
+        self._symbols: list[list[int]] = []
+
+    def add(
+        self, contents: PartContents, tree: CCT, order: U32, cells: Cells, symbols: Sequence[bytes]
+    ) -> Member:
+        """Put in what :func:`~hpcd.analysis.trace.part_contents.write_companion` is given of a
+        part; where it will be."""
+        self._contents.append(contents)
+        self._trees.append(tree)
+        self._orders.append(order)
+        self._cells.append(cells)
+        known = self._payloads
+        self._symbols.append([known.setdefault(each, len(known)) for each in symbols])
+        return Member(self._place, len(self._trees) - 1)
+
+    def save(self) -> None:
+        """Write the companion, if anything is in it. Raises :class:`StorageError`."""
+        if not self._contents:
+            return
+        tables, of = self._modules()
+        trees = self._trees
+        if len(tables) > 1:
+            trees = [translate(tree, tables[table]) for tree, table in zip(trees, of, strict=True)]
+        else:
+            # All have the same modules by the same numbers.
+            tables = [np.arange(len(tables[0]), dtype=np.uint32)]
+        tree, node = unite_as_met(trees, merge_loops())
+        start = _bounds(trees)[:-1].tolist()
+        columns: dict[str, Array] = {
+            "parent": tree.parent, "frame": tree.frame,
+            "node": _narrow(np.concatenate(
+                [node[order + np.uint32(at)]
+                 for order, at in zip(self._orders, start, strict=True)]
+            )),
+            "node_start": _bounds(self._orders), "cell_start": _bounds(self._cells),
+            "payload": np.frombuffer(b"".join(self._payloads), np.uint8),
+            "payload_start": _bounds(list(self._payloads)),
+        }  # fmt: skip
+        by_node = [
+            node[order + np.uint32(at)][cells.node]
+            for cells, order, at in zip(self._cells, self._orders, start, strict=True)
+        ]
+        sums = (
+            [cells.line for cells in self._cells], by_node, [cells.event for cells in self._cells],
+            [cells.records for cells in self._cells], [cells.value for cells in self._cells],
+        )  # fmt: skip
+        for name, column in zip(CELL_COLUMNS, sums, strict=True):
+            columns[name] = _narrow(np.concatenate(column))
+        facts = {
+            "parts": [(contents.part.name, contents.id, contents.size)
+                      for contents in self._contents],
+            "modules": [table.tolist() for table in tables], "of": of, "symbols": self._symbols,
+        }  # fmt: skip
+        try:
+            save_shared(self._unfinished, columns, facts)
+            self._unfinished.rename(self._place)
+        except OSError as error:
+            raise storage_error(self._place, error) from None
+
+    def _modules(self) -> tuple[list[U32], list[int]]:
+        """What modules are in numbers that all have in common: the distinct tables, and which of
+        them is that of each measurement."""
+        _, maps = unite_modules(
+            [contents.modules for contents in self._contents],
+            [contents.host for contents in self._contents],
+            [contents.id for contents in self._contents],
+        )
+        number: dict[bytes, int] = {}
+        of = [number.setdefault(table.tobytes(), len(number)) for table in maps]
+        return [np.frombuffer(table, np.uint32) for table in number], of
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTask:
+    """Some companions that parts share: their files, the parts that are used of each, what their
+    modules are in the database, and the symbols that are wanted of these parts.
+
+    ``out`` is the file of their united tree, ``nodes`` where to say what their nodes are in it, and
+    then, in a file of its own, in the database: those of companion ``i`` from ``start[i]`` on.
+    """
+
+    companions: tuple[Path, ...]
+    members: tuple[tuple[int, ...], ...]
+    module_maps: tuple[U32, ...]
+    symbols: tuple[tuple[tuple[Wanted, ...], ...], ...]
+    start: tuple[int, ...]
+    out: Path
+    nodes: Path
+    symbols_out: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPart:
+    """The sums of a part whose companion is ``member`` of one, and ``nodes``, the column where what
+    that one's nodes are in the database begins at ``first``."""
+
+    member: Member
+    nodes: Path
+    first: int
+
+    def sums(self) -> tuple[U32, Cells]:
+        """The database's nodes of the numbers that the part gives nodes, and its sums by row, of
+        the database's nodes and the measurement's events. Raises :class:`FormatError`."""
+        companion = open_shared(self.member.path)
+        known = _nodes(self.nodes)[self.first : self.first + companion.nodes]
+        cells = companion.cells(self.member.number)
+        mapped = Cells(cells.line, known[cells.node], cells.event, cells.records, cells.value)
+        return known[companion.node(self.member.number)], mapped
+
+
+@lru_cache(maxsize=32)
+def _nodes(path: Path) -> U32:
+    column: U32 = open_column(path, np.uint32)
+    return column
+
+
+def shared_tasks(
+    measurements: Sequence[PartContents], module_maps: Sequence[U32],
+    wanted: Sequence[tuple[Wanted, ...]], work: Path,
+) -> tuple[list[SharedTask], dict[int, SharedPart]]:  # fmt: skip
+    """The tasks that unite the trees of shared companions, and by its number where the sums of each
+    measurement that has one are then. Raises :class:`FormatError`."""
+    used: dict[Path, list[int]] = {}
+    for number, contents in enumerate(measurements):
+        if contents.member is not None:
+            used.setdefault(contents.member.path, []).append(number)
+    tasks: list[SharedTask] = []
+    parts: dict[int, SharedPart] = {}
+    waiting: list[tuple[Path, list[int], U32, int]] = []
+    held = 0
+
+    def make() -> None:
+        number = len(tasks)
+        start = np.cumsum([0, *(nodes for *_, nodes in waiting)]).tolist()
+        # A name that no other merge of this process has had.
+        nodes = work / f"shared-nodes-{number}-{secrets.token_hex(8)}.npy"
+        for (_, mine, _, _), first in zip(waiting, start, strict=False):
+            for each in mine:
+                member = measurements[each].member
+                assert member is not None
+                parts[each] = SharedPart(member, _located(nodes), first)
+        tasks.append(SharedTask(
+            tuple(path for path, *_ in waiting),
+            tuple(tuple(parts[each].member.number for each in mine) for _, mine, *_ in waiting),
+            tuple(module_map for _, _, module_map, _ in waiting),
+            tuple(tuple(wanted[each] for each in mine) for _, mine, *_ in waiting),
+            tuple(start), work / f"shared-{number}.npz", nodes, work / f"shared-symbols-{number}",
+        ))  # fmt: skip
+        waiting.clear()
+
+    for path in sorted(used):
+        companion = open_shared(path)
+        mine = used[path]
+        waiting.append((path, mine, _module_map(path, mine, measurements, module_maps),
+                        companion.nodes))  # fmt: skip
+        held += companion.nodes
+        if held >= _TASK_NODES:
+            make()
+            held = 0
+    if waiting:
+        make()
+    return tasks, parts
+
+
+def _module_map(
+    path: Path, mine: Sequence[int], measurements: Sequence[PartContents],
+    module_maps: Sequence[U32],
+) -> U32:  # fmt: skip
+    """What the modules of a companion are in the database."""
+    companion = open_shared(path)
+    tables: list[tuple[U32, U32]] = []
+    for number in mine:
+        member = measurements[number].member
+        assert member is not None
+        own, known = companion.modules(member.number), module_maps[number]
+        tables.append((own[: len(known)], known[: len(own)]))
+    whole = np.zeros(max(int(own.max(initial=0)) for own, _ in tables) + 1, np.uint32)
+    for own, known in tables:
+        whole[own] = known
+    whole[0] = 0
+    return whole
+
+
+def unite_shared(task: SharedTask) -> None:
+    """Leave the union of the companions' trees in ``task.out``, and what their nodes are in it.
+
+    Raises :class:`FormatError` and :class:`StorageError`.
+    """
+    trees, chosen = [], []
+    for path, members, module_map in zip(
+        task.companions, task.members, task.module_maps, strict=True
+    ):
+        tree, which = open_shared(path).tree(members)
+        trees.append(translate(tree, module_map))
+        chosen.append(which)
+    tree, node = unite(trees, merge_loops())
+    nodes = np.zeros(task.start[-1], np.uint32)
+    for which, mine, first in zip(
+        chosen, np.split(node, _bounds(trees)[1:-1]), task.start, strict=False
+    ):
+        nodes[first + which.astype(np.int64)] = mine
+    try:
+        save_canonical(task.out, tree)
+        save_column(task.nodes, nodes)
+    except OSError as error:
+        raise storage_error(task.out, error) from None
+    gather(
+        [(Member(path, member), wanted)
+         for path, members, some in zip(task.companions, task.members, task.symbols, strict=True)
+         for member, wanted in zip(members, some, strict=True) if wanted],
+        task.symbols_out,
+    )  # fmt: skip
+
+
+def locate_shared(task: tuple[SharedTask, Path]) -> None:
+    """Turn the nodes of the united tree of a task into those of the canonical one. Raises
+    :class:`FormatError` and :class:`StorageError`."""
+    shared, canonical = task
+    number = locate(load_canonical(canonical), load_canonical(shared.out))
+    save_column(_located(shared.nodes), number[open_column(shared.nodes, np.uint32)])
+
+
+def _located(nodes: Path) -> Path:
+    """Where those of ``nodes`` are in the canonical tree."""
+    return nodes.with_suffix(".located.npy")
+
+
+def forget_shared() -> None:
+    """Close what is kept of companions."""
+    open_shared.cache_clear()
+    _nodes.cache_clear()
+
+
+def _bounds(parts: Sequence[Any]) -> I64:
+    """Where each of these begins when they are put together, and the last one ends."""
+    return np.concatenate(([0], np.cumsum([len(part) for part in parts]))).astype(np.int64)
+
+
+def _narrow(column: Array) -> Array:
+    """``column`` in the fewest bytes."""
+    top = int(column.max(initial=0))
+    width = next(size for size in (1, 2, 4, 8) if top < 1 << 8 * size)
+    return column.astype(f"<u{width}")

@@ -1,0 +1,87 @@
+/* Sums put in order, by context or by line: what hpcd/analysis/arrays/cell_store.py does by numpy. */
+#include "loops.h"
+
+/* Sums by slot of their event, node and line, as their frames have them: steps from one line of a context
+ * to the next, the first from 0; records less one; values less records. */
+struct steps {
+	uint32_t *line;
+	uint64_t *records, *value;
+	/* Of each context: its node, and how many sums it has. */
+	uint32_t *node, *count;
+	/* Of each slot: where its sums and its contexts begin, and where the last one's end. */
+	int64_t *sums, *contexts;
+};
+
+/* Puts sums whose lines ascend in order; false where they do not, or a node does not exist. place is of
+ * each slot and node, and last likewise, both 0. */
+EXPORTED bool cells_by_context(const uint32_t *line, const uint32_t *node, const uint16_t *event,
+			       const uint64_t *records, const uint64_t *value, int64_t n,
+			       const int64_t *slot_of, int64_t slots, int64_t nodes, int64_t *place,
+			       uint32_t *last, const struct steps *out)
+{
+	uint32_t before = 0;
+	for (int64_t at = 0; at < n; at++) {
+		if (line[at] < before || node[at] >= nodes)
+			return false;
+		before = line[at];
+		place[slot_of[event[at]] * nodes + node[at]]++;
+	}
+	int64_t sum = 0, context = 0;
+	for (int64_t slot = 0; slot < slots; slot++) {
+		out->sums[slot] = sum;
+		out->contexts[slot] = context;
+		for (int64_t key = slot * nodes; key < (slot + 1) * nodes; key++) {
+			int64_t number = place[key];
+			place[key] = sum;
+			if (number == 0)
+				continue;
+			out->node[context] = (uint32_t)(key - slot * nodes);
+			out->count[context++] = (uint32_t)number;
+			sum += number;
+		}
+	}
+	out->sums[slots] = sum;
+	out->contexts[slots] = context;
+	for (int64_t at = 0; at < n; at++) {
+		int64_t key = slot_of[event[at]] * nodes + node[at];
+		int64_t to = place[key]++;
+		out->line[to] = line[at] - last[key];
+		last[key] = line[at];
+		out->records[to] = records[at] - 1;
+		out->value[to] = value[at] - records[at];
+	}
+	return true;
+}
+
+/* The order of sums by line and node, those alike as they come, and where those of each line begin; false
+ * where a line or a node does not exist. by_node has room for n, place is of each node, first of each line
+ * and one more, both 0. */
+EXPORTED bool order_by_line(const uint32_t *line, const uint32_t *node, int64_t n, int64_t lines,
+			    int64_t nodes, int64_t *by_node, int64_t *place, int64_t *first, int64_t *order)
+{
+	for (int64_t at = 0; at < n; at++) {
+		if (line[at] >= lines || node[at] >= nodes)
+			return false;
+		place[node[at]]++;
+		first[line[at]]++;
+	}
+	for (int64_t key = 0, before = 0; key < nodes; key++) {
+		int64_t number = place[key];
+		place[key] = before;
+		before += number;
+	}
+	for (int64_t key = 0, before = 0; key <= lines; key++) {
+		int64_t number = first[key];
+		first[key] = before;
+		before += number;
+	}
+	for (int64_t at = 0; at < n; at++)
+		by_node[place[node[at]]++] = at;
+	for (int64_t at = 0; at < n; at++)
+		order[first[line[by_node[at]]]++] = by_node[at];
+	/* Each is where the next one begins now. */
+	for (int64_t key = lines; key > 0; key--)
+		first[key] = first[key - 1];
+	first[0] = 0;
+	return true;
+}
