@@ -7,19 +7,21 @@ may not look at its rings for half a second.
 
 from __future__ import annotations
 
+import os
+import select
 import threading
 
 from hpcd.bpf.ring import Ring
 
-# The ring fills in 0.2 s at most.
-_IDLE_SECONDS = 0.1
+# While there is no room for more.
 _BUSY_SECONDS = 0.02
 # Beyond that they stay in the ring, and are lost, and counted, when it is full.
 _MAX_BYTES = 64 << 20
 
 
 class CopyReader:
-    """Reads the ring of copied stacks, by a thread of its own once it is started."""
+    """Reads the ring of copied stacks, by a thread of its own once it is started, which the programs
+    wake when a sixteenth of the ring is full (``sampler.bpf.c:copy_stack``)."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
@@ -27,6 +29,7 @@ class CopyReader:
         self._taken: list[bytes] = []
         self._bytes = 0
         self._ended = threading.Event()
+        self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -47,19 +50,25 @@ class CopyReader:
         return self._bytes + self._ring.pending
 
     def _run(self) -> None:
-        seconds = _IDLE_SECONDS
-        while not self._ended.wait(seconds):
-            seconds = _IDLE_SECONDS
+        poll = select.poll()
+        poll.register(self._ring.urgent_descriptor, select.POLLIN)
+        poll.register(self._end, select.POLLIN)
+        while True:
+            poll.poll()
+            if self._ended.is_set():
+                return
             with self._lock:
-                waiting = self._ring.pending
-                if waiting:
-                    seconds = _BUSY_SECONDS
-                if 16 * waiting > self._ring.size and self._bytes < _MAX_BYTES:
+                waiting, room = self._ring.pending, self._bytes < _MAX_BYTES
+                if room:
                     self._taken += self._ring.take_any()
                     self._bytes += waiting
+            if not room:
+                self._ended.wait(_BUSY_SECONDS)
 
     def close(self) -> None:
         """End the thread."""
         self._ended.set()
+        os.eventfd_write(self._end, 1)
         if self._thread:
             self._thread.join()
+        os.close(self._end)

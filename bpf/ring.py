@@ -80,6 +80,7 @@ class Ring:
         One pass of numpy over the pending bytes, whatever their number. Raises
         :class:`PlatformError` when a record has another size.
         """
+        self._urgent.poll(0)
         stride = (_HEADER + dtype.itemsize + 7) & ~7
         start = int(self._consumed[0])
         count = (int(self._produced[0]) - start) // stride

@@ -226,6 +226,12 @@ class Sampler:
         """A descriptor that is readable when a process may have become a target."""
         return self.events.urgent_descriptor
 
+    @property
+    def full_descriptor(self) -> int:
+        """A descriptor that is readable when the ring of samples is an eighth full. When that of
+        events is, :attr:`urgent_descriptor` is."""
+        return self.samples.urgent_descriptor
+
     def counters(self) -> npt.NDArray[np.void]:
         """One :data:`hpcd.bpf.layouts.COUNTERS` summed over the CPUs."""
         by_cpu = self._maps.counters.lookup_percpu(0, COUNTERS)

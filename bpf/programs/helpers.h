@@ -20,6 +20,7 @@ static long (*map_update)(unsigned long map, const void *key, const void *value,
 static long (*map_delete)(unsigned long map, const void *key) = (void *)3;
 static long (*tail_call)(void *ctx, unsigned long map, u32 index) = (void *)12;
 static long (*ring_output)(unsigned long map, void *data, u64 size, u64 flags) = (void *)130;
+static u64 (*ring_query)(unsigned long map, u64 what) = (void *)134;
 static u64 (*this_task)(void) = (void *)35;
 static u64 (*this_task_btf)(void) = (void *)158;
 static u64 (*task_registers)(u64 task) = (void *)175;
@@ -30,5 +31,9 @@ static long (*get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *
 /* The reader polls on a timer: a wake-up per record would cost more than the record. */
 #define NO_WAKEUP 1
 #define FORCE_WAKEUP 2
+
+/* Of ring_query: BPF_RB_AVAIL_DATA, BPF_RB_RING_SIZE. */
+#define RING_WAITING 0
+#define RING_SIZE 1
 
 #endif

@@ -224,6 +224,13 @@ static __always_inline struct thread *register_current_thread(u32 tid, struct co
 	return register_thread(this_task(), tid, 0, count);
 }
 
+/* Wakes the reader of a ring that fills: it sleeps until then, or for most of a second. */
+static __always_inline u64 urgency_of(unsigned long ring, u32 share)
+{
+	return share * ring_query(ring, RING_WAITING) > ring_query(ring, RING_SIZE) ? FORCE_WAKEUP :
+										       NO_WAKEUP;
+}
+
 /* The stack's number in this CPU's cache; announces it when it is not there. 0: impossible. */
 static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 {
@@ -257,7 +264,7 @@ static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 	if (frames > MAX_FRAMES)
 		frames = MAX_FRAMES;
 	u64 size = 32 + 8 * (u64)frames;
-	if (ring_output(MAP(EVENTS), &w->time, size, NO_WAKEUP)) {
+	if (ring_output(MAP(EVENTS), &w->time, size, urgency_of(MAP(EVENTS), 8))) {
 		count->dropped[DROP_EVENT_RING]++;
 		return 0;
 	}
@@ -270,7 +277,10 @@ static __always_inline u32 intern_stack(struct walk *w, struct counters *count)
 
 static __always_inline void send(struct sample *sample, struct counters *count)
 {
-	if (ring_output(MAP(SAMPLES), sample, sizeof *sample, NO_WAKEUP))
+	/* Whether it fills is not asked each time: that takes as long as a look-up. */
+	u64 urgency = count->recorded & 63 ? NO_WAKEUP : urgency_of(MAP(SAMPLES), 8);
+
+	if (ring_output(MAP(SAMPLES), sample, sizeof *sample, urgency))
 		count->dropped[DROP_SAMPLE_RING]++;
 	else
 		count->recorded++;
@@ -447,7 +457,8 @@ static __always_inline u32 copy_stack(struct walk *w, struct counters *count, u6
 		/* Read again: of what was compared before, compilers lose what the verifier needs. */
 		u64 length = *(volatile u32 *)&copy->size;
 		if (length > COPY_BYTES ||
-		    ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + length, NO_WAKEUP)) {
+		    ring_output(MAP(COPIES), copy, sizeof *copy - COPY_BYTES + length,
+				urgency_of(MAP(COPIES), 16))) {
 			if (!piece)
 				return 0;
 			count->not_copied++; /* the rest of it: the ring is full */

@@ -16,6 +16,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import zstandard
@@ -127,8 +128,10 @@ class DeferredPaths:
         self._process_at = process_at
         self._insert = insert
         self._waiting: OrderedDict[int, _Deferred] = OrderedDict()
-        # Of these, those that do not wait for a table: they are looked at in every round.
+        # Of these, those that do not wait for a table: they are looked at in every round. The others
+        # by the file whose table it is, None where it is not known which: when tables have come.
         self._fresh: dict[int, _Deferred] = {}
+        self._by_module: dict[tuple[str, int] | None, dict[int, _Deferred]] = {}
         # What was mapped when the others' were taken, each once, and the bytes that takes.
         self._mapped: dict[_Mapped, _Mapped] = {}
         self._mapped_bytes = 0
@@ -220,9 +223,9 @@ class DeferredPaths:
         oldest = next(iter(self._waiting.values()))
         overdue = now - oldest.time > _MAX_WAIT_NS
         self._recent.clear()
-        chosen = self._waiting if last or overdue or self._tables_came else self._fresh
+        chosen = list(self._waiting.values()) if last or overdue else self._due()
         try:
-            for deferred in list(chosen.values()):
+            for deferred in chosen:
                 event = self._finished(deferred, spaces, now, last)
                 if event is not None:
                     done.append(deferred.index)
@@ -231,14 +234,31 @@ class DeferredPaths:
             spaces.close()
         self._tables_came = False
         for index in done:
-            self._bytes -= len(self._waiting.pop(index).copy)
+            deferred = self._waiting.pop(index)
+            self._bytes -= len(deferred.copy)
             self._fresh.pop(index, None)
+            self._leave_module(deferred)
         if not self.waiting_for_tables:
             self._mapped.clear()
             self._mapped_bytes = 0
         self._mmaps.needed_since = next((each.time for each in self._waiting.values()), 1 << 63)
         self._finish(done, events)
         return bool(done)
+
+    def _due(self) -> list[_Deferred]:
+        """Those that may be finished by now: of those that wait for a table only where it has come."""
+        due = list(self._fresh.values())
+        if self._tables_came:
+            for module, waiting in self._by_module.items():
+                if module is None or self._modules.is_analysed(*module):
+                    due += waiting.values()
+            due.sort(key=attrgetter("index"))
+        return due
+
+    def _leave_module(self, deferred: _Deferred) -> None:
+        waiting = self._by_module.get(deferred.module, {})
+        if waiting.pop(deferred.index, None) and not waiting:
+            del self._by_module[deferred.module]
 
     def _finished(self, deferred: _Deferred, spaces: _Spaces, now: int, last: bool) -> bytes | None:
         """The stack event of a path that waits no longer."""
@@ -261,10 +281,8 @@ class DeferredPaths:
             ending, depth, frames = self._walker.walk(self._copy_of(deferred), written)
         late = last or now - deferred.time > _MAPPING_WAIT_NS
         if mapped and ending == _NO_TABLE and not last:
-            self._wait_for_table(deferred, mapped)
-            deferred.module = _file_at(mapped.regions, int(frames[-1]) & RAW_MASK)
-            if deferred.module:
-                self._modules.want(*deferred.module)
+            module = _file_at(mapped.regions, int(frames[-1]) & RAW_MASK)
+            self._wait_for_table(deferred, mapped, module)
             return None
         if ending in _EARLY and not late:
             deferred.mapped = None  # the history may know more by then
@@ -301,9 +319,7 @@ class DeferredPaths:
         module = _file_at([region], address) if region else None
         if not module or self._modules.is_analysed(*module):
             return False
-        self._wait_for_table(deferred, None)
-        deferred.module = module
-        self._modules.want(*module)
+        self._wait_for_table(deferred, None, module)
         return True
 
     def _mapped_at(self, pid: int, time: int) -> _Mapped | None:
@@ -317,7 +333,14 @@ class DeferredPaths:
             self._recent[pid, process] = mapped, time, history.changes_after(pid, time)
         return mapped
 
-    def _wait_for_table(self, deferred: _Deferred, mapped: _Mapped | None) -> None:
+    def _wait_for_table(
+        self, deferred: _Deferred, mapped: _Mapped | None, module: tuple[str, int] | None
+    ) -> None:
+        self._leave_module(deferred)
+        deferred.module = module
+        self._by_module.setdefault(module, {})[deferred.index] = deferred
+        if module:
+            self._modules.want(*module)
         if not deferred.waits_for_table:
             deferred.waits_for_table = True
             del self._fresh[deferred.index]

@@ -30,6 +30,7 @@ from hpcd.daemon.capture.sampler_loading import (
 from hpcd.daemon.capture.session import Session, own_cpu_seconds
 from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
 from hpcd.daemon.capture.stack_resolver import StackResolver
+from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
 from hpcd.daemon.naming.jit_naming import JitNaming
@@ -86,7 +87,7 @@ class Recording:
         self._loading = loading
         self._calls = loading.calls if loading else CallSetup(options)
         self._begun: Callable[[], object] = list
-        self._stop = threading.Event()
+        self._stop = StopRequest()
         self._session: Session | None = None
         self._cpu_start = loading.cpu_start if loading else own_cpu_seconds()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import resource
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -16,6 +15,7 @@ from hpcd.daemon.capture.descriptors import readable
 from hpcd.daemon.capture.expected_samples import ExpectedSamples
 from hpcd.daemon.capture.recording_summary import samples_summary, unwind_summary
 from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
+from hpcd.daemon.capture.stop_request import StopRequest
 from hpcd.daemon.capture.token_bucket import TokenBucket
 from hpcd.daemon.naming.file_naming import name_frames
 from hpcd.daemon.targets import processes
@@ -23,10 +23,11 @@ from hpcd.daemon.targets.process_ends import ProcessEnds
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
 
-# The rings are looked at this often; they are emptied when they fill, or every _FLUSH_SECONDS: a
-# recorder that is killed loses no more than the last second, the way to the disk included.
-_POLL_SECONDS = 0.1
+# The rings are emptied when they fill, of which the programs tell, or this often: a recorder that is
+# killed loses no more than the last second, the way to the disk included.
 _FLUSH_SECONDS = 0.7
+# Rings of calls do not tell, nor does what is limited: they are looked at so often.
+_POLL_SECONDS = 0.1
 # Stacks that wait for a round: 10 MB of them.
 _MOST_BACKLOG = 1 << 15
 # A wake-up is for new code: until the mappings of a new process have been read its code is unknown.
@@ -64,7 +65,7 @@ class Session:
     :class:`TargetError` when the only target is gone.
     """
 
-    def __init__(self, terms: Terms, parts: Parts, stop: threading.Event) -> None:
+    def __init__(self, terms: Terms, parts: Parts, stop: StopRequest) -> None:
         self._terms = terms
         self._parts = parts
         self._stop = stop
@@ -112,7 +113,7 @@ class Session:
         heap.trim_heap()
         self._parts.writer.add_clock_pair(*_clock_pair())
         while (seconds_left := self._seconds_left()) > 0:
-            readable = self._wait(min(_POLL_SECONDS, seconds_left))
+            readable = self._wait(min(self._patience(), seconds_left))
             if self._install_tables(readable):
                 readable.remove(self._parts.modules.tables_ready)
             self._drain_when_due(readable)
@@ -173,20 +174,27 @@ class Session:
             return math.inf
         return self._start + self._terms.duration - time.monotonic()
 
+    def _patience(self) -> float:
+        """How long the loop may wait for something to do."""
+        if self._parts.calls or self._own or self._terms.max_memory:
+            return _POLL_SECONDS
+        return max(self._flushed + _FLUSH_SECONDS - time.monotonic(), 0.0)
+
     def _wait(self, seconds: float) -> list[int]:
         """Wait for something to do; returns the descriptors that are readable.
 
         New code wakes the loop at once, and so do its unwind table (until then, stacks that lead
         through it end there), processes that may be targets, and the end of a selected one. While
-        the budget of wake-ups is used up only tables do.
+        the budget of wake-ups is used up only tables do, rings that fill, and the request to stop.
         """
         parts = self._parts
+        sources = (self._stop.descriptor, parts.modules.tables_ready, parts.sampler.full_descriptor)
         delay = self._wakeups.delay(time.monotonic())
         if delay > 0:
-            return readable([parts.modules.tables_ready], min(seconds, delay))
-        sources = (parts.modules.tables_ready, parts.sampler.urgent_descriptor)
-        woken = readable([*parts.mmaps.descriptors, *self._ends.descriptors, *sources], seconds)
-        if woken and self._terms.selector.everything:
+            return readable(sources, min(seconds, delay))
+        news = (*parts.mmaps.descriptors, *self._ends.descriptors, parts.sampler.urgent_descriptor)
+        woken = readable((*sources, *news), seconds)
+        if self._terms.selector.everything and any(each not in sources for each in woken):
             time.sleep(_MAPPING_SECONDS)
         return woken
 

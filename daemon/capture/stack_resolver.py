@@ -7,7 +7,8 @@ slot stands for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import islice
 
@@ -19,6 +20,7 @@ from hpcd.bpf.map_sizes import CACHE_SET_BITS, FIRST_CALL_CONTEXT
 from hpcd.bpf.maps import possible_cpus
 from hpcd.daemon.capture.cct_builder import CCTBuilder
 from hpcd.daemon.capture.deep_stacks import unfold
+from hpcd.daemon.capture.path_loops import FrameTable, PathLoops, path_loops
 from hpcd.daemon.capture.report_loops import ReportLoops
 from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.daemon.naming.kernel_naming import KernelNaming
@@ -39,6 +41,9 @@ _MOST_OF_CALLS = 1 << 18
 _SLOTS = 1 << SLOT_BITS
 _SLOT_MASK = np.uint32(_SLOTS - 1)
 _WHOLE = (UnwindStatus.COMPLETE, UnwindStatus.KERNEL_ONLY)
+
+_HEAD = struct.Struct("<QII")  # STACK_EVENT begins so: time, kind, tgid
+_USER_FRAMES, _USER_FRAMES_AT = struct.Struct("<H"), STACK_EVENT.fields["user_frames"][1]
 
 assert SLOT_BITS == CACHE_SET_BITS + 1
 assert EVENT_HEADER.itemsize == 16
@@ -71,6 +76,7 @@ class StackResolver:
         self._last_round = _NOTHING
         self._this_round = self._deferred_this_round = self._deferred_last_round = _NOTHING
         self._pending: list[bytes] = []
+        self._kernel_frames = FrameTable()
         self._first_of_calls = FIRST_CALL_CONTEXT * possible_cpus()
         self._of_calls: dict[int, int] = {}
         self._standing_in: dict[int, int] = {}
@@ -241,6 +247,41 @@ class StackResolver:
     # --- from ring to path ---
 
     def _insert(self, raw: list[bytes]) -> _Announced:
+        loops = path_loops()
+        return self._insert_compiled(loops, raw) if loops else self._insert_by_numpy(raw)
+
+    def _insert_compiled(self, loops: PathLoops, announced: list[bytes]) -> _Announced:
+        stacks = announced
+        gathered = loops.gather(stacks, self._spans, self._kernel_frames)
+        if gathered is None:
+            stacks = [_unfolded(event) for event in announced]
+            gathered = loops.gather(stacks, self._spans, self._kernel_frames)
+        if gathered and len(gathered.missing):
+            address = np.unique(gathered.missing)
+            innermost = np.zeros(len(address), np.int64)
+            frame = self._kernel.to_module_frames(address, innermost)
+            self._kernel_frames.add(address, frame)
+            gathered = loops.gather(stacks, self._spans, self._kernel_frames)
+        if gathered is None:
+            raise ValueError("a stack that has not as many frames as it says")
+        incomplete = []
+        for at, of in zip(gathered.raw_at.tolist(), gathered.raw_of.tolist(), strict=True):
+            time, _, pid = _HEAD.unpack_from(stacks[of])
+            frame, waits = self._module_frame(int(gathered.path[at]), pid, time)
+            gathered.path[at] = frame
+            if waits:
+                incomplete.append(of)
+        self._wait_for_modules(announced, dict.fromkeys(incomplete))
+        return _Announced(
+            gathered.cache, gathered.stack, self.cct.insert(gathered.path, gathered.length)
+        )
+
+    @cached_property
+    def _spans(self) -> U64:
+        spans = [self._scheduler, self._kernel_entry, *self._signal_ranges]
+        return np.array(spans, np.uint64).ravel()
+
+    def _insert_by_numpy(self, raw: list[bytes]) -> _Announced:
         size = STACK_EVENT.itemsize
         head = np.frombuffer(b"".join(event[:size] for event in raw), STACK_EVENT)
         deep = np.flatnonzero(head["user_frames"] > MAX_USER_FRAMES)
@@ -271,8 +312,7 @@ class StackResolver:
         module_frames, incomplete = self._resolve_raw_addresses(
             self._kernel.to_module_frames(body, depth), head["tgid"], head["time"], count
         )
-        room = _MAX_PENDING - len(self._pending)
-        self._pending += [announced[index] for index in incomplete[:room].tolist()]
+        self._wait_for_modules(announced, incomplete.tolist())
 
         ending = np.where(changing, np.uint64(UnwindStatus.REGISTERS_CHANGING), head["ending"])
         return _Announced(
@@ -319,15 +359,25 @@ class StackResolver:
         stack = np.repeat(np.arange(len(count)), count)
         incomplete = []
         for at in raw.tolist():
-            address = int(body[at]) & frames.RAW_MASK
-            pid = int(pids[stack[at]])
-            mapping = self._find_mapping(pid, address, int(times[stack[at]]))
-            frame = self._modules.frame_in(pid, mapping, address) if mapping else None
-            if frame is not None:
-                result[at] = frame
-            elif mapping and mapping.inode:
-                incomplete.append(int(stack[at]))
+            of = int(stack[at])
+            result[at], waits = self._module_frame(int(body[at]), int(pids[of]), int(times[of]))
+            if waits:
+                incomplete.append(of)
         return result, np.unique(np.array(incomplete, np.int64))
+
+    def _module_frame(self, raw: int, pid: int, time: int) -> tuple[int, bool]:
+        """The frame of a user address that was in no module when it was met, and whether that will
+        be another once its module is analysed."""
+        address = raw & frames.RAW_MASK
+        mapping = self._find_mapping(pid, address, time)
+        frame = self._modules.frame_in(pid, mapping, address) if mapping else None
+        if frame is not None:
+            return int(frame), False
+        return raw, bool(mapping and mapping.inode)
+
+    def _wait_for_modules(self, announced: list[bytes], which: Iterable[int]) -> None:
+        room = max(_MAX_PENDING - len(self._pending), 0)
+        self._pending += [announced[index] for index in islice(which, room)]
 
 
 class _Announced:
@@ -360,6 +410,11 @@ class _Announced:
         keys = _key(cache, stack)
         at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
         return known[at] == keys, order[at]
+
+
+def _unfolded(event: bytes) -> bytes:
+    user_frames = _USER_FRAMES.unpack_from(event, _USER_FRAMES_AT)[0]
+    return unfold(event) if user_frames > MAX_USER_FRAMES else event
 
 
 def _with_markers(path: U64, count: I64, depth: I64, ending: U64) -> tuple[U64, I64]:
