@@ -52,6 +52,11 @@ class OpenDatabase:
     def _depths(self) -> dict[str, object]:
         return depth_choice(self.db)
 
+    def made_depths(self) -> dict[str, object] | None:
+        """:meth:`depths` if nobody has to wait for it."""
+        made: dict[str, object] | None = self.__dict__.get("_depths")
+        return made
+
     def prepare(self) -> None:
         """Make what every page asks for first: while a browser loads the page there is time."""
         self.selection.order(Choice(fold=True))
