@@ -440,6 +440,7 @@ class _Views:
                 *(pixels or [nodes.ravel().astype(kind, copy=False)]),
             ]
 
+        database.drawn = True
         # One after the other: side by side they wait for the interpreter's lock, and hold twice
         # the memory. Who has moved on meanwhile wants none.
         async with self._drawing:
