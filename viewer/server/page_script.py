@@ -17,9 +17,7 @@ from hpcd.errors import HpcdError
 
 # As all modules write them: what is imported is named, what is exported is declared.
 _IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "([^"]+)";$', re.MULTILINE)
-_EXPORT = re.compile(
-    r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE
-)
+_EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
