@@ -14,8 +14,6 @@ from hpcd.viewer.server.page_script import page_script
 _INDEX = "index.html"
 # The module that puts the page together, answered as the script that it and all others are.
 _FIRST = "core/app.js"
-# The one script that is no module, and runs before it.
-_REQUEST = "core/first_request.js"
 
 
 class PageFiles:
@@ -29,15 +27,13 @@ class PageFiles:
             if not path.is_file():
                 continue
             name = path.relative_to(folder).as_posix()
+            kind = "text/javascript" if path.suffix == ".js" else mimetypes.guess_type(name)[0]
+            self._answers[f"/{name}"] = Response(path.read_bytes(), media_type=kind)
             if path.suffix == ".js":
                 modules[name] = path.read_text()
-                continue
-            kind = mimetypes.guess_type(name)[0]
-            self._answers[f"/{name}"] = Response(path.read_bytes(), media_type=kind)
         self._answers["/"] = self._answers[f"/{_INDEX}"]
-        scripts = {_REQUEST: modules.pop(_REQUEST), _FIRST: page_script(modules, _FIRST)}
-        for name, script in scripts.items():
-            self._answers[f"/{name}"] = Response(script, media_type="text/javascript")
+        script = page_script(modules, _FIRST)
+        self._answers[f"/{_FIRST}"] = Response(script, media_type="text/javascript")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
