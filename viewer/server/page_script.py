@@ -42,12 +42,10 @@ def page_script(modules: Mapping[str, str], first: str) -> str:
     parts = []
     for path in order:
         names, text = _rewritten(path, modules[path], number)
-        # The last may await.
-        before, after = (
-            ("", "") if path == first
-            else (f"const {number[path]} = (() => {{\n", f"\nreturn {{ {', '.join(names)} }};\n}})();")
-        )  # fmt: skip
-        parts.append(f"// {path}\n{before}{text}{after}")
+        if path != first:  # the last may await
+            exports = f"return {{ {', '.join(names)} }};"
+            text = f"const {number[path]} = (() => {{\n{text}\n{exports}\n}})();"
+        parts.append(f"// {path}\n{text}")
     return "\n".join(parts)
 
 
