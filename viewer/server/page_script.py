@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hpcd.errors import HpcdError
 
-# As all modules write them: what is imported is named, what is exported is declared.
+# As all modules write them: what is imported is named, what is exported is declared, one a
+# declaration.
 _IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "([^"]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
@@ -38,29 +39,38 @@ def page_script(modules: Mapping[str, str], first: str) -> str:
         order.append(path)
 
     add(first)
-    number = {path: f"module{at}" for at, path in enumerate(order)}
+    exports = {path: [found[2] for found in _EXPORT.finditer(modules[path])] for path in order}
     parts = []
     for path in order:
-        names, text = _rewritten(path, modules[path], number)
+        text = _as_function(path, modules[path], order, exports)
         if path != first:  # the last may await
-            exports = f"return {{ {', '.join(names)} }};"
-            text = f"const {number[path]} = (() => {{\n{text}\n{exports}\n}})();"
+            names = ", ".join(exports[path])
+            text = f"const {_name(path, order)} = (() => {{\n{text}\nreturn {{ {names} }};\n}})();"
         parts.append(f"// {path}\n{text}")
     return "\n".join(parts)
 
 
-def _rewritten(path: str, text: str, number: Mapping[str, str]) -> tuple[list[str], str]:
-    """What a module exports, and the module as the body of a function."""
+def _as_function(
+    path: str, text: str, order: Sequence[str], exports: Mapping[str, Sequence[str]]
+) -> str:
+    """The body of a function that does what the module ``path`` does, which is ``text``."""
 
     def imports(found: re.Match[str]) -> str:
-        return f"const {{ {found[1]} }} = {number[_beside(path, found[2])]};"
+        imported = _beside(path, found[2])
+        for name in found[1].split(", "):
+            if name not in exports[imported]:
+                raise HpcdError(f"{path}: {imported} does not declare {name} by itself")
+        return f"const {{ {found[1]} }} = {_name(imported, order)};"
 
-    names = [found[2] for found in _EXPORT.finditer(text)]
     text = _EXPORT.sub(r"\1 \2", _IMPORT.sub(imports, text))
     other = _OTHER.search(text)
     if other:
         raise HpcdError(f"{path}: {other[0]}: cannot be joined with other modules")
-    return names, text
+    return text
+
+
+def _name(path: str, order: Sequence[str]) -> str:
+    return f"module{order.index(path)}"
 
 
 def _beside(path: str, name: str) -> str:
