@@ -43,6 +43,12 @@ class DecodedBlocks:
         self._bytes = 0
         self._lock = Lock()
 
+    def clear(self) -> None:
+        """Keep none any more, nor their parts."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
     def blocks(self, rows: Sequence[tuple[Part, int]], count: int) -> tuple[Unsigned, U32, I64]:
         """``count`` blocks of each of ``rows`` (a part and the first block): ticks since their
         first records and nodes, as :func:`decode_places` gives them, and the ticks of these,

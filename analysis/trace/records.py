@@ -139,7 +139,7 @@ class Trace:
             return
         for number in list(self._parts)[: self._most_open // 2]:
             self._parts.pop(number, None)
-        self._decoded = DecodedBlocks()
+        self._decoded.clear()
 
     def part_lines(self, number: int) -> tuple[I64, U32]:
         """The trace lines of part ``number``, ``int64[n]``, and their rows in it, ``uint32[n]``."""
@@ -207,22 +207,28 @@ class Trace:
         """
         places = np.arange(len(lines)) if row is None else row
         sampler = Sampler(times, spacing, int(places.max(initial=-1)) + 1, self._decoded)
-        groups: list[PartRows] = []
         parts = self._map.part[lines]
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
         order = drawn[np.argsort(parts[drawn], kind="stable")]
         cuts = np.flatnonzero(np.diff(parts[order])) + 1
-        fresh = set(np.unique(parts[order]).tolist()) - self._parts.keys()
-        expect(self._folder / self._names[number] for number in sorted(fresh))
-        for rows in np.split(order, cuts) if len(order) else []:
-            number = int(parts[rows[0]])
-            groups.append(PartRows(
-                self.part(number), self._map.node[number], int(self._map.shift[number]),
-                places[rows], self._map.row[lines[rows]].astype(np.int64), begin[rows], end[rows],
-            ))  # fmt: skip
-        if self._loops is not None:
-            groups = self._loops.draw(groups, times, spacing, sampler.nodes)
-        sampler.draw(groups)
+        rows_of_parts = np.split(order, cuts) if len(order) else []
+        # Those that are drawn stay open until they are, whatever is closed for the next.
+        together = max(self._most_open // 2, 1)
+        for at in range(0, len(rows_of_parts), together):
+            some = rows_of_parts[at : at + together]
+            fresh = {int(parts[rows[0]]) for rows in some} - self._parts.keys()
+            expect(self._folder / self._names[number] for number in sorted(fresh))
+            groups: list[PartRows] = []
+            for rows in some:
+                number = int(parts[rows[0]])
+                groups.append(PartRows(
+                    self.part(number), self._map.node[number], int(self._map.shift[number]),
+                    places[rows], self._map.row[lines[rows]].astype(np.int64), begin[rows],
+                    end[rows],
+                ))  # fmt: skip
+            if self._loops is not None:
+                groups = self._loops.draw(groups, times, spacing, sampler.nodes)
+            sampler.draw(groups)
         self.release_beyond(_MOST_MAPPED)
         return sampler.nodes
 

@@ -7,6 +7,8 @@ import re
 import resource
 import shutil
 import sqlite3
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -221,6 +223,33 @@ def test_more_parts_than_files_may_be_open(tmp_path: Path, monkeypatch: pytest.M
         assert mapped() <= 4
         assert db.sample_grid(None, 0, db.duration_ns, 12, 50).tolist() == grid.tolist()
     assert check_database(tmp_path / "db") == []
+
+
+# Draws every line of a database, once with few files that may be open, half of them by the database
+# itself, and once without a limit.
+_DRAWN = """
+import os, resource, sys
+import hpcd.analysis
+def drawn():
+    with hpcd.analysis.open(sys.argv[1]) as db:
+        files = len(os.listdir("/proc/self/fd"))
+        return files, db.sample_grid(None, 0, db.duration_ns, 40, 50).tolist()
+files, whole = drawn()
+resource.setrlimit(resource.RLIMIT_NOFILE, (2 * files, 2 * files))
+assert drawn()[1] == whole
+assert files < 40  # or there is no need to close any
+"""
+
+
+def test_a_picture_of_more_parts_than_files_may_be_open(tmp_path: Path) -> None:
+    """All parts of a picture were open while it was drawn."""
+    paths = [tmp_path / f"m{number}" for number in range(40)]
+    for number, path in enumerate(paths):
+        write_measurement(path, seed=number, host=f"n{number}", ranks=(number,), records=20)
+    merge(paths, tmp_path / "db")
+    command = [sys.executable, "-c", _DRAWN, str(tmp_path / "db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

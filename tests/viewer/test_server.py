@@ -49,11 +49,15 @@ def test_a_picture_of_runs_shows_the_same(url: str) -> None:
     assert np.frombuffer(body, np.uint32, 4).tolist() == [4, 1, 2, 0] and len(body) == 16 + 40
 
 
-def test_the_page_names_its_modules(url: str) -> None:
-    page = ask(url, "")[1].decode()
-    names = re.findall('<link rel="modulepreload" href="([^"]+)">', page)
-    assert {path.relative_to(WEB).as_posix() for path in WEB.rglob("*.js")} == set(names)
-    assert ask(url, names[0])[1] == (WEB / names[0]).read_bytes()
+def test_the_page_is_one_script(url: str) -> None:
+    scripts = re.findall('<script[^>]* src="([^"]+)"', ask(url, "")[1].decode())
+    assert scripts == ["core/first_request.js", "core/app.js"]
+    assert ask(url, scripts[0])[1] == (WEB / scripts[0]).read_bytes()
+    page = ask(url, scripts[1])[1].decode()
+    modules = {path.relative_to(WEB).as_posix() for path in WEB.rglob("*.js")}
+    assert set(re.findall(r"^// (\w+/\w+\.js)$", page, re.MULTILINE)) == {
+        name for name in modules if name != scripts[0] and not name.endswith("_types.js")
+    }
     assert ask(url, "../app.py")[0] == 404
 
 
@@ -142,6 +146,19 @@ def test_parts_of_one_run_are_compared(url: str) -> None:
         head, columns = aligned(url, f"db=ranks-2.db&{query}")
         assert sorted(side["label"] for side in head["sides"]) == labels
         assert columns[0].any(axis=1).all()
+
+
+def test_what_a_page_begins_with_is_one_answer(url: str) -> None:
+    depths = json.loads(ask(url, "api/v1/db/ranks-2.db/depths")[1])
+    names = json.loads(ask(url, "api/v1/databases")[1])["databases"]
+    for asked, name in (("ranks-2.db", "ranks-2.db"), ("none", names[0])):
+        status, body = ask(url, f"api/v1/opening?db={asked}")
+        size = int.from_bytes(body[:4], "little")
+        head = json.loads(body[4 : 4 + size])
+        assert status == 200 and head["databases"] == names and head["db"] == name
+        assert head["summary"] == json.loads(ask(url, f"api/v1/db/{name}")[1])
+        assert head["depths"] == depths or name != asked
+        assert body[4 + size :] == ask(url, f"api/v1/db/{name}/cct")[1]
 
 
 def test_others_are_refused(url: str) -> None:

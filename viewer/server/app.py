@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -81,6 +82,7 @@ def create_app(
     return Starlette(
         routes=[
             Route("/api/v1/databases", views.databases),
+            Route("/api/v1/opening", views.opening),
             Route("/api/v1/programs", views.programs),
             Route("/api/v1/compare", views.compare),
             Route("/api/v1/compare/calls", views.compared_calls),
@@ -158,12 +160,15 @@ class _Views:
     def _database_and_parameters(self, request: Request) -> tuple[OpenDatabase, QueryParameters]:
         """The database, of one that grows the revision the page knows, or else the newest; and the
         request's parameters."""
-        database = self._databases.get(request.path_params["name"])
+        revision = request.headers.get(_REVISION_HEADER, "")
+        database = self._database(request.path_params["name"], revision)
+        return database, QueryParameters(request.query_params)
+
+    def _database(self, name: str, revision: str) -> OpenDatabase:
+        database = self._databases.get(name)
         if database is None:
             raise NotFoundError("no such database")
-        if isinstance(database, LiveRevisions):
-            database = database.at(request.headers.get(_REVISION_HEADER, ""))
-        return database, QueryParameters(request.query_params)
+        return database.at(revision) if isinstance(database, LiveRevisions) else database
 
     async def databases(self, _: Request) -> Response:
         """Names of the databases that are open."""
@@ -183,16 +188,41 @@ class _Views:
 
     async def summary(self, request: Request) -> Response:
         """What a database holds; names, colours and marks of its procedures."""
-        recording = self._databases.get(request.path_params["name"])
         database, _ = self._database_and_parameters(request)
+        return await _json(lambda: self._summary_of(request.path_params["name"], database))
+
+    def _summary_of(self, name: str, database: OpenDatabase) -> dict[str, object]:
+        recording = self._databases[name]
         live = recording.state() if isinstance(recording, LiveRevisions) else None
-        return await _json(lambda: {
+        return {
             **_summary(database.db),
             "rows": len(database.selection.order(Choice(fold=True))),
             "live": live and {**live, "revision": database.revision},
             "recorded": database.calls.groups(),
-            "present": self._can_read(request.path_params["name"]),
-        })  # fmt: skip
+            "present": self._can_read(name),
+        }
+
+    async def opening(self, request: Request) -> Response:
+        """What a page shows at once of the database ``db``, or of the first if there is no such:
+        u32 n, JSON of n bytes, and the tree as :meth:`cct` has it."""
+        name = QueryParameters(request.query_params).text("db")
+        if name not in self._databases:
+            name = next(iter(self._databases))
+        database = self._database(name, "")
+
+        def make() -> list[npt.NDArray[Any]]:
+            head = {
+                "databases": list(self._databases),
+                "db": name,
+                "summary": self._summary_of(name, database),
+                "depths": database.made_depths(),
+            }
+            text = json.dumps(head).encode()
+            text += b" " * (-len(text) % 4)
+            size = np.array([len(text)], np.uint32)
+            return [size, np.frombuffer(text, np.uint8), *_tree(database.db)]
+
+        return await _binary(request, make)
 
     async def live(self, request: Request) -> Response:
         """How far a measurement being written is: its newest revision, whether more will come; and
@@ -219,14 +249,7 @@ class _Views:
     async def cct(self, request: Request) -> Response:
         """The tree: u32 n, then parent u32[n], procedure u32[n]."""
         db = self._database_and_parameters(request)[0].db
-        return await _binary(
-            request,
-            lambda: [
-                np.array([len(db.cct)], np.uint32),
-                np.asarray(db.cct.parent, np.uint32),
-                np.asarray(db.procedure_of_node, np.uint32),
-            ],
-        )
+        return await _binary(request, lambda: _tree(db))
 
     async def selection(self, request: Request) -> Response:
         """How many lines a choice of lines has."""
@@ -417,6 +440,7 @@ class _Views:
                 *(pixels or [nodes.ravel().astype(kind, copy=False)]),
             ]
 
+        database.drawn = True
         # One after the other: side by side they wait for the interpreter's lock, and hold twice
         # the memory. Who has moved on meanwhile wants none.
         async with self._drawing:
@@ -559,6 +583,14 @@ def _summary(db: Database) -> dict[str, object]:
         "marks": marks(names).tolist(),
         "colours": _words(colours(names)).tolist(),
     }
+
+
+def _tree(db: Database) -> list[npt.NDArray[Any]]:
+    return [
+        np.array([len(db.cct)], np.uint32),
+        np.asarray(db.cct.parent, np.uint32),
+        np.asarray(db.procedure_of_node, np.uint32),
+    ]
 
 
 def _words(rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:

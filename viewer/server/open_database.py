@@ -21,8 +21,8 @@ from hpcd.viewer.server.query_params import QueryParameters
 from hpcd.viewer.server.selection import Choice, Selection
 from hpcd.viewer.server.source_api import Sources
 
-# About as large as a page's first picture.
-_FIRST_ROWS, _FIRST_COLUMNS = 1200, 2000
+# About as large as a page's first picture, and made in pieces of so many rows.
+_FIRST_ROWS, _FIRST_COLUMNS, _PIECE = 1200, 2000, 100
 
 
 class GoneError(HpcdError):
@@ -42,6 +42,8 @@ class OpenDatabase:
         self.phases = PhaseViews(db)
         self.calls = CallViews(db, self.traffic, growing=revision > 0)
         self._lock = Lock()
+        self.drawn = False
+        """Whether a picture has been asked for: none is made before that any more."""
 
     def depths(self) -> dict[str, object]:
         """What each call path depth would show; see :func:`depth_choice`. Made once."""
@@ -52,6 +54,11 @@ class OpenDatabase:
     def _depths(self) -> dict[str, object]:
         return depth_choice(self.db)
 
+    def made_depths(self) -> dict[str, object] | None:
+        """:meth:`depths` if nobody has to wait for it."""
+        made: dict[str, object] | None = self.__dict__.get("_depths")
+        return made
+
     def prepare(self) -> None:
         """Make what every page asks for first: while a browser loads the page there is time."""
         self.selection.order(Choice(fold=True))
@@ -59,9 +66,15 @@ class OpenDatabase:
         self.depths()
         order = self.selection.order(Choice(fold=True))
         lines = order[choose_lines(None, _FIRST_ROWS, len(order))]
-        if len(lines) and self.db.duration_ns > 0:
+        if self.db.duration_ns > 0:
             # What it opens and reads the page's first picture finds open and in memory.
-            self.selection.sample(lines, Choice(fold=True), 0, self.db.duration_ns, _FIRST_COLUMNS)
+            for begin in range(0, len(lines), _PIECE):
+                if self.drawn:
+                    break
+                self.selection.sample(
+                    lines[begin : begin + _PIECE], Choice(fold=True), 0, self.db.duration_ns,
+                    _FIRST_COLUMNS,
+                )  # fmt: skip
 
     def rows(self, parameters: QueryParameters) -> I64:
         """``int64[n]``: the lines ``l0`` to ``l1`` of a choice. Raises :class:`UsageError`."""

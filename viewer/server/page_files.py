@@ -1,9 +1,5 @@
-"""The page's files, answered from memory.
-
-The page is some seventy small modules, which import one another: asked for one after the other, as
-a browser finds the imports, they took half a second, more than the first picture. So the page names
-all of them at its beginning, and none is read from the disk for a request.
-"""
+"""The page's files, answered from memory: its modules as one script, for a browser asks for each
+file by itself (see :mod:`hpcd.viewer.server.page_script`)."""
 
 from __future__ import annotations
 
@@ -13,8 +9,11 @@ from pathlib import Path
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from hpcd.viewer.server.page_script import page_script
+
 _INDEX = "index.html"
-_HEAD = "</head>"
+# The module that puts the page together, answered as the script that it and all others are.
+_FIRST = "core/app.js"
 
 
 class PageFiles:
@@ -23,7 +22,7 @@ class PageFiles:
     def __init__(self, folder: Path) -> None:
         """Read them, together half a megabyte."""
         self._answers: dict[str, Response] = {}
-        modules = []
+        modules = {}
         for path in sorted(folder.rglob("*")):
             if not path.is_file():
                 continue
@@ -31,9 +30,10 @@ class PageFiles:
             kind = "text/javascript" if path.suffix == ".js" else mimetypes.guess_type(name)[0]
             self._answers[f"/{name}"] = Response(path.read_bytes(), media_type=kind)
             if path.suffix == ".js":
-                modules.append(f'<link rel="modulepreload" href="{name}">\n')
-        index = (folder / _INDEX).read_text().replace(_HEAD, "".join(modules) + _HEAD)
-        self._answers["/"] = self._answers[f"/{_INDEX}"] = Response(index, media_type="text/html")
+                modules[name] = path.read_text()
+        self._answers["/"] = self._answers[f"/{_INDEX}"]
+        script = page_script(modules, _FIRST)
+        self._answers[f"/{_FIRST}"] = Response(script, media_type="text/javascript")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from hpcd.cli.command import Command
 from hpcd.cli.output.call_rates import call_tables
 from hpcd.cli.output.terminal_text import harmless
 from hpcd.cli.service_client import add_socket_option, recorded_by_service
+from hpcd.cli.temporary_folder import temporary_folder
 from hpcd.cli.verbs.attach import add_call_options, add_selection_options, selection
 from hpcd.daemon.capture.recording_options import DEFAULT_FREQUENCY, Options
 from hpcd.daemon.probes.probe_request import ProbeRequest
@@ -188,8 +188,8 @@ def recorded(args: argparse.Namespace, selector: Selector) -> Iterator[Recorder 
     """Record ``selector`` while the block runs: through the service, or, as root where none
     answers, without it."""
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hpcd-top-"))
-        path = Path(folder) / "measurement"
+        folder, lock = stack.enter_context(temporary_folder("hpcd-top-"))
+        path = folder / "measurement"
         options = Options(
             selector=selector,
             output=Path(),
@@ -203,14 +203,16 @@ def recorded(args: argparse.Namespace, selector: Selector) -> Iterator[Recorder 
         except NoServiceError:
             if os.geteuid() != 0:
                 raise
-            recorder: Recorder | ServiceRecorder = stack.enter_context(_recorded_here(args, path))
+            recorder: Recorder | ServiceRecorder = stack.enter_context(
+                _recorded_here(args, path, lock)
+            )
         else:
             recorder = ServiceRecorder(args.socket, number, path)
         yield recorder
 
 
 @contextlib.contextmanager
-def _recorded_here(args: argparse.Namespace, path: Path) -> Iterator[Recorder]:
+def _recorded_here(args: argparse.Namespace, path: Path, lock: int) -> Iterator[Recorder]:
     command = [
         sys.executable, "-m", "hpcd", "attach", "--json", "-o", str(path),
         "-F", str(args.frequency),
@@ -222,7 +224,7 @@ def _recorded_here(args: argparse.Namespace, path: Path) -> Iterator[Recorder]:
     command += [f"--{option}" for option in ("all", "io", "memory", "mpi") if getattr(args, option)]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True,
+        text=True, pass_fds=(lock,),
     )  # fmt: skip
     try:
         yield Recorder(process, path)

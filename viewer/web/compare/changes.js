@@ -2,7 +2,13 @@
 // How a context changed from one side of a comparison to the next. The same rules as in
 // analysis/parallel/comparison.py; tests/data/vectors/comparison.json holds both to them.
 
-export const ABSENT = 0, SAME = 1, MORE = 2, LESS = 3, NEW = 4, GONE = 5, MINOR = 6;
+export const ABSENT = 0;
+export const SAME = 1;
+export const MORE = 2;
+export const LESS = 3;
+export const NEW = 4;
+export const GONE = 5;
+export const MINOR = 6;
 /** CSS class of each change. */
 export const CHANGE_CLASSES = ["", "same", "more", "less", "new", "gone", "minor"];
 /** Label of each change. */

@@ -27,15 +27,16 @@ export class Api {
    * @param {string} path
    * @param {AbortSignal} [signal]
    * @param {number | null} [revision] null: the newest, whichever that is when the answer comes
+   * @param {Promise<Response>} [asked] the answer, if it has been asked for
    */
-  async fetch(path, signal, revision = this.revision) {
+  async fetch(path, signal, revision = this.revision, asked = undefined) {
     const shown = this.revision;
     let answer;
     try {
       /** @type {Record<string, string>} */
       const headers = { "x-hpcd-token": this.token };
       if (revision) headers["x-hpcd-revision"] = String(revision);
-      answer = await fetch(path, { headers, signal });
+      answer = await (asked ?? fetch(path, { headers, signal }));
     } catch (error) {
       if (isAbort(error)) throw error;
       throw new Error("The viewer does not answer: start hpcd view again, and open the URL it prints.");
@@ -85,6 +86,20 @@ export class Api {
   base(db) { return "api/v1/db/" + encodeURIComponent(db); }
 
   /**
+   * What is shown of a database at once, of its newest revision.
+   * @param {string} db unless it is there, the first
+   * @param {Promise<Response>} [asked] the answer, if it has been asked for
+   * @returns {Promise<import("./api_types.js").OpeningAnswer>}
+   */
+  async opening(db = "", asked = undefined) {
+    const answer = await this.fetch(openingPath(db), undefined, null, asked);
+    const buffer = await answer.arrayBuffer();
+    const [size] = new Uint32Array(buffer, 0, 1);
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+    return { ...head, cct: treeColumns(new Uint32Array(buffer, 4 + size)) };
+  }
+
+  /**
    * Of the newest revision.
    * @param {string} db
    * @returns {Promise<import("./api_types.js").Summary>}
@@ -103,11 +118,7 @@ export class Api {
    * @param {string} db
    * @param {number} [revision]
    */
-  async cct(db, revision) {
-    const words = await this.words(this.base(db) + "/cct", revision);
-    const n = words[0];
-    return { parent: words.subarray(1, 1 + n), procedure: words.subarray(1 + n, 1 + 2 * n) };
-  }
+  async cct(db, revision) { return treeColumns(await this.words(this.base(db) + "/cct", revision)); }
 
   /**
    * @param {string} db
@@ -350,6 +361,12 @@ export class Api {
    * @returns {Promise<import("./api_types.js").CallsAnswer>}
    */
   comparedCalls(query) { return this.json(`api/v1/compare/calls?${query}`); }
+}
+
+/** @param {Uint32Array} words as cct has them */
+function treeColumns(words) {
+  const n = words[0];
+  return { parent: words.subarray(1, 1 + n), procedure: words.subarray(1 + n, 1 + 2 * n) };
 }
 
 /**

@@ -55,6 +55,9 @@
  * folded: how many lines a row stands for, 1 for one that was unfolded, 0 for others.
  * @typedef {{ labels: string[], lines: number[], groups: string[], measurements: number[], folded: number[], processes: number[] }} LinesAnswer
  *
+ * databases: names of all that are served; db: of this one; depths: null where they are to be asked for.
+ * @typedef {{ databases: string[], db: string, summary: Summary, cct: TreeColumns, depths: DepthsAnswer | null }} OpeningAnswer
+ *
  * What a depth shows: variety in bits, and the largest of its procedures with their shares.
  * @typedef {{ variety: number, procedures: number, shown: [string, number][] }} DepthContent
  * @typedef {{ best: number, depths: DepthContent[] }} DepthsAnswer depths from 1 on; best tells most

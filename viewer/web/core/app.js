@@ -131,15 +131,25 @@ async function renew(now) {
   if (beginning) show(store.state.pane); else showTabs(store.state.pane);
 }
 
-/** @param {string} db */
-async function open(db) {
-  say("Loading " + db);
+/**
+ * Opens a database.
+ * @param {string} [db] the store's, or the first, if nothing else is said
+ * @param {Promise<Response>} [asked] what was asked for the page before this script had come
+ */
+async function load(db, asked) {
+  say("Loading" + (db ? " " + db : ""));
   live.begin(null);
-  const summary = await api.summary(db);
+  open(await api.opening(db, asked)).catch(context.fail);
+}
+
+/** @param {import("./api_types.js").OpeningAnswer} opening */
+async function open({ db, databases, summary, cct, depths }) {
+  if (!context.databases.length) offer(databases);
+  databaseSelect.value = db;
   const revision = summary.live?.revision;
   api.revision = revision; // what is asked from here on is of it, whenever it is answered
-  const asked = api.depths(db, revision);
-  const database = new OpenDatabase(store, summary, await api.cct(db, revision));
+  const asked = depths ? Promise.resolve(depths) : api.depths(db, revision);
+  const database = new OpenDatabase(store, summary, cct);
   put(database);
   await recoloured(db);
   document.title = `${summary.name} – hpcd`;
@@ -166,6 +176,12 @@ async function open(db) {
   // Takes as long as a picture, and nobody waits for it.
   const findings = await api.findings(db, revision);
   if (context.database === database) findingsLine.renew(findings);
+}
+
+/** @param {string[]} databases names of those that are served */
+function offer(databases) {
+  context.databases = databases;
+  for (const name of databases) databaseSelect.append(new Option(name, name));
 }
 
 /**
@@ -281,7 +297,7 @@ at("colours").addEventListener("click", KEYS.c);
 at("theme").addEventListener("click", KEYS.t);
 at("help").addEventListener("click", KEYS["?"]);
 searchInput.addEventListener("input", () => store.set({ search: searchInput.value }));
-databaseSelect.addEventListener("change", () => open(databaseSelect.value).catch(context.fail));
+databaseSelect.addEventListener("change", () => load(databaseSelect.value).catch(context.fail));
 store.subscribe(["search"], ({ search }) => { searchInput.value = search ?? ""; });
 store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);
@@ -290,11 +306,9 @@ store.state.colours ??= rememberedColourRules();
 searchInput.value = store.state.search ?? "";
 
 try {
-  const { databases } = await api.databases();
-  context.databases = databases;
-  for (const name of databases) databaseSelect.append(new Option(name, name));
-  const { db } = store.state;
-  const first = db !== undefined && databases.includes(db) ? db : databases[0];
-  databaseSelect.value = first;
-  await open(first);
-} catch (error) { context.fail(error); }
+  await load(store.state.db, firstAnswer);
+} catch (error) {
+  context.fail(error);
+  // Another may open.
+  api.databases().then(({ databases }) => offer(databases), context.fail);
+}

@@ -3,7 +3,7 @@
 // tells, and what it shows in words.
 
 import { part } from "../widgets/elements.js";
-import { formatPercent } from "./format.js";
+import { formatCount, formatPercent } from "./format.js";
 
 /**
  * @typedef {import("./api_types.js").DepthsAnswer} DepthsAnswer
@@ -88,5 +88,5 @@ export function mountDepthChoice(element, { store, context }) {
  */
 export function describeDepth({ procedures, shown }) {
   const more = procedures - shown.length;
-  return shown.map(([name, share]) => `${name} ${formatPercent(share)}`).join(", ") + (more > 0 ? `, ${more.toLocaleString("en")} more` : "");
+  return shown.map(([name, share]) => `${name} ${formatPercent(share)}`).join(", ") + (more > 0 ? `, ${formatCount(more)} more` : "");
 }

@@ -15,6 +15,13 @@ export function formatTime(ns, span = ns) {
   return `${(ns / factor).toFixed(digits)} ${unit}`;
 }
 
+/**
+ * A whole number, its digits in groups of three. toLocaleString gives the same, but the first time it is
+ * called loads the languages' tables, which takes as long as the first picture.
+ * @param {number} count
+ */
+export function formatCount(count) { return Math.round(count).toFixed().replace(/\B(?=(\d{3})+$)/g, ","); }
+
 /** @param {number} share 1 is 100 % */
 export function formatPercent(share) { return (100 * share).toFixed(share < 0.0995 ? 2 : 1) + " %"; }
 
@@ -26,7 +33,7 @@ export function formatQuantity(value, unit) {
   if (unit === "%") return value.toFixed(2) + " %";
   if (unit === "s") return Math.abs(value) >= 1 ? value.toFixed(2) + " s" : (1e3 * value).toFixed(2) + " ms";
   if (!unit && value !== Math.round(value) && Math.abs(value) < 1000) return value.toPrecision(4);
-  return Math.round(value).toLocaleString("en") + (unit ? " " + unit : "");
+  return formatCount(value) + (unit ? " " + unit : "");
 }
 
 /** @type {[number, string][]} */

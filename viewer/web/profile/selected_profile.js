@@ -4,7 +4,9 @@
 import { parseFormulas } from "./formula_input.js";
 import { Profile } from "./profile.js";
 
-export const SUMS = 0, TIMES = 1, SAMPLED = 2;
+export const SUMS = 0;
+export const TIMES = 1;
+export const SAMPLED = 2;
 
 /**
  * @typedef {import("../core/api_types.js").Metric} Metric

@@ -4,7 +4,7 @@
 // at its head.
 
 import { isAbort } from "../core/failure.js";
-import { formatBytes, formatTime } from "../core/format.js";
+import { formatBytes, formatCount, formatTime } from "../core/format.js";
 import { cssVariable } from "../widgets/canvas.js";
 import { textElement } from "../widgets/elements.js";
 
@@ -142,7 +142,7 @@ export function describeMarks({ calls, drawn, messages, message, collectives, co
   const kinds = [[phases, "phase", phase], [messages, "message", message], [collectives, "collective", collective],
     ...Object.entries(calls).map(([group, count]) => /** @type {[number, string, boolean]} */ ([count, `${WORDS[group] ?? group} call`, drawn.includes(group)]))];
   return kinds.flatMap(([count, name, drawn]) => (
-    count ? [`${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ": zoom in"}`] : []));
+    count ? [`${formatCount(count)} ${name}${count === 1 ? "" : "s"}${drawn ? "" : ": zoom in"}`] : []));
 }
 
 /**

@@ -2,6 +2,7 @@
 // Which lines are shown and in what order: one bar above all panes.
 
 import { messageOf } from "../core/failure.js";
+import { formatCount } from "../core/format.js";
 import { CHOICE } from "../core/store.js";
 import { mountPhaseChoice } from "../recorded/phase_choice.js";
 import { part } from "../widgets/elements.js";
@@ -125,8 +126,8 @@ function toggled(numbers, number) {
  */
 function describeChoice({ lines, losses }, count, filtered) {
   const dropped = losses.reduce((sum, [, , , samples]) => sum + samples, 0);
-  const all = `${lines.toLocaleString("en")} lines`;
-  const rows = count.toLocaleString("en");
+  const all = `${formatCount(lines)} lines`;
+  const rows = formatCount(count);
   return (count === lines ? all : filtered ? `${rows} of ${all}` : `${all} in ${rows} rows`)
-    + (dropped ? `, ${dropped.toLocaleString("en")} samples dropped` : "");
+    + (dropped ? `, ${formatCount(dropped)} samples dropped` : "");
 }

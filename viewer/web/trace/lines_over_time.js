@@ -5,7 +5,7 @@
 import { BLOCKED, COMMUNICATION } from "../core/cct.js";
 import { pixelOfColour } from "../core/colour.js";
 import { isAbort } from "../core/failure.js";
-import { formatTime } from "../core/format.js";
+import { formatCount, formatTime } from "../core/format.js";
 import { context2d, drawScaled, hatchPattern, nodeColours, paintGrid } from "../core/paint.js";
 import { cssVariable, fittedCanvas, relativePosition } from "../widgets/canvas.js";
 import { placeTip, select } from "../widgets/elements.js";
@@ -239,7 +239,7 @@ export class LinesOverTime {
     const mark = { [BLOCKED]: "  (not running)", [COMMUNICATION]: "  (communicates)" }[tree.marks[node]] ?? "";
     const dropped = summary.losses.reduce((sum, [measurement, from, to, samples]) => (
       measurement === line?.measurement && from <= time && time <= to ? sum + samples : sum), 0);
-    const losses = dropped ? `  (${dropped.toLocaleString("en")} samples of its recording dropped about here)` : "";
+    const losses = dropped ? `  (${formatCount(dropped)} samples of its recording dropped about here)` : "";
     const path = tree.has(node) ? tree.path(node).map((frame) => tree.names[tree.procedure[frame]]) : ["not there"];
     return [`${formatTime(time, t1 - t0)}  ${line?.label ?? `line ${grid.lines[row]}`}${mark}${losses}`, ...path].join("\n");
   }

@@ -1,0 +1,12 @@
+// @ts-check
+// What a page shows of its database at once, asked for before anything else is there. No module, so
+// that the browser runs it as soon as it comes to it: app.js takes the answer.
+
+/** @param {string} db name of the database; unless it is there, the first */
+function openingPath(db) { return "api/v1/opening?" + new URLSearchParams({ db }); }
+
+const firstAnswer = (() => {
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  return fetch(openingPath(parameters.get("db") ?? ""), { headers: { "x-hpcd-token": parameters.get("token") ?? "" } });
+})();
+firstAnswer.catch(() => {}); // said where it is waited for
