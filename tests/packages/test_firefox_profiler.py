@@ -37,7 +37,7 @@ class Profiler:
             ["node", str(self._script), "--daemon", str(profile), "--session", "test"],
             env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
-        # Its status is not to be asked for: who asks too early removes the session as one that ended.
+        # Not by its status: who asks too early removes the session as one that ended.
         while not (self._log.exists() and "Profile loaded" in self._log.read_text()):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(timeout=0.1)
