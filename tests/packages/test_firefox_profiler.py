@@ -3,6 +3,7 @@ export."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -27,6 +28,7 @@ class Profiler:
 
     def __init__(self, script: Path, folder: Path) -> None:
         self._script = script
+        self._log = folder / "test.log"
         self._environment = {**os.environ, "PROFILER_CLI_SESSION_DIR": str(folder)}
 
     def load(self, profile: Path) -> subprocess.Popen[bytes]:
@@ -35,8 +37,11 @@ class Profiler:
             ["node", str(self._script), "--daemon", str(profile), "--session", "test"],
             env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
-        while self._run("status").returncode:
-            assert server.poll() is None, server.communicate()[1].decode()
+        # Not by its status: who asks too early removes the session as one that ended.
+        while not (self._log.exists() and "Profile loaded" in self._log.read_text()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.wait(timeout=0.1)
+                raise AssertionError(server.communicate()[1].decode())
         return server
 
     def ask(self, *words: str) -> dict[str, Any]:
