@@ -86,15 +86,15 @@ class _Place(NamedTuple):
 
 
 class Sampler:
-    """A picture of ``rows`` rows, one pixel wide at each of ``times`` (ns, evenly spaced).
+    """A picture of ``rows`` rows, one pixel wide at each of ``times`` (ns, ``spacing`` apart).
 
     ``nodes`` ``uint32[rows, len(times)]`` is what has been drawn, NO_NODE elsewhere. ``decoded``
     keeps blocks for pictures to come.
     """
 
     def __init__(self, times: I64, spacing: float, rows: int, decoded: DecodedBlocks) -> None:
-        self._times = times
-        self._spacing = spacing
+        self.times = times
+        self.spacing = spacing
         self._decoded = decoded
         self.nodes: U32 = np.full((rows, len(times)), NO_NODE, np.uint32)
         self._search = spacing < _EVEN_NS
@@ -110,7 +110,7 @@ class Sampler:
         for rows in groups:
             rows.part.read_here_and_there()
             columns = (rows.place, rows.local, rows.begin, rows.end)
-            stretches = rows.part.stretches(rows.local, self._spacing / TIME_UNIT_NS)
+            stretches = rows.part.stretches(rows.local, self.spacing / TIME_UNIT_NS)
             decode = []
             for number, (stretch, place, local, begin, end) in enumerate(
                 zip(stretches, *(column.tolist() for column in columns), strict=True)
@@ -121,7 +121,7 @@ class Sampler:
                 step = stretch.step * TIME_UNIT_NS
                 at = index.get((rows.shift, step))
                 if at is None:
-                    at = (2 * (self._times - rows.shift) + step) // (2 * step)
+                    at = (2 * (self.times - rows.shift) + step) // (2 * step)
                     index[rows.shift, step] = at
                 places.append(_Place(rows, place, local, begin, end, stretch, at))
             if decode:
@@ -196,7 +196,7 @@ class Sampler:
         """The rows, with the first block with records between their pixels, and how many."""
         bounds, base = rows.part.lines.block, rows.part.blocks.base
         low, high = bounds[rows.local].tolist(), bounds[rows.local + 1].tolist()
-        spans = np.stack((self._times[rows.begin], self._times[rows.end - 1]), axis=1)
+        spans = np.stack((self.times[rows.begin], self.times[rows.end - 1]), axis=1)
         spans = (spans - rows.shift) // TIME_UNIT_NS
         columns = (rows.place, rows.local, rows.begin, rows.end)
         for a, z, span, place, local, start, stop in zip(
@@ -217,7 +217,7 @@ class Sampler:
         end = np.array([row.end for row in group])
         followers = [self._follower(row) for row in group]
         after = np.array([time for time, _ in followers])
-        if (count - 1) * BLOCK_RECORDS > len(self._times):
+        if (count - 1) * BLOCK_RECORDS > len(self.times):
             upto = self._many(since, base, after).ravel().astype(np.int64)
             node, size = node.ravel(), np.full(len(group), count * BLOCK_RECORDS)
         else:
@@ -265,19 +265,19 @@ class Sampler:
 
         ``int32[rows, records]``, within a thousandth of a pixel: single precision.
         """
-        start = int(self._times[0])
-        offset = (base - start) / self._spacing
+        start = int(self.times[0])
+        offset = (base - start) / self.spacing
         place = since.astype(np.float32)
-        place *= np.float32(TIME_UNIT_NS / self._spacing)
+        place *= np.float32(TIME_UNIT_NS / self.spacing)
         place += offset.astype(np.float32)[:, None]
         place = place.reshape(len(after), -1)
         # A record owns the pixels up to the middle between it and the next.
         middle = np.empty_like(place)
         np.add(place[:, :-1], place[:, 1:], out=middle[:, :-1])
-        middle[:, -1] = place[:, -1] + (after - start) / self._spacing
+        middle[:, -1] = place[:, -1] + (after - start) / self.spacing
         middle *= np.float32(0.5)
         middle += np.float32(1.0)
-        np.clip(middle, 0, len(self._times), out=middle)
+        np.clip(middle, 0, len(self.times), out=middle)
         return middle.astype(np.int32)
 
     def _few(
@@ -286,8 +286,8 @@ class Sampler:
         """The same, exactly, of the few records around the pixels: row after row, their nodes, and
         how many each row has."""
         rows = len(after)
-        low = np.maximum(self._not_after(since, base, self._times[begin], rows) - 1, 0)
-        high = self._not_after(since, base, self._times[end - 1], rows)
+        low = np.maximum(self._not_after(since, base, self.times[begin], rows) - 1, 0)
+        high = self._not_after(since, base, self.times[end - 1], rows)
         many = since.size // rows
         # With the first record after the last pixel, where there is one.
         upto = np.maximum(np.minimum(high, many - 1), low)
@@ -320,11 +320,11 @@ class Sampler:
     def _columns(self, middle: I64) -> I64:
         """How many pixels are not later than each of ``middle`` (ns)."""
         if self._search:
-            return np.searchsorted(self._times, middle, side="right")
+            return np.searchsorted(self.times, middle, side="right")
         # Computed a thousandth of a pixel too low, then put right by looking.
-        place = (middle - int(self._times[0])) * (1.0 / self._spacing)
+        place = (middle - int(self.times[0])) * (1.0 / self.spacing)
         place += 0.999
-        np.clip(place, 0, len(self._times), out=place)
+        np.clip(place, 0, len(self.times), out=place)
         index = place.astype(np.int64)
         index += self._ahead[index] <= middle
         return index

@@ -60,8 +60,15 @@ class _Addresses:
         words += [len(columns["block_base"]), *blocks, len(columns["frame_offset"]), *frames]
         held = np.zeros(len(columns["frame_offset"]), np.int64)
         self.words = np.array([*words, self._of(held, np.int64), 0, 0, 0], np.int64)
+        self._table: tuple[U32, int] | None = None
         step = np.where(lines.entries > 0, lines.step, np.iinfo(np.int64).max)
         self.finest = int(step.max(initial=0))
+
+    def table_address(self, table: U32) -> int:
+        """Where ``table`` lies: asked for with every picture, it is nearly always the same."""
+        if self._table is None or self._table[0] is not table:
+            self._table = table, address_of(table, np.uint32)
+        return self._table[1]
 
     def _of(self, array: Array, kind: Any) -> int:
         self._kept.append(array)
@@ -147,7 +154,8 @@ class PictureLoops:
         if parts.shape[1] != self._words:
             raise TypeError("struct part has other fields")
         parts[:, -3:] = [
-            (address_of(group.table, np.uint32), len(group.table), group.shift) for group in groups
+            (one.table_address(group.table), len(group.table), group.shift)
+            for group, one in zip(groups, found, strict=True)
         ]
         return parts
 

@@ -12,6 +12,7 @@ import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -210,27 +211,38 @@ class Trace:
         parts = self._map.part[lines]
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
         order = drawn[np.argsort(parts[drawn], kind="stable")]
-        cuts = np.flatnonzero(np.diff(parts[order])) + 1
-        rows_of_parts = np.split(order, cuts) if len(order) else []
+        numbers, first = np.unique(parts[order], return_index=True)
+        bounds = np.append(first, len(order)).tolist()
+        local = self._map.row[lines[order]].astype(np.int64)
+        columns = (places[order], local, begin[order], end[order])
+        spans = list(zip(numbers.tolist(), pairwise(bounds), strict=True))
         # Those that are drawn stay open until they are, whatever is closed for the next.
         together = max(self._most_open // 2, 1)
-        for at in range(0, len(rows_of_parts), together):
-            some = rows_of_parts[at : at + together]
-            fresh = {int(parts[rows[0]]) for rows in some} - self._parts.keys()
-            expect(self._folder / self._names[number] for number in sorted(fresh))
-            groups: list[PartRows] = []
-            for rows in some:
-                number = int(parts[rows[0]])
-                groups.append(PartRows(
-                    self.part(number), self._map.node[number], int(self._map.shift[number]),
-                    places[rows], self._map.row[lines[rows]].astype(np.int64), begin[rows],
-                    end[rows],
-                ))  # fmt: skip
-            if self._loops is not None:
-                groups = self._loops.draw(groups, times, spacing, sampler.nodes)
-            sampler.draw(groups)
+        for at in range(0, len(spans), together):
+            self._draw(sampler, spans[at : at + together], columns)
         self.release_beyond(_MOST_MAPPED)
         return sampler.nodes
+
+    def _draw(
+        self,
+        sampler: Sampler,
+        spans: Sequence[tuple[int, tuple[int, int]]],
+        columns: tuple[I64, ...],
+    ) -> None:
+        """Draw the rows of some parts: of each its number, and where these are in ``columns``,
+        those of :class:`PartRows`."""
+        fresh = {number for number, _ in spans} - self._parts.keys()
+        expect(self._folder / self._names[number] for number in sorted(fresh))
+        groups = [
+            PartRows(
+                self.part(number), self._map.node[number], int(self._map.shift[number]),
+                *(column[low:high] for column in columns),
+            )
+            for number, (low, high) in spans
+        ]  # fmt: skip
+        if self._loops is not None:
+            groups = self._loops.draw(groups, sampler.times, sampler.spacing, sampler.nodes)
+        sampler.draw(groups)
 
     def release_beyond(self, most: int) -> None:
         """Give all parts back to the kernel if this process has more than ``most`` bytes of files

@@ -39,7 +39,8 @@ def test_modules_run_once_each_after_what_they_import() -> None:
 @pytest.mark.parametrize(
     "text",
     ['import four from "./four.js";', 'import "./four.js";', "export default 4;",
-     "export { a };", 'import { FIVE } from "./four.js";', 'import { app } from "./app.js";', 'import { a } from "./none.js";'],
+     "export { a };", 'import { FIVE } from "./four.js";',
+     'import { app } from "./app.js";', 'import { a } from "./none.js";'],
 )  # fmt: skip
 def test_modules_that_are_written_otherwise_are_refused(text: str) -> None:
     with pytest.raises(HpcdError, match="js: "):
