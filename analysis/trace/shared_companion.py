@@ -5,10 +5,10 @@ zstd in it, take longer than what is done with them. The trees of those that one
 united here already; sums name this tree's nodes.
 
 u64 length, JSON: ``parts``, each the name of its file, which measurement it is of and how many
-bytes that had; the ``columns`` (type, offset behind the JSON,
-entries); ``modules``, the distinct tables of what a measurement's modules are in the tree's frames,
-and which of these is that ``of`` each part; and of each part the ``symbols``, which of the payloads
-of SYMBOLS chunks are its, and the modules ``named`` by these. Then the columns: ``parent``, ``frame`` of the tree; ``node``, the
+bytes that had; the ``columns`` (type, offset behind the JSON, entries); ``modules``, the distinct
+tables of what a measurement's modules are in the tree's frames, and which of these is that ``of``
+each part; and of each part the ``symbols``, which of the payloads of SYMBOLS chunks are its, and
+the modules ``named`` by these. Then the columns: ``parent``, ``frame`` of the tree; ``node``, the
 tree's node of each number that a part gives one, part by part, each from ``node_start`` on;
 ``row``, ``cell_node``, ``event``, ``records``, ``value`` of sums, each part's from ``cell_start``
 on; ``payload``, each from ``payload_start`` on.
