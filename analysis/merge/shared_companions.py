@@ -99,6 +99,7 @@ class CompanionWriter:
             "parts": [(contents.part.name, contents.id, contents.size)
                       for contents in self._contents],
             "modules": [table.tolist() for table in tables], "of": of, "symbols": self._symbols,
+            "named": [sorted(contents.symbols) for contents in self._contents],
         }  # fmt: skip
         try:
             save_shared(self._unfinished, columns, facts)

@@ -238,7 +238,7 @@ def _symbols(
 ) -> frozenset[int]:
     """The modules that a part's companion has symbols of."""
     if member is not None:
-        return frozenset(read_payloads(open_shared(member.path).symbols(member.number)))
+        return open_shared(member.path).named(member.number)
     return (Companion.of(part) or Companion(archive)).modules()
 
 

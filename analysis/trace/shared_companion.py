@@ -5,10 +5,10 @@ zstd in it, take longer than what is done with them. The trees of those that one
 united here already; sums name this tree's nodes.
 
 u64 length, JSON: ``parts``, each the name of its file, which measurement it is of and how many
-bytes that had; the ``columns`` (type, offset behind the JSON,
-entries); ``modules``, the distinct tables of what a measurement's modules are in the tree's frames,
-and which of these is that ``of`` each part; and of each part the ``symbols``, which of the payloads
-of SYMBOLS chunks are its. Then the columns: ``parent``, ``frame`` of the tree; ``node``, the
+bytes that had; the ``columns`` (type, offset behind the JSON, entries); ``modules``, the distinct
+tables of what a measurement's modules are in the tree's frames, and which of these is that ``of``
+each part; and of each part the ``symbols``, which of the payloads of SYMBOLS chunks are its, and
+the modules ``named`` by these. Then the columns: ``parent``, ``frame`` of the tree; ``node``, the
 tree's node of each number that a part gives one, part by part, each from ``node_start`` on;
 ``row``, ``cell_node``, ``event``, ``records``, ``value`` of sums, each part's from ``cell_start``
 on; ``payload``, each from ``payload_start`` on.
@@ -95,6 +95,7 @@ class SharedCompanion:
             self._modules = [np.array(table, np.uint32) for table in facts["modules"]]
             self._of = [int(table) for table in facts["of"]]
             self._symbols = [[int(payload) for payload in some] for some in facts["symbols"]]
+            self._named = [frozenset(map(int, some)) for some in facts["named"]]
             self._node_start = self._column("node_start")
             self._cell_start = self._column("cell_start")
             self.nodes = self._columns["parent"][2]
@@ -155,6 +156,13 @@ class SharedCompanion:
         try:
             payloads = self._symbols[member]
             return [self._part("payload", start, payload).tobytes() for payload in payloads]
+        except IndexError:
+            raise self._damaged() from None
+
+    def named(self, member: int) -> frozenset[int]:
+        """The modules that a part has symbols of."""
+        try:
+            return self._named[member]
         except IndexError:
             raise self._damaged() from None
 
