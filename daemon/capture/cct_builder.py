@@ -87,9 +87,7 @@ class CCTBuilder:
             ]
         return leaf
 
-    def _insert_compiled(
-        self, loops: PathLoops, path_frames: U64, lengths: I64, leaf: U32
-    ) -> None:
+    def _insert_compiled(self, loops: PathLoops, path_frames: U64, lengths: I64, leaf: U32) -> None:
         ends = np.cumsum(lengths)
         if len(path_frames) != (int(ends[-1]) if len(ends) else 0) or bool((lengths < 0).any()):
             raise ValueError("paths of other lengths than they have")

@@ -128,8 +128,8 @@ class DeferredPaths:
         self._process_at = process_at
         self._insert = insert
         self._waiting: OrderedDict[int, _Deferred] = OrderedDict()
-        # Of these, those that do not wait for a table: they are looked at in every round. The others
-        # by the file whose table it is, None where it is not known which: when tables have come.
+        # Of these, those that do not wait for a table: they are looked at in every round. The
+        # others by the file whose table it is, None where it is not known which: when it has come.
         self._fresh: dict[int, _Deferred] = {}
         self._by_module: dict[tuple[str, int] | None, dict[int, _Deferred]] = {}
         # What was mapped when the others' were taken, each once, and the bytes that takes.
@@ -246,7 +246,7 @@ class DeferredPaths:
         return bool(done)
 
     def _due(self) -> list[_Deferred]:
-        """Those that may be finished by now: of those that wait for a table only where it has come."""
+        """Those that may be finished by now: not those whose table has not come."""
         due = list(self._fresh.values())
         if self._tables_came:
             for module, waiting in self._by_module.items():

@@ -23,8 +23,8 @@ from hpcd.daemon.targets.process_ends import ProcessEnds
 from hpcd.daemon.unwind.work_limit import MOST_SECONDS
 from hpcd.errors import TargetError
 
-# The rings are emptied when they fill, of which the programs tell, or this often: a recorder that is
-# killed loses no more than the last second, the way to the disk included.
+# The rings are emptied when they fill, of which the programs tell, or this often: a recorder that
+# is killed loses no more than the last second, the way to the disk included.
 _FLUSH_SECONDS = 0.7
 # Rings of calls do not tell, nor does what is limited: they are looked at so often.
 _POLL_SECONDS = 0.1

@@ -43,8 +43,9 @@ _SLOT_MASK = np.uint32(_SLOTS - 1)
 _WHOLE = (UnwindStatus.COMPLETE, UnwindStatus.KERNEL_ONLY)
 
 _HEAD = struct.Struct("<QII")  # STACK_EVENT begins so: time, kind, tgid
-_USER_FRAMES, _USER_FRAMES_AT = struct.Struct("<H"), STACK_EVENT.fields["user_frames"][1]
+_USER_FRAMES, _USER_FRAMES_AT = struct.Struct("<H"), 26
 
+assert STACK_EVENT.fields and STACK_EVENT.fields["user_frames"][1] == _USER_FRAMES_AT
 assert SLOT_BITS == CACHE_SET_BITS + 1
 assert EVENT_HEADER.itemsize == 16
 
@@ -259,8 +260,8 @@ class StackResolver:
         if gathered and len(gathered.missing):
             address = np.unique(gathered.missing)
             innermost = np.zeros(len(address), np.int64)
-            frame = self._kernel.to_module_frames(address, innermost)
-            self._kernel_frames.add(address, frame)
+            named = self._kernel.to_module_frames(address, innermost)
+            self._kernel_frames.add(address, named)
             gathered = loops.gather(stacks, self._spans, self._kernel_frames)
         if gathered is None:
             raise ValueError("a stack that has not as many frames as it says")

@@ -1,0 +1,38 @@
+"""The reader of the programs' rings sleeps until they say that they fill."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from hpcd.bpf import syscalls
+from hpcd.bpf.maps import possible_cpus
+from hpcd.bpf.sampler import Sampler
+from hpcd.bpf.sampler_options import SamplerOptions
+from hpcd.bpf.sampler_programs import SamplerPrograms
+from hpcd.daemon.capture.descriptors import readable
+
+pytestmark = pytest.mark.root
+WAITING = "import time\nwhile True: time.sleep(0.0001)"
+
+
+def test_a_ring_says_that_it_fills() -> None:
+    clock = syscalls.PerfEvent(syscalls.PERF_TYPE_SOFTWARE, syscalls.SW_CPU_CLOCK, frequency=99)
+    options = SamplerOptions(everything=True, sample_ring=1 << 15)
+    cpus = list(range(possible_cpus()))
+    with closing(Sampler(SamplerPrograms([clock], cpus, options))) as sampler:
+        assert not readable([sampler.full_descriptor], 0)
+        sampler.attach()
+        waiting = subprocess.Popen([sys.executable, "-c", WAITING])
+        try:
+            assert readable([sampler.full_descriptor], 60)
+        finally:
+            waiting.kill()
+            waiting.wait()
+        sampler.stop()
+        assert 8 * sampler.samples.pending >= sampler.samples.size
+        assert len(sampler.take_samples())
+        assert not readable([sampler.full_descriptor], 0)
