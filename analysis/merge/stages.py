@@ -67,7 +67,7 @@ from hpcd.analysis.merge.metric_cells import (
 from hpcd.analysis.merge.module_names import close_readers
 from hpcd.analysis.merge.node_names import NamedTree, name_tree, prepare
 from hpcd.analysis.merge.part_groups import GroupTask, unite_parts
-from hpcd.analysis.merge.read_ahead import ReadAhead, Stretch
+from hpcd.analysis.merge.prefetch import Prefetch, Stretch
 from hpcd.analysis.merge.shared_companions import (
     SharedPart,
     forget_shared,
@@ -307,7 +307,7 @@ class _Merge:
                 for group in tasks
             ]
         done, total = 0, max(sum(sizes), 1)
-        ahead = ReadAhead(
+        ahead = Prefetch(
             _stretch(self._paths[number], share, sizes[number])
             for group in groups
             for number, share in (units[at] for at in group)

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpcd.analysis.merge import read_ahead
-from hpcd.analysis.merge.read_ahead import ReadAhead, Stretch
+from hpcd.analysis.merge import prefetch
+from hpcd.analysis.merge.prefetch import Prefetch, Stretch
 from hpcd.array_types import U8
 
 _BYTES = 1 << 19
@@ -56,7 +56,7 @@ def test_stretches_are_asked_for_across_segments(tmp_path: Path) -> None:
         pytest.skip("this file system keeps all it has in memory")
     half = _BYTES // 2
     gone = Stretch(tmp_path / "gone", 0, 1)
-    ReadAhead([gone, Stretch(first.parent, half, _BYTES + half)]).keep_up(0)
+    Prefetch([gone, Stretch(first.parent, half, _BYTES + half)]).keep_up(0)
     pages = half // mmap.PAGESIZE
     _come(lambda: bool(_pages(first)[pages:].all() and _pages(second)[:pages].all()))
     assert not _pages(first)[:pages].any()
@@ -66,11 +66,11 @@ def test_stretches_are_asked_for_across_segments(tmp_path: Path) -> None:
 def test_no_more_is_asked_for_than_is_soon_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_ahead, "_AHEAD_BYTES", _BYTES)
+    monkeypatch.setattr(prefetch, "_AHEAD_BYTES", _BYTES)
     folders = [_segment(tmp_path / str(number), 0) for number in range(3)]
     if _pages(folders[0]).any():
         pytest.skip("this file system keeps all it has in memory")
-    ahead = ReadAhead([Stretch(path.parent, 0, _BYTES) for path in folders])
+    ahead = Prefetch([Stretch(path.parent, 0, _BYTES) for path in folders])
     ahead.keep_up(0)
     _come(lambda: bool(_pages(folders[0]).all()))
     ahead.keep_up(1)

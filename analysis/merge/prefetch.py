@@ -29,7 +29,7 @@ class Stretch:
     end: int
 
 
-class ReadAhead:
+class Prefetch:
     """Asks the kernel for stretches of measurements in the order in which they will be read.
 
     What cannot be opened is left to whoever reads it, who can say why.
