@@ -166,7 +166,7 @@ def test_what_changes_while_it_is_read_is_marked_not_invented(
     # What executes itself all the time may never be met between two programs.
     assert seen & OWN or what == "execs"
     for names in paths:
-        # Whole paths begin where threads and programs do (before _start in what loads libraries);
+        # Whole paths begin where threads and programs do, or in the dynamic loader before that;
         # others say why they are not.
         begins = ("clone3", "_start", "_dl_start_user")
         assert not names or names[-1] in begins or names[-1].startswith("["), names
