@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.cell_store import chunks_of, joined, pack_cells
 from hpcd.analysis.arrays.column_files import (
     ColumnWriter,
@@ -69,8 +70,8 @@ class CellTask:
     ``rows`` are how many lines each has, ``event_maps`` turn the parts' ids into the database's,
     ``with_calls`` says of which parts nodes are asked for by the measurement's numbers, too.
     ``group`` is the file of their trees (:mod:`hpcd.analysis.merge.part_groups`), None where none
-    has a companion of its own, ``canonical`` the
-    database's tree, ``scale`` (:func:`metric_scales`); ``work`` is the file to leave the result in.
+    has a companion of its own, ``canonical`` the database's tree, ``scale`` as
+    :func:`metric_scales` gives it; ``work`` is the file to leave the result in.
     """
 
     parts: tuple[Path | EarlierPart | SharedPart, ...]
@@ -217,11 +218,11 @@ def place_cells(
                 node_totals[number][node] += by_node[number]
                 line_totals[number][mine] = own[number]
     whole = {name: np.concatenate(parts) for name, parts in columns.items()}
-    save_column(folder / "chunk_line.npy", _bounds(whole["lines"]))
-    save_column(folder / "chunk_frame.npy", _bounds(whole["events"]))
+    save_column(folder / "chunk_line.npy", bounds_of(whole["lines"]))
+    save_column(folder / "chunk_frame.npy", bounds_of(whole["events"]))
     save_column(folder / "frame_event.npy", whole["event"].astype(np.uint16))
     save_column(folder / "frame_cells.npy", whole["cells"])
-    start = _bounds(whole["size"])
+    start = bounds_of(whole["size"])
     save_column(folder / "frame_start.npy", start)
     join_files(works, "data", folder / "cells.npy", int(start[-1]))
     for number, total in enumerate(node_totals):
@@ -239,7 +240,7 @@ def place_nodes(works: Sequence[Path], folder: Path) -> None:
         with np.load(work, allow_pickle=False) as arrays:
             count.append(arrays["map_count"])
             size.append(arrays["map_size"])
-    frame = _bounds(np.concatenate(size))
+    frame = bounds_of(np.concatenate(size))
     save_column(folder / "node_count.npy", np.concatenate(count))
     save_column(folder / "node_frame.npy", frame)
     join_files(works, "map", folder / "node.npy", int(frame[-1]))
@@ -255,7 +256,3 @@ def join_files(works: Sequence[Path], name: str, out: Path, total: int) -> None:
                 data = arrays[name]
             column.write(at, data)
             at += len(data)
-
-
-def _bounds(sizes: I64) -> I64:
-    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.canonical_tree import load_canonical
@@ -84,7 +85,7 @@ def unite_as_met(trees: Sequence[CCT], loops: Any) -> tuple[CCT, U32]:
     if loops is None:
         tree, maps = union(trees)
         return tree, np.concatenate(maps)
-    start = np.concatenate(([0], np.cumsum([len(tree) for tree in trees]))).astype(np.int64)
+    start = bounds_of([len(tree) for tree in trees])
     parent, frame, node = loops.unite(
         np.concatenate([tree.parent for tree in trees]),
         np.concatenate([tree.frame for tree in trees]),

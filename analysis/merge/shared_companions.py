@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.column_files import open_column, save_column, storage_error
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.canonical_modules import translate, unite_modules
@@ -26,7 +26,8 @@ from hpcd.analysis.trace.shared_companion import (
     open_shared,
     save_shared,
 )
-from hpcd.array_types import I64, U32, Array
+from hpcd.array_types import U32, Array
+from hpcd.measurement.codec import narrow
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import locate
 
@@ -74,27 +75,28 @@ class CompanionWriter:
             # All have the same modules by the same numbers.
             tables = [np.arange(len(tables[0]), dtype=np.uint32)]
         tree, node = unite_as_met(trees, merge_loops())
-        start = _bounds(trees)[:-1].tolist()
+        start = bounds_of([len(tree) for tree in trees])[:-1].tolist()
         columns: dict[str, Array] = {
             "parent": tree.parent, "frame": tree.frame,
-            "node": _narrow(np.concatenate(
+            "node": narrow(np.concatenate(
                 [node[order + np.uint32(at)]
                  for order, at in zip(self._orders, start, strict=True)]
             )),
-            "node_start": _bounds(self._orders), "cell_start": _bounds(self._cells),
+            "node_start": bounds_of([len(order) for order in self._orders]),
+            "cell_start": bounds_of([len(cells) for cells in self._cells]),
             "payload": np.frombuffer(b"".join(self._payloads), np.uint8),
-            "payload_start": _bounds(list(self._payloads)),
+            "payload_start": bounds_of([len(payload) for payload in self._payloads]),
         }  # fmt: skip
         by_node = [
             node[order + np.uint32(at)][cells.node]
             for cells, order, at in zip(self._cells, self._orders, start, strict=True)
         ]
-        sums = (
+        sums: tuple[list[Array], ...] = (
             [cells.line for cells in self._cells], by_node, [cells.event for cells in self._cells],
             [cells.records for cells in self._cells], [cells.value for cells in self._cells],
         )  # fmt: skip
         for name, column in zip(CELL_COLUMNS, sums, strict=True):
-            columns[name] = _narrow(np.concatenate(column))
+            columns[name] = narrow(np.concatenate(column))
         facts = {
             "parts": [(contents.part.name, contents.id, contents.size)
                       for contents in self._contents],
@@ -147,6 +149,9 @@ class SharedPart:
     member: Member
     nodes: Path
     first: int
+
+    def __str__(self) -> str:
+        return str(self.member)
 
     def sums(self) -> tuple[U32, Cells]:
         """The database's nodes of the numbers that the part gives nodes, and its sums by row, of
@@ -245,9 +250,8 @@ def unite_shared(task: SharedTask) -> None:
         chosen.append(which)
     tree, node = unite(trees, merge_loops())
     nodes = np.zeros(task.start[-1], np.uint32)
-    for which, mine, first in zip(
-        chosen, np.split(node, _bounds(trees)[1:-1]), task.start, strict=False
-    ):
+    split = bounds_of([len(tree) for tree in trees])[1:-1]
+    for which, mine, first in zip(chosen, np.split(node, split), task.start, strict=False):
         nodes[first + which.astype(np.int64)] = mine
     try:
         save_canonical(task.out, tree)
@@ -279,15 +283,3 @@ def forget_shared() -> None:
     """Close what is kept of companions."""
     open_shared.cache_clear()
     _nodes.cache_clear()
-
-
-def _bounds(parts: Sequence[Any]) -> I64:
-    """Where each of these begins when they are put together, and the last one ends."""
-    return np.concatenate(([0], np.cumsum([len(part) for part in parts]))).astype(np.int64)
-
-
-def _narrow(column: Array) -> Array:
-    """``column`` in the fewest bytes."""
-    top = int(column.max(initial=0))
-    width = next(size for size in (1, 2, 4, 8) if top < 1 << 8 * size)
-    return column.astype(f"<u{width}")

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
 from hpcd.analysis.database.directory import checksums_of
@@ -129,12 +130,12 @@ class _Batch:
         self._measurements = measurements
         self._loops = loops
         records = [each.records for each in measurements]
-        self._row = _bounds([len(each.contents.lines) for each in measurements])
-        self._line = _bounds([len(part.line) for part in records])
-        self._nodes = _bounds([len(each.tree) for each in measurements])
+        self._row = bounds_of([len(each.contents.lines) for each in measurements])
+        self._line = bounds_of([len(part.line) for part in records])
+        self._nodes = bounds_of([len(each.tree) for each in measurements])
         start = [
             part.start[:-1] + at
-            for part, at in zip(records, _bounds(list(map(len, records))).tolist(), strict=False)
+            for part, at in zip(records, bounds_of(list(map(len, records))).tolist(), strict=False)
         ]
         self._records = RecordChunk(
             _moved([part.line for part in records], self._row).astype(np.uint32),
@@ -306,11 +307,6 @@ def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:
         data, np.concatenate(content), frame - places.start, encoded.at[chosen], code_frame,
         encoded.code_at[chosen], encoded.least[chosen], encoded.width[chosen],
     )  # fmt: skip
-
-
-def _bounds(sizes: Sequence[int]) -> I64:
-    """Where each of these begins, and the last one ends."""
-    return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
 def _moved(columns: Sequence[Any], bounds: I64) -> I64:

@@ -53,6 +53,9 @@ class Member:
     path: Path
     number: int
 
+    def __str__(self) -> str:
+        return f"{self.path}, part {self.number}"
+
 
 def save_shared(place: Path, columns: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
     """Write a shared companion: its columns, and the rest. Raises :class:`OSError`."""

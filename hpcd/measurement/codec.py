@@ -67,7 +67,7 @@ def new_columns(records: int) -> tuple[U64, U32, U16, U64]:
             np.empty(records, np.uint16), np.empty(records, np.uint64))  # fmt: skip
 
 
-def _narrow(values: U64 | U32 | I64) -> npt.NDArray[np.unsignedinteger]:
+def narrow(values: Array) -> npt.NDArray[np.unsignedinteger]:
     """``values`` in the fewest bytes of 1, 2, 4, 8 that hold them all."""
     top = int(values.max(initial=0))
     width = 1 if top < 1 << 8 else 2 if top < 1 << 16 else 4 if top < 1 << 32 else 8
@@ -79,9 +79,9 @@ def encode_column(values: U64 | U32 | U16 | I64) -> bytes:
     """One column: header (coding, width, pad, bytes), then its data."""
     if len(values) and bool((values == values[0]).all()):
         return _COLUMN.pack(_CONSTANT, 8, 0, 8) + struct.pack("<Q", int(values[0]))
-    narrow = _narrow(values)  # type: ignore[arg-type]
-    data = to_planes(narrow)
-    return _COLUMN.pack(_PLANES, narrow.dtype.itemsize, 0, len(data)) + data
+    narrowed = narrow(values)
+    data = to_planes(narrowed)
+    return _COLUMN.pack(_PLANES, narrowed.dtype.itemsize, 0, len(data)) + data
 
 
 def encode_ranked(values: U32) -> bytes:
@@ -93,7 +93,7 @@ def encode_ranked(values: U32) -> bytes:
     order = np.argsort(-np.bincount(place, minlength=len(unique)), kind="stable")
     number = np.empty(len(unique), np.uint32)
     number[order] = np.arange(len(unique), dtype=np.uint32)
-    index, chosen = _narrow(number[place]), _narrow(unique[order])
+    index, chosen = narrow(number[place]), narrow(unique[order])
     data = struct.pack("<IBB2x", len(unique), chosen.dtype.itemsize, index.dtype.itemsize)
     data += to_planes(chosen) + to_planes(index)
     return _COLUMN.pack(_RANKED, 4, 0, len(data)) + data
