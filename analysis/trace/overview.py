@@ -72,19 +72,13 @@ class Levels:
         )  # fmt: skip
 
     @staticmethod
-    def coarser(origin: int, entries: Array) -> list[Array]:
-        """What the coarser levels have of a finest one's ``entries``, the first of index
-        ``origin``."""
+    def entries(origin: int, entries: Array) -> list[Array]:
+        """What each level has of the finest one's ``entries``, the first of index ``origin``."""
         levels = [entries]
         while len(levels) < _MAX_LEVELS and len(levels[-1]) > _SMALL_LEVEL:
             factor = FACTOR ** len(levels)
             levels.append(entries[-origin % factor :: factor])
-        return levels[1:]
-
-    @property
-    def total(self) -> int:
-        """Entries of all lines and levels."""
-        return int(self.count.sum())
+        return levels
 
 
 class OverviewBuilder:

@@ -7,8 +7,8 @@ they are when measurements are added, and a merge that was killed finds those al
 
     header | frames | overviews of 8, 16, 32 bits | tables | dictionary | archive
 
-Frames are zstd's: of blocks, and of the finest levels of overviews. Coarser levels are stored as
-they are.
+Frames are zstd's: of blocks, and of the two finest levels of overviews. Coarser levels are stored
+as they are.
 
 All numbers are little-endian; each section begins at a multiple of 8. Of short measurements tables
 and dictionary are one zstd frame, each column's byte planes one after the other. The archive holds
@@ -41,8 +41,12 @@ from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
 
 MAGIC = b"HPCDPART"
-VERSION = 4
-# In version 3 tables were not packed, and the finest levels of overviews were stored as they are.
+VERSION = 5
+FRAMED_LEVELS = 2
+"""Of each line's overview so many levels are compressed, the finest ones."""
+# In version 4 only the finest level was compressed.
+_ONE_FRAMED = 4
+# In version 3 tables were not packed, and overviews were stored as they are.
 _BARE = 3
 # In version 2 each block had frames of its own, in version 1 the second were planes of events and
 # values.
@@ -89,7 +93,7 @@ class PartLineTable:
     ``word[n + 1]`` where their blocks and their dictionary begin; ``step[n]``, ``origin[n]``,
     ``entries[n]`` the finest level of the overview (see :class:`Levels`), ``wide[n]`` whether it
     has entries of 16 bits (0), 32 (1) or 8 (2); ``finest[n]`` the first of the frames that the
-    finest level is stored in, :data:`FRAME_ENTRIES` each.
+    finest levels are stored in, one after another, :data:`FRAME_ENTRIES` each.
     """
 
     source: I64
@@ -144,7 +148,7 @@ _TABLES_AHEAD = 64 << 10
 _BOUNDS = ("block", "word")
 
 FRAME_ENTRIES = 8192
-"""Entries of an overview's finest level that are compressed together."""
+"""Entries of a level of an overview that are compressed together."""
 
 
 def tables(
@@ -201,10 +205,10 @@ class _Header:
             # Two frames a block.
             return _Header(version, lines, count, 2 * count, blob, (0, narrow, wide), words,
                            archive, 0, kind.size)  # fmt: skip
-        if version not in (_BARE, VERSION):
+        if version not in (_BARE, _ONE_FRAMED, VERSION):
             raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
         _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive = values[:11]
-        packed = values[11] if version == VERSION else 0
+        packed = values[11] if version > _BARE else 0
         return _Header(version, lines, count, frames, blob, (narrowest, narrow, wide), words,
                        archive, packed, kind.size)  # fmt: skip
 
@@ -282,13 +286,14 @@ class StoredPart:
     """What lies in a part, as it is there, unchecked but for its size.
 
     ``body`` ``uint8[bytes]`` are the frames, ``levels`` ``int64[levels, lines, 4]`` step, first,
-    count and offset of each line's levels, of which the finest are ``compressed``; ``entries`` the
-    others by width; ``columns`` the tables of blocks and frames, ``block_`` and ``frame_``.
+    count and offset of each line's levels, of which the finest, ``framed`` of them, are compressed;
+    ``entries`` the others by width; ``columns`` the tables of blocks and frames, ``block_`` and
+    ``frame_``.
     """
 
     body: U8
     levels: I64
-    compressed: bool
+    framed: int
     entries: dict[int, Array]
     columns: dict[str, Array]
 
@@ -328,9 +333,11 @@ class Part:
             name: self._take(kind, n) for name, kind, n in wanted
         }  # fmt: skip
         self._tables_end = self._at
-        # Whether the finest levels of overviews are compressed.
-        self._compressed = header.version > _BARE
-        if not self._compressed:
+        # How many levels of overviews are compressed.
+        self._framed = (
+            FRAMED_LEVELS if header.version > _ONE_FRAMED else int(header.version > _BARE)
+        )
+        if not self._framed:
             columns["finest"] = np.zeros(header.lines, np.int64)
         self.lines = PartLineTable(*(columns[column.name] for column in fields(PartLineTable)))
         self._columns = columns
@@ -353,13 +360,13 @@ class Part:
         for width, entries in self._entries.items():
             mine = np.flatnonzero(lines.wide == width)
             counts = levels.count[:, mine]
-            if self._compressed:
-                counts[:1] = 0
+            counts[: self._framed] = 0
             if int(counts.sum()) != len(entries):
                 raise self._damaged("overviews of other lengths than the table of lines says")
             levels.offset[:, mine] = np.cumsum(counts.ravel()).reshape(counts.shape) - counts
-        if self._compressed:
-            levels.offset[:1] = lines.finest
+        if self._framed:
+            frames = -(-levels.count[: self._framed] // FRAME_ENTRIES)
+            levels.offset[: self._framed] = lines.finest + np.cumsum(frames, axis=0) - frames
         return np.stack((levels.step, levels.first, levels.count, levels.offset), axis=2).swapaxes(
             0, 1
         )
@@ -370,17 +377,16 @@ class Part:
         for width, levels in zip(
             self.lines.wide[rows].tolist(), self._overview[rows].tolist(), strict=True
         ):
-            found = None
-            for level in levels:
+            found = -1
+            for number, level in enumerate(levels):
                 if level[0] > longest or not level[2]:
                     break
-                found = level
-            if found is None:
+                found = number
+            if found < 0:
                 yield None
                 continue
-            step, begin, entries, offset = found
-            framed = self._compressed and found is levels[0]
-            yield OverviewStretch(width, step, begin, entries, offset, framed)
+            step, begin, entries, offset = levels[found]
+            yield OverviewStretch(width, step, begin, entries, offset, found < self._framed)
 
     def entries(self, stretch: OverviewStretch) -> Array:
         """The entries of a level of a line's overview that is not compressed: nodes, or places
@@ -420,7 +426,7 @@ class Part:
             }
             columns = tables
         levels = np.ascontiguousarray(self._overview.swapaxes(0, 1))
-        return StoredPart(np.asarray(self._body), levels, self._compressed, self._entries, columns)
+        return StoredPart(np.asarray(self._body), levels, self._framed, self._entries, columns)
 
     def body_span(self, at: int, size: int) -> Span:
         """Where bytes of frames lie."""

@@ -28,6 +28,7 @@ from hpcd.analysis.trace.part import (
     BLOCK,
     ENTRIES,
     FRAME_ENTRIES,
+    FRAMED_LEVELS,
     HEADER,
     MAGIC,
     NO_FRAME,
@@ -184,8 +185,8 @@ class PartWriter:
     def _compress_overviews(
         self, lines: int, overview: OverviewSource, first: int
     ) -> tuple[dict[str, I64], U32, dict[int, list[list[Array]]]]:
-        """Append the finest levels of overviews as frames: columns of the table of lines, the
-        dictionary, and by width the coarser levels' entries, each of all lines."""
+        """Append the :data:`FRAMED_LEVELS` of overviews as frames: columns of the table of lines,
+        the dictionary, and by width the coarser levels' entries, each of all lines."""
         names = ("step", "origin", "entries", "wide", "finest", "words")
         columns = {name: np.zeros(lines, np.int64) for name in names}
         dictionaries: list[U32] = [np.zeros(0, np.uint32)]
@@ -208,11 +209,13 @@ class PartWriter:
             for name, fact in zip(names, facts, strict=True):
                 columns[name][line] = fact
             dictionaries.append(distinct)
-            for at in range(0, len(values), FRAME_ENTRIES):
-                some = values[at : at + FRAME_ENTRIES]
-                frames.append(pack(some.data))
-                content.append(some.nbytes)
-            for level, some in enumerate(Levels.coarser(origin, values)):
+            levels = Levels.entries(origin, values)
+            for entries in levels[:FRAMED_LEVELS]:
+                for at in range(0, len(entries), FRAME_ENTRIES):
+                    some = np.ascontiguousarray(entries[at : at + FRAME_ENTRIES])
+                    frames.append(pack(some.data))
+                    content.append(some.nbytes)
+            for level, some in enumerate(levels[FRAMED_LEVELS:]):
                 if level == len(coarser[width]):
                     coarser[width].append([])
                 coarser[width][level].append(some.copy())
@@ -230,7 +233,7 @@ class PartWriter:
             levels = Levels.of(columns["step"], columns["origin"], mine)
             for values in coarser[width]:
                 self._write(b"".join(entries.data for entries in values))
-            sizes.append(levels.total - int(levels.count[:1].sum()))
+            sizes.append(int(levels.count[FRAMED_LEVELS:].sum()))
             self._pad(sizes[-1] * kind.itemsize)
         return sizes
 

@@ -51,7 +51,7 @@ class _Addresses:
         frames = [self._of(columns[f"frame_{name}"], kind) for name, kind in _OF_FRAMES.items()]
         words = [self._of(stored.body, np.uint8), len(stored.body)]
         words += [self._of(stored.levels, np.int64), len(stored.levels), len(part)]
-        words += [stored.compressed, self._of(lines.wide, np.int64)]
+        words += [stored.framed, self._of(lines.wide, np.int64)]
         for width in (NARROW, WIDE, NARROWEST):
             entries = stored.entries[width]
             words += [self._of(entries, entries.dtype), len(entries)]

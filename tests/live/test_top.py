@@ -13,6 +13,7 @@ import termios
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.recorded import HPCD, hpcd
@@ -118,6 +119,28 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 65536)
     except OSError:  # EIO: the other side is closed
         return b""
+
+
+def test_a_killed_top_ends_its_recorder(tmp_path: Path, build: Callable[..., Path]) -> None:
+    process = started(build("waits.c"), 1000, 25, tmp_path / "file")
+    ours, theirs = pty.openpty()
+    try:
+        top = subprocess.Popen(
+            [*HPCD, "top", "--socket", str(tmp_path / "none"), "-p", str(process.pid)],
+            stdin=theirs, stdout=theirs, env={**os.environ, "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+        os.close(theirs)
+        # The first screen is drawn when the recorder has attached.
+        assert _read(ours)
+        (recorder,) = psutil.Process(top.pid).children()
+        top.kill()
+        top.wait()
+        _, left = psutil.wait_procs([recorder], timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert not left
 
 
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, build: Callable[..., Path]) -> None:

@@ -10,7 +10,7 @@ MEASUREMENT = _EARLIER / "measurement"
 
 
 def earlier_part(version: int) -> bytes:
-    """The part of :data:`MEASUREMENT` that version 1, 2 or 3 of the format has."""
+    """The part of :data:`MEASUREMENT` that version 1 to 4 of the format has."""
     content = (_EARLIER / f"version-{max(version, 2)}.part").read_bytes()
     if version == 1:
         # The header is the same; only what its blocks' second frames hold is not.

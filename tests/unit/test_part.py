@@ -123,7 +123,7 @@ def test_codes_of_parts_before_version_3_are_read() -> None:
     assert value[0, :6].tolist() == [1, 5, 1 << 60, 0, 40, 300]
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_parts_of_earlier_versions_answer_alike(tmp_path: Path, version: int) -> None:
     merge([MEASUREMENT], tmp_path / "db")
     shutil.copytree(tmp_path / "db", tmp_path / "earlier")
@@ -144,7 +144,7 @@ def test_parts_of_later_versions_are_refused(tmp_path: Path) -> None:
     head = content[:8] + (9).to_bytes(4, "little") + content[12 : HEADER.size - 8]
     crc = zlib.crc32(head).to_bytes(4, "little")
     (tmp_path / "other.part").write_bytes(head + crc + content[HEADER.size - 4 :])
-    with pytest.raises(FormatError, match="version 9, this hpcd reads 4"):
+    with pytest.raises(FormatError, match="version 9, this hpcd reads 5"):
         Part(tmp_path / "other.part")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import dataclasses
 import json
 import os
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ from hpcd.errors import HpcdError, TargetError, UsageError
 # Measurements are flushed once a second: there is nothing newer to be seen.
 _REFRESH_SECONDS = 1.0
 _PIPE_WIDTH = 160
+# Of prctl(2).
+_PR_SET_PDEATHSIG = 1
 _SYSTEM_CALL = re.compile(r"(?:__\w+_sys_|ksys_)(\w+)")
 
 
@@ -224,13 +227,26 @@ def _recorded_here(args: argparse.Namespace, path: Path, lock: int) -> Iterator[
     command += [f"--{option}" for option in ("all", "io", "memory", "mpi") if getattr(args, option)]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True, pass_fds=(lock,),
+        text=True, pass_fds=(lock,), preexec_fn=_interrupted_with(os.getpid()),
     )  # fmt: skip
     try:
         yield Recorder(process, path)
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate()
+
+
+def _interrupted_with(parent: int) -> Callable[[], None]:
+    """For a child of ``parent``, before its program begins: whatever ends the one interrupts the
+    other. A recorder whose ``hpcd top`` was killed would go on for ever."""
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
 
 
 def _with_code(message: str, code: int) -> HpcdError:

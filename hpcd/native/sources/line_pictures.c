@@ -23,7 +23,7 @@ struct part {
 	int64_t body_size;
 	/* Step, first, count and offset of each line's levels: level by level. */
 	const int64_t (*level)[4];
-	int64_t levels, lines, compressed;
+	int64_t levels, lines, framed;
 	const int64_t *wide;
 	/* Overviews of 16, 32 and 8 bits. */
 	struct {
@@ -197,7 +197,7 @@ EXPORTED void choose_rows(const struct part *parts, const struct row *rows, int6
 			if ((double)one[0] > longest || one[2] < 1)
 				break;
 			found = one;
-			framed = level == 0 && part->compressed;
+			framed = level < part->framed;
 		}
 		if (found)
 			choose_entries(part, row, found, framed, &pixels, mine);
