@@ -9,6 +9,7 @@
 # make dist    source distribution and wheel in build/dist; make deb the Debian package in build/deb
 #              (DEBFULLNAME and DEBEMAIL: its maintainer)
 # make test-packages   both installed where nothing else is, upgraded and removed (minutes)
+# make test-emulated   the loops over records on an aarch64 that QEMU emulates (minutes)
 # make docs    the documentation as a web site in build/site
 # make man     docs/hpcd.1 from the parsers
 # make clean   removes what demo, lint and tests made; make distclean .venv and caches too
@@ -16,7 +17,7 @@
 PREFIX ?= /usr/local
 TOOLS = .venv/bin
 
-.PHONY: dist deb docs test-packages
+.PHONY: dist deb docs test-packages test-emulated
 .PHONY: objects demo test bench soak lint man clean distclean install uninstall
 .PHONY: setup setup-run setup-demo setup-lint setup-test setup-bench
 # Each step uses what the one before made.
@@ -55,6 +56,10 @@ test-packages: setup-test
 	@sh setup/packages.sh setup/packages-object.txt setup/packages-deb.txt setup/packages-docs.txt
 	@sh setup/venv.sh dev docs
 	$(TOOLS)/pytest --timeout 1800 $(PACKAGES); $(as_owner)
+
+test-emulated: setup-test
+	@sh setup/packages.sh setup/packages-object.txt setup/emulation-packages.txt
+	@sh setup/emulated.sh; $(as_owner)
 
 docs: setup-run
 	@sh setup/packages.sh setup/packages-docs.txt

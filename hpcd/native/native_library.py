@@ -46,6 +46,9 @@ def source_digest(sources: Iterable[Path]) -> str:
 @cache
 def _level() -> str:
     """The level of this processor for which there is a library of its own."""
+    # Emulated, another processor's programs are told of this one's features.
+    if platform.machine() != "x86_64":
+        return ""
     with Path("/proc/cpuinfo").open("rb") as file:
         first = file.read(1 << 14).partition(b"\n\n")[0].decode("ascii", "replace")
     for line in first.splitlines():

@@ -40,13 +40,17 @@ def random_records(seed: int, n: int, nodes: int) -> list[Any]:
     time = random.integers(0, 20_000 * max(n, 1), n) + 10**15
     event = random.choice([0, 0, 1, 2, 65_535], n)
     value = random.choice([1, 1, 2, 15, 3000, 1 << 45], n)
-    columns = (random.integers(0, random.choice([1, 3, 70_000]), n), time,
+    columns = (random.integers(0, random.choice([1, 3, 4000, 70_000]), n), time,
                random.integers(0, nodes, n), event, value)  # fmt: skip
     types = (np.uint32, np.uint64, np.uint32, np.uint16, np.uint64)
     return [column.astype(kind) for column, kind in zip(columns, types, strict=True)]
 
 
-@given(seed=st.integers(0, 1 << 30), n=st.integers(0, 300), nodes=st.sampled_from([1, 9, 1 << 24]))
+@given(
+    seed=st.integers(0, 1 << 30),
+    n=st.one_of(st.integers(0, 300), st.just(2000)),
+    nodes=st.sampled_from([1, 9, 1 << 24]),
+)
 @settings(deadline=None, max_examples=60)
 def test_chunks_are_the_same(seed: int, n: int, nodes: int) -> None:
     records: Any = tuple(random_records(seed, n, nodes))
