@@ -1148,6 +1148,43 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* Sends who the current task is by now, and what its program was started with: the kernel has just
+ * written that above the new stack. Of what does not arrive user space asks /proc. */
+static __always_inline void send_program(u64 task, struct thread_event *exec)
+{
+	u32 index = bpf_get_smp_processor_id() << 1 | CONTEXT_SWITCH;
+	struct copier *copier = map_lookup(MAP(COPIERS), &index);
+	u64 mm = 0, begin = 0, middle = 0, end = 0, at = 0;
+
+	/* Threads and stacks come first where the ring fills. */
+	if (!copier || urgency_of(MAP(EVENTS), 8) == FORCE_WAKEUP)
+		return;
+	struct program_event *program = (struct program_event *)copier->copy.bytes;
+	read_kernel(&mm, 8, task + OFFSET_TASK_MM);
+	read_kernel(&begin, 8, mm + OFFSET_MM_ARGUMENTS);
+	read_kernel(&middle, 8, mm + OFFSET_MM_ARGUMENTS_END);
+	read_kernel(&end, 8, mm + OFFSET_MM_ENVIRONMENT_END);
+	if (!begin || middle < begin || end < middle)
+		return;
+	program->time = exec->time;
+	program->kind = EVENT_PROGRAM;
+	program->tgid = exec->tgid;
+	program->start = exec->start;
+	program->group = HAS_CONTROL_GROUPS ? this_control_group() : 0;
+	program->arguments = middle - begin;
+	program->environment = end - middle;
+	if (read_kernel(&at, 8, task + OFFSET_TASK_PARENT) ||
+	    read_kernel(&program->parent, 4, at + OFFSET_TASK_TGID) ||
+	    read_kernel(&at, 8, task + OFFSET_TASK_CRED) ||
+	    read_kernel(&program->user, 4, at + OFFSET_CRED_IDS + 16))
+		return;
+	u64 size = end - begin;
+	if (size > PROGRAM_TEXT)
+		size = PROGRAM_TEXT;
+	if (!read_user(program->text, size, begin))
+		ring_output(MAP(EVENTS), program, sizeof *program - PROGRAM_TEXT + size, NO_WAKEUP);
+}
+
 SECTION("raw_tp/")
 int on_exec(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -1181,7 +1218,8 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
 			event.kind = EVENT_FREE;
 			urgency = FORCE_WAKEUP; /* what is probed in it is to be let go of, too */
-		}
+		} else
+			send_program(ctx->args[0], &event);
 	} else if (SELECTING)
 		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */
 	else if (!EVERYTHING)

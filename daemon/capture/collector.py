@@ -108,6 +108,8 @@ class Collector:
                 self._new_stacks.append(raw)
             elif kind == EventKind.COPIED:
                 self._new_copied.append(raw)
+            elif kind == EventKind.PROGRAM:
+                self._threads.on_program(raw)
             elif kind == EventKind.OBJECT:
                 if self._calls:
                     self._calls.on_object(raw)

@@ -12,8 +12,11 @@ from hpcd.daemon.capture.thread_times import BORN, ThreadTimes
 from hpcd.daemon.targets.cpu_account import CpuAccount
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
+from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Thread
+
+_MAX_PROGRAMS = 256
 
 
 class ThreadLifecycle:
@@ -47,6 +50,8 @@ class ThreadLifecycle:
         self._ended_last_round: dict[int, int] = {}
         self._out_of_date: set[int] = set()
         self._candidates: list[int] = []
+        # By pid, until their exec is taken from the ring.
+        self._programs: dict[int, ReportedProgram] = {}
         self._cpu = CpuAccount()
         # Threads that have begun to end, and when they were last known to run.
         self._exiting: dict[int, int] = {}
@@ -73,12 +78,20 @@ class ThreadLifecycle:
                 if not inherited or event.other in self._out_of_date:
                     self._out_of_date.add(pid)
             case EventKind.EXEC if pid in self._targets:
-                self._targets.on_exec(pid, event.image, _text(event.comm), event.time)
+                program = self._programs.pop(pid, None)
+                self._targets.on_exec(pid, event.image, _text(event.comm), event.time, program)
                 self._out_of_date.add(pid)
             case EventKind.EXEC | EventKind.MOVED:
                 self._candidates.append(pid)
             case EventKind.REFRESH:
                 self._out_of_date.add(pid)
+
+    def on_program(self, event: bytes) -> None:
+        """Keep what was reported of a process that begins a program; its exec follows."""
+        if len(self._programs) >= _MAX_PROGRAMS:  # of those the ring of events had no room
+            self._programs.clear()
+        pid, program = ReportedProgram.of(event)
+        self._programs[pid] = program
 
     def register_existing_thread(self, thread: AttachedThread) -> None:
         """Give a line to a thread that ran before it was attached to."""

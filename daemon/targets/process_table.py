@@ -16,7 +16,8 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Space, Tables, space_blocks
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.processes import identify
+from hpcd.daemon.targets.processes import identify, identify_reported
+from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
@@ -182,16 +183,21 @@ class Targets:
         self._sampler.set_space(child, target.shared.space, image)
         return True
 
-    def on_exec(self, pid: int, image: int, name: str, time_ns: int) -> None:
-        """Handle an exec event: identify the new program, by the ``name`` the kernel gave it where
-        it has ended meanwhile. The caller has its mappings re-read."""
+    def on_exec(
+        self, pid: int, image: int, name: str, time_ns: int, program: ReportedProgram | None = None
+    ) -> None:
+        """Handle an exec event: identify the new program, which the kernel called ``name``, by what
+        was reported of it, else by /proc. The caller has its mappings re-read."""
         target = self.target(pid, name)
         target.image = image
         target.before_ns, target.exec_ns = target.exec_ns, time_ns
         # Those known may be the old program's.
         self._release(target.shared)
         target.shared = target.mappings = target.regions = None
-        process = identify(pid, target.process.id)
+        if program:
+            process = identify_reported(pid, target.process.id, name, program)
+        else:
+            process = identify(pid, target.process.id)
         if not (process.name and (process.exe or process.command)):
             # It has ended, or is about to: user, job and rank are those it had.
             process = replace(target.process, name=process.name or name, exe="", command=())
