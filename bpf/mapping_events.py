@@ -27,6 +27,7 @@ _SAMPLE_ID_ALL, _WITH_MMAP2, _COMM_EXEC, _USE_CLOCK = 1 << 18, 1 << 23, 1 << 24,
 _SAMPLE_TIME = 1 << 2
 _PAGES = 64  # 256 KiB: 2000 mappings of 130 bytes, 5000 forks
 _HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_event_mmap_page
+_MANY_BYTES = _PAGES * mmap.PAGESIZE // 4
 # How long ago what is asked for may have happened.
 _REMEMBERED_NS = 30_000_000_000
 # A record has its time before it is there to be taken.
@@ -41,9 +42,10 @@ class MmapEvents:
     Raises :class:`hpcd.errors.PrivilegeError` or :class:`hpcd.errors.PlatformError`.
     """
 
-    def __init__(self, cpus: int) -> None:
+    def __init__(self, cpus: int, *, at_once: bool = True) -> None:
+        """Who maps code makes :attr:`descriptors` readable ``at_once``, or many together do."""
         timed = _WATERMARK | _SAMPLE_ID_ALL | _USE_CLOCK
-        mapping = self._event(timed | _MMAP | _WITH_MMAP2)
+        mapping = self._event(timed | _MMAP | _WITH_MMAP2, 1 if at_once else _MANY_BYTES)
         lifecycle = self._event(timed | _TASK | _WITH_COMM | _COMM_EXEC)
         self.history = MappingHistory()
         self.taken_until = 0
@@ -64,13 +66,13 @@ class MmapEvents:
             raise
 
     @staticmethod
-    def _event(flags: int) -> syscalls.PerfEvent:
+    def _event(flags: int, wakeup_bytes: int = 1) -> syscalls.PerfEvent:
         return syscalls.PerfEvent(
             syscalls.PERF_TYPE_SOFTWARE,
             syscalls.SW_DUMMY,
             period=1,
             flags=flags,
-            wakeup_events=1,
+            wakeup_events=wakeup_bytes,
             sample_type=_SAMPLE_TIME,
             clock=time.CLOCK_MONOTONIC,
         )

@@ -137,6 +137,7 @@ CONSTANTS = (
     "OFFSET_MM_ARGUMENTS_END",
     "OFFSET_MM_ENVIRONMENT_END",
     "HAS_CONTROL_GROUPS",
+    "ON_DEMAND",
 )
 """The constants of ``object.h``, in their order."""
 

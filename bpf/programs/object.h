@@ -78,7 +78,7 @@ struct {
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[108] SECTION(".rodata") = {1};
+const volatile u32 constants[109] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -187,6 +187,7 @@ const volatile u32 constants[108] SECTION(".rodata") = {1};
 #define OFFSET_MM_ARGUMENTS_END constants[105]
 #define OFFSET_MM_ENVIRONMENT_END constants[106]
 #define HAS_CONTROL_GROUPS constants[107]
+#define ON_DEMAND constants[108]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {

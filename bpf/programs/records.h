@@ -48,7 +48,8 @@ enum event_kind {
 struct thread_event {
 	u64 time;
 	u32 kind, tgid;
-	u32 tid, thread;
+	u32 tid;
+	u32 thread; /* its number; fork: 1 when the child is in the kernel's table of processes */
 	u64 start;   /* task's start_time, monotonic ns */
 	u64 runtime; /* se.sum_exec_runtime, ns: as of the last tick or switch */
 	u32 other;   /* fork: the parent's tgid; thread: 1 when just born; exit: 1 when the

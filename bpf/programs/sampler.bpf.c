@@ -304,7 +304,7 @@ static __always_inline void ask_for_mappings(struct walk *w)
 		event.time = w->time;
 		event.kind = EVENT_REFRESH;
 		event.tgid = w->tgid;
-		if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
+		if (ring_output(MAP(EVENTS), &event, sizeof event, ON_DEMAND ? FORCE_WAKEUP : NO_WAKEUP))
 			process->refresh = 0;
 	}
 }
@@ -1126,16 +1126,18 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	if (event.tgid != parent) {
 		if (!FOLLOW_CHILDREN)
 			return 0;
-		if (process) {
-			/* The child has the parent's memory: it can be unwound from its first
-			 * instruction. */
-			struct process copy = *process;
-			copy.refresh = 0;
-			copy.image = event.image;
-			map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
-			if (process->excluded)
-				return 0;
-		}
+		/* The child has the parent's memory: it can be unwound from its first instruction. */
+		struct process copy = {};
+		if (process)
+			copy = *process;
+		copy.refresh = 0;
+		if (copy.image && copy.image != event.image) /* of the program before */
+			copy.space.count = 0;
+		copy.image = event.image;
+		/* Of a parent that user space has not met the child asks for its mappings itself. */
+		event.thread = !map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
+		if (copy.excluded)
+			return 0;
 		event.other = parent;
 		/* Probes that are attached process by process are wanted in this one too. */
 		u64 urgency = PROBING ? FORCE_WAKEUP : NO_WAKEUP;
@@ -1199,7 +1201,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			return 0;
 		process->space.count = 0;
 		process->image = event.image;
-		process->refresh = 1;
+		process->refresh = !ON_DEMAND;
 		struct thread *hidden = map_lookup(MAP(THREADS), &event.tid);
 		if (hidden)
 			hidden->hidden = 0;

@@ -272,8 +272,11 @@ class Session:
         self._reported = (now, collector.recorded)
 
     def _includes_target(self, pids: set[int]) -> bool:
-        """Whether a process is among these that is recorded, or has just been started by one."""
+        """Whether a process is among these that is recorded, or has just been started by one, and
+        whose mappings nobody asks for."""
         everything, sampler = self._terms.selector.everything, self._parts.sampler
+        if sampler.on_demand:
+            return False
         return bool(pids) and (everything or any(map(sampler.records, pids)))
 
     # --- limits ---

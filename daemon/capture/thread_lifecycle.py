@@ -33,8 +33,12 @@ class ThreadLifecycle:
         stacks: StackResolver,
         thread_times: ThreadTimes | None,
         defer: Callable[[bytes, bytes], int] | None = None,
+        *,
+        on_demand: bool = False,
     ) -> None:
-        """``defer`` gives the CCT node of a stack (its event and its copy) that is walked later."""
+        """``defer`` gives the CCT node of a stack (its event and its copy) that is walked later.
+        ``on_demand``: the programs ask for mappings when they are needed."""
+        self._on_demand = on_demand
         self._defer = defer
         self._targets = targets
         self._writer = writer
@@ -49,6 +53,7 @@ class ThreadLifecycle:
         self._ended: dict[int, int] = {}
         self._ended_last_round: dict[int, int] = {}
         self._out_of_date: set[int] = set()
+        self._mapped: set[int] = set()
         self._candidates: list[int] = []
         # By pid, until their exec is taken from the ring.
         self._programs: dict[int, ReportedProgram] = {}
@@ -74,13 +79,16 @@ class ThreadLifecycle:
             case EventKind.FREE:
                 self._on_end(event)
             case EventKind.FORK:
-                inherited = self._targets.on_fork(event.other, pid, event.time, event.image)
-                if not inherited or event.other in self._out_of_date:
+                inherited = self._targets.on_fork(
+                    event.other, pid, event.time, event.image, known=bool(event.thread)
+                )
+                if not inherited or (event.other in self._out_of_date and not self._on_demand):
                     self._out_of_date.add(pid)
             case EventKind.EXEC if pid in self._targets:
                 program = self._programs.pop(pid, None)
                 self._targets.on_exec(pid, event.image, _text(event.comm), event.time, program)
-                self._out_of_date.add(pid)
+                if not (self._on_demand and self._targets.is_known(pid)):
+                    self._out_of_date.add(pid)
             case EventKind.EXEC | EventKind.MOVED:
                 self._candidates.append(pid)
             case EventKind.REFRESH:
@@ -161,11 +169,13 @@ class ThreadLifecycle:
     # --- what follows from it ---
 
     def request_refresh(self, pids: Iterable[int]) -> None:
-        """Have the mappings of these processes read again in the next round."""
-        self._out_of_date.update(pids)
+        """These processes have mapped code: have their mappings read again in the next round."""
+        (self._mapped if self._on_demand else self._out_of_date).update(pids)
 
     def refresh_mappings(self) -> None:
         """Read the mappings that are out of date."""
+        self._out_of_date.update(filter(self._targets.has_space, self._mapped))
+        self._mapped.clear()
         for pid in self._out_of_date | self._targets.withheld:
             self._targets.refresh(pid)
         self._out_of_date.clear()

@@ -87,7 +87,11 @@ class Targets:
         history: MappingHistory,
         announce: Callable[[Process], None],
         accounts: UserAccounts | None = None,
+        *,
+        on_demand: bool = False,
     ) -> None:
+        """``on_demand``: the programs ask for mappings when they are needed."""
+        self._on_demand = on_demand
         self._accounts = accounts or UserAccounts()
         self._modules = modules
         self._history = history
@@ -123,6 +127,16 @@ class Targets:
         """The living process with this number in the measurement."""
         return next((t.process for t in self._by_pid.values() if t.process.id == number), None)
 
+    def is_known(self, pid: int) -> bool:
+        """Whether the programs know ``pid`` as a target, and ask for its mappings."""
+        target = self._by_pid.get(pid)
+        return target is not None and target.added
+
+    def has_space(self, pid: int) -> bool:
+        """Whether the programs walk ``pid`` with mappings that were found out."""
+        target = self._by_pid.get(pid)
+        return target is not None and target.shared is not None
+
     def number_at(self, pid: int, time_ns: int) -> int:
         """The number of the process that had this pid at ``time_ns``, 0 when it was no target or
         is forgotten."""
@@ -154,8 +168,11 @@ class Targets:
         else:
             self.refresh(pid)
 
-    def on_fork(self, parent: int, child: int, time_ns: int, image: int) -> bool:
-        """``child`` came from ``parent`` at ``time_ns``; False when its mappings must be read.
+    def on_fork(
+        self, parent: int, child: int, time_ns: int, image: int, *, known: bool = True
+    ) -> bool:
+        """``child`` came from ``parent`` at ``time_ns``, and is ``known`` to the programs as a
+        target; False when its mappings must be read.
 
         The programs have given it the space its parent had; that may since have been replaced,
         and freed, for a newer one, which the child is pointed at.
@@ -169,11 +186,14 @@ class Targets:
             origin.process, id=self._count, pid=child, parent_pid=parent, rank=None, size=None
         )
         target = self._by_pid[child] = Target(
-            process, image=image, added=origin.added, exec_ns=time_ns
+            process, image=image, added=known, exec_ns=time_ns
         )
         self._announce(process)
         if self.watcher:
             self.watcher.on_fork(parent, child)
+        read = origin.shared or origin.read_ns >= origin.exec_ns
+        if self._on_demand and known and not read:
+            return True  # nothing is known of the parent, nor was when this began
         if not origin.shared or origin.read_ns > time_ns or origin.image not in (0, image):
             return False  # what is known of the parent is from before an exec, or from after this
         target.shared, target.mappings = origin.shared, origin.mappings
@@ -196,6 +216,9 @@ class Targets:
         target.shared = target.mappings = target.regions = None
         if program:
             process = identify_reported(pid, target.process.id, name, program)
+            if not process.exe:  # it has ended: its control group is that of who started it
+                exe = self._history.program_of(pid, time_ns)
+                process = replace(process, exe=exe, job=process.job or target.process.job)
         else:
             process = identify(pid, target.process.id)
         if not (process.name and (process.exe or process.command)):
@@ -288,7 +311,7 @@ class Targets:
     def refresh_incomplete(self) -> None:
         """Write the spaces that wait for a table, now that one has arrived."""
         for pid, target in list(self._by_pid.items()):
-            if not target.complete:
+            if not target.complete and (target.shared or not self._on_demand):
                 self.refresh(pid)
 
     def refresh_postponed(self) -> None:

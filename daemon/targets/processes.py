@@ -293,20 +293,23 @@ def place_of(pid: int) -> Place:
     return _place(pid, environment_of(pid), name_of(pid))
 
 
-def _place(pid: int, environment: dict[str, str], name: str, group: int = 0) -> Place:
+def _place(pid: int, environment: dict[str, str], name: str) -> Place:
     ancestors = ancestor_commands(pid) if "PMI_RANK" in environment else []
-    return jobs.place(environment, control_group_of(pid, group), name, ancestors)
+    return jobs.place(environment, control_group_of(pid), name, ancestors)
 
 
-def ancestor_commands(pid: int) -> list[tuple[str, ...]]:
-    """Command lines of the processes ``pid`` descends from, nearest first, a few."""
+def ancestor_commands(pid: int, *, itself: bool = False) -> list[tuple[str, ...]]:
+    """Command lines of the processes ``pid`` descends from, nearest first, a few; before these that
+    of ``pid`` ``itself``."""
     commands: list[tuple[str, ...]] = []
-    for _ in range(_MAX_ANCESTORS):
-        fields = stat_fields(pid)
-        pid = int(fields[1]) if len(fields) > 1 else 0
+    while len(commands) < _MAX_ANCESTORS:
+        if not itself:
+            fields = stat_fields(pid)
+            pid = int(fields[1]) if len(fields) > 1 else 0
         if pid <= 1:
             break
         commands.append(command_of(pid))
+        itself = False
     return commands
 
 
@@ -325,7 +328,9 @@ def identify_reported(pid: int, number: int, name: str, program: ReportedProgram
         environment, arguments = _read_memory(pid, "environ", "cmdline")
     elif environment is None:
         (environment,) = _read_memory(pid, "environ")
-    where = _place(pid, jobs.said_of_jobs(environment), name, program.group)
+    said = jobs.said_of_jobs(environment)
+    ancestors = ancestor_commands(program.parent, itself=True) if "PMI_RANK" in said else []
+    where = jobs.place(said, control_group_of(pid, program.group), name, ancestors)
     suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return Process(
