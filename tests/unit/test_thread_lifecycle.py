@@ -25,7 +25,7 @@ class RecordedCalls:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments: self.calls.append((name, *arguments))
+        return lambda *arguments, **_: self.calls.append((name, *arguments))
 
 
 def event(kind: EventKind, pid: int, **fields: Any) -> ThreadEvent:
@@ -58,7 +58,7 @@ def test_a_target_that_execs_has_its_mappings_read_again(
     threads.on_event(event(EventKind.EXEC, 1))
     threads.refresh_mappings()
     threads.refresh_mappings()
-    assert calls.calls == [("on_exec", 1, 0, "", 0), ("refresh", 1)]
+    assert calls.calls == [("on_exec", 1, 0, "", 0, None), ("refresh", 1)]
     assert not threads.drain_candidates()
 
 
@@ -103,3 +103,16 @@ def test_a_thread_keeps_its_line_for_a_round_after_its_end(
     assert threads.end_round() == {0: 99}
     assert threads.numbered.of([33]).tolist() == [NO_LINE]
     assert threads.line_count == 1
+
+
+def test_on_demand_mappings_are_read_when_the_programs_ask(calls: RecordedCalls) -> None:
+    stand_in: Any = calls
+    stand_in.is_known = stand_in.on_fork = lambda *_, **__: True
+    threads = ThreadLifecycle(stand_in, stand_in, stand_in, None, on_demand=True)
+    threads.on_event(event(EventKind.FORK, 7, other=1, thread=1))
+    threads.on_event(event(EventKind.EXEC, 1))
+    threads.refresh_mappings()
+    assert [name for name, *_ in calls.calls if name == "refresh"] == []
+    threads.on_event(event(EventKind.REFRESH, 1))
+    threads.refresh_mappings()
+    assert [name for name, *_ in calls.calls if name == "refresh"] == ["refresh"]
