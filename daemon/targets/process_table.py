@@ -185,9 +185,7 @@ class Targets:
         process = replace(
             origin.process, id=self._count, pid=child, parent_pid=parent, rank=None, size=None
         )
-        target = self._by_pid[child] = Target(
-            process, image=image, added=known, exec_ns=time_ns
-        )
+        target = self._by_pid[child] = Target(process, image=image, added=known, exec_ns=time_ns)
         self._announce(process)
         if self.watcher:
             self.watcher.on_fork(parent, child)

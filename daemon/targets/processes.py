@@ -144,7 +144,8 @@ def control_group_of(pid: int, number: int = 0) -> str:
     """Path of the control group ``pid`` is in, of the unified hierarchy where there is one.
 
     "" when it is gone or in none. Where version 1 is used, that of Slurm's or the containers'
-    hierarchies is the longest. ``number`` is the kernel's, which is never given again; 0: not known.
+    hierarchies is the longest. ``number`` is the kernel's, which is never given again; 0: it is not
+    known.
     """
     known = _group_paths.get(number)
     if known is not None:
@@ -324,7 +325,7 @@ def identify_reported(pid: int, number: int, name: str, program: ReportedProgram
     """As :func:`identify`, of a process that has begun ``program``, called ``name``: only what was
     not reported is asked for. It may have ended."""
     arguments, environment = program.arguments, program.environment
-    if arguments is None and environment is None:
+    if arguments is None:  # then so is what follows
         environment, arguments = _read_memory(pid, "environ", "cmdline")
     elif environment is None:
         (environment,) = _read_memory(pid, "environ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,10 +72,8 @@ def test_lengths_may_be_anything(asked: list[str]) -> None:
 
 def test_a_living_process_is_what_proc_says_of_it() -> None:
     pid, proc = os.getpid(), processes.identify(os.getpid(), 1)
-    with open("/proc/self/cmdline", "rb") as file:
-        arguments = file.read()
-    with open("/proc/self/environ", "rb") as file:
-        environment = file.read()
+    own = Path("/proc/self")
+    arguments, environment = (own / "cmdline").read_bytes(), (own / "environ").read_bytes()
     said = event(
         arguments, environment, tgid=pid, parent=os.getppid(), user=os.geteuid(),
         start=proc.start_ns + 5,
