@@ -55,6 +55,7 @@ class MmapEvents:
         self.lost = 0
         """Times that the kernel had more to report than its memory for it held."""
         self._forgotten_at = 0
+        self._files: dict[bytes, tuple[int, str, int, str]] = {}
         self._rings: list[tuple[int, mmap.mmap]] = []
         self._quiet: list[tuple[int, mmap.mmap]] = []
         try:
@@ -145,13 +146,20 @@ class MmapEvents:
 
     def _on_map(self, record: bytes) -> int:
         """Keep a PERF_RECORD_MMAP2; returns its pid."""
-        (pid, _, start, length, offset, major, minor, inode) = _FIELDS.unpack_from(record, 8)
-        # Most map the same few files: one string each.
-        path = sys.intern(record[_PATH:-8].split(b"\0", 1)[0].decode(errors="replace"))
-        device = sys.intern(f"{major:02x}:{minor:02x}")
-        mapped = Region(start, start + length, offset, device, inode, path)
-        self.history.on_map(pid, _time_of(record), mapped)
+        pid, _, start, length = _WHERE.unpack_from(record, 8)
+        what = record[_WHAT:-8]  # most map the same few files
+        file = self._files.get(what) or self._file(what)
+        self.history.on_map(pid, _time_of(record), Region(start, start + length, *file))
         return int(pid)
+
+    def _file(self, what: bytes) -> tuple[int, str, int, str]:
+        """Offset, device, inode and path of a mapping, by what its record says after its place."""
+        offset, major, minor, inode = _FILE.unpack_from(what)
+        path = sys.intern(what[_PATH:].split(b"\0", 1)[0].decode(errors="replace"))
+        if len(self._files) >= _MAX_FILES:
+            self._files.clear()
+        file = self._files[what] = offset, sys.intern(f"{major:02x}:{minor:02x}"), inode, path
+        return file
 
     def close(self) -> None:
         """Stop listening."""
@@ -163,9 +171,11 @@ class MmapEvents:
 
 
 _HEADER = struct.Struct("<IHH")
-# struct perf_record_mmap2 after its header: pid, tid, addr, len, pgoff, maj, min, ino.
-_FIELDS = struct.Struct("<IIQQQIIQ")
-_PATH = 8 + _FIELDS.size + 8 + 8  # then the inode's generation, protection and flags
+# struct perf_record_mmap2 after its header: pid, tid, addr, len; pgoff, maj, min, ino.
+_WHERE, _FILE = struct.Struct("<IIQQ"), struct.Struct("<QIIQ")
+_WHAT = 8 + _WHERE.size
+_PATH = _FILE.size + 8 + 8  # then the inode's generation, protection and flags
+_MAX_FILES = 1024
 # Of PERF_RECORD_FORK: pid, ppid, tid, ptid, time by the kernel's own clock, time by ours.
 _TASK_FIELDS = struct.Struct("<IIIIQQ")
 
@@ -178,5 +188,7 @@ def _time_of(record: bytes) -> int:
 def _piece(ring: mmap.mmap, at: int, length: int, size: int) -> bytes:
     """``length`` bytes from ``at`` on, around the ring's end."""
     base = mmap.PAGESIZE
+    if at + length <= size:
+        return ring[base + at : base + at + length]
     first = ring[base + at : base + min(at + length, size)]
     return first + ring[base : base + max(at + length - size, 0)]

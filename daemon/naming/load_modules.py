@@ -146,6 +146,8 @@ class Modules:
         self.tables_ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Event descriptor, readable when a table has arrived that :meth:`install` has not
         taken yet."""
+        self.any_jit = False
+        """Whether there is a module of code made at run time."""
         self._by_key: dict[object, KnownModule] = {}
         self._by_id: dict[int, KnownModule] = {}
         # By device and inode as /proc and the kernel's events write them, which need not be those
@@ -342,6 +344,7 @@ class Modules:
         self._announce(entry.module)
 
     def _jit(self, key: object, path: str, base: int, process: int) -> KnownModule:
+        self.any_jit = True
         entry = self._add(key, ModuleKind.JIT, path, base=base, process=process)
         self._announce_entry(entry)
         return entry
