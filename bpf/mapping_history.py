@@ -135,6 +135,16 @@ class MappingHistory:
                 return path if path.startswith("/") else ""
         return ""
 
+    def mapped_after(self, pid: int, time: int) -> list[tuple[int, Region]]:
+        """What ``pid`` has mapped after ``time``, and when, the last first."""
+        found = []
+        for entry in reversed(self._entries.get(pid, ())):
+            if entry.time <= time:
+                break
+            if entry.kind is _Kind.MAP:
+                found.append((entry.time, entry.mappings[0]))
+        return found
+
     def changes_after(self, pid: int, time: int) -> int:
         """Until when :meth:`at` says of ``pid`` what it says of ``time``, as far as is known."""
         entries = self._entries.get(pid, [])

@@ -124,7 +124,7 @@ class Collector:
         samples = self._sampler.take_samples()
         calls = self._sampler.take_calls() if self._calls else None
         self.take_events()
-        stacks, self._new_stacks = self._new_stacks, []
+        stacks, self._new_stacks = self._threads.mark_replaced(self._new_stacks), []
         copied, self._new_copied = self._new_copied, []
         if self._deferred:
             stand_ins = self._deferred.add(copied, self._sampler.take_copies())

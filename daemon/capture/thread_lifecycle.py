@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from hpcd.bpf.layouts import EventKind, Switch, ThreadEvent
+from hpcd.bpf.layouts import STACK_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.daemon.capture.thread_times import BORN, ThreadTimes
@@ -15,8 +17,13 @@ from hpcd.daemon.targets.process_table import Targets
 from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Thread
+from hpcd.model.unwind_status import UnwindStatus
 
 _MAX_PROGRAMS = 256
+_STILL = 1 << 63
+_STACK_HEAD = struct.Struct("<QIIIIHHHH")  # STACK_EVENT
+_ENDING, _ENDING_AT = struct.Struct("<H"), 28
+assert _STACK_HEAD.size == STACK_EVENT.itemsize
 
 
 class ThreadLifecycle:
@@ -54,6 +61,9 @@ class ThreadLifecycle:
         self._ended_last_round: dict[int, int] = {}
         self._out_of_date: set[int] = set()
         self._mapped: set[int] = set()
+        # By pid: since when and until when its paths led through code that had been replaced.
+        self._replaced: dict[int, tuple[int, int]] = {}
+        self._round_ended = 0
         self._candidates: list[int] = []
         # By pid, until their exec is taken from the ring.
         self._programs: dict[int, ReportedProgram] = {}
@@ -170,7 +180,14 @@ class ThreadLifecycle:
 
     def request_refresh(self, pids: Iterable[int]) -> None:
         """These processes have mapped code: have their mappings read again in the next round."""
-        (self._mapped if self._on_demand else self._out_of_date).update(pids)
+        if not self._on_demand:
+            self._out_of_date.update(pids)
+            return
+        self._mapped.update(pids)
+        for pid in self._mapped:
+            since = self._targets.replaced_at(pid)
+            if since is not None:
+                self._replaced.setdefault(pid, (since, _STILL))
 
     def refresh_mappings(self) -> None:
         """Read the mappings that are out of date."""
@@ -179,6 +196,23 @@ class ThreadLifecycle:
         for pid in self._out_of_date | self._targets.withheld:
             self._targets.refresh(pid)
         self._out_of_date.clear()
+        if self._replaced:
+            now = time.monotonic_ns()
+            self._replaced = {
+                pid: (since, min(until, now)) for pid, (since, until) in self._replaced.items()
+            }
+
+    def mark_replaced(self, stacks: list[bytes]) -> list[bytes]:
+        """``stacks``, as the ring of events has them; those that were walked by mappings of code
+        that had been replaced do not pass for whole."""
+        return [self._marked(event) for event in stacks] if self._replaced else stacks
+
+    def _marked(self, event: bytes) -> bytes:
+        taken, _, pid, *_, ending, _ = _STACK_HEAD.unpack_from(event)
+        since, until = self._replaced.get(pid, (_STILL, 0))
+        if ending != UnwindStatus.COMPLETE or not since <= taken <= until:
+            return event
+        return event[:_ENDING_AT] + _ENDING.pack(UnwindStatus.NO_MAPPING) + event[_ENDING_AT + 2 :]
 
     def end_round(self) -> dict[int, int]:
         """Ends (ns) by trace line of the threads of which no sample can come any more."""
@@ -186,6 +220,11 @@ class ThreadLifecycle:
         self._ended_last_round, self._ended = self._ended, {}
         self._targets.refresh_postponed()
         self._targets.free_retired()
+        if self._replaced:
+            self._replaced = {
+                pid: times for pid, times in self._replaced.items() if times[1] > self._round_ended
+            }
+        self._round_ended = time.monotonic_ns()
         return ends
 
     def drain_candidates(self) -> list[int]:

@@ -137,6 +137,18 @@ class Targets:
         target = self._by_pid.get(pid)
         return target is not None and target.shared is not None
 
+    def replaced_at(self, pid: int) -> int | None:
+        """Since when (ns) ``pid`` has code mapped where the programs still walk it by that of
+        another file; None where it has not."""
+        target = self._by_pid.get(pid)
+        if target is None or not target.shared or not target.regions:
+            return None
+        since = None
+        for time_ns, new in self._history.mapped_after(pid, target.read_ns):
+            if any(_hides(new, old) for old in target.regions):
+                since = time_ns
+        return since
+
     def number_at(self, pid: int, time_ns: int) -> int:
         """The number of the process that had this pid at ``time_ns``, 0 when it was no target or
         is forgotten."""
@@ -346,3 +358,12 @@ class Targets:
             shared.users -= 1
             if not shared.users:
                 self._retired.append(shared)
+
+
+def _hides(new: Region, old: Region) -> bool:
+    """Whether ``new`` lies where ``old`` does, and is of another file or place in it."""
+    if new.start >= old.end or old.start >= new.end:
+        return False
+    return (new.device, new.inode) != (old.device, old.inode) or (
+        new.file_backed and new.start - new.offset != old.start - old.offset
+    )
