@@ -191,8 +191,9 @@ class ThreadLifecycle:
 
     def refresh_mappings(self) -> None:
         """Read the mappings that are out of date."""
-        self._out_of_date.update(filter(self._targets.has_space, self._mapped))
-        self._mapped.clear()
+        if self._mapped:
+            self._out_of_date.update(filter(self._targets.has_space, self._mapped))
+            self._mapped.clear()
         for pid in self._out_of_date | self._targets.withheld:
             self._targets.refresh(pid)
         self._out_of_date.clear()
