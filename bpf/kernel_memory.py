@@ -46,9 +46,11 @@ class KernelMemory:
                 self._segments.append(self._segment(len(self._segments)))
                 self._publish(len(self._segments) - 1)
             part = min(count - done, SEGMENT_BLOCKS - first)
-            self._segments[segment].update_range(
-                first, words[done * BLOCK_WORDS : (done + part) * BLOCK_WORDS]
-            )
+            some = words[done * BLOCK_WORDS : (done + part) * BLOCK_WORDS]
+            if part == 1:  # of most processes' mappings: without what a batch takes to prepare
+                self._segments[segment].update(struct.pack("<I", first), some.tobytes())
+            else:
+                self._segments[segment].update_range(first, some)
             done += part
 
     def close(self) -> None:

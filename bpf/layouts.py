@@ -114,6 +114,23 @@ class ThreadEvent(NamedTuple):
     comm: bytes
 
 
+PROGRAM_EVENT = np.dtype(
+    [
+        ("time", "<u8"),
+        ("kind", "<u4"),
+        ("tgid", "<u4"),
+        ("start", "<u8"),
+        ("group", "<u8"),
+        ("parent", "<u4"),
+        ("user", "<u4"),
+        ("arguments", "<u4"),
+        ("environment", "<u4"),
+    ]
+)
+"""Header of who has begun a program. Its arguments and environment follow, one after the other, cut
+where both are longer than there is room."""
+
+
 class EventKind(IntEnum):
     """Kinds of the event ring's records."""
 
@@ -127,6 +144,7 @@ class EventKind(IntEnum):
     COPIED = 8
     FREE = 9
     OBJECT = 10
+    PROGRAM = 11
 
 
 CALL_VALUES = 6

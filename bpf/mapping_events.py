@@ -27,6 +27,7 @@ _SAMPLE_ID_ALL, _WITH_MMAP2, _COMM_EXEC, _USE_CLOCK = 1 << 18, 1 << 23, 1 << 24,
 _SAMPLE_TIME = 1 << 2
 _PAGES = 64  # 256 KiB: 2000 mappings of 130 bytes, 5000 forks
 _HEAD, _TAIL = 1024, 1032  # offsets of data_head and data_tail in struct perf_event_mmap_page
+_MANY_BYTES = _PAGES * mmap.PAGESIZE // 4
 # How long ago what is asked for may have happened.
 _REMEMBERED_NS = 30_000_000_000
 # A record has its time before it is there to be taken.
@@ -41,9 +42,10 @@ class MmapEvents:
     Raises :class:`hpcd.errors.PrivilegeError` or :class:`hpcd.errors.PlatformError`.
     """
 
-    def __init__(self, cpus: int) -> None:
+    def __init__(self, cpus: int, *, at_once: bool = True) -> None:
+        """Who maps code makes :attr:`descriptors` readable ``at_once``, or many together do."""
         timed = _WATERMARK | _SAMPLE_ID_ALL | _USE_CLOCK
-        mapping = self._event(timed | _MMAP | _WITH_MMAP2)
+        mapping = self._event(timed | _MMAP | _WITH_MMAP2, 1 if at_once else _MANY_BYTES)
         lifecycle = self._event(timed | _TASK | _WITH_COMM | _COMM_EXEC)
         self.history = MappingHistory()
         self.taken_until = 0
@@ -53,6 +55,7 @@ class MmapEvents:
         self.lost = 0
         """Times that the kernel had more to report than its memory for it held."""
         self._forgotten_at = 0
+        self._files: dict[bytes, tuple[int, str, int, str]] = {}
         self._rings: list[tuple[int, mmap.mmap]] = []
         self._quiet: list[tuple[int, mmap.mmap]] = []
         try:
@@ -64,13 +67,13 @@ class MmapEvents:
             raise
 
     @staticmethod
-    def _event(flags: int) -> syscalls.PerfEvent:
+    def _event(flags: int, wakeup_bytes: int = 1) -> syscalls.PerfEvent:
         return syscalls.PerfEvent(
             syscalls.PERF_TYPE_SOFTWARE,
             syscalls.SW_DUMMY,
             period=1,
             flags=flags,
-            wakeup_events=1,
+            wakeup_events=wakeup_bytes,
             sample_type=_SAMPLE_TIME,
             clock=time.CLOCK_MONOTONIC,
         )
@@ -143,13 +146,20 @@ class MmapEvents:
 
     def _on_map(self, record: bytes) -> int:
         """Keep a PERF_RECORD_MMAP2; returns its pid."""
-        (pid, _, start, length, offset, major, minor, inode) = _FIELDS.unpack_from(record, 8)
-        # Most map the same few files: one string each.
-        path = sys.intern(record[_PATH:-8].split(b"\0", 1)[0].decode(errors="replace"))
-        device = sys.intern(f"{major:02x}:{minor:02x}")
-        mapped = Region(start, start + length, offset, device, inode, path)
-        self.history.on_map(pid, _time_of(record), mapped)
+        pid, _, start, length = _WHERE.unpack_from(record, 8)
+        what = record[_WHAT:-8]  # most map the same few files
+        file = self._files.get(what) or self._file(what)
+        self.history.on_map(pid, _time_of(record), Region(start, start + length, *file))
         return int(pid)
+
+    def _file(self, what: bytes) -> tuple[int, str, int, str]:
+        """Offset, device, inode and path of a mapping, by what its record says after its place."""
+        offset, major, minor, inode = _FILE.unpack_from(what)
+        path = sys.intern(what[_PATH:].split(b"\0", 1)[0].decode(errors="replace"))
+        if len(self._files) >= _MAX_FILES:
+            self._files.clear()
+        file = self._files[what] = offset, sys.intern(f"{major:02x}:{minor:02x}"), inode, path
+        return file
 
     def close(self) -> None:
         """Stop listening."""
@@ -161,9 +171,11 @@ class MmapEvents:
 
 
 _HEADER = struct.Struct("<IHH")
-# struct perf_record_mmap2 after its header: pid, tid, addr, len, pgoff, maj, min, ino.
-_FIELDS = struct.Struct("<IIQQQIIQ")
-_PATH = 8 + _FIELDS.size + 8 + 8  # then the inode's generation, protection and flags
+# struct perf_record_mmap2 after its header: pid, tid, addr, len; pgoff, maj, min, ino.
+_WHERE, _FILE = struct.Struct("<IIQQ"), struct.Struct("<QIIQ")
+_WHAT = 8 + _WHERE.size
+_PATH = _FILE.size + 8 + 8  # then the inode's generation, protection and flags
+_MAX_FILES = 1024
 # Of PERF_RECORD_FORK: pid, ppid, tid, ptid, time by the kernel's own clock, time by ours.
 _TASK_FIELDS = struct.Struct("<IIIIQQ")
 
@@ -176,5 +188,7 @@ def _time_of(record: bytes) -> int:
 def _piece(ring: mmap.mmap, at: int, length: int, size: int) -> bytes:
     """``length`` bytes from ``at`` on, around the ring's end."""
     base = mmap.PAGESIZE
+    if at + length <= size:
+        return ring[base + at : base + at + length]
     first = ring[base + at : base + min(at + length, size)]
     return first + ring[base : base + max(at + length - size, 0)]

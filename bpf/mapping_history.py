@@ -123,6 +123,28 @@ class MappingHistory:
         entries = self._entries.get(pid, ())
         return any(each.kind is _Kind.EXEC and each.time > time for each in reversed(entries))
 
+    def program_of(self, pid: int, time: int) -> str:
+        """The path of the program that ``pid`` had begun at ``time``, "" when it is not known: of
+        what an exec maps it is the first."""
+        path = ""
+        entries = self._entries.get(pid, [])
+        for entry in reversed(entries[: bisect_right(entries, time, key=_time)]):
+            if entry.kind is _Kind.MAP:
+                path = entry.mappings[0].path
+            elif entry.kind is _Kind.EXEC:
+                return path if path.startswith("/") else ""
+        return ""
+
+    def mapped_after(self, pid: int, time: int) -> list[tuple[int, Region]]:
+        """What ``pid`` has mapped after ``time``, and when, the last first."""
+        found = []
+        for entry in reversed(self._entries.get(pid, ())):
+            if entry.time <= time:
+                break
+            if entry.kind is _Kind.MAP:
+                found.append((entry.time, entry.mappings[0]))
+        return found
+
     def changes_after(self, pid: int, time: int) -> int:
         """Until when :meth:`at` says of ``pid`` what it says of ``time``, as far as is known."""
         entries = self._entries.get(pid, [])

@@ -62,6 +62,8 @@ class Sampler:
         self.calls = programs.calls
         self._programs = programs
         self._maps = programs.maps
+        self.on_demand = programs.on_demand
+        """Whether the programs tell, at once, that mappings are to be read."""
         self._user_threads = 0
         with ExitStack() as resources:
             resources.callback(programs.close)

@@ -46,6 +46,12 @@ class SamplerOptions:
     sample_ring: int = SAMPLE_RING_BYTES
     event_ring: int = EVENT_RING_BYTES
 
+    @property
+    def on_demand(self) -> bool:
+        """Whether mappings of a program that begins are read when it is sampled: of a whole node's
+        most are not, where waits are left out. Else at once, before it is."""
+        return self.everything and not self.waiting and self.calls is None
+
     def constants(self) -> dict[str, int]:
         """What the programs are compiled or filled in with."""
         return {
@@ -54,6 +60,7 @@ class SamplerOptions:
             "WAITING": int(self.waiting),
             "ONLY_USER": 0xFFFFFFFF if self.only_user is None else self.only_user,
             "SELECTING": int(self.selecting),
+            "ON_DEMAND": int(self.on_demand),
             "TOUCHED_FUNCTION": (self.calls and self.calls.touched_function) or 0,
         }
 

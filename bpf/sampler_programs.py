@@ -53,6 +53,8 @@ class SamplerPrograms:
         self.caches = (FIRST_CALL_CONTEXT + contexts) * maps.possible_cpus()
         """Stack caches: of each CPU one for each program that may preempt another."""
         self.events = tuple(events)
+        self.on_demand = options.on_demand
+        """As :attr:`SamplerOptions.on_demand`."""
         self._counters: dict[int, list[int]] = {}
         self._clocks: dict[int, CpuClock] = {}
         self._tracepoints: list[int] = []

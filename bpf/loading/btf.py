@@ -57,6 +57,11 @@ class KernelTypes:
             total += offset
         return total
 
+    def has_member(self, struct: str, member: str) -> bool:
+        """Whether ``struct`` has ``member`` in this kernel."""
+        type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
+        return type_id > 0 and self._member(type_id, member) is not None
+
     def bit(self, struct: str, member: str) -> tuple[int, int]:
         """(byte, bit within it) of a bit field's lowest bit."""
         type_id = self._lib.btf__find_by_name_kind(self._btf, struct.encode(), _STRUCT)
@@ -176,6 +181,12 @@ def _task_offsets() -> dict[str, int]:
             "OFFSET_TASK_IN_EXECVE": executing[0],
             "BIT_TASK_IN_EXECVE": executing[1],
             "OFFSET_MM_START_STACK": types.offset("mm_struct", "start_stack"),
+            "OFFSET_TASK_PARENT": types.offset("task_struct", "real_parent"),
+            "OFFSET_MM_ARGUMENTS": types.offset("mm_struct", "arg_start"),
+            "OFFSET_MM_ARGUMENTS_END": types.offset("mm_struct", "arg_end"),
+            "OFFSET_MM_ENVIRONMENT_END": types.offset("mm_struct", "env_end"),
+            # A kernel without has no helper that tells them.
+            "HAS_CONTROL_GROUPS": int(types.has_member("task_struct", "cgroups")),
         }
     finally:
         types.close()

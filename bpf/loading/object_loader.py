@@ -132,6 +132,12 @@ CONSTANTS = (
     "OFFSET_OPEN_PLACE",
     "OFFSET_ACCEPT_PLACE",
     "OFFSET_SOCKET_PLACE",
+    "OFFSET_TASK_PARENT",
+    "OFFSET_MM_ARGUMENTS",
+    "OFFSET_MM_ARGUMENTS_END",
+    "OFFSET_MM_ENVIRONMENT_END",
+    "HAS_CONTROL_GROUPS",
+    "ON_DEMAND",
 )
 """The constants of ``object.h``, in their order."""
 

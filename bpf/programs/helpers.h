@@ -26,6 +26,7 @@ static u64 (*this_task_btf)(void) = (void *)158;
 static u64 (*task_registers)(u64 task) = (void *)175;
 static long (*read_user)(void *dst, u32 size, u64 src) = (void *)112;
 static long (*read_kernel)(void *dst, u32 size, u64 src) = (void *)113;
+static u64 (*this_control_group)(void) = (void *)80;
 static long (*get_stack)(void *ctx, void *buffer, u32 size, u64 flags) = (void *)67;
 
 /* The reader polls on a timer: a wake-up per record would cost more than the record. */

@@ -78,7 +78,7 @@ struct {
 #define MAP(name) ((unsigned long)&map_##name)
 
 /* In the order of hpcd.bpf.loading.object_loader.CONSTANTS. */
-const volatile u32 constants[103] SECTION(".rodata") = {1};
+const volatile u32 constants[109] SECTION(".rodata") = {1};
 #define FOLLOW_CHILDREN constants[0]
 #define EVERYTHING constants[1]
 #define SELECTING constants[2]
@@ -182,6 +182,12 @@ const volatile u32 constants[103] SECTION(".rodata") = {1};
 #define OFFSET_OPEN_PLACE constants[100]
 #define OFFSET_ACCEPT_PLACE constants[101]
 #define OFFSET_SOCKET_PLACE constants[102]
+#define OFFSET_TASK_PARENT constants[103]
+#define OFFSET_MM_ARGUMENTS constants[104]
+#define OFFSET_MM_ARGUMENTS_END constants[105]
+#define OFFSET_MM_ENVIRONMENT_END constants[106]
+#define HAS_CONTROL_GROUPS constants[107]
+#define ON_DEMAND constants[108]
 
 /* Contexts of programs: include/uapi/linux/bpf_perf_event.h and bpf.h. */
 struct bpf_raw_tracepoint_args {

@@ -42,18 +42,34 @@ enum event_kind {
 			    * copy was sent in a ring of its own, before this */
 	EVENT_FREE = 9,    /* a thread's CPU time is final; .time is when it last ran */
 	EVENT_OBJECT = 10, /* struct object_event: what a number in calls' values stands for */
+	EVENT_PROGRAM = 11, /* struct program_event: sent before a target's EVENT_EXEC, where there is room */
 };
 
 struct thread_event {
 	u64 time;
 	u32 kind, tgid;
-	u32 tid, thread;
+	u32 tid;
+	u32 thread; /* its number; fork: 1 when the child is in the kernel's table of processes */
 	u64 start;   /* task's start_time, monotonic ns */
 	u64 runtime; /* se.sum_exec_runtime, ns: as of the last tick or switch */
 	u32 other;   /* fork: the parent's tgid; thread: 1 when just born; exit: 1 when the
 		      * whole process is gone */
 	u32 image;   /* see image_of() */
 	char comm[16];
+};
+
+/* Who has begun a program, and with what, as of its exec. */
+#define PROGRAM_TEXT 32768
+
+struct program_event {
+	u64 time;
+	u32 kind, tgid;
+	u64 start;  /* as in struct thread_event */
+	u64 group;  /* number of its control group, of the unified hierarchy; 0: not known */
+	u32 parent; /* tgid */
+	u32 user;   /* effective */
+	u32 arguments, environment; /* how many bytes these have */
+	char text[PROGRAM_TEXT]; /* arguments, then environment, as far as there is room */
 };
 
 /* One execution of a recorded function: a system call, or a function that is probed. It is sent when

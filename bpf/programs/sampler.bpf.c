@@ -304,7 +304,7 @@ static __always_inline void ask_for_mappings(struct walk *w)
 		event.time = w->time;
 		event.kind = EVENT_REFRESH;
 		event.tgid = w->tgid;
-		if (ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP))
+		if (ring_output(MAP(EVENTS), &event, sizeof event, ON_DEMAND ? FORCE_WAKEUP : NO_WAKEUP))
 			process->refresh = 0;
 	}
 }
@@ -1126,16 +1126,18 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	if (event.tgid != parent) {
 		if (!FOLLOW_CHILDREN)
 			return 0;
-		if (process) {
-			/* The child has the parent's memory: it can be unwound from its first
-			 * instruction. */
-			struct process copy = *process;
-			copy.refresh = 0;
-			copy.image = event.image;
-			map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
-			if (process->excluded)
-				return 0;
-		}
+		/* The child has the parent's memory: it can be unwound from its first instruction. */
+		struct process copy = {};
+		if (process)
+			copy = *process;
+		copy.refresh = 0;
+		if (copy.image && copy.image != event.image) /* of the program before */
+			copy.space.count = 0;
+		copy.image = event.image;
+		/* Of a parent that user space has not met the child asks for its mappings itself. */
+		event.thread = !map_update(MAP(PROCESSES), &event.tgid, &copy, 0);
+		if (copy.excluded)
+			return 0;
 		event.other = parent;
 		/* Probes that are attached process by process are wanted in this one too. */
 		u64 urgency = PROBING ? FORCE_WAKEUP : NO_WAKEUP;
@@ -1146,6 +1148,43 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	/* Registered from its birth, so that its first wait for a CPU counts too. */
 	register_thread(ctx->args[1], event.tid, 1, count);
 	return 0;
+}
+
+/* Sends who the current task is by now, and what its program was started with: the kernel has just
+ * written that above the new stack. Of what does not arrive user space asks /proc. */
+static __always_inline void send_program(u64 task, struct thread_event *exec)
+{
+	u32 index = bpf_get_smp_processor_id() << 1 | CONTEXT_SWITCH;
+	struct copier *copier = map_lookup(MAP(COPIERS), &index);
+	u64 mm = 0, begin = 0, middle = 0, end = 0, at = 0;
+
+	/* Threads and stacks come first where the ring fills. */
+	if (!copier || urgency_of(MAP(EVENTS), 8) == FORCE_WAKEUP)
+		return;
+	struct program_event *program = (struct program_event *)copier->copy.bytes;
+	read_kernel(&mm, 8, task + OFFSET_TASK_MM);
+	read_kernel(&begin, 8, mm + OFFSET_MM_ARGUMENTS);
+	read_kernel(&middle, 8, mm + OFFSET_MM_ARGUMENTS_END);
+	read_kernel(&end, 8, mm + OFFSET_MM_ENVIRONMENT_END);
+	if (!begin || middle < begin || end < middle)
+		return;
+	program->time = exec->time;
+	program->kind = EVENT_PROGRAM;
+	program->tgid = exec->tgid;
+	program->start = exec->start;
+	program->group = HAS_CONTROL_GROUPS ? this_control_group() : 0;
+	program->arguments = middle - begin;
+	program->environment = end - middle;
+	if (read_kernel(&at, 8, task + OFFSET_TASK_PARENT) ||
+	    read_kernel(&program->parent, 4, at + OFFSET_TASK_TGID) ||
+	    read_kernel(&at, 8, task + OFFSET_TASK_CRED) ||
+	    read_kernel(&program->user, 4, at + OFFSET_CRED_IDS + 16))
+		return;
+	u64 size = end - begin;
+	if (size > PROGRAM_TEXT)
+		size = PROGRAM_TEXT;
+	if (!read_user(program->text, size, begin))
+		ring_output(MAP(EVENTS), program, sizeof *program - PROGRAM_TEXT + size, NO_WAKEUP);
 }
 
 SECTION("raw_tp/")
@@ -1162,7 +1201,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			return 0;
 		process->space.count = 0;
 		process->image = event.image;
-		process->refresh = 1;
+		process->refresh = !ON_DEMAND;
 		struct thread *hidden = map_lookup(MAP(THREADS), &event.tid);
 		if (hidden)
 			hidden->hidden = 0;
@@ -1181,7 +1220,8 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 			ring_output(MAP(EVENTS), &event, sizeof event, NO_WAKEUP);
 			event.kind = EVENT_FREE;
 			urgency = FORCE_WAKEUP; /* what is probed in it is to be let go of, too */
-		}
+		} else
+			send_program(ctx->args[0], &event);
 	} else if (SELECTING)
 		urgency = FORCE_WAKEUP; /* every instruction until then is one not recorded */
 	else if (!EVERYTHING)

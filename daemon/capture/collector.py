@@ -108,6 +108,8 @@ class Collector:
                 self._new_stacks.append(raw)
             elif kind == EventKind.COPIED:
                 self._new_copied.append(raw)
+            elif kind == EventKind.PROGRAM:
+                self._threads.on_program(raw)
             elif kind == EventKind.OBJECT:
                 if self._calls:
                     self._calls.on_object(raw)
@@ -122,7 +124,7 @@ class Collector:
         samples = self._sampler.take_samples()
         calls = self._sampler.take_calls() if self._calls else None
         self.take_events()
-        stacks, self._new_stacks = self._new_stacks, []
+        stacks, self._new_stacks = self._threads.mark_replaced(self._new_stacks), []
         copied, self._new_copied = self._new_copied, []
         if self._deferred:
             stand_ins = self._deferred.add(copied, self._sampler.take_copies())

@@ -26,6 +26,7 @@ from hpcd.daemon.capture.sampler_loading import (
     SamplerLoading,
     is_cpu_time,
     recorded_events,
+    sampler_options,
 )
 from hpcd.daemon.capture.session import Session, own_cpu_seconds
 from hpcd.daemon.capture.session_parts import Parts, Progress, RateChange, Terms
@@ -218,7 +219,8 @@ class Recording:
         stack.callback(modules.close)
         # The targets' modules are looked up while the programs are being loaded.
         preparing = background.submit(self._prepare_modules, modules)
-        mmaps = MmapEvents(possible_cpus())
+        on_demand = sampler_options(options, self._calls).on_demand
+        mmaps = MmapEvents(possible_cpus(), at_once=not on_demand)
         stack.callback(mmaps.close)
 
         kernel_symbols = KernelSymbolStore()
@@ -244,14 +246,24 @@ class Recording:
         if is_cpu_time(events[0]):
             sampler.set_pace(events[0].frequency, 1)
         tables = Tables(sampler.memory)
-        targets = Targets(modules, tables, sampler, mmaps.history, writer.add_process, accounts)
+        targets = Targets(
+            modules,
+            tables,
+            sampler,
+            mmaps.history,
+            writer.add_process,
+            accounts,
+            on_demand=on_demand,
+        )
         kernel = KernelNaming(lambda: symbols().result(), modules, writer, kernel_symbols.load)
         stacks = StackResolver(modules, kernel, mmaps.lookup, sampler.caches)
         deferred = DeferredPaths(
             loading.saved_walker, mmaps, modules, tables, targets.number_at, stacks.insert
         )
         stack.callback(deferred.close)
-        threads = ThreadLifecycle(targets, writer, stacks, thread_times, deferred.add_one)
+        threads = ThreadLifecycle(
+            targets, writer, stacks, thread_times, deferred.add_one, on_demand=on_demand
+        )
         jit = JitNaming(modules, targets, writer)
         calls = account = None
         if sampler.calls:

@@ -139,22 +139,29 @@ def _ordered(events: Sequence[EventSpec]) -> list[EventSpec]:
     return sorted(events, key=lambda event: not is_cpu_time(event))
 
 
-def _load(options: Options, calls: CallSetup, *, background: bool) -> SamplerPrograms:
+def sampler_options(
+    options: Options, calls: CallSetup, *, background: bool = False
+) -> SamplerOptions:
+    """What the sampler of a recording records."""
     selector = options.selector
+    return SamplerOptions(
+        follow_children=options.children,
+        waiting=options.waits,
+        everything=selector.everything,
+        selecting=selector.open_ended and not selector.everything,
+        control_groups=selector.by_control_group,
+        only_user=options.only_user,
+        calls=calls.sampler_options(),
+        loader=options.loader,
+        background=background,
+    )
+
+
+def _load(options: Options, calls: CallSetup, *, background: bool) -> SamplerPrograms:
     return SamplerPrograms(
         [event.perf_event() for event in recorded_events(options)],
         online_cpus(),
-        SamplerOptions(
-            follow_children=options.children,
-            waiting=options.waits,
-            everything=selector.everything,
-            selecting=selector.open_ended and not selector.everything,
-            control_groups=selector.by_control_group,
-            only_user=options.only_user,
-            calls=calls.sampler_options(),
-            loader=options.loader,
-            background=background,
-        ),
+        sampler_options(options, calls, background=background),
     )
 
 

@@ -25,7 +25,7 @@ from hpcd.errors import TargetError
 
 # The rings are emptied when they fill, of which the programs tell, or this often: a recorder that
 # is killed loses no more than the last second, the way to the disk included.
-_FLUSH_SECONDS = 0.7
+_FLUSH_SECONDS = 0.9
 # Rings of calls do not tell, nor does what is limited: they are looked at so often.
 _POLL_SECONDS = 0.1
 # Stacks that wait for a round: 10 MB of them.
@@ -272,8 +272,11 @@ class Session:
         self._reported = (now, collector.recorded)
 
     def _includes_target(self, pids: set[int]) -> bool:
-        """Whether a process is among these that is recorded, or has just been started by one."""
+        """Whether a process is among these that is recorded, or has just been started by one, and
+        whose mappings nobody asks for."""
         everything, sampler = self._terms.selector.everything, self._parts.sampler
+        if sampler.on_demand:
+            return False
         return bool(pids) and (everything or any(map(sampler.records, pids)))
 
     # --- limits ---

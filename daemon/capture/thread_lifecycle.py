@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import struct
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from hpcd.bpf.layouts import EventKind, Switch, ThreadEvent
+from hpcd.bpf.layouts import STACK_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lines import ThreadLines
 from hpcd.daemon.capture.thread_times import BORN, ThreadTimes
 from hpcd.daemon.targets.cpu_account import CpuAccount
 from hpcd.daemon.targets.lifecycle import AttachedThread
 from hpcd.daemon.targets.process_table import Targets
+from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Thread
+from hpcd.model.unwind_status import UnwindStatus
+
+_MAX_PROGRAMS = 256
+_STILL = 1 << 63
+_STACK_HEAD = struct.Struct("<QIIIIHHHH")  # STACK_EVENT
+_ENDING, _ENDING_AT = struct.Struct("<H"), 28
+assert _STACK_HEAD.size == STACK_EVENT.itemsize
 
 
 class ThreadLifecycle:
@@ -30,8 +40,12 @@ class ThreadLifecycle:
         stacks: StackResolver,
         thread_times: ThreadTimes | None,
         defer: Callable[[bytes, bytes], int] | None = None,
+        *,
+        on_demand: bool = False,
     ) -> None:
-        """``defer`` gives the CCT node of a stack (its event and its copy) that is walked later."""
+        """``defer`` gives the CCT node of a stack (its event and its copy) that is walked later.
+        ``on_demand``: the programs ask for mappings when they are needed."""
+        self._on_demand = on_demand
         self._defer = defer
         self._targets = targets
         self._writer = writer
@@ -46,7 +60,13 @@ class ThreadLifecycle:
         self._ended: dict[int, int] = {}
         self._ended_last_round: dict[int, int] = {}
         self._out_of_date: set[int] = set()
+        self._mapped: set[int] = set()
+        # By pid: since when and until when its paths led through code that had been replaced.
+        self._replaced: dict[int, tuple[int, int]] = {}
+        self._round_ended = 0
         self._candidates: list[int] = []
+        # By pid, until their exec is taken from the ring.
+        self._programs: dict[int, ReportedProgram] = {}
         self._cpu = CpuAccount()
         # Threads that have begun to end, and when they were last known to run.
         self._exiting: dict[int, int] = {}
@@ -69,16 +89,27 @@ class ThreadLifecycle:
             case EventKind.FREE:
                 self._on_end(event)
             case EventKind.FORK:
-                inherited = self._targets.on_fork(event.other, pid, event.time, event.image)
-                if not inherited or event.other in self._out_of_date:
+                inherited = self._targets.on_fork(
+                    event.other, pid, event.time, event.image, known=bool(event.thread)
+                )
+                if not inherited or (event.other in self._out_of_date and not self._on_demand):
                     self._out_of_date.add(pid)
             case EventKind.EXEC if pid in self._targets:
-                self._targets.on_exec(pid, event.image, _text(event.comm), event.time)
-                self._out_of_date.add(pid)
+                program = self._programs.pop(pid, None)
+                self._targets.on_exec(pid, event.image, _text(event.comm), event.time, program)
+                if not (self._on_demand and self._targets.is_known(pid)):
+                    self._out_of_date.add(pid)
             case EventKind.EXEC | EventKind.MOVED:
                 self._candidates.append(pid)
             case EventKind.REFRESH:
                 self._out_of_date.add(pid)
+
+    def on_program(self, event: bytes) -> None:
+        """Keep what was reported of a process that begins a program; its exec follows."""
+        if len(self._programs) >= _MAX_PROGRAMS:  # of those the ring of events had no room
+            self._programs.clear()
+        pid, program = ReportedProgram.of(event)
+        self._programs[pid] = program
 
     def register_existing_thread(self, thread: AttachedThread) -> None:
         """Give a line to a thread that ran before it was attached to."""
@@ -148,14 +179,41 @@ class ThreadLifecycle:
     # --- what follows from it ---
 
     def request_refresh(self, pids: Iterable[int]) -> None:
-        """Have the mappings of these processes read again in the next round."""
-        self._out_of_date.update(pids)
+        """These processes have mapped code: have their mappings read again in the next round."""
+        if not self._on_demand:
+            self._out_of_date.update(pids)
+            return
+        self._mapped.update(pids)
+        for pid in self._mapped:
+            since = self._targets.replaced_at(pid)
+            if since is not None:
+                self._replaced.setdefault(pid, (since, _STILL))
 
     def refresh_mappings(self) -> None:
         """Read the mappings that are out of date."""
+        if self._mapped:
+            self._out_of_date.update(filter(self._targets.has_space, self._mapped))
+            self._mapped.clear()
         for pid in self._out_of_date | self._targets.withheld:
             self._targets.refresh(pid)
         self._out_of_date.clear()
+        if self._replaced:
+            now = time.monotonic_ns()
+            self._replaced = {
+                pid: (since, min(until, now)) for pid, (since, until) in self._replaced.items()
+            }
+
+    def mark_replaced(self, stacks: list[bytes]) -> list[bytes]:
+        """``stacks``, as the ring of events has them; those that were walked by mappings of code
+        that had been replaced do not pass for whole."""
+        return [self._marked(event) for event in stacks] if self._replaced else stacks
+
+    def _marked(self, event: bytes) -> bytes:
+        taken, _, pid, *_, ending, _ = _STACK_HEAD.unpack_from(event)
+        since, until = self._replaced.get(pid, (_STILL, 0))
+        if ending != UnwindStatus.COMPLETE or not since <= taken <= until:
+            return event
+        return event[:_ENDING_AT] + _ENDING.pack(UnwindStatus.NO_MAPPING) + event[_ENDING_AT + 2 :]
 
     def end_round(self) -> dict[int, int]:
         """Ends (ns) by trace line of the threads of which no sample can come any more."""
@@ -163,6 +221,11 @@ class ThreadLifecycle:
         self._ended_last_round, self._ended = self._ended, {}
         self._targets.refresh_postponed()
         self._targets.free_retired()
+        if self._replaced:
+            self._replaced = {
+                pid: times for pid, times in self._replaced.items() if times[1] > self._round_ended
+            }
+        self._round_ended = time.monotonic_ns()
         return ends
 
     def drain_candidates(self) -> list[int]:

@@ -43,7 +43,8 @@ class JitNaming:
         once more at the end, as the ``last``.
         """
         self._files.new_round(_LAST_BYTES if last else jit_symbols.ROUND_BYTES)
-        self._collect(cct_frames[self._nodes_seen :])
+        if self._modules.any_jit:
+            self._collect(cct_frames[self._nodes_seen :])
         self._nodes_seen = len(cct_frames)
         of_process: dict[int, list[Module]] = {}
         for module_id in self._unnamed:

@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,7 @@ _NOBODY = 65534
 # How long it is relied on that a file at a path is what it was. A file that is written to meanwhile
 # has another identity only after this.
 _BY_PATH_SECONDS = 0.5
+_MAX_PATHS = 8192
 _JIT_SPAN = 1 << MODULE_SHIFT
 # Programs map a file in one way, or two.
 _MAX_KNOWN_ROWS = 16
@@ -59,6 +61,10 @@ _STOP_SECONDS = 0.5
 _STEP_SECONDS = 0.01
 # Beyond that it is stuck, or makes the table of a large file.
 _DECODER_START_SECONDS = 5.0
+
+
+# Mount namespace, device, inode and path.
+_PathKey = tuple[int, str, int, str]
 
 
 @dataclass
@@ -78,6 +84,13 @@ class KnownModule:
     future: Future[PackedTable] | None = field(default=None, repr=False)
     rows: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict, repr=False)
     """Of mappings from an offset and of a length: their rows, as if they began at 0."""
+
+
+class _AtPath(NamedTuple):
+    """The module of a file, None where none is known, and until when that is relied on."""
+
+    entry: KnownModule | None
+    until: float
 
 
 class Rules:
@@ -133,6 +146,8 @@ class Modules:
         self.tables_ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Event descriptor, readable when a table has arrived that :meth:`install` has not
         taken yet."""
+        self.any_jit = False
+        """Whether there is a module of code made at run time."""
         self._by_key: dict[object, KnownModule] = {}
         self._by_id: dict[int, KnownModule] = {}
         # By device and inode as /proc and the kernel's events write them, which need not be those
@@ -142,8 +157,8 @@ class Modules:
         # device and inode: many paths through new code come from few processes. Device and inode
         # are not enough: a user's own subvolume (Btrfs) may have those of a library, and in a
         # namespace of its own also the path.
-        self._by_path: dict[tuple[int, str, int, str], KnownModule | None] = {}
-        self._by_path_until = 0.0
+        self._by_path: dict[_PathKey, _AtPath] = {}
+        self._own_space = _mount_namespace(os.getpid())
         self._pending: list[KnownModule] = []
         self._rules = Rules()
         self._images: dict[int, int] = {}
@@ -210,20 +225,26 @@ class Modules:
     ) -> npt.NDArray[np.void]:
         """The rows of regions that ``pid``, number ``process``, had at some time; it may have
         ended, and is 0 then."""
-        self._forget_paths()
-        unknown = [
-            region
-            for region in regions
-            if region.file_backed
-            and region.path != "[vdso]"
-            and (0, region.device, region.inode, region.path) not in self._by_path
-        ]
+        now = time.monotonic()
+        # Who has ended had its files in this process's namespace as far as they are found now.
+        here = _mount_namespace(pid) in (0, self._own_space)
+        found: dict[Region, KnownModule | None] = {}
+        unknown = []
+        for region in regions:
+            if region.file_backed and region.path != "[vdso]":
+                known = self._known_at(0, region, now)
+                if known is None and here:
+                    known = self._known_at(self._own_space, region, now)
+                if known is None:
+                    unknown.append(region)
+                else:
+                    found[region] = known.entry
         if unknown:
-            self._find_past(pid, unknown)
+            self._find_past(pid, unknown, now, found)
         rows = []
         for region in regions:
             if region.file_backed and region.path != "[vdso]":
-                entry = self._by_path[0, region.device, region.inode, region.path]
+                entry = found[region]
             elif process or region.path == "[vdso]":
                 entry = self.find(pid, process, MappedFile(region))
             else:
@@ -232,7 +253,10 @@ class Modules:
                 rows += _rows(region, entry)
         return np.array(rows, dtype=MAPPING)
 
-    def _find_past(self, pid: int, regions: Sequence[Region]) -> None:
+    def _find_past(
+        self, pid: int, regions: Sequence[Region], now: float,
+        found: dict[Region, KnownModule | None],
+    ) -> None:  # fmt: skip
         """Look up the modules that ``pid`` had mapped at ``regions``, by their paths."""
         try:
             files = patience.ask(pid, partial(files_by_path, pid, regions, self._knows))
@@ -244,7 +268,8 @@ class Modules:
             entry = self._by_inode.get((region.device, region.inode))
             if mapped.status is not None:
                 entry = self._of_file(pid, mapped, mapped.status)
-            self._by_path[0, region.device, region.inode, region.path] = entry
+            found[region] = entry
+            self._note_at(0, region, entry, now)
 
     def is_analysed(self, device: str, inode: int) -> bool:
         """Whether nothing is to be waited for: the file's table is there, will not be, or it is not
@@ -319,6 +344,7 @@ class Modules:
         self._announce(entry.module)
 
     def _jit(self, key: object, path: str, base: int, process: int) -> KnownModule:
+        self.any_jit = True
         entry = self._add(key, ModuleKind.JIT, path, base=base, process=process)
         self._announce_entry(entry)
         return entry
@@ -448,18 +474,18 @@ class Modules:
         Raises :class:`WithheldError`.
         """
         rows = []
-        self._forget_paths()
+        now = time.monotonic()
         space = _mount_namespace(pid)
-        is_recent = partial(self._is_recent, space)
+        is_recent = partial(self._is_recent, space, now)
         files = patience.ask(pid, partial(mapped_files, pid, self._knows, is_recent))
         for mapped in files:
             region = mapped.region
-            key = (space, region.device, region.inode, region.path)
-            entry = self._by_path.get(key)
+            known = self._by_path.get((space, region.device, region.inode, region.path))
+            entry = known.entry if known else None
             if entry is None or mapped.status is not None:
                 entry = self.find(pid, process, mapped)
                 if space and region.file_backed and region.path != "[vdso]" and entry:
-                    self._by_path[key] = entry
+                    self._note_at(space, region, entry, now)
             if entry:
                 rows += _rows(region, entry)
         return [mapped.region for mapped in files], np.array(rows, dtype=MAPPING)
@@ -468,32 +494,61 @@ class Modules:
         self, pid: int, process: int, regions: Sequence[Region]
     ) -> npt.NDArray[np.void] | None:
         """The rows of ``regions``, which ``pid`` has mapped, without reading /proc; None where one
-        is of a file that was not looked up a moment ago."""
-        self._forget_paths()
+        is of a file that was not looked up a moment ago, and may have changed since."""
+        now = time.monotonic()
         space = _mount_namespace(pid)
         rows = []
         for region in regions:
             if region.file_backed and region.path != "[vdso]":
-                entry = self._by_path.get((space, region.device, region.inode, region.path))
-                if not space or entry is None:
+                known = self._known_at(space, region, now) if space else None
+                if known is None or known.entry is None:
                     return None
+                entry: KnownModule | None = known.entry
             else:
                 entry = self.find(pid, process, MappedFile(region))
             if entry:
                 rows += _rows(region, entry)
         return np.array(rows, dtype=MAPPING)
 
-    def _is_recent(self, space: int, region: Region) -> bool:
+    def _is_recent(self, space: int, now: float, region: Region) -> bool:
         """Whether the module of this mapping was looked up a moment ago, of a process of the same
         mount namespace: new processes map what others do."""
-        key = (space, region.device, region.inode, region.path)
-        return bool(space) and self._by_path.get(key) is not None
+        known = self._by_path.get((space, region.device, region.inode, region.path))
+        return bool(space) and known is not None and known.entry is not None and now < known.until
 
-    def _forget_paths(self) -> None:
-        now = time.monotonic()
-        if now >= self._by_path_until:
+    def _known_at(self, space: int, region: Region, now: float) -> _AtPath | None:
+        """What the file of ``region`` was a moment ago, or is still; None where it is to be looked
+        up.
+
+        In this process's mount namespace, where no user mounts what it likes, a file whose device,
+        inode and path are reported is the one that is kept open: its number is not given again.
+        What remains is whether it was written to.
+        """
+        key = (space, region.device, region.inode, region.path)
+        known = self._by_path.get(key)
+        if known is None or now < known.until:
+            return known
+        if space == self._own_space and known.entry and self._is_unchanged(known.entry):
+            return self._note_at(space, region, known.entry, now)
+        del self._by_path[key]
+        return None
+
+    def _note_at(
+        self, space: int, region: Region, entry: KnownModule | None, now: float
+    ) -> _AtPath:
+        if len(self._by_path) >= _MAX_PATHS:
             self._by_path.clear()
-            self._by_path_until = now + _BY_PATH_SECONDS
+        known = _AtPath(entry, now + _BY_PATH_SECONDS)
+        self._by_path[space, region.device, region.inode, region.path] = known
+        return known
+
+    def _is_unchanged(self, entry: KnownModule) -> bool:
+        """Whether the file that is kept open for a module is what it was."""
+        image = self._images.get(entry.module.id)
+        try:
+            return image is not None and self._by_key.get(_key_of(status_of("", image))) is entry
+        except OSError:
+            return False
 
     def _knows(self, status: FileStatus) -> bool:
         return _key_of(status) in self._by_key

@@ -24,6 +24,9 @@ _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
+# All of these variables begin so.
+_VARIABLE = rb"\0((?:SLURM|PBS|LSB|OMPI|PMIX?)_\w+)=([^\0]*)"
+
 # Names of launchers as the kernel keeps them: 15 bytes.
 _LAUNCHERS = frozenset(
     name[:15]
@@ -122,6 +125,14 @@ def place(
     if size is None:
         size = _number(environment, "SLURM_STEP_NUM_TASKS")
     return Place(f"{batch}.{step}", batch, rank, size)
+
+
+def said_of_jobs(environment: bytes) -> dict[str, str]:
+    """What :func:`place` may ask of an environment, which is as /proc has it."""
+    return {
+        key.decode(): value.decode(errors="replace")
+        for key, value in re.findall(_VARIABLE, b"\0" + environment)
+    }
 
 
 def _started_by_slurm(environment: Mapping[str, str]) -> bool:

@@ -16,7 +16,8 @@ from hpcd.bpf.sampler import Sampler
 from hpcd.bpf.table_memory import Space, Tables, space_blocks
 from hpcd.daemon.naming.load_modules import Modules
 from hpcd.daemon.targets.patience import WithheldError
-from hpcd.daemon.targets.processes import identify
+from hpcd.daemon.targets.processes import identify, identify_reported
+from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
@@ -86,7 +87,11 @@ class Targets:
         history: MappingHistory,
         announce: Callable[[Process], None],
         accounts: UserAccounts | None = None,
+        *,
+        on_demand: bool = False,
     ) -> None:
+        """``on_demand``: the programs ask for mappings when they are needed."""
+        self._on_demand = on_demand
         self._accounts = accounts or UserAccounts()
         self._modules = modules
         self._history = history
@@ -122,6 +127,28 @@ class Targets:
         """The living process with this number in the measurement."""
         return next((t.process for t in self._by_pid.values() if t.process.id == number), None)
 
+    def is_known(self, pid: int) -> bool:
+        """Whether the programs know ``pid`` as a target, and ask for its mappings."""
+        target = self._by_pid.get(pid)
+        return target is not None and target.added
+
+    def has_space(self, pid: int) -> bool:
+        """Whether the programs walk ``pid`` with mappings that were found out."""
+        target = self._by_pid.get(pid)
+        return target is not None and target.shared is not None
+
+    def replaced_at(self, pid: int) -> int | None:
+        """Since when (ns) ``pid`` has code mapped where the programs still walk it by that of
+        another file; None where it has not."""
+        target = self._by_pid.get(pid)
+        if target is None or not target.shared or not target.regions:
+            return None
+        since = None
+        for time_ns, new in self._history.mapped_after(pid, target.read_ns):
+            if any(_hides(new, old) for old in target.regions):
+                since = time_ns
+        return since
+
     def number_at(self, pid: int, time_ns: int) -> int:
         """The number of the process that had this pid at ``time_ns``, 0 when it was no target or
         is forgotten."""
@@ -153,8 +180,11 @@ class Targets:
         else:
             self.refresh(pid)
 
-    def on_fork(self, parent: int, child: int, time_ns: int, image: int) -> bool:
-        """``child`` came from ``parent`` at ``time_ns``; False when its mappings must be read.
+    def on_fork(
+        self, parent: int, child: int, time_ns: int, image: int, *, known: bool = True
+    ) -> bool:
+        """``child`` came from ``parent`` at ``time_ns``, and is ``known`` to the programs as a
+        target; False when its mappings must be read.
 
         The programs have given it the space its parent had; that may since have been replaced,
         and freed, for a newer one, which the child is pointed at.
@@ -167,12 +197,13 @@ class Targets:
         process = replace(
             origin.process, id=self._count, pid=child, parent_pid=parent, rank=None, size=None
         )
-        target = self._by_pid[child] = Target(
-            process, image=image, added=origin.added, exec_ns=time_ns
-        )
+        target = self._by_pid[child] = Target(process, image=image, added=known, exec_ns=time_ns)
         self._announce(process)
         if self.watcher:
             self.watcher.on_fork(parent, child)
+        read = origin.shared or origin.read_ns >= origin.exec_ns
+        if self._on_demand and known and not read:
+            return True  # nothing is known of the parent, nor was when this began
         if not origin.shared or origin.read_ns > time_ns or origin.image not in (0, image):
             return False  # what is known of the parent is from before an exec, or from after this
         target.shared, target.mappings = origin.shared, origin.mappings
@@ -182,16 +213,24 @@ class Targets:
         self._sampler.set_space(child, target.shared.space, image)
         return True
 
-    def on_exec(self, pid: int, image: int, name: str, time_ns: int) -> None:
-        """Handle an exec event: identify the new program, by the ``name`` the kernel gave it where
-        it has ended meanwhile. The caller has its mappings re-read."""
+    def on_exec(
+        self, pid: int, image: int, name: str, time_ns: int, program: ReportedProgram | None = None
+    ) -> None:
+        """Handle an exec event: identify the new program, which the kernel called ``name``, by what
+        was reported of it, else by /proc. The caller has its mappings re-read."""
         target = self.target(pid, name)
         target.image = image
         target.before_ns, target.exec_ns = target.exec_ns, time_ns
         # Those known may be the old program's.
         self._release(target.shared)
         target.shared = target.mappings = target.regions = None
-        process = identify(pid, target.process.id)
+        if program:
+            process = identify_reported(pid, target.process.id, name, program)
+            if not process.exe:  # it has ended: its control group is that of who started it
+                exe = self._history.program_of(pid, time_ns)
+                process = replace(process, exe=exe, job=process.job or target.process.job)
+        else:
+            process = identify(pid, target.process.id)
         if not (process.name and (process.exe or process.command)):
             # It has ended, or is about to: user, job and rank are those it had.
             process = replace(target.process, name=process.name or name, exe="", command=())
@@ -282,7 +321,7 @@ class Targets:
     def refresh_incomplete(self) -> None:
         """Write the spaces that wait for a table, now that one has arrived."""
         for pid, target in list(self._by_pid.items()):
-            if not target.complete:
+            if not target.complete and (target.shared or not self._on_demand):
                 self.refresh(pid)
 
     def refresh_postponed(self) -> None:
@@ -319,3 +358,12 @@ class Targets:
             shared.users -= 1
             if not shared.users:
                 self._retired.append(shared)
+
+
+def _hides(new: Region, old: Region) -> bool:
+    """Whether ``new`` lies where ``old`` does, and is of another file or place in it."""
+    if new.start >= old.end or old.start >= new.end:
+        return False
+    return (new.device, new.inode) != (old.device, old.inode) or (
+        new.file_backed and new.start - new.offset != old.start - old.offset
+    )

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import sys
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from hpcd.bpf.layouts import Switch
 from hpcd.daemon.targets import jobs, patience
 from hpcd.daemon.targets.jobs import Place
 from hpcd.daemon.targets.patience import WithheldError
+from hpcd.daemon.targets.reported_program import ReportedProgram
 from hpcd.errors import TargetError
 from hpcd.model.identity import Process
 from hpcd.model.region import Region
@@ -27,6 +29,7 @@ _PF_KTHREAD = 0x00200000
 _NS_GET_OWNER_UID = 0xB704  # ioctl_ns(2)
 # A rank is a few wrapper scripts below its launcher's proxy, seldom more.
 _MAX_ANCESTORS = 8
+_MAX_GROUPS = 4096
 
 
 def _read(path: str, most: int = _MAX_TEXT) -> bytes:
@@ -137,15 +140,36 @@ def _namespace_owner(pid: int) -> int | None:
     return int.from_bytes(owner, sys.byteorder)
 
 
-def control_group_of(pid: int) -> str:
+def control_group_of(pid: int, number: int = 0) -> str:
     """Path of the control group ``pid`` is in, of the unified hierarchy where there is one.
 
     "" when it is gone or in none. Where version 1 is used, that of Slurm's or the containers'
-    hierarchies is the longest.
+    hierarchies is the longest. ``number`` is the kernel's, which is never given again; 0: it is not
+    known.
     """
+    known = _group_paths.get(number)
+    if known is not None:
+        return known
     lines = _read(f"/proc/{pid}/cgroup").decode(errors="replace").splitlines()
     paths = [line.split(":", 2)[2] for line in lines if line.count(":") >= 2]
-    return max(paths, key=len, default="")
+    path = max(paths, key=len, default="")
+    if number and len(lines) == 1 and _number_of_group(path) == number:
+        if len(_group_paths) >= _MAX_GROUPS:
+            _group_paths.clear()
+        _group_paths[number] = path
+    return path
+
+
+_group_paths: dict[int, str] = {}
+"""Of control groups where there is only the unified hierarchy, by number."""
+
+
+def _number_of_group(path: str) -> int:
+    """The number of the control group at ``path`` now: a process may have been moved meanwhile."""
+    try:
+        return os.stat(f"/sys/fs/cgroup{path}").st_ino  # noqa: PTH116
+    except (OSError, ValueError):
+        return 0
 
 
 def is_kernel_thread(pid: int) -> bool:
@@ -275,25 +299,60 @@ def _place(pid: int, environment: dict[str, str], name: str) -> Place:
     return jobs.place(environment, control_group_of(pid), name, ancestors)
 
 
-def ancestor_commands(pid: int) -> list[tuple[str, ...]]:
-    """Command lines of the processes ``pid`` descends from, nearest first, a few."""
+def ancestor_commands(pid: int, *, itself: bool = False) -> list[tuple[str, ...]]:
+    """Command lines of the processes ``pid`` descends from, nearest first, a few; before these that
+    of ``pid`` ``itself``."""
     commands: list[tuple[str, ...]] = []
-    for _ in range(_MAX_ANCESTORS):
-        fields = stat_fields(pid)
-        pid = int(fields[1]) if len(fields) > 1 else 0
+    while len(commands) < _MAX_ANCESTORS:
+        if not itself:
+            fields = stat_fields(pid)
+            pid = int(fields[1]) if len(fields) > 1 else 0
         if pid <= 1:
             break
         commands.append(command_of(pid))
+        itself = False
     return commands
+
+
+def _executable_of(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
+    except OSError:
+        return ""
+
+
+def identify_reported(pid: int, number: int, name: str, program: ReportedProgram) -> Process:
+    """As :func:`identify`, of a process that has begun ``program``, called ``name``: only what was
+    not reported is asked for. It may have ended."""
+    arguments, environment = program.arguments, program.environment
+    if arguments is None:  # then so is what follows
+        environment, arguments = _read_memory(pid, "environ", "cmdline")
+    elif environment is None:
+        (environment,) = _read_memory(pid, "environ")
+    said = jobs.said_of_jobs(environment)
+    ancestors = ancestor_commands(program.parent, itself=True) if "PMI_RANK" in said else []
+    where = jobs.place(said, control_group_of(pid, program.group), name, ancestors)
+    suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    return Process(
+        id=number,
+        pid=pid,
+        parent_pid=program.parent,
+        name=name,
+        exe=_executable_of(pid),
+        command=_command(arguments),
+        uid=program.user,
+        start_ns=(program.start + suspended) // tick * tick,
+        job=where.job,
+        rank=where.rank,
+        size=where.size,
+    )
 
 
 def identify(pid: int, number: int) -> Process:
     """Who ``pid`` is, as process ``number`` of a measurement. Unknown parts stay empty."""
     fields = stat_fields(pid)
-    try:
-        exe = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 (may hold " (deleted)")
-    except OSError:
-        exe = ""
+    exe = _executable_of(pid)
     uid = user_of(pid)
     environment, command = _read_memory(pid, "environ", "cmdline")
     name = name_of(pid)

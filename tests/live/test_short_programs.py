@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from hpcd.measurement.reader import open_measurement
-from tests.support.recorded import record
+from tests.support.recorded import call_paths, record
 from tests.support.waiting import Recorder, seconds_by_function, started
 
 pytestmark = pytest.mark.root
@@ -137,3 +138,28 @@ def test_programs_that_are_gone_at_once_have_names(tmp_path: Path) -> None:
     assert names["true"] == 300
     assert set(names) == {"sh", "true", "seq"}
     assert {process.uid for process in processes} == {0}
+
+
+def test_on_a_whole_node_without_waits_programs_have_names_and_paths(
+    tmp_path: Path, build: Callable[..., Path]
+) -> None:
+    """Mappings are read when a program is sampled, and who it is comes with its exec."""
+    busy = build("deep.c")
+    recorder = Recorder(tmp_path / "m", "--all", "--no-blocked", "-F", 997)
+    environment = {**os.environ, "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
+    marks = [f"{tmp_path}{number}\n\x1b[31m" for number in range(5)]
+    for mark in marks:  # over before the recorder looks at what has begun
+        subprocess.run(["/bin/true", mark], check=True, env=environment)
+    subprocess.run([busy, "0.3", "5"], check=True)
+    recorder.stop()
+    with open_measurement(tmp_path / "m") as measurement:
+        processes = list(measurement.processes.values())
+    marked = {process.command[1]: process for process in processes if len(process.command) == 2}
+    for mark in marks:
+        process = marked[mark]
+        assert (process.name, Path(process.exe).name) == ("true", "true")
+        assert (process.rank, process.size) == (3, 4)
+    paths = call_paths(tmp_path / "m", busy)
+    within = {path: number for path, number in paths.items() if "down" in path}
+    assert sum(within.values()) > 100
+    assert all("main" in path for path in within)

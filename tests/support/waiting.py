@@ -66,7 +66,7 @@ def wait_until(
         with contextlib.suppress(HpcdError), open_measurement(output) as measurement:
             if condition(measurement):
                 return
-        # Not at once again: what is recorded is on the disk 0.7 s later.
+        # Not at once again: what is recorded is on the disk 0.9 s later.
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = recorder.wait(timeout=0.1)
             raise AssertionError(f"the recorder ended early: {code}")

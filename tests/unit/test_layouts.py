@@ -102,6 +102,11 @@ NUMBERS = {
         f"__builtin_offsetof(struct object_event, {name})": place[1]
         for name, place in (layouts.OBJECT_EVENT.fields or {}).items()
     },
+    "__builtin_offsetof(struct program_event, text)": layouts.PROGRAM_EVENT.itemsize,
+    **{
+        f"__builtin_offsetof(struct program_event, {name})": place[1]
+        for name, place in (layouts.PROGRAM_EVENT.fields or {}).items()
+    },
     "BLOCK_WORDS": map_sizes.BLOCK_WORDS,
     "sizeof(struct probed_function)": probe_maps.PROBED_BYTES,
     "sizeof(struct value_program)": probe_maps.VALUE_PROGRAM_BYTES,

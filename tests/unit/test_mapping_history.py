@@ -66,3 +66,15 @@ def test_programs_begun_are_told_by_their_time() -> None:
     history.on_map(1, 11, code(2, 0x9000, 1))
     assert history.executed_after(1, 9)
     assert not history.executed_after(1, 10)
+
+
+def test_a_program_is_the_first_that_its_exec_maps() -> None:
+    history = MappingHistory()
+    history.on_map(1, 5, code(1, 0x1000, 1))
+    assert history.program_of(1, 9) == ""
+    history.on_exec(1, 10)
+    assert history.program_of(1, 11) == ""
+    history.on_map(1, 12, code(2, 0x1000, 1))
+    history.on_map(1, 13, code(3, 0x9000, 1))
+    assert history.program_of(1, 14) == code(2, 0x1000, 1).path
+    assert history.program_of(1, 9) == history.program_of(2, 14) == ""

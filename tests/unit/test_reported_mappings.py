@@ -96,3 +96,17 @@ def test_files_that_were_not_looked_up_just_now_are_read(parts: Any) -> None:
     began(targets, history)
     targets.refresh(1)
     assert (modules(targets), machine.read) == ([9], 2)
+
+
+def test_code_in_the_place_of_another_is_known_until_it_is_read(parts: Any) -> None:
+    _, history, targets = parts
+    began(targets, history)
+    targets.refresh(1)
+    read = targets._by_pid[1].read_ns
+    history.on_map(1, read + 5, code(4, 0xA000, 1))  # beside it
+    history.on_map(1, read + 6, code(2, 0x9000, 1))  # the same again, as by mprotect
+    assert targets.replaced_at(1) is None
+    history.on_map(1, read + 7, code(5, 0x9000, 1))
+    history.on_map(1, read + 8, code(6, 0x9000, 1))
+    assert targets.replaced_at(1) == read + 7
+    assert targets.replaced_at(2) is None

@@ -1,13 +1,16 @@
 """Threads that come and go: their trace lines, and the events passed on."""
 
+import time
 from typing import Any
 
+import numpy as np
 import pytest
 
-from hpcd.bpf.layouts import EventKind, ThreadEvent
+from hpcd.bpf.layouts import STACK_EVENT, EventKind, ThreadEvent
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.model.identity import Process, Thread
+from hpcd.model.unwind_status import UnwindStatus
 
 
 class RecordedCalls:
@@ -25,7 +28,7 @@ class RecordedCalls:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments: self.calls.append((name, *arguments))
+        return lambda *arguments, **_: self.calls.append((name, *arguments))
 
 
 def event(kind: EventKind, pid: int, **fields: Any) -> ThreadEvent:
@@ -58,7 +61,7 @@ def test_a_target_that_execs_has_its_mappings_read_again(
     threads.on_event(event(EventKind.EXEC, 1))
     threads.refresh_mappings()
     threads.refresh_mappings()
-    assert calls.calls == [("on_exec", 1, 0, "", 0), ("refresh", 1)]
+    assert calls.calls == [("on_exec", 1, 0, "", 0, None), ("refresh", 1)]
     assert not threads.drain_candidates()
 
 
@@ -103,3 +106,38 @@ def test_a_thread_keeps_its_line_for_a_round_after_its_end(
     assert threads.end_round() == {0: 99}
     assert threads.numbered.of([33]).tolist() == [NO_LINE]
     assert threads.line_count == 1
+
+
+def test_on_demand_mappings_are_read_when_the_programs_ask(calls: RecordedCalls) -> None:
+    stand_in: Any = calls
+    stand_in.is_known = stand_in.on_fork = lambda *_, **__: True
+    threads = ThreadLifecycle(stand_in, stand_in, stand_in, None, on_demand=True)
+    threads.on_event(event(EventKind.FORK, 7, other=1, thread=1))
+    threads.on_event(event(EventKind.EXEC, 1))
+    threads.refresh_mappings()
+    assert [name for name, *_ in calls.calls if name == "refresh"] == []
+    threads.on_event(event(EventKind.REFRESH, 1))
+    threads.refresh_mappings()
+    assert [name for name, *_ in calls.calls if name == "refresh"] == ["refresh"]
+
+
+def test_paths_through_code_that_was_replaced_are_not_whole(calls: RecordedCalls) -> None:
+    stand_in: Any = calls
+    stand_in.has_space = lambda _pid: True
+    stand_in.replaced_at = lambda pid: 50 if pid == 1 else None
+    threads = ThreadLifecycle(stand_in, stand_in, stand_in, None, on_demand=True)
+    threads.request_refresh([1, 2])
+    threads.refresh_mappings()
+    later = time.monotonic_ns() + 1
+    stacks = []
+    for pid, taken, ending in ((1, 49, 0), (1, 50, 0), (1, 51, 6), (2, 50, 0), (1, later, 0)):
+        head = np.zeros(1, STACK_EVENT)
+        head["time"], head["tgid"], head["ending"], head["cache"] = taken, pid, ending, 3
+        stacks.append(head.tobytes() + b"12345678")
+    marked = threads.mark_replaced(stacks)
+    endings = [int(np.frombuffer(event, STACK_EVENT, 1)["ending"][0]) for event in marked]
+    assert endings == [0, UnwindStatus.NO_MAPPING, 6, 0, 0]
+    assert [event[30:] for event in marked] == [event[30:] for event in stacks]
+    threads.end_round()
+    threads.end_round()
+    assert threads.mark_replaced(stacks) == stacks
