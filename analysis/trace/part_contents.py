@@ -26,13 +26,13 @@ from hpcd.analysis.trace.companion import (
     read_payloads,
     save_companion,
 )
-from hpcd.analysis.trace.identity_columns import IdentityColumns
 from hpcd.analysis.trace.part import Part, read_archive
 from hpcd.analysis.trace.shared_companion import Member, open_shared
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.measurement.identity_rows import read_row, read_rows
 from hpcd.model.calls import (
     CalledFunction,

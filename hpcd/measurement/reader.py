@@ -8,7 +8,7 @@ import io
 import json
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -23,7 +23,8 @@ from hpcd.measurement import chunk, codec
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
-from hpcd.measurement.identity_rows import read_row, read_rows
+from hpcd.measurement.identity_rows import read_columns, read_row, read_rows
+from hpcd.measurement.identity_text import identity_text
 from hpcd.measurement.record_loops import RecordLoops, record_loops
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
@@ -44,6 +45,8 @@ _ROWS: dict[int, tuple[str, type[Any], str]] = {
     Kind.THREAD: ("threads", Thread, "line"),
     Kind.MODULE: ("modules", Module, "id"),
 }
+# Those that may be by column.
+_COLUMNS = frozenset((Kind.PROCESS, Kind.THREAD))
 # Kinds of chunks whose text is kept where that is asked for, and up to how many bytes.
 _TEXTS = frozenset((Kind.EVENT, Kind.PROCESS, Kind.THREAD, Kind.MODULE, Kind.SYMBOLS))
 _MOST_TEXT = 1 << 20
@@ -85,6 +88,7 @@ def _read_numbered(kind: int, payload: bytes) -> dict[int, Any]:
 
 # Many short measurements of one host or job say the same of much: events, modules, threads.
 _numbered = lru_cache(maxsize=64)(_read_numbered)
+_columns = lru_cache(maxsize=64)(read_columns)
 _SHORT = 1 << 14
 
 
@@ -141,12 +145,15 @@ class Measurement:
         self.host = Host("", "", "", "", 0)
         self.options: dict[str, object] = {}
         self.events: dict[int, Event] = {}
-        self.processes: dict[int, Process] = {}
-        self.threads: dict[int, Thread] = {}
+        self.processes: Mapping[int, Process] = {}
+        self.threads: Mapping[int, Thread] = {}
         self.modules: dict[int, Module] = {}
         self.functions: dict[int, CalledFunction] = {}
         self.objects: dict[int, CalledObject] = {}
-        self.symbols: dict[int, list[tuple[int, int, str]]] = {}
+        self._symbols: dict[int, list[tuple[int, int, str]]] = {}
+        # What is known to be sound, and the modules it has symbols of.
+        self._symbol_texts: list[bytes] = []
+        self._named: set[int] = set()
         self.summary: dict[str, Any] | None = None
         self.index: dict[str, Any] | None = None
         self.damage: list[str] = []
@@ -221,6 +228,19 @@ class Measurement:
             self._cct = CCT(np.concatenate(self._parent), np.concatenate(self._frame))
             self._parent, self._frame = [self._cct.parent], [self._cct.frame]
         return self._cct
+
+    @property
+    def symbols(self) -> dict[int, list[tuple[int, int, str]]]:
+        """(start, size, name) rows by module."""
+        for text in self._symbol_texts:
+            add_symbols(self._symbols, json.loads(text))
+        self._symbol_texts.clear()
+        return self._symbols
+
+    @property
+    def named_modules(self) -> set[int]:
+        """The modules that there are symbols of."""
+        return self._named | {module for module, rows in self._symbols.items() if rows}
 
     @property
     def chunks(self) -> int:
@@ -413,7 +433,6 @@ class Measurement:
     def _take(self, header: ChunkHeader, file: BinaryIO) -> None:
         takers: dict[int, Callable[[Any], None]] = {
             Kind.META: self._meta,
-            Kind.SYMBOLS: self._take_symbols,
             Kind.CLOCK: lambda rows: self._clock.extend((int(a), int(b)) for a, b in rows),
             Kind.SUMMARY: self._take_summary,
             Kind.INDEX: self._take_index,
@@ -422,12 +441,14 @@ class Measurement:
         }
         if header.kind == Kind.CCT:
             self._take_nodes(chunk.read_payload(file, header))
-        elif header.kind in takers or header.kind in _ROWS:
+        elif header.kind in takers or header.kind in _ROWS or header.kind == Kind.SYMBOLS:
             kept, self.texts = self.texts, None
             try:
                 payload = chunk.read_payload(file, header)
                 if header.kind in _ROWS:
-                    self._take_rows(header.kind, payload)
+                    self._take_rows(header.kind, payload, by_column=kept is not None)
+                elif header.kind == Kind.SYMBOLS:
+                    self._take_symbols(payload, as_text=kept is not None)
                 else:
                     takers[header.kind](json.loads(payload))
                 self.texts = self._with_text(kept, header.kind, payload)
@@ -461,10 +482,20 @@ class Measurement:
         self.host = read_row(Host, value["node"])
         self.options = dict(value["options"])
 
-    def _take_rows(self, kind: int, payload: bytes) -> None:
-        name = _ROWS[kind][0]
-        known = (_numbered if len(payload) < _SHORT else _read_numbered)(kind, payload)
-        getattr(self, name).update(known)
+    def _take_rows(self, kind: int, payload: bytes, *, by_column: bool) -> None:
+        name, row_kind, _ = _ROWS[kind]
+        short = len(payload) < _SHORT
+        rows: Mapping[int, Any] = getattr(self, name)
+        if by_column and not rows and kind in _COLUMNS:
+            columns = (_columns if short else read_columns)(row_kind, payload)
+            if columns is not None:
+                setattr(self, name, columns)
+                return
+        known = (_numbered if short else _read_numbered)(kind, payload)
+        if not isinstance(rows, dict):
+            setattr(self, name, dict(rows.items()) | known)
+        else:
+            rows.update(known)
 
     def _take_functions(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
@@ -480,8 +511,14 @@ class Measurement:
                 raise FormatError(f"object {called.id} is out of range")
             self.objects[called.id] = called
 
-    def _take_symbols(self, value: dict[str, list[tuple[int, int, str]]]) -> None:
-        add_symbols(self.symbols, value)
+    def _take_symbols(self, payload: bytes, *, as_text: bool) -> None:
+        loops = identity_text() if as_text else None
+        named = None if loops is None else loops.symbol_modules(payload)
+        if named is None:
+            add_symbols(self.symbols, json.loads(payload))
+        else:
+            self._symbol_texts.append(payload)
+            self._named.update(named)
 
     def _take_summary(self, value: dict[str, Any]) -> None:
         self.summary = dict(value)

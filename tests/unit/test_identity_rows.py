@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hpcd.analysis.merge.sqlite_writer import write_tables
-from hpcd.analysis.trace.identity_columns import IdentityColumns
+from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.measurement.identity_rows import read_row, read_rows
 from hpcd.model.identity import Process, Thread
 
