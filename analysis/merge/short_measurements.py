@@ -9,7 +9,9 @@ one by one.
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -35,6 +37,7 @@ from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.companion import companion
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
+from hpcd.analysis.trace.part_batch import PartBatch
 from hpcd.analysis.trace.part_contents import (
     PartContents,
     pack_contents,
@@ -179,6 +182,14 @@ class _Batch:
         owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1].astype(np.int64)
         base, base_node, records = time[cuts[:-1]], node[cuts[:-1]], np.diff(cuts)
         block = np.append(np.searchsorted(cuts[:-1], begins), len(cuts) - 1)
+        batch = None
+        if self._loops is not None:
+            source = np.concatenate([each.contents.lines for each in self._measurements])
+            batch = PartBatch(
+                (source.astype(np.int64), counts, first, last), self._row,
+                (owners, base, base_node, records), block, encoded, self._loops,
+            )  # fmt: skip
+        long = np.diff(np.searchsorted(overview.long_lines(0, len(counts)), self._row)) > 0
         answers: list[PartContents | FormatError] = []
         for number, measurement in enumerate(self._measurements):
             mine = slice(int(self._row[number]), int(self._row[number + 1]))
@@ -205,37 +216,41 @@ class _Batch:
                 events_used=frozenset(np.flatnonzero(np.bincount(sums.event)).tolist()),
                 member=member,
             )  # fmt: skip
-            chosen = slice(int(block[number]), int(block[number + 1]))
-            buffer = io.BytesIO()
-            with PartWriter(measurement.place, buffer) as part:
+            archive = pack_contents(contents, order, measurement.calls, measurement.texts)
+            content: bytes | memoryview | None = None
+            if batch is not None and not long[number]:
+                content = batch.content(number, archive)
+            if content is None:
+                chosen = slice(int(block[number]), int(block[number + 1]))
+                buffer = io.BytesIO()
+                part = PartWriter(measurement.place, buffer)
                 part.add(
                     owners[chosen] - mine.start, base[chosen], base_node[chosen], records[chosen],
                     _some(encoded, chosen),
                 )  # fmt: skip
                 part.finish(
                     contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
-                    overview,
-                    pack_contents(contents, order, measurement.calls, measurement.texts),
-                    mine.start,
+                    overview, archive, mine.start,
                 )  # fmt: skip
-                try:
-                    with buffer.getbuffer() as content:
-                        contents = replace(contents, checksums=checksums_of(content))
-                        if member is not None:
-                            # A part counts when it has a companion: this one has none until it and
-                            # all others are whole.
-                            companion(measurement.place).unlink(missing_ok=True)
-                            measurement.place.write_bytes(content)
-                        else:
-                            # Before the part is where it is looked for.
-                            write_companion(
-                                measurement.place, measurement.tree, order, sums, contents.symbols,
-                                measurement.symbols, alone=alone,
-                            )  # fmt: skip
-                            measurement.unfinished.write_bytes(content)
-                            measurement.unfinished.rename(measurement.place)
-                except OSError as error:
-                    raise storage_error(measurement.place, error) from None
+                content = buffer.getbuffer()
+            contents = replace(contents, checksums=checksums_of(memoryview(content)))
+            try:
+                if member is not None:
+                    # A part counts when it has a companion: this one has none until it and all
+                    # others are whole.
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(companion(measurement.place))
+                    _write_file(measurement.place, content)
+                else:
+                    # Before the part is where it is looked for.
+                    write_companion(
+                        measurement.place, measurement.tree, order, sums, contents.symbols,
+                        measurement.symbols, alone=alone,
+                    )  # fmt: skip
+                    _write_file(measurement.unfinished, content)
+                    measurement.unfinished.rename(measurement.place)
+            except OSError as error:
+                raise storage_error(measurement.place, error) from None
             answers.append(contents)
         return answers
 
@@ -283,6 +298,17 @@ class _Batch:
             builder.add(self._records.line[line : line + 1].astype(np.int64),
                         np.array([0, mine.stop - mine.start]), time[mine], node[mine])  # fmt: skip
         return OverviewSource([builder.finish()])
+
+
+def _write_file(path: Path, content: bytes | memoryview) -> None:
+    """Write the whole file ``path``. Raises :class:`OSError`."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        written = os.write(file, content)
+        while written < len(content):
+            written += os.write(file, memoryview(content)[written:])
+    finally:
+        os.close(file)
 
 
 def _bare(tree: CCT, seen: U32) -> U32:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ _EXTREMES = struct_of(np.int64, *[np.float64] * 3, *[np.int64] * 3)
 
 class MergeLoops:
     """The loops of ``line_entries.c``, ``record_sums.c``, ``trace_blocks.c``, ``overviews.c``,
-    ``trees.c``, ``cell_order.c`` and ``context_extremes.c``."""
+    ``trees.c``, ``cell_order.c``, ``context_extremes.c`` and ``part_tables.c``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.reading = RecordLoops(library)
@@ -110,6 +111,11 @@ class MergeLoops:
             (_U32, _INT, _I64, _I64, _INT, _U32, _U16, _U64, _INT, _F64, _INT, _F64, _F64, _U8,
              _I64, _I64, _ADDRESS),
             ctypes.c_bool,
+        )  # fmt: skip
+
+        self._part_tables = declare(
+            library, "part_tables",
+            (_ADDRESS, _I64, _I64, _INT, _I64, _I64, _I64, _INT, _U8, _INT, _I64), ctypes.c_bool,
         )  # fmt: skip
 
     def expand(
@@ -355,6 +361,22 @@ class MergeLoops:
             np.empty(nodes, np.int64), _EXTREMES(*found),
         ))  # fmt: skip
         return found
+
+
+    def part_tables(
+        self, columns: Sequence[I64], width: I64, begin: I64, count: I64, less: I64
+    ) -> list[bytes]:
+        """The byte planes of each part's ``columns``: of each column ``count`` numbers from
+        ``begin`` on, less ``less`` (all ``int64[parts, columns]``), in ``width`` bytes."""
+        room = int((count * width).sum())
+        planes, end = np.empty(room, np.uint8), np.empty(len(begin), np.int64)
+        length = np.array([len(column) for column in columns], np.int64)
+        _exists(self._part_tables(
+            struct_of(*[np.int64] * len(columns))(*columns), length, width, len(columns), begin,
+            count, less, len(begin), planes, room, end,
+        ))  # fmt: skip
+        whole, bounds = planes.tobytes(), [0, *end.tolist()]
+        return [whole[a:b] for a, b in pairwise(bounds)]
 
 
 def _of_events(table: Array) -> Array:

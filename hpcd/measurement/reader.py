@@ -86,10 +86,19 @@ def _read_numbered(kind: int, payload: bytes) -> dict[int, Any]:
     return table
 
 
+# Payloads up to so many bytes are kept with what they say.
+_SHORT = 1 << 14
 # Many short measurements of one host or job say the same of much: events, modules, threads.
 _numbered = lru_cache(maxsize=64)(_read_numbered)
-_columns = lru_cache(maxsize=64)(read_columns)
-_SHORT = 1 << 14
+
+
+def _read_columns(kind: int, payload: bytes) -> Mapping[int, Any] | None:
+    """The same by column, or None."""
+    return read_columns(_ROWS[kind][1], payload)
+
+
+_columns = lru_cache(maxsize=64)(_read_columns)
+
 
 
 def add_symbols(
@@ -483,11 +492,11 @@ class Measurement:
         self.options = dict(value["options"])
 
     def _take_rows(self, kind: int, payload: bytes, *, by_column: bool) -> None:
-        name, row_kind, _ = _ROWS[kind]
+        name = _ROWS[kind][0]
         short = len(payload) < _SHORT
         rows: Mapping[int, Any] = getattr(self, name)
         if by_column and not rows and kind in _COLUMNS:
-            columns = (_columns if short else read_columns)(row_kind, payload)
+            columns = (_columns if short else _read_columns)(kind, payload)
             if columns is not None:
                 setattr(self, name, columns)
                 return
