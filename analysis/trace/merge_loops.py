@@ -19,6 +19,8 @@ from hpcd.measurement.record_loops import RecordLoops
 from hpcd.native.native_library import array_of, declare, loops_in, struct_of
 
 _EVENTS = 1 << 16
+_CONTEXT_BYTES = 64
+"""``struct context`` of ``context_extremes.c``."""
 _INT, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 _U8, _U16, _U32, _U64 = (array_of(kind) for kind in (np.uint8, np.uint16, np.uint32, np.uint64))
 _I16, _I32, _I64, _F64 = (array_of(kind) for kind in (np.int16, np.int32, np.int64, np.float64))
@@ -108,8 +110,8 @@ class MergeLoops:
         )  # fmt: skip
         self._extremes = declare(
             library, "inclusive_extremes",
-            (_U32, _INT, _I64, _I64, _INT, _U32, _U16, _U64, _INT, _F64, _INT, _F64, _F64, _U8,
-             _I64, _I64, _ADDRESS),
+            (_U32, _INT, _I64, _I64, _INT, _U32, _U16, _U64, _INT, _F64, _INT, _F64, _U8, _I64,
+             _ADDRESS),
             ctypes.c_bool,
         )  # fmt: skip
 
@@ -357,8 +359,8 @@ class MergeLoops:
         _exists(self._extremes(
             np.ascontiguousarray(parent), nodes, begin, end, len(begin), node, event, amount,
             len(node), np.ascontiguousarray(scale), len(scale), np.ascontiguousarray(mean),
-            np.zeros(nodes), np.zeros(nodes, np.uint8), np.zeros(nodes, np.int64),
-            np.empty(nodes, np.int64), _EXTREMES(*found),
+            np.empty((nodes + 1) * _CONTEXT_BYTES, np.uint8), np.empty(nodes, np.int64),
+            _EXTREMES(*found),
         ))  # fmt: skip
         return found
 
