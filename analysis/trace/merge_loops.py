@@ -108,6 +108,10 @@ class MergeLoops:
             library, "order_by_line", (_U32, _U32, _INT, _INT, _INT, _I64, _I64, _I64, _I64),
             ctypes.c_bool,
         )  # fmt: skip
+        self._totals = declare(
+            library, "cell_totals",
+            (_U32, _U16, _U64, _U64, _INT, _I64, _INT, _INT, _INT, _F64), ctypes.c_bool,
+        )  # fmt: skip
         self._extremes = declare(
             library, "inclusive_extremes",
             (_U32, _INT, _I64, _I64, _INT, _U32, _U16, _U64, _INT, _F64, _INT, _F64, _U8, _I64,
@@ -343,6 +347,17 @@ class MergeLoops:
             np.zeros(nodes, np.int64), first, order,
         ))  # fmt: skip
         return order, first
+
+    def cell_totals(
+        self, place: U32, event: U16, records: U64, value: U64, slot_of: I64, slots: int, count: int
+    ) -> F64:  # fmt: skip
+        """``float64[1 + slots, count]``: what sums add up to at their ``place``, first all records,
+        then the values of each slot."""
+        totals = np.zeros((1 + slots, count))
+        _exists(self._totals(
+            place, event, records, value, len(place), slot_of, len(slot_of), slots, count, totals
+        ))  # fmt: skip
+        return totals
 
     def inclusive_extremes(
         self, parent: U32, begin: I64, end: I64, node: U32, event: U16, amount: U64, scale: F64,
