@@ -151,11 +151,15 @@ class _Batch:
 
     def _numbered(self, node: I64) -> U32:
         """The parts' numbers of nodes: those of most records first (see ``_node_order``)."""
+        if self._loops is not None:
+            self._seen, self._seen_bounds, number = self._loops.number_nodes(node, self._nodes)
+            numbered: U32 = number
+            return numbered
         total = int(self._nodes[-1])
         counts = np.bincount(node, minlength=total)
         seen = np.flatnonzero(counts)
         bounds = np.searchsorted(seen, self._nodes)
-        number = np.zeros(total, np.uint32)
+        place = np.zeros(total, np.uint32)
         for first, last in pairwise(bounds.tolist()):
             own = seen[first:last]
             # Those of equally many as they come: keys that have their places in them are sorted in
@@ -164,9 +168,9 @@ class _Batch:
             places.sort()
             own = own[places & (1 << _PLACE_BITS) - 1]
             seen[first:last] = own
-            number[own] = np.arange(last - first)
+            place[own] = np.arange(last - first)
         self._seen, self._seen_bounds = seen, bounds
-        return number[node]
+        return place[node]
 
     def write(self, shared: CompanionWriter | None) -> list[PartContents | FormatError]:
         cells, cell_bounds = self._cells()
@@ -190,12 +194,17 @@ class _Batch:
                 (owners, base, base_node, records), block, encoded, self._loops,
             )  # fmt: skip
         long = np.diff(np.searchsorted(overview.long_lines(0, len(counts)), self._row)) > 0
+        # Mostly all are within bounds, which is seen at once.
+        unsure = not (
+            0 <= int(first.min()) and bool((first <= last).all())
+            and int(last.max()) * TIME_UNIT_NS < MONOTONIC_LIMIT
+        )  # fmt: skip
         answers: list[PartContents | FormatError] = []
         for number, measurement in enumerate(self._measurements):
             mine = slice(int(self._row[number]), int(self._row[number + 1]))
             first_ns, last_ns = first[mine] * TIME_UNIT_NS, last[mine] * TIME_UNIT_NS
             path = measurement.contents.path
-            if not 0 <= int(first_ns.min()) <= int(last_ns.max()) < MONOTONIC_LIMIT:
+            if unsure and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < MONOTONIC_LIMIT:
                 answers.append(FormatError(f"{path}: record times are out of range"))
                 continue
             own = slice(int(cell_bounds[number]), int(cell_bounds[number + 1]))

@@ -38,7 +38,8 @@ _EXTREMES = struct_of(np.int64, *[np.float64] * 3, *[np.int64] * 3)
 
 class MergeLoops:
     """The loops of ``line_entries.c``, ``record_sums.c``, ``trace_blocks.c``, ``overviews.c``,
-    ``trees.c``, ``cell_order.c``, ``context_extremes.c`` and ``part_tables.c``."""
+    ``trees.c``, ``cell_order.c``, ``context_extremes.c``,
+    ``node_numbers.c`` and ``part_tables.c``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.reading = RecordLoops(library)
@@ -98,6 +99,11 @@ class MergeLoops:
         self._unite = declare(
             library, "unite_trees",
             (_U32, _U64, _I64, _INT, ctypes.c_uint64, _U32, _INT, _U32, _U64, _U32), _INT,
+        )  # fmt: skip
+        self._translate = declare(library, "translate_frames", (_U64, _INT, _U32, _INT, _U64))
+        self._number_nodes = declare(
+            library, "number_nodes",
+            (_I64, _INT, _I64, _INT, _U32, _I64, _I64, _I64, _I64, _U32), ctypes.c_bool,
         )  # fmt: skip
         self._by_context = declare(
             library, "cells_by_context",
@@ -317,6 +323,25 @@ class MergeLoops:
         )  # fmt: skip
         _exists(used > 0)
         return parents[:used].copy(), frames[:used].copy(), ids
+
+    def translate(self, frame: U64, module_map: U32) -> U64:
+        """Frames with the modules that ``module_map`` says theirs are."""
+        translated = np.empty(len(frame), np.uint64)
+        self._translate(frame, len(frame), module_map, len(module_map), translated)
+        return translated
+
+    def number_nodes(self, node: I64, start: I64) -> tuple[I64, I64, U32]:
+        """The nodes of parts that have records, each part's by how many, and where those of each
+        part begin; and the place in its part's of each of ``node``. The nodes of a part begin at
+        ``start``."""
+        total, parts = len(node), len(start) - 1
+        keys, spare, seen = (np.empty(total, np.int64) for _ in range(3))
+        bounds, number = np.empty(parts + 1, np.int64), np.empty(total, np.uint32)
+        _exists(self._number_nodes(
+            node, total, start, parts, np.zeros(int(start[-1]), np.uint32), keys, spare, seen,
+            bounds, number,
+        ))  # fmt: skip
+        return seen[: int(bounds[-1])], bounds, number
 
     def cells_by_context(
         self, line: U32, node: U32, event: U16, records: U64, value: U64, slot_of: I64, slots: int,

@@ -7,12 +7,13 @@ import fcntl
 import io
 import json
 import os
+import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +122,14 @@ def is_being_written(path: Path) -> bool:
             return _held(file)
     except (ValueError, OSError):
         raise NotFoundError(f"{path}: no such measurement") from None
+
+
+def _is_plain_file(path: str) -> bool:
+    """Whether ``path`` is a file, and no link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _held(file: BinaryIO) -> bool:
@@ -369,15 +378,16 @@ class Measurement:
         while True:
             if self._files:
                 self._scan(len(self._files) - 1)
-            path = self.path / f"segment-{len(self._files):06d}.hpcd"
-            if not path.is_file() or path.is_symlink():
+            path = f"{self.path}/segment-{len(self._files):06d}.hpcd"
+            if not _is_plain_file(path):
                 break
             self._open_segment(path)
         return self._sequence > before
 
-    def _open_segment(self, path: Path) -> None:
+    def _open_segment(self, path: str) -> None:
         try:
-            file = path.open("rb")
+            # Not buffered: what is read are whole headers and payloads, or a whole short segment.
+            file = open(path, "rb", buffering=0)
         except OSError as error:
             raise NotFoundError(f"{path}: {error.strerror}") from None
         before = self._files[-1].seek(0, os.SEEK_END) + self._begin[-1] if self._files else 0
@@ -386,7 +396,7 @@ class Measurement:
         self._end.append(chunk.SEGMENT_HEADER_BYTES)
         try:
             sequence, measurement = chunk.read_segment_header(
-                file.read(chunk.SEGMENT_HEADER_BYTES), str(path)
+                file.read(chunk.SEGMENT_HEADER_BYTES), path
             )
             if sequence != len(self._files) - 1 or self.id not in (None, measurement):
                 raise FormatError(f"{path}: belongs to another measurement")
@@ -440,17 +450,9 @@ class Measurement:
         return self._files[number]
 
     def _take(self, header: ChunkHeader, file: BinaryIO) -> None:
-        takers: dict[int, Callable[[Any], None]] = {
-            Kind.META: self._meta,
-            Kind.CLOCK: lambda rows: self._clock.extend((int(a), int(b)) for a, b in rows),
-            Kind.SUMMARY: self._take_summary,
-            Kind.INDEX: self._take_index,
-            Kind.CALLED: self._take_functions,
-            Kind.OBJECTS: self._take_objects,
-        }
         if header.kind == Kind.CCT:
             self._take_nodes(chunk.read_payload(file, header))
-        elif header.kind in takers or header.kind in _ROWS or header.kind == Kind.SYMBOLS:
+        elif header.kind in self._TAKERS or header.kind in _ROWS or header.kind == Kind.SYMBOLS:
             kept, self.texts = self.texts, None
             try:
                 payload = chunk.read_payload(file, header)
@@ -459,7 +461,7 @@ class Measurement:
                 elif header.kind == Kind.SYMBOLS:
                     self._take_symbols(payload, as_text=kept is not None)
                 else:
-                    takers[header.kind](json.loads(payload))
+                    self._TAKERS[header.kind](self, json.loads(payload))
                 self.texts = self._with_text(kept, header.kind, payload)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 name = chunk.kind_name(header.kind)
@@ -550,6 +552,19 @@ class Measurement:
 
     def _take_index(self, value: dict[str, Any]) -> None:
         self.index = dict(value)
+
+    def _take_clock(self, rows: list[Any]) -> None:
+        self._clock.extend((int(a), int(b)) for a, b in rows)
+
+    # What is done with JSON of each kind of chunk.
+    _TAKERS: ClassVar[dict[int, Callable[[Measurement, Any], None]]] = {
+        Kind.META: _meta,
+        Kind.CLOCK: _take_clock,
+        Kind.SUMMARY: _take_summary,
+        Kind.INDEX: _take_index,
+        Kind.CALLED: _take_functions,
+        Kind.OBJECTS: _take_objects,
+    }
 
     def _damaged(self, number: int, offset: int, what: str) -> None:
         self._say(f"{self.path}/segment-{number:06d}.hpcd at byte {offset}: {what}")
