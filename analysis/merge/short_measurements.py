@@ -9,7 +9,6 @@ one by one.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 from collections.abc import Sequence
@@ -196,7 +195,7 @@ class _Batch:
         long = np.diff(np.searchsorted(overview.long_lines(0, len(counts)), self._row)) > 0
         # Mostly all are within bounds, which is seen at once.
         unsure = not (
-            0 <= int(first.min()) and bool((first <= last).all())
+            int(first.min()) >= 0 and bool((first <= last).all())
             and int(last.max()) * TIME_UNIT_NS < MONOTONIC_LIMIT
         )  # fmt: skip
         answers: list[PartContents | FormatError] = []
@@ -247,8 +246,7 @@ class _Batch:
                 if member is not None:
                     # A part counts when it has a companion: this one has none until it and all
                     # others are whole.
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(companion(measurement.place))
+                    companion(measurement.place).unlink(missing_ok=True)
                     _write_file(measurement.place, content)
                 else:
                     # Before the part is where it is looked for.

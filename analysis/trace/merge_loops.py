@@ -404,7 +404,6 @@ class MergeLoops:
         ))  # fmt: skip
         return found
 
-
     def part_tables(
         self, columns: Sequence[I64], width: I64, begin: I64, count: I64, less: I64
     ) -> list[bytes]:

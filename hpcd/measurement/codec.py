@@ -312,8 +312,9 @@ def _decode_compiled(
     time, node, event, value = columns
     records = int(start[-1])
     kind = np.empty(records, np.uint32)
-    for values in (time, node, kind):
-        _filled(cursor, values, loops)
+    _filled(cursor, time, loops)
+    _filled(cursor, node, loops)
+    _filled(cursor, kind, loops)
     number = loops.odd_ones(kind)
     odd = np.ones(number + 1, np.uint64)
     _filled(cursor, odd[:number], loops)

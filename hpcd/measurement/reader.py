@@ -101,7 +101,6 @@ def _read_columns(kind: int, payload: bytes) -> Mapping[int, Any] | None:
 _columns = lru_cache(maxsize=64)(_read_columns)
 
 
-
 def add_symbols(
     symbols: dict[int, list[tuple[int, int, str]]], value: dict[str, list[tuple[int, int, str]]]
 ) -> None:
@@ -381,13 +380,13 @@ class Measurement:
             path = f"{self.path}/segment-{len(self._files):06d}.hpcd"
             if not _is_plain_file(path):
                 break
-            self._open_segment(path)
+            self._open_segment(Path(path))
         return self._sequence > before
 
-    def _open_segment(self, path: str) -> None:
+    def _open_segment(self, path: Path) -> None:
         try:
             # Not buffered: what is read are whole headers and payloads, or a whole short segment.
-            file = open(path, "rb", buffering=0)
+            file = path.open("rb", buffering=0)
         except OSError as error:
             raise NotFoundError(f"{path}: {error.strerror}") from None
         before = self._files[-1].seek(0, os.SEEK_END) + self._begin[-1] if self._files else 0
@@ -396,7 +395,7 @@ class Measurement:
         self._end.append(chunk.SEGMENT_HEADER_BYTES)
         try:
             sequence, measurement = chunk.read_segment_header(
-                file.read(chunk.SEGMENT_HEADER_BYTES), path
+                file.read(chunk.SEGMENT_HEADER_BYTES), str(path)
             )
             if sequence != len(self._files) - 1 or self.id not in (None, measurement):
                 raise FormatError(f"{path}: belongs to another measurement")
