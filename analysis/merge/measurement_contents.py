@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpcd.analysis.trace.part_contents import PartContents
-from hpcd.array_types import I64
+from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.chunk import Kind
@@ -43,12 +43,19 @@ _GET = {kind: attrgetter(*names) for kind, names in _NUMBERS.items()}
 _Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
 
 
-def contents_of(measurement: Measurement, path: Path, size: int, clock_pairs: I64) -> PartContents:
-    """What the part of ``measurement`` says of it, but for where it is and what its lines have."""
-    none = np.zeros(0, np.int64)
+_NONE = np.zeros(0, np.int64)
+_NO_LINES = np.zeros(0, np.uint32)
+
+
+def contents_of(
+    measurement: Measurement, path: Path, size: int, clock_pairs: I64, place: Path | None = None,
+    lines: U32 = _NO_LINES,
+) -> PartContents:  # fmt: skip
+    """What the part of ``measurement`` says of it, but for what its ``lines`` have, and where it
+    is unless ``place`` says so."""
     return PartContents(
         path=path,
-        part=path,
+        part=place or path,
         size=size,
         id=measurement.id or 0,
         host=_bounded(measurement.host),
@@ -63,10 +70,10 @@ def contents_of(measurement: Measurement, path: Path, size: int, clock_pairs: I6
         closed=measurement.closed,
         damage=tuple(measurement.damage),
         nodes=len(measurement.cct),
-        lines=none.astype(np.uint32),
-        counts=none,
-        first_ns=none,
-        last_ns=none,
+        lines=lines,
+        counts=_NONE,
+        first_ns=_NONE,
+        last_ns=_NONE,
         events_used=frozenset(),
     )
 
@@ -167,8 +174,7 @@ def _all_bounded(rows: Mapping[int, _Row]) -> Any:
         return {}
     if isinstance(rows, IdentityColumns):
         kind = rows.kind.__name__
-        limits = zip(_NUMBERS[kind], _LIMITS[kind], strict=True)
-        if all(rows.is_within(name, limit) for name, limit in limits):
+        if rows.are_within(_NUMBERS[kind], _LIMITS[kind]):
             return rows
         return _all_bounded(dict(rows.items()))
     kind = type(next(iter(rows.values()))).__name__

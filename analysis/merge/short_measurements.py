@@ -100,9 +100,10 @@ def read_short(
         back = np.flatnonzero(records.time_ns[1:] < records.time_ns[:-1]) + 1
         if not np.isin(back, records.start).all():
             return None
-    contents, calls = with_calls(contents_of(measurement, path, size, clock_pairs), measurement)
+    contents = contents_of(measurement, path, size, clock_pairs, place, source.astype(np.uint32))
+    contents, calls = with_calls(contents, measurement)
     return ShortMeasurement(
-        replace(contents, part=place, lines=source.astype(np.uint32)),
+        contents,
         place,
         unfinished,
         measurement.cct,
@@ -214,17 +215,15 @@ class _Batch:
             # Calls name nodes by the measurement's numbers, whatever has records.
             alone = not measurement.contents.call_chunks
             if alone:
-                order = np.concatenate((order, _bare(measurement.tree, order)))
+                order = np.concatenate((order, _bare(measurement.tree, order, self._loops)))
             member = None
             if shared is not None and alone:
                 member = shared.add(measurement.contents, measurement.tree, order, sums,
                                     measurement.symbols)  # fmt: skip
-            contents = replace(
-                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
-                events_used=frozenset(np.flatnonzero(np.bincount(sums.event)).tolist()),
-                member=member,
-            )  # fmt: skip
-            archive = pack_contents(contents, order, measurement.calls, measurement.texts)
+            used = frozenset(np.flatnonzero(np.bincount(sums.event)).tolist())
+            archive = pack_contents(
+                measurement.contents, order, measurement.calls, measurement.texts, used
+            )
             content: bytes | memoryview | None = None
             if batch is not None and not long[number]:
                 content = batch.content(number, archive)
@@ -237,11 +236,14 @@ class _Batch:
                     _some(encoded, chosen),
                 )  # fmt: skip
                 part.finish(
-                    contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
-                    overview, archive, mine.start,
+                    measurement.contents.lines.astype(np.int64), counts[mine], first[mine],
+                    last[mine], overview, archive, mine.start,
                 )  # fmt: skip
                 content = buffer.getbuffer()
-            contents = replace(contents, checksums=checksums_of(memoryview(content)))
+            contents = replace(
+                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
+                events_used=used, member=member, checksums=checksums_of(memoryview(content)),
+            )  # fmt: skip
             try:
                 if member is not None:
                     # A part counts when it has a companion: this one has none until it and all
@@ -318,9 +320,12 @@ def _write_file(path: Path, content: bytes | memoryview) -> None:
         os.close(file)
 
 
-def _bare(tree: CCT, seen: U32) -> U32:
+def _bare(tree: CCT, seen: U32, loops: Any) -> U32:
     """The nodes that have neither records nor children: all others but the nodes ``seen`` are
     callers of these or those."""
+    if loops is not None:
+        found: U32 = loops.bare_nodes(tree.parent, seen)
+        return found
     bare = np.ones(len(tree), bool)
     bare[tree.parent] = False
     bare[seen] = False

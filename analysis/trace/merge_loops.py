@@ -105,6 +105,7 @@ class MergeLoops:
             library, "number_nodes",
             (_I64, _INT, _I64, _INT, _U32, _I64, _I64, _I64, _I64, _U32), ctypes.c_bool,
         )  # fmt: skip
+        self._bare_nodes = declare(library, "bare_nodes", (_U32, _INT, _U32, _INT, _U8, _U32), _INT)
         self._by_context = declare(
             library, "cells_by_context",
             (_U32, _U32, _U16, _U64, _U64, _INT, _I64, _INT, _INT, _I64, _U32, _ADDRESS),
@@ -342,6 +343,13 @@ class MergeLoops:
             bounds, number,
         ))  # fmt: skip
         return seen[: int(bounds[-1])], bounds, number
+
+    def bare_nodes(self, parent: U32, seen: U32) -> U32:
+        """The nodes that are neither ``seen`` nor have children."""
+        bare, nodes = np.empty(len(parent), np.uint32), len(parent)
+        number = self._bare_nodes(parent, nodes, seen, len(seen), np.ones(nodes, np.uint8), bare)
+        _exists(number >= 0)
+        return bare[:number]
 
     def cells_by_context(
         self, line: U32, node: U32, event: U16, records: U64, value: U64, slot_of: I64, slots: int,

@@ -115,12 +115,12 @@ class PartContents:
 
 def pack_contents(
     contents: PartContents, order: U32, calls: Sequence[bytes] = (),
-    texts: Mapping[str, bytes] | None = None,
+    texts: Mapping[str, bytes] | None = None, events_used: frozenset[int] | None = None,
 ) -> dict[str, Array | bytes]:  # fmt: skip
     """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
     records number from 0 on (all others follow); ``calls`` are payloads of CALLS chunks, whose
     nodes are the measurement's: for these alone the order is kept. ``texts`` has rows as JSON
-    already, by name."""
+    already, by name; ``events_used`` takes the place of those of ``contents``."""
     known = texts or {}
     identity: dict[str, Any] = {
         "path": contents.path.name,
@@ -131,7 +131,7 @@ def pack_contents(
         "summary": contents.summary,
         "closed": contents.closed,
         "damage": contents.damage,
-        "events_used": sorted(contents.events_used),
+        "events_used": sorted(contents.events_used if events_used is None else events_used),
         "cct_nodes": contents.nodes,
     }
     if contents.functions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -14,6 +14,9 @@ from hpcd.model.identity import Process, Thread
 
 _Row = TypeVar("_Row", Process, Thread)
 _GET = {kind: attrgetter(*kind.__slots__) for kind in (Process, Thread)}
+_PLACE = {
+    kind: {name: place for place, name in enumerate(kind.__slots__)} for kind in (Process, Thread)
+}
 _KEY = {Process: "id", Thread: "line"}
 _NARROW = 1 << 31
 
@@ -55,15 +58,22 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
         values = np.array([none if value is None else value for value in column], np.int64)
         return np.repeat(values, self.length) if len(values) == 1 else values
 
-    def is_within(self, name: str, limit: int) -> bool:
-        """Whether all numbers of a field are between ``-limit`` and ``limit``."""
-        column = self.columns[self.kind.__slots__.index(name)]
-        if isinstance(column, bytes):
-            if len(column) == 4 * self.length and limit > _NARROW:
-                return True
-            values = self._integers(column)
-            return -limit < int(values.min()) and int(values.max()) < limit
-        return all(value is None or -limit < value < limit for value in column)
+    def are_within(self, names: Sequence[str], limits: Sequence[int]) -> bool:
+        """Whether the numbers of fields are all between minus the limit of theirs and the limit."""
+        places = _PLACE[self.kind]
+        for name, limit in zip(names, limits, strict=True):
+            column = self.columns[places[name]]
+            if isinstance(column, bytes):
+                if limit > _NARROW and len(column) == 4 * self.length:
+                    continue
+                values = self._integers(column)
+                if not -limit < int(values.min()) <= int(values.max()) < limit:
+                    return False
+                continue
+            for value in column:
+                if value is not None and not -limit < value < limit:
+                    return False
+        return True
 
     def _integers(self, column: bytes) -> I64:
         width = len(column) // self.length

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import json
 import os
 import stat
@@ -189,7 +188,7 @@ class Measurement:
         self._cct: CCT | None = None
         self._files: list[BinaryIO] = []
         # The contents of segments that are read in one go.
-        self._content: dict[int, io.BytesIO] = {}
+        self._content: dict[int, bytes] = {}
         self._end: list[int] = []
         # Where each segment begins, counted over all of them, and where what is read ends.
         self._begin: list[int] = []
@@ -413,11 +412,12 @@ class Measurement:
         cut = self._upto is not None and self._upto < self._begin[number] + size
         if self._upto is not None and cut:
             size = max(self._upto - self._begin[number], 0)
+        source: BinaryIO | bytes = file
         new = self._end[number] == chunk.SEGMENT_HEADER_BYTES
         if new and size <= _AT_ONCE and len(self._content) < _MOST_AT_ONCE:
             file.seek(0)
-            file = self._content[number] = io.BytesIO(file.read(size))
-        for header in chunk.scan(file, size, self._end[number]):
+            source = self._content[number] = file.read(size)
+        for header in chunk.scan(source, size, self._end[number]):
             if header.sequence != self._sequence:
                 self._damaged(number, header.offset, f"chunk {self._sequence} is missing")
             self._sequence = header.sequence + 1
@@ -429,7 +429,7 @@ class Measurement:
                 self._calls.append((number, header, self._nodes))
                 continue
             try:
-                self._take(header, file)
+                self._take(header, source)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
         if self._end[number] < size and not cut:
@@ -441,14 +441,14 @@ class Measurement:
             )
             self._end[number] = -1
 
-    def _source(self, number: int, header: ChunkHeader) -> BinaryIO:
+    def _source(self, number: int, header: ChunkHeader) -> BinaryIO | bytes:
         """What a chunk of a segment is read from."""
         content = self._content.get(number)
-        if content is not None and header.end <= content.getbuffer().nbytes:
+        if content is not None and header.end <= len(content):
             return content
         return self._files[number]
 
-    def _take(self, header: ChunkHeader, file: BinaryIO) -> None:
+    def _take(self, header: ChunkHeader, file: BinaryIO | bytes) -> None:
         if header.kind == Kind.CCT:
             self._take_nodes(chunk.read_payload(file, header))
         elif header.kind in self._TAKERS or header.kind in _ROWS or header.kind == Kind.SYMBOLS:

@@ -21,6 +21,7 @@ from hpcd.analysis.merge.ingest import IngestTask, ingest
 from hpcd.analysis.merge.metric_cells import _totals
 from hpcd.analysis.merge.part_groups import unite
 from hpcd.analysis.merge.record_batches import RecordColumns
+from hpcd.analysis.merge.short_measurements import _bare
 from hpcd.analysis.trace import blocks, overview, part_writer
 from hpcd.analysis.trace.check_loops import CheckLoops
 from hpcd.analysis.trace.intervals import Intervals
@@ -472,6 +473,13 @@ def test_short_parts_are_numbered_and_their_sums_added_up_alike(
     for strange in (-1, 300):
         with pytest.raises(IndexError):
             loops.number_nodes(np.array([5, strange]), start)
+    above = np.array([0, 0, 1, 1, 0], np.uint32)
+    grown = CCT(above, np.arange(5, dtype=np.uint64))
+    for known in (np.zeros(0, np.uint32), np.array([2, 4], np.uint32)):
+        assert _bare(grown, known, loops).tolist() == _bare(grown, known, None).tolist()
+    for parents, known in ((above, above + 5), (above + 5, above)):
+        with pytest.raises(IndexError):
+            loops.bare_nodes(parents.astype(np.uint32), known.astype(np.uint32))
     event = random.choice([0, 3], 400).astype(np.uint16)
     records, value = (random.integers(0, 1 << 60, 400, dtype=np.uint64) for _ in range(2))
     cells = Cells(random.integers(0, 9, 400).astype(np.uint32), np.zeros(400, np.uint32), event,

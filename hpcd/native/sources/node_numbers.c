@@ -45,3 +45,25 @@ EXPORTED bool number_nodes(const int64_t *node, int64_t n, const int64_t *start,
 		number[at] = counts[node[at]];
 	return true;
 }
+
+/* The nodes that are neither among those seen nor have children: fills in which, and how many there are, -1
+ * where a node does not exist. unmarked is of each node, all 1. */
+EXPORTED int64_t bare_nodes(const uint32_t *parent, int64_t nodes, const uint32_t *seen, int64_t n,
+			    uint8_t *unmarked, uint32_t *bare)
+{
+	int64_t found = 0;
+	for (int64_t at = 0; at < n; at++) {
+		if (seen[at] >= nodes)
+			return -1;
+		unmarked[seen[at]] = 0;
+	}
+	for (int64_t at = 0; at < nodes; at++) {
+		if (parent[at] >= nodes)
+			return -1;
+		unmarked[parent[at]] = 0;
+	}
+	for (int64_t at = 0; at < nodes; at++)
+		if (unmarked[at])
+			bare[found++] = (uint32_t)at;
+	return found;
+}
