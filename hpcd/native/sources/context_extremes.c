@@ -44,7 +44,7 @@ static void count(struct context *node, double whole, int32_t line)
 
 /* Inclusive values of so many lines, from exclusive ones: those of line i are from begin[i] to end[i] of n,
  * amounts that count as much as the scale of their event says, of so many events. Parents precede children;
- * touched is of each node, room of 64 bytes each and 64 more. False where a node does not exist, a parent does
+ * touched is of each node, room has 64 bytes for each and 64 more. False where a node does not exist, a parent does
  * not precede its child, or there are too many lines. */
 EXPORTED bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const int64_t *begin,
 				 const int64_t *end, int64_t lines, const uint32_t *node,
