@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.array_types import U32
 from hpcd.errors import FormatError
 from hpcd.model import frame
@@ -101,6 +102,10 @@ def translate(tree: CCT, module_map: U32) -> CCT:
 
     A frame of a module nobody announced becomes a raw address, so that its path is kept.
     """
+    loops = merge_loops()
+    if loops is not None:
+        frames = loops.translate(np.ascontiguousarray(tree.frame), module_map)
+        return CCT(tree.parent, frames)
     ids = frame.module_of(tree.frame)
     inside = frame.is_module(tree.frame)
     canonical = np.where(ids < len(module_map), module_map[np.minimum(ids, len(module_map) - 1)], 0)

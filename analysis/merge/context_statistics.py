@@ -157,25 +157,44 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
     mine = line[int(bounds[0]) : int(bounds[-1])].astype(np.int64)
     # Lines as the database has them: of equal values the first line's counts.
     order = np.argsort(mine)
-    loops = merge_loops()
-    starts: list[I64] = []
-    parts: list[Cells] = []
-    held = 0
-    for chunk in range(task.first, task.last):
-        cells, start = by_line(store.chunk(chunk), store.lines(chunk), len(cct), loops)
-        starts.append(start[:-1] + held)
-        parts.append(cells)
-        held += len(cells)
-    whole = joined(parts)
-    start = np.concatenate([*starts, [held]])
+    whole, start = _lines_together(store, task.first, task.last, len(cct), merge_loops())
     begin, end = start[:-1][order], start[1:][order]
     answers = []
     for metric, mean in enumerate(means):
         amount = whole.value if metric else whole.records
         weight = scale[metric] if metric else np.ones(scale.shape[1])
-        found = extremes(cct, begin, end, whole, amount, weight, mean, loops)
+        found = extremes(cct, begin, end, whole, amount, weight, mean, merge_loops())
         answers.append(_of_lines(found, mine[order]))
     return answers
+
+
+def _lines_together(
+    store: CellStore, first: int, last: int, nodes: int, loops: MergeLoops | None
+) -> tuple[Cells, I64]:
+    """The sums of some chunks by line and node, and where those of each line begin, and the last
+    one's end."""
+    sizes = [store.cells(chunk) for chunk in range(first, last)]
+    starts: list[I64] = []
+    parts: list[Cells] = []
+    at, total = 0, sum(sizes)
+    # Of which line each is, is where it stands.
+    whole = Cells(
+        np.broadcast_to(np.uint32(0), total), np.empty(total, np.uint32),
+        np.empty(total, np.uint16), np.empty(total, np.uint64), np.empty(total, np.uint64),
+    )  # fmt: skip
+    for chunk, size in zip(range(first, last), sizes, strict=True):
+        cells, lines = store.chunk(chunk), store.lines(chunk)
+        if loops is None:
+            ordered, start = by_line(cells, lines)
+            parts.append(ordered)
+        else:
+            order, start = loops.order_by_line(cells.line, cells.node, lines, nodes)
+            for name in ("node", "event", "records", "value"):
+                out = getattr(whole, name)[at : at + size]
+                getattr(cells, name).take(order, out=out, mode="clip")
+        starts.append(start[:-1] + at)
+        at += size
+    return joined(parts) if parts else whole, np.concatenate([*starts, [total]])
 
 
 def _of_lines(found: tuple[Any, ...], lines: I64) -> Extremes:

@@ -124,6 +124,7 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare
     waiting: dict[tuple[object, ...], list[tuple[int, ShortMeasurement]]] = {}
     held: dict[tuple[object, ...], int] = {}
 
+    keep_freed_memory()
     # Of one alone it would be no more than its own.
     shared = CompanionWriter(tasks[0].parts) if len(tasks) > 1 else None
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.trace.identity_columns import IdentityColumns
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.array_types import I64
+from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.model.identity import Process, Thread
 
 

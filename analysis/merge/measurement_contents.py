@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpcd.analysis.trace.part_contents import PartContents
-from hpcd.array_types import I64
+from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, encode_calls
 from hpcd.measurement.chunk import Kind
+from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.measurement.reader import Measurement
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
@@ -41,12 +43,19 @@ _GET = {kind: attrgetter(*names) for kind, names in _NUMBERS.items()}
 _Row = TypeVar("_Row", Host, Event, Process, Thread, Module)
 
 
-def contents_of(measurement: Measurement, path: Path, size: int, clock_pairs: I64) -> PartContents:
-    """What the part of ``measurement`` says of it, but for where it is and what its lines have."""
-    none = np.zeros(0, np.int64)
+_NONE = np.zeros(0, np.int64)
+_NO_LINES = np.zeros(0, np.uint32)
+
+
+def contents_of(
+    measurement: Measurement, path: Path, size: int, clock_pairs: I64, place: Path | None = None,
+    lines: U32 = _NO_LINES,
+) -> PartContents:  # fmt: skip
+    """What the part of ``measurement`` says of it, but for what its ``lines`` have, and where it
+    is unless ``place`` says so."""
     return PartContents(
         path=path,
-        part=path,
+        part=place or path,
         size=size,
         id=measurement.id or 0,
         host=_bounded(measurement.host),
@@ -55,16 +64,16 @@ def contents_of(measurement: Measurement, path: Path, size: int, clock_pairs: I6
         processes=_all_bounded(measurement.processes),
         threads=_all_bounded(measurement.threads),
         modules=_all_bounded(measurement.modules),
-        symbols=frozenset(module for module, rows in measurement.symbols.items() if rows),
+        symbols=frozenset(measurement.named_modules),
         clock_pairs=clock_pairs,
         summary=_summary_with_losses(measurement),
         closed=measurement.closed,
         damage=tuple(measurement.damage),
         nodes=len(measurement.cct),
-        lines=none.astype(np.uint32),
-        counts=none,
-        first_ns=none,
-        last_ns=none,
+        lines=lines,
+        counts=_NONE,
+        first_ns=_NONE,
+        last_ns=_NONE,
         events_used=frozenset(),
     )
 
@@ -80,7 +89,8 @@ def texts_of(measurement: Measurement, contents: PartContents) -> dict[str, byte
         # What was cut to its bounds is not what was written; what is not ASCII may not be UTF-8.
         plain = all(text[:1] == b"[" and text[-1:] == b"]" and text.isascii() and b"\0" not in text
                     for text in payloads)  # fmt: skip
-        if plain and getattr(contents, name) == getattr(measurement, name):
+        kept, said = getattr(contents, name), getattr(measurement, name)
+        if plain and (kept is said or kept == said):
             rows = [text[1:-1] for text in payloads]
             found[name] = b"[" + b",".join(text for text in rows if text.strip()) + b"]"
     return found
@@ -158,10 +168,15 @@ def _summary_with_losses(measurement: Measurement) -> dict[str, Any] | None:
     return {**measurement.summary, "losses": measurement.losses}
 
 
-def _all_bounded(rows: dict[int, _Row]) -> dict[int, _Row]:
+def _all_bounded(rows: Mapping[int, _Row]) -> Any:
     """:func:`_bounded` of all ``rows``; mostly there is nothing to cut, which columns tell."""
     if not rows:
         return {}
+    if isinstance(rows, IdentityColumns):
+        kind = rows.kind.__name__
+        if rows.are_within(_NUMBERS[kind], _LIMITS[kind]):
+            return rows
+        return _all_bounded(dict(rows.items()))
     kind = type(next(iter(rows.values()))).__name__
     columns = zip(*map(_GET[kind], rows.values()), strict=True)
     for values, limit in zip(columns, _LIMITS[kind], strict=True):

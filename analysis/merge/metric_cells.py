@@ -24,7 +24,7 @@ from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.merge.earlier_database import EarlierPart
 from hpcd.analysis.merge.part_groups import located_nodes
 from hpcd.analysis.merge.shared_companions import SharedPart
-from hpcd.analysis.trace.merge_loops import merge_loops
+from hpcd.analysis.trace.merge_loops import MergeLoops, merge_loops
 from hpcd.analysis.trace.part_contents import load_sums
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
@@ -149,9 +149,9 @@ def translate_cells(task: CellTask) -> int:
         "map_count": np.array([len(each) for each in trace_maps], np.uint32),
         "map_size": np.array([len(frame) for frame in maps], np.int64),
         "map": np.frombuffer(b"".join(maps), np.uint8),
-        "line_total": _totals(mapped.line, first, mapped, task.scale),
+        "line_total": _totals(mapped.line, first, mapped, task.scale, loops),
         "node": node,
-        "node_total": _totals(place, len(node), mapped, task.scale),
+        "node_total": _totals(place, len(node), mapped, task.scale, loops),
         **by_tree,
     }  # fmt: skip
     try:
@@ -182,11 +182,22 @@ def _of_lines(cells: Cells, chosen: slice) -> Cells:
     )  # fmt: skip
 
 
-def _totals(place: npt.NDArray[np.integer], count: int, cells: Cells, scale: F64) -> F64:
+def _totals(place: U32, count: int, cells: Cells, scale: F64, loops: MergeLoops | None) -> F64:
     """``float64[metrics, count]``: what ``cells`` add up to at their ``place``."""
     totals = np.zeros((len(scale), count))
+    events = np.flatnonzero(np.bincount(cells.event))
+    if loops is not None:
+        slot_of = np.zeros(int(events.max(initial=-1)) + 1, np.int64)
+        slot_of[events] = np.arange(len(events))
+        added = loops.cell_totals(
+            place, cells.event, cells.records, cells.value, slot_of, len(events), count
+        )
+        totals[0] = added[0]
+        for sums, event in zip(added[1:], events.tolist(), strict=True):
+            totals += sums * scale[:, event : event + 1]
+        return totals
     totals[0] = sum_by(place, cells.records.astype(np.float64), count)
-    for event in np.flatnonzero(np.bincount(cells.event)).tolist():
+    for event in events.tolist():
         mine = np.flatnonzero(cells.event == event)
         sums = sum_by(place[mine], cells.value[mine].astype(np.float64), count)
         totals += sums * scale[:, event : event + 1]

@@ -10,6 +10,7 @@ one by one.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -35,6 +36,7 @@ from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.companion import companion
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.analysis.trace.overview import FEWEST_RECORDS, OverviewBuilder, OverviewSource
+from hpcd.analysis.trace.part_batch import PartBatch
 from hpcd.analysis.trace.part_contents import (
     PartContents,
     pack_contents,
@@ -98,9 +100,10 @@ def read_short(
         back = np.flatnonzero(records.time_ns[1:] < records.time_ns[:-1]) + 1
         if not np.isin(back, records.start).all():
             return None
-    contents, calls = with_calls(contents_of(measurement, path, size, clock_pairs), measurement)
+    contents = contents_of(measurement, path, size, clock_pairs, place, source.astype(np.uint32))
+    contents, calls = with_calls(contents, measurement)
     return ShortMeasurement(
-        replace(contents, part=place, lines=source.astype(np.uint32)),
+        contents,
         place,
         unfinished,
         measurement.cct,
@@ -148,11 +151,15 @@ class _Batch:
 
     def _numbered(self, node: I64) -> U32:
         """The parts' numbers of nodes: those of most records first (see ``_node_order``)."""
+        if self._loops is not None:
+            self._seen, self._seen_bounds, number = self._loops.number_nodes(node, self._nodes)
+            numbered: U32 = number
+            return numbered
         total = int(self._nodes[-1])
         counts = np.bincount(node, minlength=total)
         seen = np.flatnonzero(counts)
         bounds = np.searchsorted(seen, self._nodes)
-        number = np.zeros(total, np.uint32)
+        place = np.zeros(total, np.uint32)
         for first, last in pairwise(bounds.tolist()):
             own = seen[first:last]
             # Those of equally many as they come: keys that have their places in them are sorted in
@@ -161,9 +168,9 @@ class _Batch:
             places.sort()
             own = own[places & (1 << _PLACE_BITS) - 1]
             seen[first:last] = own
-            number[own] = np.arange(last - first)
+            place[own] = np.arange(last - first)
         self._seen, self._seen_bounds = seen, bounds
-        return number[node]
+        return place[node]
 
     def write(self, shared: CompanionWriter | None) -> list[PartContents | FormatError]:
         cells, cell_bounds = self._cells()
@@ -179,12 +186,25 @@ class _Batch:
         owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1].astype(np.int64)
         base, base_node, records = time[cuts[:-1]], node[cuts[:-1]], np.diff(cuts)
         block = np.append(np.searchsorted(cuts[:-1], begins), len(cuts) - 1)
+        batch = None
+        if self._loops is not None:
+            source = np.concatenate([each.contents.lines for each in self._measurements])
+            batch = PartBatch(
+                (source.astype(np.int64), counts, first, last), self._row,
+                (owners, base, base_node, records), block, encoded, self._loops,
+            )  # fmt: skip
+        long = np.diff(np.searchsorted(overview.long_lines(0, len(counts)), self._row)) > 0
+        # Mostly all are within bounds, which is seen at once.
+        unsure = not (
+            int(first.min()) >= 0 and bool((first <= last).all())
+            and int(last.max()) * TIME_UNIT_NS < MONOTONIC_LIMIT
+        )  # fmt: skip
         answers: list[PartContents | FormatError] = []
         for number, measurement in enumerate(self._measurements):
             mine = slice(int(self._row[number]), int(self._row[number + 1]))
             first_ns, last_ns = first[mine] * TIME_UNIT_NS, last[mine] * TIME_UNIT_NS
             path = measurement.contents.path
-            if not 0 <= int(first_ns.min()) <= int(last_ns.max()) < MONOTONIC_LIMIT:
+            if unsure and not 0 <= int(first_ns.min()) <= int(last_ns.max()) < MONOTONIC_LIMIT:
                 answers.append(FormatError(f"{path}: record times are out of range"))
                 continue
             own = slice(int(cell_bounds[number]), int(cell_bounds[number + 1]))
@@ -195,47 +215,51 @@ class _Batch:
             # Calls name nodes by the measurement's numbers, whatever has records.
             alone = not measurement.contents.call_chunks
             if alone:
-                order = np.concatenate((order, _bare(measurement.tree, order)))
+                order = np.concatenate((order, _bare(measurement.tree, order, self._loops)))
             member = None
             if shared is not None and alone:
                 member = shared.add(measurement.contents, measurement.tree, order, sums,
                                     measurement.symbols)  # fmt: skip
-            contents = replace(
-                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
-                events_used=frozenset(np.flatnonzero(np.bincount(sums.event)).tolist()),
-                member=member,
-            )  # fmt: skip
-            chosen = slice(int(block[number]), int(block[number + 1]))
-            buffer = io.BytesIO()
-            with PartWriter(measurement.place, buffer) as part:
+            used = frozenset(np.flatnonzero(np.bincount(sums.event)).tolist())
+            archive = pack_contents(
+                measurement.contents, order, measurement.calls, measurement.texts, used
+            )
+            content: bytes | memoryview | None = None
+            if batch is not None and not long[number]:
+                content = batch.content(number, archive)
+            if content is None:
+                chosen = slice(int(block[number]), int(block[number + 1]))
+                buffer = io.BytesIO()
+                part = PartWriter(measurement.place, buffer)
                 part.add(
                     owners[chosen] - mine.start, base[chosen], base_node[chosen], records[chosen],
                     _some(encoded, chosen),
                 )  # fmt: skip
                 part.finish(
-                    contents.lines.astype(np.int64), counts[mine], first[mine], last[mine],
-                    overview,
-                    pack_contents(contents, order, measurement.calls, measurement.texts),
-                    mine.start,
+                    measurement.contents.lines.astype(np.int64), counts[mine], first[mine],
+                    last[mine], overview, archive, mine.start,
                 )  # fmt: skip
-                try:
-                    with buffer.getbuffer() as content:
-                        contents = replace(contents, checksums=checksums_of(content))
-                        if member is not None:
-                            # A part counts when it has a companion: this one has none until it and
-                            # all others are whole.
-                            companion(measurement.place).unlink(missing_ok=True)
-                            measurement.place.write_bytes(content)
-                        else:
-                            # Before the part is where it is looked for.
-                            write_companion(
-                                measurement.place, measurement.tree, order, sums, contents.symbols,
-                                measurement.symbols, alone=alone,
-                            )  # fmt: skip
-                            measurement.unfinished.write_bytes(content)
-                            measurement.unfinished.rename(measurement.place)
-                except OSError as error:
-                    raise storage_error(measurement.place, error) from None
+                content = buffer.getbuffer()
+            contents = replace(
+                measurement.contents, counts=counts[mine], first_ns=first_ns, last_ns=last_ns,
+                events_used=used, member=member, checksums=checksums_of(memoryview(content)),
+            )  # fmt: skip
+            try:
+                if member is not None:
+                    # A part counts when it has a companion: this one has none until it and all
+                    # others are whole.
+                    companion(measurement.place).unlink(missing_ok=True)
+                    _write_file(measurement.place, content)
+                else:
+                    # Before the part is where it is looked for.
+                    write_companion(
+                        measurement.place, measurement.tree, order, sums, contents.symbols,
+                        measurement.symbols, alone=alone,
+                    )  # fmt: skip
+                    _write_file(measurement.unfinished, content)
+                    measurement.unfinished.rename(measurement.place)
+            except OSError as error:
+                raise storage_error(measurement.place, error) from None
             answers.append(contents)
         return answers
 
@@ -285,9 +309,23 @@ class _Batch:
         return OverviewSource([builder.finish()])
 
 
-def _bare(tree: CCT, seen: U32) -> U32:
+def _write_file(path: Path, content: bytes | memoryview) -> None:
+    """Write the whole file ``path``. Raises :class:`OSError`."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        written = os.write(file, content)
+        while written < len(content):
+            written += os.write(file, memoryview(content)[written:])
+    finally:
+        os.close(file)
+
+
+def _bare(tree: CCT, seen: U32, loops: Any) -> U32:
     """The nodes that have neither records nor children: all others but the nodes ``seen`` are
     callers of these or those."""
+    if loops is not None:
+        found: U32 = loops.bare_nodes(tree.parent, seen)
+        return found
     bare = np.ones(len(tree), bool)
     bare[tree.parent] = False
     bare[seen] = False

@@ -387,7 +387,15 @@ class _Merge:
     ) -> list[PartContents]:  # fmt: skip
         """Every measurement once, in order; of one that has grown, what there is now."""
         new: dict[int, PartContents] = {}
-        for number, contents in sorted(ingested, key=lambda item: _measurement_key(item[1])):
+        keys: dict[int, tuple[object, ...]] = {}
+
+        def key(contents: PartContents) -> tuple[object, ...]:
+            known = keys.get(id(contents))
+            if known is None:
+                known = keys[id(contents)] = _measurement_key(contents)
+            return known
+
+        for number, contents in sorted(ingested, key=lambda item: key(item[1])):
             if contents.id in new:
                 why = f"{contents.path}: the same measurement as {new[contents.id].path}"
                 refused.append((number, why))
@@ -395,7 +403,7 @@ class _Merge:
             if contents.id in earlier and earlier[contents.id].part == contents.part:
                 self._result.notes.append(f"{contents.path}: already in the database")
             new[contents.id] = contents
-        return sorted((earlier | new).values(), key=_measurement_key)
+        return sorted((earlier | new).values(), key=key)
 
     def _kept(
         self, measurements: Sequence[PartContents], module_maps: Sequence[U32]
@@ -599,11 +607,12 @@ class _Merge:
         if self._old is not None:
             checked = layout.manifest_files(self._old, layout.read_manifest(self._old))
         kept = {}
+        work = f"{self._work}{os.sep}"
         for contents in measurements:
             name = f"trace/{part_name(contents.id)}"
             place = self._root / name
             try:
-                if self._work in contents.part.parents:
+                if str(contents.part).startswith(work):
                     contents.part.rename(place)
                     if contents.checksums:
                         kept[name] = layout.FileEntry(place.stat().st_size, contents.checksums)

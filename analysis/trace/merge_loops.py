@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from hpcd.measurement.record_loops import RecordLoops
 from hpcd.native.native_library import array_of, declare, loops_in, struct_of
 
 _EVENTS = 1 << 16
+_CONTEXT_BYTES = 64
+"""``struct context`` of ``context_extremes.c``."""
 _INT, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 _U8, _U16, _U32, _U64 = (array_of(kind) for kind in (np.uint8, np.uint16, np.uint32, np.uint64))
 _I16, _I32, _I64, _F64 = (array_of(kind) for kind in (np.int16, np.int32, np.int64, np.float64))
@@ -35,7 +38,8 @@ _EXTREMES = struct_of(np.int64, *[np.float64] * 3, *[np.int64] * 3)
 
 class MergeLoops:
     """The loops of ``line_entries.c``, ``record_sums.c``, ``trace_blocks.c``, ``overviews.c``,
-    ``trees.c``, ``cell_order.c`` and ``context_extremes.c``."""
+    ``trees.c``, ``cell_order.c``, ``context_extremes.c``,
+    ``node_numbers.c`` and ``part_tables.c``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.reading = RecordLoops(library)
@@ -96,6 +100,12 @@ class MergeLoops:
             library, "unite_trees",
             (_U32, _U64, _I64, _INT, ctypes.c_uint64, _U32, _INT, _U32, _U64, _U32), _INT,
         )  # fmt: skip
+        self._translate = declare(library, "translate_frames", (_U64, _INT, _U32, _INT, _U64))
+        self._number_nodes = declare(
+            library, "number_nodes",
+            (_I64, _INT, _I64, _INT, _U32, _I64, _I64, _I64, _I64, _U32), ctypes.c_bool,
+        )  # fmt: skip
+        self._bare_nodes = declare(library, "bare_nodes", (_U32, _INT, _U32, _INT, _U8, _U32), _INT)
         self._by_context = declare(
             library, "cells_by_context",
             (_U32, _U32, _U16, _U64, _U64, _INT, _I64, _INT, _INT, _I64, _U32, _ADDRESS),
@@ -105,11 +115,20 @@ class MergeLoops:
             library, "order_by_line", (_U32, _U32, _INT, _INT, _INT, _I64, _I64, _I64, _I64),
             ctypes.c_bool,
         )  # fmt: skip
+        self._totals = declare(
+            library, "cell_totals",
+            (_U32, _U16, _U64, _U64, _INT, _I64, _INT, _INT, _INT, _F64), ctypes.c_bool,
+        )  # fmt: skip
         self._extremes = declare(
             library, "inclusive_extremes",
-            (_U32, _INT, _I64, _I64, _INT, _U32, _U16, _U64, _INT, _F64, _INT, _F64, _F64, _U8,
-             _I64, _I64, _ADDRESS),
+            (_U32, _INT, _I64, _I64, _INT, _U32, _U16, _U64, _INT, _F64, _INT, _F64, _U8, _I64,
+             _ADDRESS),
             ctypes.c_bool,
+        )  # fmt: skip
+
+        self._part_tables = declare(
+            library, "part_tables",
+            (_ADDRESS, _I64, _I64, _INT, _I64, _I64, _I64, _INT, _U8, _INT, _I64), ctypes.c_bool,
         )  # fmt: skip
 
     def expand(
@@ -306,6 +325,32 @@ class MergeLoops:
         _exists(used > 0)
         return parents[:used].copy(), frames[:used].copy(), ids
 
+    def translate(self, frame: U64, module_map: U32) -> U64:
+        """Frames with the modules that ``module_map`` says theirs are."""
+        translated = np.empty(len(frame), np.uint64)
+        self._translate(frame, len(frame), module_map, len(module_map), translated)
+        return translated
+
+    def number_nodes(self, node: I64, start: I64) -> tuple[I64, I64, U32]:
+        """The nodes of parts that have records, each part's by how many, and where those of each
+        part begin; and the place in its part's of each of ``node``. The nodes of a part begin at
+        ``start``."""
+        total, parts = len(node), len(start) - 1
+        keys, spare, seen = (np.empty(total, np.int64) for _ in range(3))
+        bounds, number = np.empty(parts + 1, np.int64), np.empty(total, np.uint32)
+        _exists(self._number_nodes(
+            node, total, start, parts, np.zeros(int(start[-1]), np.uint32), keys, spare, seen,
+            bounds, number,
+        ))  # fmt: skip
+        return seen[: int(bounds[-1])], bounds, number
+
+    def bare_nodes(self, parent: U32, seen: U32) -> U32:
+        """The nodes that are neither ``seen`` nor have children."""
+        bare, nodes = np.empty(len(parent), np.uint32), len(parent)
+        number = self._bare_nodes(parent, nodes, seen, len(seen), np.ones(nodes, np.uint8), bare)
+        _exists(number >= 0)
+        return bare[:number]
+
     def cells_by_context(
         self, line: U32, node: U32, event: U16, records: U64, value: U64, slot_of: I64, slots: int,
         nodes: int,
@@ -336,6 +381,17 @@ class MergeLoops:
         ))  # fmt: skip
         return order, first
 
+    def cell_totals(
+        self, place: U32, event: U16, records: U64, value: U64, slot_of: I64, slots: int, count: int
+    ) -> F64:  # fmt: skip
+        """``float64[1 + slots, count]``: what sums add up to at their ``place``, first all records,
+        then the values of each slot."""
+        totals = np.zeros((1 + slots, count))
+        _exists(self._totals(
+            place, event, records, value, len(place), slot_of, len(slot_of), slots, count, totals
+        ))  # fmt: skip
+        return totals
+
     def inclusive_extremes(
         self, parent: U32, begin: I64, end: I64, node: U32, event: U16, amount: U64, scale: F64,
         mean: F64,
@@ -351,10 +407,25 @@ class MergeLoops:
         _exists(self._extremes(
             np.ascontiguousarray(parent), nodes, begin, end, len(begin), node, event, amount,
             len(node), np.ascontiguousarray(scale), len(scale), np.ascontiguousarray(mean),
-            np.zeros(nodes), np.zeros(nodes, np.uint8), np.zeros(nodes, np.int64),
-            np.empty(nodes, np.int64), _EXTREMES(*found),
+            np.empty((nodes + 1) * _CONTEXT_BYTES, np.uint8), np.empty(nodes, np.int64),
+            _EXTREMES(*found),
         ))  # fmt: skip
         return found
+
+    def part_tables(
+        self, columns: Sequence[I64], width: I64, begin: I64, count: I64, less: I64
+    ) -> list[bytes]:
+        """The byte planes of each part's ``columns``: of each column ``count`` numbers from
+        ``begin`` on, less ``less`` (all ``int64[parts, columns]``), in ``width`` bytes."""
+        room = int((count * width).sum())
+        planes, end = np.empty(room, np.uint8), np.empty(len(begin), np.int64)
+        length = np.array([len(column) for column in columns], np.int64)
+        _exists(self._part_tables(
+            struct_of(*[np.int64] * len(columns))(*columns), length, width, len(columns), begin,
+            count, less, len(begin), planes, room, end,
+        ))  # fmt: skip
+        whole, bounds = planes.tobytes(), [0, *end.tolist()]
+        return [whole[a:b] for a, b in pairwise(bounds)]
 
 
 def _of_events(table: Array) -> Array:

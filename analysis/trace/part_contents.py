@@ -26,13 +26,13 @@ from hpcd.analysis.trace.companion import (
     read_payloads,
     save_companion,
 )
-from hpcd.analysis.trace.identity_columns import IdentityColumns
 from hpcd.analysis.trace.part import Part, read_archive
 from hpcd.analysis.trace.shared_companion import Member, open_shared
 from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.measurement.identity_columns import IdentityColumns
 from hpcd.measurement.identity_rows import read_row, read_rows
 from hpcd.model.calls import (
     CalledFunction,
@@ -115,12 +115,12 @@ class PartContents:
 
 def pack_contents(
     contents: PartContents, order: U32, calls: Sequence[bytes] = (),
-    texts: Mapping[str, bytes] | None = None,
+    texts: Mapping[str, bytes] | None = None, events_used: frozenset[int] | None = None,
 ) -> dict[str, Array | bytes]:  # fmt: skip
     """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
     records number from 0 on (all others follow); ``calls`` are payloads of CALLS chunks, whose
     nodes are the measurement's: for these alone the order is kept. ``texts`` has rows as JSON
-    already, by name."""
+    already, by name; ``events_used`` takes the place of those of ``contents``."""
     known = texts or {}
     identity: dict[str, Any] = {
         "path": contents.path.name,
@@ -131,7 +131,7 @@ def pack_contents(
         "summary": contents.summary,
         "closed": contents.closed,
         "damage": contents.damage,
-        "events_used": sorted(contents.events_used),
+        "events_used": sorted(contents.events_used if events_used is None else events_used),
         "cct_nodes": contents.nodes,
     }
     if contents.functions:

@@ -6,7 +6,7 @@ import mmap
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,8 +48,8 @@ _FINEST_PARAMETERS = zstandard.ZstdCompressionParameters(
 _COPIED_AT_ONCE = 1 << 20
 # One of so many entries of an overview tells whether a line has many nodes.
 _SOME = 4
-# Of zstd, for packed tables.
-_TABLES_LEVEL = 3
+TABLES_LEVEL = 3
+"""Of zstd, for packed tables."""
 
 
 class PartWriter:
@@ -164,7 +164,7 @@ class PartWriter:
         packed = 0
         if sum(column.nbytes for column in whole) <= PACKED_TABLES:
             planes = b"".join([to_planes(column) for column in whole])
-            frame = compressor(_TABLES_LEVEL).compress(planes)
+            frame = compressor(TABLES_LEVEL).compress(planes)
             packed = len(frame)
             self._section(frame)
         else:
@@ -172,9 +172,9 @@ class PartWriter:
                 self._section(column.tobytes())
         archived = pack_archive(archive)
         self._write(archived)
-        facts = (MAGIC, VERSION, lines, len(table), len(offset), blob, *sizes, len(dictionary),
-                 len(archived), packed)  # fmt: skip
-        head = HEADER.pack(*facts, zlib.crc32(HEADER.pack(*facts, 0, 0)[:-8]), 0)
+        head = part_header(
+            lines, len(table), len(offset), blob, sizes, len(dictionary), len(archived), packed
+        )
         try:
             self._file.seek(0)
             self._file.write(head)
@@ -263,6 +263,15 @@ class PartWriter:
             self._file.write(data)
         except OSError as error:
             raise storage_error(self._path, error) from None
+
+
+def part_header(
+    lines: int, blocks: int, frames: int, blob: int, entries: Sequence[int], words: int,
+    archive: int, packed: int,
+) -> bytes:  # fmt: skip
+    """The header of a part that has so many of each (see :data:`HEADER`)."""
+    facts = (MAGIC, VERSION, lines, blocks, frames, blob, *entries, words, archive, packed)
+    return HEADER.pack(*facts, zlib.crc32(HEADER.pack(*facts, 0, 0)[:-8]), 0)
 
 
 def _dictionary(nodes: U16 | U32) -> tuple[U32, U8 | U16 | U32]:

@@ -121,15 +121,21 @@ def encode_chunk(kind: Kind, payload: bytes, sequence: int) -> bytes:
     return head + stored + bytes(-len(stored) % 8)
 
 
-def scan(file: BinaryIO, size: int, start: int = SEGMENT_HEADER_BYTES) -> Iterator[ChunkHeader]:
-    """Headers of the sound chunks from ``start`` on; ends before the first torn one.
+def scan(
+    file: BinaryIO | bytes, size: int, start: int = SEGMENT_HEADER_BYTES
+) -> Iterator[ChunkHeader]:
+    """Headers of the sound chunks of a segment, a file or what is in it, from ``start`` on; ends
+    before the first torn one.
 
     Only headers are read; :func:`read_payload` checks the payload.
     """
     at = start
     while at + CHUNK_HEADER_BYTES <= size:
-        file.seek(at)
-        head = file.read(CHUNK_HEADER_BYTES)
+        if isinstance(file, bytes):
+            head = file[at : at + CHUNK_HEADER_BYTES]
+        else:
+            file.seek(at)
+            head = file.read(CHUNK_HEADER_BYTES)
         if len(head) < CHUNK_HEADER_BYTES:
             return
         magic, kind, codec, stored, raw, sequence, crc, head_crc = _CHUNK.unpack(head)
@@ -142,10 +148,13 @@ def scan(file: BinaryIO, size: int, start: int = SEGMENT_HEADER_BYTES) -> Iterat
         at = header.end
 
 
-def read_payload(file: BinaryIO, header: ChunkHeader) -> bytes:
+def read_payload(file: BinaryIO | bytes, header: ChunkHeader) -> bytes:
     """The decoded payload; :class:`FormatError` when it is damaged. Memory: 64 MiB at most."""
-    file.seek(header.offset)
-    stored = file.read(header.stored)
+    if isinstance(file, bytes):
+        stored = file[header.offset : header.offset + header.stored]
+    else:
+        file.seek(header.offset)
+        stored = file.read(header.stored)
     where = f"{kind_name(header.kind)} chunk"
     if len(stored) != header.stored:
         raise FormatError(f"{where} is cut off after {len(stored)} of {header.stored} bytes")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, ranked, to_planes
-from hpcd.measurement.record_loops import RecordLoops
+from hpcd.measurement.record_loops import RecordLoops, record_loops
 from hpcd.measurement.record_writing import record_writing
 
 # Microseconds, as in the paper (ICS 2011, section 3): finer than sampling can place anything, and a
@@ -312,16 +312,25 @@ def _decode_compiled(
     time, node, event, value = columns
     records = int(start[-1])
     kind = np.empty(records, np.uint32)
-    for values, most in ((time, (1 << 64) - 1), (node, (1 << 32) - 1), (kind, (1 << 32) - 1)):
-        if not loops.column(*cursor.planes(records, most, values.dtype), values):
-            raise FormatError(f"column of {records} values has an inconsistent dictionary")
+    _filled(cursor, time, loops)
+    _filled(cursor, node, loops)
+    _filled(cursor, kind, loops)
     number = loops.odd_ones(kind)
     odd = np.ones(number + 1, np.uint64)
-    if not loops.column(*cursor.planes(number, (1 << 64) - 1, odd.dtype), odd[:number]):
-        raise FormatError(f"column of {number} values has an inconsistent dictionary")
+    _filled(cursor, odd[:number], loops)
     fault = loops.times_and_values(start, base, unit, kind, odd, time, event, value)
     if fault:
         raise FormatError(f"RECORDS chunk: {_FAULTS[fault]}")
+
+
+def _filled(
+    cursor: ColumnCursor, values: npt.NDArray[_Kind], loops: RecordLoops
+) -> npt.NDArray[_Kind]:
+    """``values``, of 32 or 64 bits, with what the next column says."""
+    count, most = len(values), (1 << 8 * values.itemsize) - 1
+    if not loops.column(*cursor.planes(count, most, values.dtype), values):
+        raise FormatError(f"column of {count} values has an inconsistent dictionary")
+    return values
 
 
 def _events(cursor: ColumnCursor, records: int) -> tuple[U16, U64, U64 | None]:
@@ -375,8 +384,14 @@ def decode_nodes(data: bytes) -> tuple[int, U32, U64]:
     if count > MAX_NODES or first < 1 or first + count >= 1 << 32:
         raise FormatError(f"CCT chunk header is invalid: {count} nodes from {first} on")
     cursor = ColumnCursor(data, _CCT_HEAD.size)
-    back = cursor.column(count, np.uint32).astype(np.int64)
-    frame = np.array(cursor.column(count, np.uint64))
+    loops = record_loops()
+    frame: U64
+    if loops is None:
+        back = cursor.column(count, np.uint32).astype(np.int64)
+        frame = np.array(cursor.column(count, np.uint64))
+    else:
+        back = _filled(cursor, np.empty(count, np.uint32), loops).astype(np.int64)
+        frame = _filled(cursor, np.empty(count, np.uint64), loops)
     parent = np.arange(first, first + count, dtype=np.int64) - back
     if count and (int(back.min()) < 1 or int(parent.min()) < 0):
         raise FormatError("CCT chunk: a parent does not precede its child")

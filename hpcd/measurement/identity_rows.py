@@ -8,6 +8,8 @@ from dataclasses import fields
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from hpcd.measurement.identity_columns import IdentityColumns
+from hpcd.measurement.identity_text import identity_text
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 _Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
@@ -109,16 +111,29 @@ def read_rows(kind: type[_Row], rows: Sequence[dict[str, Any]]) -> list[_Row]:
     return list(map(kind, *columns))
 
 
+def read_columns(kind: type[Any], text: bytes) -> IdentityColumns[Any] | None:
+    """Rows of ``kind``, Process or Thread, of a JSON list by column, each value that is no number
+    one object for all; None where they are not written as writers of this version do, and where
+    loops are not compiled."""
+    loops = identity_text()
+    if loops is None:
+        return None
+    if len(_SHARED) > _MOST_SHARED:
+        _SHARED.clear()
+    return loops.columns(kind, text, _share)
+
+
+def _share(value: Any) -> Any:
+    if len(value) < _LONG and sum(map(len, value)) < _LONG:
+        return _SHARED.setdefault(value, value)
+    return value
+
+
 def _shared(values: Sequence[Any]) -> list[Any]:
     """``values``, equal ones one object each, unless they are long."""
     if len(_SHARED) > _MOST_SHARED:
         _SHARED.clear()
-    distinct = {
-        value: _SHARED.setdefault(value, value)
-        if len(value) < _LONG and sum(map(len, value)) < _LONG
-        else value
-        for value in set(values)
-    }
+    distinct = {value: _share(value) for value in set(values)}
     return [distinct[value] for value in values]
 
 

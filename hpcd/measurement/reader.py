@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import json
 import os
+import stat
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ from hpcd.measurement import chunk, codec
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
-from hpcd.measurement.identity_rows import read_row, read_rows
+from hpcd.measurement.identity_rows import read_columns, read_row, read_rows
+from hpcd.measurement.identity_text import identity_text
 from hpcd.measurement.record_loops import RecordLoops, record_loops
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
@@ -44,6 +45,8 @@ _ROWS: dict[int, tuple[str, type[Any], str]] = {
     Kind.THREAD: ("threads", Thread, "line"),
     Kind.MODULE: ("modules", Module, "id"),
 }
+# Those that may be by column.
+_COLUMNS = frozenset((Kind.PROCESS, Kind.THREAD))
 # Kinds of chunks whose text is kept where that is asked for, and up to how many bytes.
 _TEXTS = frozenset((Kind.EVENT, Kind.PROCESS, Kind.THREAD, Kind.MODULE, Kind.SYMBOLS))
 _MOST_TEXT = 1 << 20
@@ -83,9 +86,18 @@ def _read_numbered(kind: int, payload: bytes) -> dict[int, Any]:
     return table
 
 
+# Payloads up to so many bytes are kept with what they say.
+_SHORT = 1 << 14
 # Many short measurements of one host or job say the same of much: events, modules, threads.
 _numbered = lru_cache(maxsize=64)(_read_numbered)
-_SHORT = 1 << 14
+
+
+def _read_columns(kind: int, payload: bytes) -> Mapping[int, Any] | None:
+    """The same by column, or None."""
+    return read_columns(_ROWS[kind][1], payload)
+
+
+_columns = lru_cache(maxsize=64)(_read_columns)
 
 
 def add_symbols(
@@ -108,6 +120,14 @@ def is_being_written(path: Path) -> bool:
             return _held(file)
     except (ValueError, OSError):
         raise NotFoundError(f"{path}: no such measurement") from None
+
+
+def _is_plain_file(path: str) -> bool:
+    """Whether ``path`` is a file, and no link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _held(file: BinaryIO) -> bool:
@@ -141,12 +161,15 @@ class Measurement:
         self.host = Host("", "", "", "", 0)
         self.options: dict[str, object] = {}
         self.events: dict[int, Event] = {}
-        self.processes: dict[int, Process] = {}
-        self.threads: dict[int, Thread] = {}
+        self.processes: Mapping[int, Process] = {}
+        self.threads: Mapping[int, Thread] = {}
         self.modules: dict[int, Module] = {}
         self.functions: dict[int, CalledFunction] = {}
         self.objects: dict[int, CalledObject] = {}
-        self.symbols: dict[int, list[tuple[int, int, str]]] = {}
+        self._symbols: dict[int, list[tuple[int, int, str]]] = {}
+        # What is known to be sound, and the modules it has symbols of.
+        self._symbol_texts: list[bytes] = []
+        self._named: set[int] = set()
         self.summary: dict[str, Any] | None = None
         self.index: dict[str, Any] | None = None
         self.damage: list[str] = []
@@ -165,7 +188,7 @@ class Measurement:
         self._cct: CCT | None = None
         self._files: list[BinaryIO] = []
         # The contents of segments that are read in one go.
-        self._content: dict[int, io.BytesIO] = {}
+        self._content: dict[int, bytes] = {}
         self._end: list[int] = []
         # Where each segment begins, counted over all of them, and where what is read ends.
         self._begin: list[int] = []
@@ -221,6 +244,19 @@ class Measurement:
             self._cct = CCT(np.concatenate(self._parent), np.concatenate(self._frame))
             self._parent, self._frame = [self._cct.parent], [self._cct.frame]
         return self._cct
+
+    @property
+    def symbols(self) -> dict[int, list[tuple[int, int, str]]]:
+        """(start, size, name) rows by module."""
+        for text in self._symbol_texts:
+            add_symbols(self._symbols, json.loads(text))
+        self._symbol_texts.clear()
+        return self._symbols
+
+    @property
+    def named_modules(self) -> set[int]:
+        """The modules that there are symbols of."""
+        return self._named | {module for module, rows in self._symbols.items() if rows}
 
     @property
     def chunks(self) -> int:
@@ -340,15 +376,16 @@ class Measurement:
         while True:
             if self._files:
                 self._scan(len(self._files) - 1)
-            path = self.path / f"segment-{len(self._files):06d}.hpcd"
-            if not path.is_file() or path.is_symlink():
+            path = f"{self.path}/segment-{len(self._files):06d}.hpcd"
+            if not _is_plain_file(path):
                 break
-            self._open_segment(path)
+            self._open_segment(Path(path))
         return self._sequence > before
 
     def _open_segment(self, path: Path) -> None:
         try:
-            file = path.open("rb")
+            # Not buffered: what is read are whole headers and payloads, or a whole short segment.
+            file = path.open("rb", buffering=0)
         except OSError as error:
             raise NotFoundError(f"{path}: {error.strerror}") from None
         before = self._files[-1].seek(0, os.SEEK_END) + self._begin[-1] if self._files else 0
@@ -375,11 +412,12 @@ class Measurement:
         cut = self._upto is not None and self._upto < self._begin[number] + size
         if self._upto is not None and cut:
             size = max(self._upto - self._begin[number], 0)
+        source: BinaryIO | bytes = file
         new = self._end[number] == chunk.SEGMENT_HEADER_BYTES
         if new and size <= _AT_ONCE and len(self._content) < _MOST_AT_ONCE:
             file.seek(0)
-            file = self._content[number] = io.BytesIO(file.read(size))
-        for header in chunk.scan(file, size, self._end[number]):
+            source = self._content[number] = file.read(size)
+        for header in chunk.scan(source, size, self._end[number]):
             if header.sequence != self._sequence:
                 self._damaged(number, header.offset, f"chunk {self._sequence} is missing")
             self._sequence = header.sequence + 1
@@ -391,7 +429,7 @@ class Measurement:
                 self._calls.append((number, header, self._nodes))
                 continue
             try:
-                self._take(header, file)
+                self._take(header, source)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
         if self._end[number] < size and not cut:
@@ -403,33 +441,26 @@ class Measurement:
             )
             self._end[number] = -1
 
-    def _source(self, number: int, header: ChunkHeader) -> BinaryIO:
+    def _source(self, number: int, header: ChunkHeader) -> BinaryIO | bytes:
         """What a chunk of a segment is read from."""
         content = self._content.get(number)
-        if content is not None and header.end <= content.getbuffer().nbytes:
+        if content is not None and header.end <= len(content):
             return content
         return self._files[number]
 
-    def _take(self, header: ChunkHeader, file: BinaryIO) -> None:
-        takers: dict[int, Callable[[Any], None]] = {
-            Kind.META: self._meta,
-            Kind.SYMBOLS: self._take_symbols,
-            Kind.CLOCK: lambda rows: self._clock.extend((int(a), int(b)) for a, b in rows),
-            Kind.SUMMARY: self._take_summary,
-            Kind.INDEX: self._take_index,
-            Kind.CALLED: self._take_functions,
-            Kind.OBJECTS: self._take_objects,
-        }
+    def _take(self, header: ChunkHeader, file: BinaryIO | bytes) -> None:
         if header.kind == Kind.CCT:
             self._take_nodes(chunk.read_payload(file, header))
-        elif header.kind in takers or header.kind in _ROWS:
+        elif header.kind in self._TAKERS or header.kind in _ROWS or header.kind == Kind.SYMBOLS:
             kept, self.texts = self.texts, None
             try:
                 payload = chunk.read_payload(file, header)
                 if header.kind in _ROWS:
-                    self._take_rows(header.kind, payload)
+                    self._take_rows(header.kind, payload, by_column=kept is not None)
+                elif header.kind == Kind.SYMBOLS:
+                    self._take_symbols(payload, as_text=kept is not None)
                 else:
-                    takers[header.kind](json.loads(payload))
+                    self._TAKERS[header.kind](self, json.loads(payload))
                 self.texts = self._with_text(kept, header.kind, payload)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 name = chunk.kind_name(header.kind)
@@ -461,10 +492,20 @@ class Measurement:
         self.host = read_row(Host, value["node"])
         self.options = dict(value["options"])
 
-    def _take_rows(self, kind: int, payload: bytes) -> None:
+    def _take_rows(self, kind: int, payload: bytes, *, by_column: bool) -> None:
         name = _ROWS[kind][0]
-        known = (_numbered if len(payload) < _SHORT else _read_numbered)(kind, payload)
-        getattr(self, name).update(known)
+        short = len(payload) < _SHORT
+        rows: Mapping[int, Any] = getattr(self, name)
+        if by_column and not rows and kind in _COLUMNS:
+            columns = (_columns if short else _read_columns)(kind, payload)
+            if columns is not None:
+                setattr(self, name, columns)
+                return
+        known = (_numbered if short else _read_numbered)(kind, payload)
+        if not isinstance(rows, dict):
+            setattr(self, name, dict(rows.items()) | known)
+        else:
+            rows.update(known)
 
     def _take_functions(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
@@ -480,8 +521,14 @@ class Measurement:
                 raise FormatError(f"object {called.id} is out of range")
             self.objects[called.id] = called
 
-    def _take_symbols(self, value: dict[str, list[tuple[int, int, str]]]) -> None:
-        add_symbols(self.symbols, value)
+    def _take_symbols(self, payload: bytes, *, as_text: bool) -> None:
+        loops = identity_text() if as_text else None
+        named = None if loops is None else loops.symbol_modules(payload)
+        if named is None:
+            add_symbols(self.symbols, json.loads(payload))
+        else:
+            self._symbol_texts.append(payload)
+            self._named.update(named)
 
     def _take_summary(self, value: dict[str, Any]) -> None:
         self.summary = dict(value)
@@ -504,6 +551,19 @@ class Measurement:
 
     def _take_index(self, value: dict[str, Any]) -> None:
         self.index = dict(value)
+
+    def _take_clock(self, rows: list[Any]) -> None:
+        self._clock.extend((int(a), int(b)) for a, b in rows)
+
+    # What is done with JSON of each kind of chunk.
+    _TAKERS: ClassVar[dict[int, Callable[[Measurement, Any], None]]] = {
+        Kind.META: _meta,
+        Kind.CLOCK: _take_clock,
+        Kind.SUMMARY: _take_summary,
+        Kind.INDEX: _take_index,
+        Kind.CALLED: _take_functions,
+        Kind.OBJECTS: _take_objects,
+    }
 
     def _damaged(self, number: int, offset: int, what: str) -> None:
         self._say(f"{self.path}/segment-{number:06d}.hpcd at byte {offset}: {what}")

@@ -95,13 +95,13 @@ def array_of(dtype: Any) -> Any:
     class _Array:
         @staticmethod
         def from_param(array: Any) -> Any:
-            _check(array, kind)
-            try:
-                # In an eighth of the time of asking for its address; its length is known to be one
-                # byte or more then, and that it may be written.
+            flags = array.flags
+            if (array.dtype is not kind and array.dtype != kind) or not flags.c_contiguous:
+                _check(array, kind)
+            # In an eighth of the time of asking for its address.
+            if flags.writeable and array.size:
                 return ctypes.byref(_BYTE.from_buffer(array))
-            except (TypeError, ValueError):
-                return ctypes.c_void_p(_address(array))
+            return ctypes.c_void_p(_address(array))
 
     return _Array
 

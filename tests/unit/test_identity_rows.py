@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sqlite3
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 import pytest
 
 from hpcd.analysis.merge.sqlite_writer import write_tables
-from hpcd.analysis.trace.identity_columns import IdentityColumns
-from hpcd.measurement.identity_rows import read_row, read_rows
+from hpcd.measurement.identity_columns import IdentityColumns
+from hpcd.measurement.identity_rows import read_columns, read_row, read_rows
+from hpcd.measurement.identity_text import IdentityText
+from hpcd.measurement.reader import add_symbols
 from hpcd.model.identity import Process, Thread
+from hpcd.native.native_library import library_of
 
 
 def process(number: int, **changes: Any) -> dict[str, Any]:
@@ -71,3 +75,74 @@ def test_totals_by_line_answer_alike_however_they_are_stored(tmp_path: Path, met
         assert connection.execute("SELECT * FROM trace_line_metric").fetchall() == rows
         query = "SELECT total FROM trace_line_metric WHERE metric = ? AND trace_line = 1"
         assert connection.execute(query, (2,)).fetchall() == [(22.0,)] * (metrics > 2)
+
+
+def written(rows: Any) -> bytes:
+    return json.dumps(rows, separators=(",", ":")).encode()
+
+
+SYMBOLS = {"3": [[0, 16, "main"], [1 << 50, 7, "f(int)"]], "4": [], "1": [[5, 0, ""]]}
+
+
+@pytest.mark.skipif(library_of("") is None, reason="loops are not compiled")
+def test_text_is_read_into_columns_as_json_is() -> None:
+    threads = [{"line": 2 * number, "process": 0, "tid": 7, "name": "worker", "start_ns": number,
+                "end_ns": number if number % 2 else None, "cpu_ns": None, "attached_ns": -5,
+                "asleep_since_ns": -(10**17)} for number in range(5)]  # fmt: skip
+    processes = [process(number, pid=number << 40, command=[]) for number in range(4)]
+    for kind, key, rows in (
+        (Thread, "line", threads), (Process, "id", processes), (Process, "id", [process(3)]),
+        (Process, "id", [process(0), process(1, command=["b", "c d"], job="other")]),
+        (Thread, "line", []),
+    ):  # fmt: skip
+        columns = read_columns(kind, written(rows))
+        assert columns == {getattr(row, key): row for row in read_rows(kind, rows)}
+        assert columns is not None
+        assert columns.columns == IdentityColumns.of(kind, dict(columns.items())).columns
+        # Torn anywhere it is not read by these loops.
+        text = written(rows)
+        for end in range(len(text)):
+            assert read_columns(kind, text[:end]) is None
+
+
+@pytest.mark.skipif(library_of("") is None, reason="loops are not compiled")
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([process(0)]).encode(),
+        written([process(1), process(1)]),
+        written([process(2), process(1)]),
+        written([process(-1)]),
+        written([process(1 << 32)]),
+        written([process(0, pid=10**18)]),
+        written([process(0, pid=1.5)]),
+        written([process(0, pid=None)]),
+        written([process(0, name="\u00e9")]),
+        written([process(0, name='"')]),
+        written([process(0, command=["a", 1])]),
+        written([process(0, later=1)]),
+        written([process(0)]).replace(b'"pid":100', b'"pid":0100'),
+        written([process(0)]).replace(b'"pid":100', b'"pid":-0'),
+        written([process(0)]).replace(b'"j"', b'"\x01"'),
+        written([process(0)]).replace(b'"j"', b'"\xc3\xa9"'),
+        written([process(0)]) + b" ",
+    ],
+)
+def test_what_is_written_in_another_way_is_left_to_json(text: bytes) -> None:
+    assert read_columns(Process, text) is None
+
+
+@pytest.mark.skipif(library_of("") is None, reason="loops are not compiled")
+def test_modules_with_symbols_are_found_in_text() -> None:
+    library = library_of("")
+    assert library is not None
+    loops = IdentityText(library)
+    text, known = written(SYMBOLS), {}
+    add_symbols(known, json.loads(text))
+    assert loops.symbol_modules(text) == [module for module, rows in known.items() if rows]
+    assert loops.symbol_modules(b"{}") == []
+    for end in range(len(text)):
+        assert loops.symbol_modules(text[:end]) is None
+    for other in ({"3": [[0, 1, 2]]}, {"3": [[0, 1]]}, {"a": []}, {"3": [[0, 1, "\u00e9"]]}, []):
+        assert loops.symbol_modules(written(other)) is None
+    assert loops.symbol_modules(b'{"3":[],"3":[]}') is None

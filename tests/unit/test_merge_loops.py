@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,12 @@ from hpcd.analysis.arrays.cell_store import by_line, pack_cells
 from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
 from hpcd.analysis.merge import context_statistics
 from hpcd.analysis.merge import ingest as merge_ingest
+from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.ingest import IngestTask, ingest
+from hpcd.analysis.merge.metric_cells import _totals
 from hpcd.analysis.merge.part_groups import unite
 from hpcd.analysis.merge.record_batches import RecordColumns
+from hpcd.analysis.merge.short_measurements import _bare
 from hpcd.analysis.trace import blocks, overview, part_writer
 from hpcd.analysis.trace.check_loops import CheckLoops
 from hpcd.analysis.trace.intervals import Intervals
@@ -441,3 +445,55 @@ def test_sums_of_a_line_are_in_order(loops: MergeLoops, chosen: list[int], wide:
     assert first.tolist() == [0, len(distinct)]
     assert key.tolist() == distinct.tolist()
     assert records.tolist() == value.tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_short_parts_are_numbered_and_their_sums_added_up_alike(
+    library: ctypes.CDLL, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(seed)
+    loops = MergeLoops(library)
+    frames = random.integers(0, 1 << 63, 500, dtype=np.uint64)
+    frames[::3] = (frames[::3] % np.uint64(9)) << np.uint64(40) | np.uint64(77)
+    modules = random.integers(0, 3, 6).astype(np.uint32)
+    tree = CCT(np.zeros(500, np.uint32), frames)
+    monkeypatch.setenv("HPCD_COMPILED", "0")
+    assert (loops.translate(frames, modules) == translate(tree, modules).frame).all()
+    start = np.array([0, 40, 41, 300])
+    node = np.concatenate([random.integers(a, b, 60 * (b - a > 1) + 1)
+                           for a, b in pairwise(start.tolist())])  # fmt: skip
+    seen, bounds, number = loops.number_nodes(node, start)
+    for part, (first, last) in enumerate(pairwise(start.tolist())):
+        counts = np.bincount(node[(node >= first) & (node < last)] - first)
+        own = np.flatnonzero(counts)
+        expected = own[np.argsort(-counts[own], kind="stable")] + first
+        assert seen[bounds[part] : bounds[part + 1]].tolist() == expected.tolist()
+        mine = (node >= first) & (node < last)
+        assert (seen[bounds[part] + number[mine]] == node[mine]).all()
+    for strange in (-1, 300):
+        with pytest.raises(IndexError):
+            loops.number_nodes(np.array([5, strange]), start)
+    above = np.array([0, 0, 1, 1, 0], np.uint32)
+    grown = CCT(above, np.arange(5, dtype=np.uint64))
+    for known in (np.zeros(0, np.uint32), np.array([2, 4], np.uint32)):
+        assert _bare(grown, known, loops).tolist() == _bare(grown, known, None).tolist()
+    for parents, known in ((above, above + 5), (above + 5, above)):
+        with pytest.raises(IndexError):
+            loops.bare_nodes(parents.astype(np.uint32), known.astype(np.uint32))
+    event = random.choice([0, 3], 400).astype(np.uint16)
+    records, value = (random.integers(0, 1 << 60, 400, dtype=np.uint64) for _ in range(2))
+    cells = Cells(random.integers(0, 9, 400).astype(np.uint32), np.zeros(400, np.uint32), event,
+                  records, value)  # fmt: skip
+    scale = random.random((3, 4))
+    assert (_totals(cells.line, 9, cells, scale, loops)
+            == _totals(cells.line, 9, cells, scale, None)).all()  # fmt: skip
+    with pytest.raises(IndexError):
+        loops.cell_totals(cells.line, event, records, value, np.zeros(4, np.int64), 1, 8)
+    one = np.arange(5)
+    place = np.array([[1]])
+    assert loops.part_tables([one], np.array([2]), place, np.array([[3]]), place) == [
+        bytes([0, 1, 2, 0, 0, 0])
+    ]
+    for begin, count in ((-1, 1), (0, 6), (6, 0), (3, 3)):
+        with pytest.raises(IndexError):
+            loops.part_tables([one], np.array([2]), np.array([[begin]]), np.array([[count]]), place)

@@ -85,3 +85,18 @@ EXPORTED bool order_by_line(const uint32_t *line, const uint32_t *node, int64_t 
 	first[0] = 0;
 	return true;
 }
+
+/* What sums add up to at their places, of which there are count: totals are of all records, then of the values
+ * of each slot, and 0. False where a place or an event does not exist. */
+EXPORTED bool cell_totals(const uint32_t *place, const uint16_t *event, const uint64_t *records,
+			  const uint64_t *value, int64_t n, const int64_t *slot_of, int64_t events,
+			  int64_t slots, int64_t count, double *totals)
+{
+	for (int64_t at = 0; at < n; at++) {
+		if (place[at] >= count || event[at] >= events || slot_of[event[at]] >= slots)
+			return false;
+		totals[place[at]] += (double)records[at];
+		totals[(1 + slot_of[event[at]]) * count + place[at]] += (double)value[at];
+	}
+	return true;
+}

@@ -9,18 +9,60 @@ struct extremes {
 	int64_t *least_line, *most_line, *whole;
 };
 
+/* What is known of a node while lines are gone through, in one line of the processor's cache. */
+struct context {
+	double mean, total, squares, least, most;
+	int32_t count, least_line, most_line, whole;
+	uint32_t parent;
+	/* Of a node that the present line reaches: how many of its children that it reaches are not in its
+	 * total yet. */
+	int32_t missing;
+};
+
+#define BYTES 64
+#define UNREACHED (-1)
+#define MOST_LINES INT32_MAX
+
+_Static_assert(sizeof(struct context) == BYTES, "a node is not one line of the cache");
+
+static void count(struct context *node, double whole, int32_t line)
+{
+	double distance = whole - node->mean;
+	if (node->count == line)
+		node->whole = line + 1;
+	node->count++;
+	node->squares += distance * distance;
+	if (whole < node->least) {
+		node->least = whole;
+		node->least_line = line;
+	}
+	if (whole > node->most) {
+		node->most = whole;
+		node->most_line = line;
+	}
+}
+
 /* Inclusive values of so many lines, from exclusive ones: those of line i are from begin[i] to end[i] of n,
- * amounts that count as much as the scale of their event says, of so many events. Parents precede children; total, reached, missing and touched are of each node, the first three 0.
- * False where a node does not exist, or a parent does not precede its child. */
+ * amounts that count as much as the scale of their event says, of so many events. Parents precede children;
+ * touched is of each node, room has 64 bytes for each and 64 more. False where a node does not exist, a parent does
+ * not precede its child, or there are too many lines. */
 EXPORTED bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const int64_t *begin,
 				 const int64_t *end, int64_t lines, const uint32_t *node,
 				 const uint16_t *event, const uint64_t *amount, int64_t n,
-				 const double *scale, int64_t events, const double *mean, double *total, uint8_t *reached, int64_t *missing,
+				 const double *scale, int64_t events, const double *mean, uint8_t *room,
 				 int64_t *touched, const struct extremes *out)
 {
-	for (int64_t at = 1; at < nodes; at++)
-		if (parent[at] >= at)
+	struct context *known = (struct context *)(room + (-(uintptr_t)room & (BYTES - 1)));
+	if (lines > MOST_LINES)
+		return false;
+	for (int64_t at = 0; at < nodes; at++) {
+		if (at && parent[at] >= at)
 			return false;
+		known[at] = (struct context){
+			.mean = mean[at], .least = out->least[at], .most = out->most[at],
+			.parent = parent[at], .missing = UNREACHED,
+		};
+	}
 	for (int64_t line = 0; line < lines; line++) {
 		int64_t number = 0;
 		if (begin[line] < 0 || end[line] > n)
@@ -32,49 +74,46 @@ EXPORTED bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const in
 			double value = (double)amount[cell] * scale[event[cell]];
 			if (value == 0)
 				continue;
-			total[at] += value;
-			while (!reached[at]) {
-				reached[at] = 1;
-				touched[number++] = at;
-				if (at == 0)
-					break;
-				at = parent[at];
-				missing[at]++;
-			}
-		}
-		/* Each node once, after all its children (of which so many are missing; -1 of one that is
-		 * done): a path may be long, and most of it is shared. */
-		for (int64_t place = 0; place < number; place++) {
-			int64_t at = touched[place];
-			while (at != 0 && missing[at] == 0) {
-				int64_t above = parent[at];
-				missing[at] = -1;
-				total[above] += total[at];
-				missing[above]--;
-				at = above;
-			}
-		}
-		for (int64_t place = 0; place < number; place++) {
-			int64_t at = touched[place];
-			double whole = total[at], distance = whole - mean[at];
-			total[at] = 0;
-			reached[at] = 0;
-			missing[at] = 0;
-			if (whole == 0)
+			known[at].total += value;
+			if (known[at].missing != UNREACHED)
 				continue;
-			if (out->count[at] == line)
-				out->whole[at] = line + 1;
-			out->count[at]++;
-			out->squares[at] += distance * distance;
-			if (whole < out->least[at]) {
-				out->least[at] = whole;
-				out->least_line[at] = line;
-			}
-			if (whole > out->most[at]) {
-				out->most[at] = whole;
-				out->most_line[at] = line;
+			known[at].missing = 0;
+			touched[number++] = at;
+			while (at != 0) {
+				at = known[at].parent;
+				if (known[at].missing != UNREACHED) {
+					known[at].missing++;
+					break;
+				}
+				known[at].missing = 1;
+				touched[number++] = at;
 			}
 		}
+		/* Each node once, after all its children: a path may be long, and most of it is shared. */
+		for (int64_t place = 0; place < number; place++) {
+			struct context *at = &known[touched[place]];
+			while (at->missing == 0) {
+				double whole = at->total;
+				at->total = 0;
+				at->missing = UNREACHED;
+				if (whole != 0)
+					count(at, whole, (int32_t)line);
+				if (at == known)
+					break;
+				at = &known[at->parent];
+				at->total += whole;
+				at->missing--;
+			}
+		}
+	}
+	for (int64_t at = 0; at < nodes; at++) {
+		out->count[at] = known[at].count;
+		out->squares[at] = known[at].squares;
+		out->least[at] = known[at].least;
+		out->most[at] = known[at].most;
+		out->least_line[at] = known[at].least_line;
+		out->most_line[at] = known[at].most_line;
+		out->whole[at] = known[at].whole;
 	}
 	return true;
 }

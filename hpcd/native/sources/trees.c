@@ -47,3 +47,22 @@ EXPORTED int64_t unite_trees(const uint32_t *parent, const uint64_t *frame, cons
 	}
 	return used;
 }
+
+#define MODULE_SHIFT 40
+#define SPECIAL ((uint64_t)1 << 62)
+
+/* Frames with the modules that others are: what translate in hpcd/analysis/merge/canonical_modules.py does by
+ * numpy. A frame of a module that is none becomes a raw address. */
+EXPORTED void translate_frames(const uint64_t *frame, int64_t n, const uint32_t *module_map, int64_t modules,
+			       uint64_t *translated)
+{
+	for (int64_t at = 0; at < n; at++) {
+		uint64_t module = frame[at] >> MODULE_SHIFT;
+		uint64_t offset = frame[at] & (((uint64_t)1 << MODULE_SHIFT) - 1);
+		uint64_t other = module < (uint64_t)modules ? module_map[module] : 0;
+		if (frame[at] >= SPECIAL || frame[at] == 0)
+			translated[at] = frame[at];
+		else
+			translated[at] = (other ? other << MODULE_SHIFT : SPECIAL) | offset;
+	}
+}

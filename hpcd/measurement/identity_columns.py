@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -14,21 +14,24 @@ from hpcd.model.identity import Process, Thread
 
 _Row = TypeVar("_Row", Process, Thread)
 _GET = {kind: attrgetter(*kind.__slots__) for kind in (Process, Thread)}
+_PLACE = {
+    kind: {name: place for place, name in enumerate(kind.__slots__)} for kind in (Process, Thread)
+}
 _KEY = {Process: "id", Thread: "line"}
 _NARROW = 1 << 31
+
+Column = bytes | tuple[Any, ...]
+"""The bytes of so many integers, of 4 or 8 bytes each, or a tuple: of one value that all rows have,
+or of a value for each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
-    """Rows of one kind by their number, as a mapping; rows are made when they are asked for.
-
-    A column is the bytes of so many integers, of 4 or 8 bytes each, or a tuple: of one value that
-    all rows have, or of a value for each.
-    """
+    """Rows of one kind by their number, as a mapping; rows are made when they are asked for."""
 
     kind: type[_Row]
     length: int
-    columns: tuple[bytes | tuple[Any, ...], ...]
+    columns: tuple[Column, ...]
 
     @staticmethod
     def of(kind: type[_Row], rows: Mapping[int, _Row]) -> IdentityColumns[_Row]:
@@ -55,6 +58,23 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
         values = np.array([none if value is None else value for value in column], np.int64)
         return np.repeat(values, self.length) if len(values) == 1 else values
 
+    def are_within(self, names: Sequence[str], limits: Sequence[int]) -> bool:
+        """Whether the numbers of fields are all between minus the limit of theirs and the limit."""
+        places = _PLACE[self.kind]
+        for name, limit in zip(names, limits, strict=True):
+            column = self.columns[places[name]]
+            if isinstance(column, bytes):
+                if limit > _NARROW and len(column) == 4 * self.length:
+                    continue
+                values = self._integers(column)
+                if not -limit < int(values.min()) <= int(values.max()) < limit:
+                    return False
+                continue
+            for value in column:
+                if value is not None and not -limit < value < limit:
+                    return False
+        return True
+
     def _integers(self, column: bytes) -> I64:
         width = len(column) // self.length
         return np.frombuffer(column, f"<i{width}").astype(np.int64)
@@ -65,6 +85,9 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
             if found == number:
                 return row
         raise KeyError(number)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.column(_KEY[self.kind])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.column(_KEY[self.kind]))
@@ -81,7 +104,7 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
         return list(zip(self, self.values(), strict=True))
 
 
-def _packed(column: tuple[Any, ...]) -> bytes | tuple[Any, ...]:
+def _packed(column: tuple[Any, ...]) -> Column:
     if column.count(column[0]) == len(column):
         return column[:1]
     if set(map(type, column)) != {int}:
@@ -90,5 +113,10 @@ def _packed(column: tuple[Any, ...]) -> bytes | tuple[Any, ...]:
         values = np.array(column, np.int64)
     except OverflowError:  # of a damaged part; written ones are within bounds
         return column
-    narrow = int(values.min()) >= -_NARROW and int(values.max()) < _NARROW
+    return pack_numbers(values, int(values.min()), int(values.max()))
+
+
+def pack_numbers(values: I64, least: int, most: int) -> Column:
+    """Numbers from ``least`` to ``most`` as a column."""
+    narrow = least >= -_NARROW and most < _NARROW
     return values.astype("<i4" if narrow else "<i8").tobytes()
