@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -123,22 +123,36 @@ class CompanionWriter:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedCompanion:
+    """A companion that parts share: its file, the numbers of the parts that are used of it, what
+    its modules are in the database, the symbols that are wanted of each of these parts, and how
+    many nodes its tree has."""
+
+    path: Path
+    members: tuple[int, ...]
+    module_map: U32
+    symbols: tuple[tuple[Wanted, ...], ...]
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
 class SharedTask:
-    """Some companions that parts share: their files, the parts that are used of each, what their
-    modules are in the database, and the symbols that are wanted of these parts.
+    """Some companions that parts share, to be united.
 
     ``out`` is the file of their united tree, ``nodes`` where to say what their nodes are in it, and
-    then, in a file of its own, in the database: those of companion ``i`` from ``start[i]`` on.
+    then, in a file of its own, in the database: one companion after the other.
     """
 
-    companions: tuple[Path, ...]
-    members: tuple[tuple[int, ...], ...]
-    module_maps: tuple[U32, ...]
-    symbols: tuple[tuple[tuple[Wanted, ...], ...], ...]
-    start: tuple[int, ...]
+    companions: tuple[UsedCompanion, ...]
     out: Path
     nodes: Path
     symbols_out: Path
+
+    @property
+    def start(self) -> list[int]:
+        """Where the nodes of each companion begin in ``nodes``, and where the last ones end."""
+        start: list[int] = bounds_of([each.nodes for each in self.companions]).tolist()
+        return start
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,58 +189,50 @@ def shared_tasks(
 ) -> tuple[list[SharedTask], dict[int, SharedPart]]:  # fmt: skip
     """The tasks that unite the trees of shared companions, and by its number where the sums of each
     measurement that has one are then. Raises :class:`FormatError`."""
-    used: dict[Path, list[int]] = {}
+    used: dict[Path, dict[int, Member]] = {}
     for number, contents in enumerate(measurements):
         if contents.member is not None:
-            used.setdefault(contents.member.path, []).append(number)
+            used.setdefault(contents.member.path, {})[number] = contents.member
     tasks: list[SharedTask] = []
-    parts: dict[int, SharedPart] = {}
-    waiting: list[tuple[Path, list[int], U32, int]] = []
-    held = 0
+    waiting: list[UsedCompanion] = []
 
     def make() -> None:
         number = len(tasks)
-        start = np.cumsum([0, *(nodes for *_, nodes in waiting)]).tolist()
         # A name that no other merge of this process has had.
         nodes = work / f"shared-nodes-{number}-{secrets.token_hex(8)}.npy"
-        for (_, mine, _, _), first in zip(waiting, start, strict=False):
-            for each in mine:
-                member = measurements[each].member
-                assert member is not None
-                parts[each] = SharedPart(member, _located(nodes), first)
         tasks.append(SharedTask(
-            tuple(path for path, *_ in waiting),
-            tuple(tuple(parts[each].member.number for each in mine) for _, mine, *_ in waiting),
-            tuple(module_map for _, _, module_map, _ in waiting),
-            tuple(tuple(wanted[each] for each in mine) for _, mine, *_ in waiting),
-            tuple(start), work / f"shared-{number}.npz", nodes, work / f"shared-symbols-{number}",
+            tuple(waiting), work / f"shared-{number}.npz", nodes, work / f"shared-symbols-{number}"
         ))  # fmt: skip
         waiting.clear()
 
+    held = 0
     for path in sorted(used):
-        companion = open_shared(path)
         mine = used[path]
-        waiting.append((path, mine, _module_map(path, mine, measurements, module_maps),
-                        companion.nodes))  # fmt: skip
+        companion = UsedCompanion(
+            path, tuple(member.number for member in mine.values()),
+            _module_map(path, mine, module_maps), tuple(wanted[number] for number in mine),
+            open_shared(path).nodes,
+        )  # fmt: skip
+        waiting.append(companion)
         held += companion.nodes
         if held >= _TASK_NODES:
             make()
             held = 0
     if waiting:
         make()
+    parts: dict[int, SharedPart] = {}
+    for task in tasks:
+        for companion, first in zip(task.companions, task.start, strict=False):
+            for number, member in used[companion.path].items():
+                parts[number] = SharedPart(member, _located(task.nodes), first)
     return tasks, parts
 
 
-def _module_map(
-    path: Path, mine: Sequence[int], measurements: Sequence[PartContents],
-    module_maps: Sequence[U32],
-) -> U32:  # fmt: skip
+def _module_map(path: Path, mine: Mapping[int, Member], module_maps: Sequence[U32]) -> U32:
     """What the modules of a companion are in the database."""
     companion = open_shared(path)
     tables: list[tuple[U32, U32]] = []
-    for number in mine:
-        member = measurements[number].member
-        assert member is not None
+    for number, member in mine.items():
         own, known = companion.modules(member.number), module_maps[number]
         tables.append((own[: len(known)], known[: len(own)]))
     whole = np.zeros(max(int(own.max(initial=0)) for own, _ in tables) + 1, np.uint32)
@@ -242,16 +248,15 @@ def unite_shared(task: SharedTask) -> None:
     Raises :class:`FormatError` and :class:`StorageError`.
     """
     trees, chosen = [], []
-    for path, members, module_map in zip(
-        task.companions, task.members, task.module_maps, strict=True
-    ):
-        tree, which = open_shared(path).tree(members)
-        trees.append(translate(tree, module_map))
+    for companion in task.companions:
+        tree, which = open_shared(companion.path).tree(companion.members)
+        trees.append(translate(tree, companion.module_map))
         chosen.append(which)
     tree, node = unite(trees, merge_loops())
-    nodes = np.zeros(task.start[-1], np.uint32)
+    start = task.start
+    nodes = np.zeros(start[-1], np.uint32)
     split = bounds_of([len(tree) for tree in trees])[1:-1]
-    for which, mine, first in zip(chosen, np.split(node, split), task.start, strict=False):
+    for which, mine, first in zip(chosen, np.split(node, split), start, strict=False):
         nodes[first + which.astype(np.int64)] = mine
     try:
         save_canonical(task.out, tree)
@@ -259,9 +264,8 @@ def unite_shared(task: SharedTask) -> None:
     except OSError as error:
         raise storage_error(task.out, error) from None
     gather(
-        [(Member(path, member), wanted)
-         for path, members, some in zip(task.companions, task.members, task.symbols, strict=True)
-         for member, wanted in zip(members, some, strict=True) if wanted],
+        [(Member(companion.path, member), wanted) for companion in task.companions
+         for member, wanted in zip(companion.members, companion.symbols, strict=True) if wanted],
         task.symbols_out,
     )  # fmt: skip
 

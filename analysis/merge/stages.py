@@ -450,7 +450,7 @@ class _Merge:
         shared, self._shared = shared_tasks(measurements, module_maps, wanted, self._work)
         for number, future in run_all(self._executor, unite_shared, shared):
             future.result()
-            done += sum(map(len, shared[number].members)) - 1
+            done += sum(len(each.members) for each in shared[number].companions) - 1
             self._progress("unite", done, max(total - 1, 1))
         groups = [
             GroupTask(tuple(measurements[n].part if self._own(measurements[n]) else None

@@ -18,9 +18,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def requirements(lines: list[str]) -> dict[str, str]:
-    """Lowest versions by name."""
+    """Lowest versions by name; those of one processor are for the sake of its wheels."""
     found = {}
     for line in lines:
+        if "platform_machine ==" in line:
+            continue
         match = re.match(r"([\w-]+)>=([\d.]+)", line)
         assert match, line
         found[match[1]] = match[2]
