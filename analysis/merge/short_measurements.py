@@ -10,7 +10,6 @@ one by one.
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -249,14 +248,14 @@ class _Batch:
                     # A part counts when it has a companion: this one has none until it and all
                     # others are whole.
                     companion(measurement.place).unlink(missing_ok=True)
-                    _write_file(measurement.place, content)
+                    measurement.place.write_bytes(content)
                 else:
                     # Before the part is where it is looked for.
                     write_companion(
                         measurement.place, measurement.tree, order, sums, contents.symbols,
                         measurement.symbols, alone=alone,
                     )  # fmt: skip
-                    _write_file(measurement.unfinished, content)
+                    measurement.unfinished.write_bytes(content)
                     measurement.unfinished.rename(measurement.place)
             except OSError as error:
                 raise storage_error(measurement.place, error) from None
@@ -307,17 +306,6 @@ class _Batch:
             builder.add(self._records.line[line : line + 1].astype(np.int64),
                         np.array([0, mine.stop - mine.start]), time[mine], node[mine])  # fmt: skip
         return OverviewSource([builder.finish()])
-
-
-def _write_file(path: Path, content: bytes | memoryview) -> None:
-    """Write the whole file ``path``. Raises :class:`OSError`."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
-        written = os.write(file, content)
-        while written < len(content):
-            written += os.write(file, memoryview(content)[written:])
-    finally:
-        os.close(file)
 
 
 def _bare(tree: CCT, seen: U32, loops: Any) -> U32:

@@ -387,15 +387,7 @@ class _Merge:
     ) -> list[PartContents]:  # fmt: skip
         """Every measurement once, in order; of one that has grown, what there is now."""
         new: dict[int, PartContents] = {}
-        keys: dict[int, tuple[object, ...]] = {}
-
-        def key(contents: PartContents) -> tuple[object, ...]:
-            known = keys.get(id(contents))
-            if known is None:
-                known = keys[id(contents)] = _measurement_key(contents)
-            return known
-
-        for number, contents in sorted(ingested, key=lambda item: key(item[1])):
+        for number, contents in sorted(ingested, key=lambda item: _measurement_key(item[1])):
             if contents.id in new:
                 why = f"{contents.path}: the same measurement as {new[contents.id].path}"
                 refused.append((number, why))
@@ -403,7 +395,9 @@ class _Merge:
             if contents.id in earlier and earlier[contents.id].part == contents.part:
                 self._result.notes.append(f"{contents.path}: already in the database")
             new[contents.id] = contents
-        return sorted((earlier | new).values(), key=key)
+        if not earlier:  # they are in order
+            return list(new.values())
+        return sorted((earlier | new).values(), key=_measurement_key)
 
     def _kept(
         self, measurements: Sequence[PartContents], module_maps: Sequence[U32]

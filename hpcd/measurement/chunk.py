@@ -131,11 +131,7 @@ def scan(
     """
     at = start
     while at + CHUNK_HEADER_BYTES <= size:
-        if isinstance(file, bytes):
-            head = file[at : at + CHUNK_HEADER_BYTES]
-        else:
-            file.seek(at)
-            head = file.read(CHUNK_HEADER_BYTES)
+        head = _bytes_at(file, at, CHUNK_HEADER_BYTES)
         if len(head) < CHUNK_HEADER_BYTES:
             return
         magic, kind, codec, stored, raw, sequence, crc, head_crc = _CHUNK.unpack(head)
@@ -150,11 +146,7 @@ def scan(
 
 def read_payload(file: BinaryIO | bytes, header: ChunkHeader) -> bytes:
     """The decoded payload; :class:`FormatError` when it is damaged. Memory: 64 MiB at most."""
-    if isinstance(file, bytes):
-        stored = file[header.offset : header.offset + header.stored]
-    else:
-        file.seek(header.offset)
-        stored = file.read(header.stored)
+    stored = _bytes_at(file, header.offset, header.stored)
     where = f"{kind_name(header.kind)} chunk"
     if len(stored) != header.stored:
         raise FormatError(f"{where} is cut off after {len(stored)} of {header.stored} bytes")
@@ -176,6 +168,14 @@ def read_payload(file: BinaryIO | bytes, header: ChunkHeader) -> bytes:
     if len(payload) != header.raw:
         raise FormatError(f"{where} has another length than its header says, {header.raw} bytes")
     return payload
+
+
+def _bytes_at(file: BinaryIO | bytes, at: int, size: int) -> bytes:
+    """Up to ``size`` bytes from ``at`` on, fewer where it ends before."""
+    if isinstance(file, bytes):
+        return file[at : at + size]
+    file.seek(at)
+    return file.read(size)
 
 
 def kind_name(kind: int) -> str:

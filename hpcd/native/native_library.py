@@ -46,7 +46,7 @@ def source_digest(sources: Iterable[Path]) -> str:
 @cache
 def _level() -> str:
     """The level of this processor for which there is a library of its own."""
-    # Emulated, another processor's programs are told of this one's features.
+    # Under emulation /proc/cpuinfo is the host's, whose features a program of another has not.
     if platform.machine() != "x86_64":
         return ""
     with Path("/proc/cpuinfo").open("rb") as file:
