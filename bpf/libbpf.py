@@ -246,3 +246,24 @@ def program_info(fd: int) -> ProgramInfo:
     result = library().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size))
     checked(result, "reading program statistics")
     return ProgramInfo(info.run_time_ns, info.run_cnt, info.recursion_misses, info.verified_insns)
+
+
+def program_functions(fd: int) -> list[tuple[int, int, str]]:
+    """(address, size, name) of the machine code of the functions of program ``fd``, its main one
+    first; none where this process may not see addresses. All have the name by which the kernel
+    lists the main one."""
+    info = ProgramInfoStruct()
+    size = ctypes.c_uint32(ctypes.sizeof(info))
+    get = library().bpf_obj_get_info_by_fd
+    checked(get(fd, ctypes.byref(info), ctypes.byref(size)), "reading a program's address")
+    count = min(info.nr_jited_ksyms, info.nr_jited_func_lens)
+    name = f"bpf_prog_{bytes(info.tag).hex()}_{info.name.decode(errors='replace')}"
+    starts, lengths = (ctypes.c_uint64 * count)(), (ctypes.c_uint32 * count)()
+    info = ProgramInfoStruct(
+        nr_jited_ksyms=count,
+        jited_ksyms=ctypes.addressof(starts),
+        nr_jited_func_lens=count,
+        jited_func_lens=ctypes.addressof(lengths),
+    )
+    checked(get(fd, ctypes.byref(info), ctypes.byref(size)), "reading a program's address")
+    return [(start, length, name) for start, length in zip(starts, lengths, strict=True) if start]

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import select
 import struct
 import sys
 import time
 
 from hpcd.bpf import syscalls
 from hpcd.bpf.libbpf import KernelRefusedError
-from hpcd.bpf.mapping_history import MappingHistory
+from hpcd.bpf.mapping_history import MappingHistory, ReportKind
 from hpcd.model.region import Region
 
 _LOST, _COMM, _FORK, _MMAP2 = 2, 3, 7, 10
@@ -43,11 +44,11 @@ class MmapEvents:
     """
 
     def __init__(self, cpus: int, *, at_once: bool = True) -> None:
-        """Who maps code makes :attr:`descriptors` readable ``at_once``, or many together do."""
+        """Who maps code makes :attr:`descriptor` readable ``at_once``, or many together do."""
         timed = _WATERMARK | _SAMPLE_ID_ALL | _USE_CLOCK
         mapping = self._event(timed | _MMAP | _WITH_MMAP2, 1 if at_once else _MANY_BYTES)
         lifecycle = self._event(timed | _TASK | _WITH_COMM | _COMM_EXEC)
-        self.history = MappingHistory()
+        self.history = MappingHistory(self._read)
         self.taken_until = 0
         """All that happened before this time (ns) is in the history."""
         self.needed_since = 1 << 63
@@ -56,12 +57,15 @@ class MmapEvents:
         """Times that the kernel had more to report than its memory for it held."""
         self._forgotten_at = 0
         self._files: dict[bytes, tuple[int, str, int, str]] = {}
+        self._news = select.epoll()
         self._rings: list[tuple[int, mmap.mmap]] = []
         self._quiet: list[tuple[int, mmap.mmap]] = []
         try:
             for cpu in range(cpus):
                 self._listen(mapping, cpu, self._rings)
                 self._listen(lifecycle, cpu, self._quiet)
+            for fd, _ in self._rings:
+                self._news.register(fd, select.EPOLLIN)
         except BaseException:
             self.close()
             raise
@@ -92,12 +96,14 @@ class MmapEvents:
         rings.append((fd, ring))
 
     @property
-    def descriptors(self) -> list[int]:
-        """Readable when code was mapped."""
-        return [fd for fd, _ in self._rings]
+    def descriptor(self) -> int:
+        """Readable when code was mapped since the last :meth:`take`."""
+        return self._news.fileno()
 
     def take(self) -> set[int]:
         """Take the records waiting; the pids of the processes that mapped code."""
+        # Else what was mapped until now, and is taken, would make it readable once more.
+        self._news.poll(0)
         now = time.monotonic_ns()
         pids: set[int] = set()
         lost = self.lost
@@ -123,18 +129,14 @@ class MmapEvents:
             if length < _HEADER.size:
                 tail = head
                 break
-            if kind == _MMAP2:
-                pids.add(self._on_map(_piece(ring, tail % size, length, size)))
-            elif kind == _FORK:
-                pid, parent, _, _, _, when = _TASK_FIELDS.unpack_from(
-                    _piece(ring, tail % size, length, size), _HEADER.size
-                )
-                if pid != parent:
-                    self.history.on_fork(parent, pid, when)
-            elif kind == _COMM and misc & _MISC_EXEC:
+            if kind in _KINDS:
                 record = _piece(ring, tail % size, length, size)
-                (pid,) = struct.unpack_from("<I", record, _HEADER.size)
-                self.history.on_exec(pid, _time_of(record))
+                pid, parent = _PIDS.unpack_from(record, _HEADER.size)
+                if kind == _MMAP2:
+                    pids.add(pid)
+                if kind == _MMAP2 or (pid != parent if kind == _FORK else misc & _MISC_EXEC):
+                    when = int.from_bytes(record[-8:], "little")  # its time is its end
+                    self.history.on_report(pid, when, _KINDS[kind], record)
             elif kind == _LOST:
                 self.lost += 1
             tail += length
@@ -144,13 +146,15 @@ class MmapEvents:
         """The mapping of ``pid`` that held ``address`` at ``when`` (ns)."""
         return self.history.lookup(pid, address, when)
 
-    def _on_map(self, record: bytes) -> int:
-        """Keep a PERF_RECORD_MMAP2; returns its pid."""
-        pid, _, start, length = _WHERE.unpack_from(record, 8)
+    def _read(self, record: bytes) -> tuple[int, Region | None]:
+        """The parent of a fork, 0 of others, and what was mapped."""
+        kind = _HEADER.unpack_from(record)[0]
+        if kind != _MMAP2:
+            return _PIDS.unpack_from(record, _HEADER.size)[1] if kind == _FORK else 0, None
+        _, _, start, length = _WHERE.unpack_from(record, _HEADER.size)
         what = record[_WHAT:-8]  # most map the same few files
         file = self._files.get(what) or self._file(what)
-        self.history.on_map(pid, _time_of(record), Region(start, start + length, *file))
-        return int(pid)
+        return 0, Region(start, start + length, *file)
 
     def _file(self, what: bytes) -> tuple[int, str, int, str]:
         """Offset, device, inode and path of a mapping, by what its record says after its place."""
@@ -163,6 +167,7 @@ class MmapEvents:
 
     def close(self) -> None:
         """Stop listening."""
+        self._news.close()
         for fd, ring in (*self._rings, *self._quiet):
             ring.close()
             os.close(fd)
@@ -176,13 +181,9 @@ _WHERE, _FILE = struct.Struct("<IIQQ"), struct.Struct("<QIIQ")
 _WHAT = 8 + _WHERE.size
 _PATH = _FILE.size + 8 + 8  # then the inode's generation, protection and flags
 _MAX_FILES = 1024
-# Of PERF_RECORD_FORK: pid, ppid, tid, ptid, time by the kernel's own clock, time by ours.
-_TASK_FIELDS = struct.Struct("<IIIIQQ")
-
-
-def _time_of(record: bytes) -> int:
-    """The record's time, which is its end."""
-    return int.from_bytes(record[-8:], "little")
+# After the header: of PERF_RECORD_FORK pid and ppid, of PERF_RECORD_COMM and _MMAP2 pid and tid.
+_PIDS = struct.Struct("<II")
+_KINDS = {_FORK: ReportKind.FORK, _COMM: ReportKind.EXEC, _MMAP2: ReportKind.MAP}
 
 
 def _piece(ring: mmap.mmap, at: int, length: int, size: int) -> bytes:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from itertools import islice
 from operator import itemgetter
@@ -29,13 +30,17 @@ from hpcd.model.region import Region
 # What is remembered: of all processes together, and of each. A program that loads and unloads
 # libraries maps a handful each time; what is older than its last reading is let go of.
 _MAX_ENTRIES, _MAX_OF_ONE = 65_536, 2048
+# Of one process, reports that nobody has asked for.
+_MAX_UNREAD_OF_ONE = 256
 # Forks of forks, none of which was ever read, that are followed back.
 _MAX_GENERATIONS = 16
 # Mappings one after another that are summed up when they have been looked through once.
 _LONG = 16
 
 
-class _Kind(IntEnum):
+class ReportKind(IntEnum):
+    """What a report, or a reading, is of."""
+
     FORK = 0
     EXEC = 1
     MAP = 2
@@ -44,11 +49,19 @@ class _Kind(IntEnum):
 
 class _Entry(NamedTuple):
     time: int
-    kind: _Kind
+    kind: ReportKind
     parent: int
     mappings: tuple[Region, ...]
     settled: int = 0
     """Of a reading: when it ended. What happened while it went on may be in it."""
+
+
+class _Report(NamedTuple):
+    """An entry that nobody has asked for."""
+
+    time: int
+    kind: ReportKind
+    record: bytes
 
 
 _time = itemgetter(0)
@@ -61,7 +74,15 @@ class MappingHistory:
     else.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, read: Callable[[bytes], tuple[int, Region | None]] = lambda _: (0, None)
+    ) -> None:
+        """``read`` takes a report's record apart: the parent of a fork, 0 of others, and what was
+        mapped."""
+        self._read = read
+        # By pid: reports that were not taken apart, as nobody has asked for their process.
+        self._unread: OrderedDict[int, list[_Report]] = OrderedDict()
+        self._unread_count = 0
         self._entries: OrderedDict[int, list[_Entry]] = OrderedDict()
         self._count = 0
         # What happened before: to all processes, and to those whose lists have lost their
@@ -70,24 +91,37 @@ class MappingHistory:
         self._settled = 0
         self._shortened: dict[int, int] = {}
 
+    def on_report(self, pid: int, time: int, kind: ReportKind, record: bytes) -> None:
+        """Keep a report that is read when somebody asks for ``pid``: for most nobody does."""
+        unread = self._unread.setdefault(pid, [])
+        unread.append(_Report(time, kind, record))
+        self._unread_count += 1
+        self._unread.move_to_end(pid)
+        if len(unread) > _MAX_UNREAD_OF_ONE:
+            self._entries_of(pid)
+        while self._unread_count > _MAX_ENTRIES:
+            _, dropped = self._unread.popitem(last=False)
+            self._unread_count -= len(dropped)
+            self._known_since = max(self._known_since, dropped[-1].time)
+
     def on_fork(self, parent: int, child: int, time: int) -> None:
         """``child`` begins with what ``parent`` has mapped."""
-        self._add(child, _Entry(time, _Kind.FORK, parent, ()))
+        self._add(child, _Entry(time, ReportKind.FORK, parent, ()))
 
     def on_exec(self, pid: int, time: int) -> None:
         """``pid`` begins anew; what its new program maps is reported after this."""
-        self._add(pid, _Entry(time, _Kind.EXEC, 0, ()))
+        self._add(pid, _Entry(time, ReportKind.EXEC, 0, ()))
 
     def on_map(self, pid: int, time: int, mapped: Region) -> None:
         """``pid`` has mapped code."""
-        self._add(pid, _Entry(time, _Kind.MAP, 0, (mapped,)))
+        self._add(pid, _Entry(time, ReportKind.MAP, 0, (mapped,)))
 
     def on_read(self, pid: int, began: int, ended: int, mappings: tuple[Region, ...]) -> None:
         """These were all of ``pid``'s mappings between ``began`` and ``ended``."""
-        entries = self._entries.get(pid, ())
-        if entries and entries[-1].kind is _Kind.READ and entries[-1].mappings == mappings:
+        entries = self._entries_of(pid)
+        if entries and entries[-1].kind is ReportKind.READ and entries[-1].mappings == mappings:
             return  # nothing was reported since
-        self._add(pid, _Entry(began, _Kind.READ, 0, mappings, ended))
+        self._add(pid, _Entry(began, ReportKind.READ, 0, mappings, ended))
 
     def forget_before(self, time: int) -> None:
         """Nobody will ask for moments before ``time``: let go of what only they depend on."""
@@ -96,13 +130,15 @@ class MappingHistory:
             while last > 0:
                 last -= 1
                 kind, settled = entries[last].kind, entries[last].settled
-                if kind in (_Kind.READ, _Kind.EXEC) and settled <= time:
+                if kind in (ReportKind.READ, ReportKind.EXEC) and settled <= time:
                     self._shorten(pid, entries, last)
                     break
 
     def clear(self, time: int) -> None:
         """Reports were lost before ``time``: nothing from before it can be relied on."""
         self._entries.clear()
+        self._unread.clear()
+        self._unread_count = 0
         self._shortened.clear()
         self._count = 0
         self._known_since = time
@@ -120,38 +156,45 @@ class MappingHistory:
 
     def executed_after(self, pid: int, time: int) -> bool:
         """Whether it was told that ``pid`` has begun another program after ``time``."""
-        entries = self._entries.get(pid, ())
-        return any(each.kind is _Kind.EXEC and each.time > time for each in reversed(entries))
+        entries = self._entries_of(pid)
+        return any(each.kind is ReportKind.EXEC and each.time > time for each in reversed(entries))
 
     def program_of(self, pid: int, time: int) -> str:
         """The path of the program that ``pid`` had begun at ``time``, "" when it is not known: of
         what an exec maps it is the first."""
-        path = ""
-        entries = self._entries.get(pid, [])
-        for entry in reversed(entries[: bisect_right(entries, time, key=_time)]):
-            if entry.kind is _Kind.MAP:
-                path = entry.mappings[0].path
-            elif entry.kind is _Kind.EXEC:
-                return path if path.startswith("/") else ""
-        return ""
+        first: _Entry | _Report | None = None
+        known: Sequence[_Entry | _Report] = self._entries.get(pid, ())
+        if not known:  # it has ended, most likely, and nothing else will be asked
+            known = sorted(self._unread.get(pid, ()), key=_time)
+        elif pid in self._unread:
+            known = self._entries_of(pid)
+        for each in reversed(known[: bisect_right(known, time, key=_time)]):
+            if each.kind is ReportKind.MAP:
+                first = each
+            elif each.kind is ReportKind.EXEC:
+                break
+        else:
+            return ""
+        mapped = self._entry_of(first).mappings if first else ()
+        return mapped[0].path if mapped and mapped[0].path.startswith("/") else ""
 
     def mapped_after(self, pid: int, time: int) -> list[tuple[int, Region]]:
         """What ``pid`` has mapped after ``time``, and when, the last first."""
         found = []
-        for entry in reversed(self._entries.get(pid, ())):
+        for entry in reversed(self._entries_of(pid)):
             if entry.time <= time:
                 break
-            if entry.kind is _Kind.MAP:
+            if entry.kind is ReportKind.MAP:
                 found.append((entry.time, entry.mappings[0]))
         return found
 
     def changes_after(self, pid: int, time: int) -> int:
         """Until when :meth:`at` says of ``pid`` what it says of ``time``, as far as is known."""
-        entries = self._entries.get(pid, [])
+        entries = self._entries_of(pid)
         end = bisect_right(entries, time, key=_time)
         until = entries[end].time if end < len(entries) else 1 << 63
         for entry in islice(reversed(entries), len(entries) - end, None):
-            if entry.kind is _Kind.READ:
+            if entry.kind is ReportKind.READ:
                 if entry.settled <= time:
                     break
                 until = min(until, entry.settled)
@@ -165,15 +208,16 @@ class MappingHistory:
         entries = self._entries_at(pid, time, generations)
         end = bisect_right(entries, time, key=_time)
         for entry in reversed(entries[:end]):
-            if entry.kind is _Kind.MAP or (entry.kind is _Kind.READ and entry.settled <= time):
+            read = entry.kind is ReportKind.READ and entry.settled <= time
+            if entry.kind is ReportKind.MAP or read:
                 for region in entry.mappings:
                     if region.start <= address < region.end:
                         return region
-                if entry.kind is _Kind.READ:
+                if entry.kind is ReportKind.READ:
                     return None
-            elif entry.kind is _Kind.EXEC:
+            elif entry.kind is ReportKind.EXEC:
                 return None
-            elif entry.kind is _Kind.FORK:
+            elif entry.kind is ReportKind.FORK:
                 return self._lookup(entry.parent, address, entry.time, generations - 1)
         regions = self._at(pid, time, generations) or ()
         return next((r for r in regions if r.start <= address < r.end), None)
@@ -182,7 +226,22 @@ class MappingHistory:
         """The entries of ``pid`` if they go back to ``time``; else none."""
         if not generations or time < max(self._known_since, self._shortened.get(pid, 0)):
             return []
+        return self._entries_of(pid)
+
+    def _entries_of(self, pid: int) -> list[_Entry]:
+        """The entries of ``pid``, its reports taken apart."""
+        unread = self._unread.pop(pid, None)
+        if unread:
+            self._unread_count -= len(unread)
+            for report in unread:
+                self._add(pid, self._entry_of(report))
         return self._entries.get(pid, [])
+
+    def _entry_of(self, report: _Entry | _Report) -> _Entry:
+        if isinstance(report, _Entry):
+            return report
+        parent, mapped = self._read(report.record)
+        return _Entry(report.time, report.kind, parent, (mapped,) if mapped else ())
 
     def settle(self, time: int) -> None:
         """All that happened before ``time`` has been told."""
@@ -198,11 +257,11 @@ class MappingHistory:
         while first > 0:
             first -= 1
             entry = entries[first]
-            if entry.kind is _Kind.EXEC:
+            if entry.kind is ReportKind.EXEC:
                 base = []
-            elif entry.kind is _Kind.READ and entry.settled <= time:
+            elif entry.kind is ReportKind.READ and entry.settled <= time:
                 base = list(entry.mappings)
-            elif entry.kind is _Kind.FORK:
+            elif entry.kind is ReportKind.FORK:
                 base = self._at(entry.parent, entry.time, generations - 1)
                 if base is None:
                     first = 0
@@ -211,16 +270,16 @@ class MappingHistory:
                 break
         if base is None:
             # Nothing is known from before, but it was read before anything else was mapped.
-            if end < len(entries) and entries[end].kind is _Kind.READ:
+            if end < len(entries) and entries[end].kind is ReportKind.READ:
                 return list(entries[end].mappings)
             return None
         for entry in entries[first:end]:
-            if entry.kind is _Kind.MAP:
+            if entry.kind is ReportKind.MAP:
                 base = _lay_over(base, entry.mappings[0])
         if end - first > _LONG and entries[end - 1].time < self._settled:
             # Next time it is looked up from here.
             when = entries[end - 1].time
-            entries.insert(end, _Entry(when, _Kind.READ, 0, tuple(base), when))
+            entries.insert(end, _Entry(when, ReportKind.READ, 0, tuple(base), when))
             self._count += 1
         return base
 

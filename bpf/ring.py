@@ -16,7 +16,6 @@ import mmap
 import os
 import select
 import struct
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import numpy as np
@@ -101,7 +100,7 @@ class Ring:
         self._consumed[0] = start + count * stride
         return taken
 
-    def take_any(self) -> Iterator[bytes]:
+    def take_any(self) -> list[bytes]:
         """All records of a ring with records of any size. One Python step a record.
 
         Everything reserved before the call is taken: a record another CPU is still writing is
@@ -109,22 +108,28 @@ class Ring:
         """
         self._urgent.poll(0)
         end = int(self._produced[0])
+        start = int(self._consumed[0])
         yields = 0
-        while int(self._consumed[0]) < end and yields < _MAX_YIELDS:
-            start = int(self._consumed[0])
+        taken: list[bytes] = []
+        take = taken.append
+        while start < end and yields < _MAX_YIELDS:
             raw = self._bytes(start, end - start).tobytes()
             offset, last = 0, len(raw) - _HEADER
             while offset <= last:
                 (length,) = _length_at(raw, offset)
-                if length & _BUSY:
+                begin = offset + _HEADER
+                if length < _DISCARD:  # whole, and meant
+                    take(raw[begin : begin + length])
+                elif length & _BUSY:
                     yields += 1
                     os.sched_yield()
                     break
-                size = length & ~_DISCARD
-                if not length & _DISCARD:
-                    yield raw[offset + _HEADER : offset + _HEADER + size]
-                offset += (size + _HEADER + 7) & ~7
-            self._consumed[0] = start + offset
+                else:
+                    length &= ~_DISCARD
+                offset = begin + length + 7 & ~7
+            start += offset
+            self._consumed[0] = start
+        return taken
 
     def _bytes(self, start: int, length: int) -> npt.NDArray[np.uint8]:
         """The bytes from position ``start`` on, in one piece."""

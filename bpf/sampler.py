@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from hpcd.bpf.layouts import (
     THREAD_DTYPE,
     THREADS_PER_CPU,
 )
+from hpcd.bpf.libbpf import program_functions
 from hpcd.bpf.program_cost import Overhead, program_overhead
 from hpcd.bpf.ring import Ring
 from hpcd.bpf.sampler_programs import COPY_RING_BYTES, SamplerPrograms
@@ -200,7 +200,7 @@ class Sampler:
         fds = self._programs.fds
         return {name: fds[name] for name in PROBE_PROGRAMS if name in fds}
 
-    def take_events(self) -> Iterator[bytes]:
+    def take_events(self) -> list[bytes]:
         """All events waiting: stacks, threads, and what became of them."""
         return self.events.take_any()
 
@@ -237,10 +237,15 @@ class Sampler:
     def counters(self) -> npt.NDArray[np.void]:
         """One :data:`hpcd.bpf.layouts.COUNTERS` summed over the CPUs."""
         by_cpu = self._maps.counters.lookup_percpu(0, COUNTERS)
-        total = np.zeros(1, dtype=COUNTERS)
-        for name in COUNTERS.names or ():
-            total[name] = by_cpu[name].sum(axis=0)
-        return total
+        words = by_cpu.view(np.uint64).reshape(len(by_cpu), -1)
+        total: npt.NDArray[np.uint64] = words.sum(axis=0)
+        return total.view(COUNTERS)
+
+    def program_functions(self) -> list[tuple[int, int, str]]:
+        """Where the machine code of the programs lies:
+        :func:`hpcd.bpf.libbpf.program_functions`."""
+        fds = self._programs.fds.values()
+        return [function for fd in fds for function in program_functions(fd)]
 
     def overhead(self) -> Overhead:
         """Cost of the sampling program, the walk included, and of the lifecycle ones."""

@@ -195,9 +195,8 @@ class Tables:
         mappings = mappings[:MAX_MAPPINGS]
         count = space_blocks(len(mappings))
         start = self.blocks.take(count)
-        image = np.zeros(count * MAPPINGS_PER_BLOCK, dtype=MAPPING)
-        image[: len(mappings)] = mappings
-        self._memory.write(start, image.view(np.uint32))
+        image = mappings.tobytes().ljust(count * MAPPINGS_PER_BLOCK * MAPPING.itemsize, b"\0")
+        self._memory.write(start, np.frombuffer(image, np.uint32))
         return Space(start, count, len(mappings))
 
 

@@ -70,10 +70,22 @@ def work_directory(out: Path) -> Iterator[Path]:
 def _clear(work: Path) -> None:
     """Remove what a killed merge left, but for parts that are whole."""
     for path in [*work.glob("*"), *work.glob("parts/part-*")]:
-        if path.is_dir() and path.name != "parts":
-            shutil.rmtree(path, ignore_errors=True)
-        elif not path.is_dir():
-            path.unlink(missing_ok=True)
+        if path.name != "parts":
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_beside(complete: Path) -> None:
+    """Remove all else in its directory."""
+    for path in complete.parent.iterdir():
+        if path != complete:
+            _remove(path)
 
 
 def put_in_place(complete: Path, out: Path, *, sync: bool = True) -> None:

@@ -34,16 +34,12 @@ ModuleKey = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class CanonicalModule:
-    """A load module of a database.
-
-    ``sources`` are the (measurement, module id) pairs it stands for, by measurement number.
-    """
+    """A load module of a database."""
 
     id: int
     kind: ModuleKind
     path: str
     build_id: str
-    sources: tuple[tuple[int, int], ...]
 
 
 def module_key(module: Module, host: Host, measurement: int) -> ModuleKey:
@@ -69,32 +65,46 @@ def unite_modules(
     """Canonical modules (ids from 1) and, per measurement, its ids' canonical ones.
 
     ``ids`` are the measurements' identities. The maps are ``uint32[largest id + 1]``, 0 where
-    there is no such module. Raises :class:`FormatError` when there are more modules than frames
-    can name.
+    there is no such module; measurements with the same modules share one. Raises
+    :class:`FormatError` when there are more modules than frames can name.
     """
-    sources: dict[ModuleKey, list[tuple[int, int]]] = {}
+    # Many measurements have the same modules: each distinct table is looked through once.
+    alike: dict[tuple[object, ...], int] = {}
+    of: list[int] = []
+    first: list[int] = []
     for number, (table, host, identity) in enumerate(zip(tables, hosts, ids, strict=True)):
-        for module in table.values():
+        of.append(alike.setdefault(_table_key(table, host, identity), len(first)))
+        if of[-1] == len(first):
+            first.append(number)
+    sources: dict[ModuleKey, list[tuple[int, int]]] = {}
+    for which, number in enumerate(first):
+        for module in tables[number].values():
             if 0 < module.id <= frame.MODULE_MAX:
-                key = module_key(module, host, identity)
-                sources.setdefault(key, []).append((number, module.id))
+                key = module_key(module, hosts[number], ids[number])
+                sources.setdefault(key, []).append((which, module.id))
     if len(sources) > frame.MODULE_MAX:
         raise FormatError(f"{len(sources)} load modules, at most {frame.MODULE_MAX} are possible")
     # Frames cannot name larger ids, whatever a damaged table says.
-    sizes = [min(max(table, default=0), frame.MODULE_MAX) + 1 for table in tables]
+    sizes = [min(max(tables[number], default=0), frame.MODULE_MAX) + 1 for number in first]
     maps = [np.zeros(size, np.uint32) for size in sizes]
     modules = []
     for number, key in enumerate(sorted(sources), start=1):
         members = sorted(sources[key])
-        same = [tables[measurement][module] for measurement, module in members]
+        same = [tables[first[which]][module] for which, module in members]
         # The shortest path names a file best: not /proc/PID/root/..., not a bind mount.
         path = min((module.path for module in same), key=lambda text: (len(text), text))
-        modules.append(
-            CanonicalModule(number, same[0].kind, path, same[0].build_id, tuple(members))
-        )
-        for measurement, source in members:
-            maps[measurement][source] = number
-    return modules, maps
+        modules.append(CanonicalModule(number, same[0].kind, path, same[0].build_id))
+        for which, source in members:
+            maps[which][source] = number
+    return modules, [maps[which] for which in of]
+
+
+def _table_key(table: Mapping[int, Module], host: Host, identity: int) -> tuple[object, ...]:
+    """The same for measurements whose modules are the same, by the same numbers."""
+    rows = tuple(table.values())
+    if any(module.kind is ModuleKind.JIT for module in rows):
+        return (identity, id(table))
+    return (host.kernel, rows)
 
 
 def translate(tree: CCT, module_map: U32) -> CCT:

@@ -11,20 +11,27 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from hpcd.analysis.merge.process_pool import ProcessPool
 from hpcd.errors import HpcdError, UsageError
+from hpcd.measurement.reader import measurement_size
 
 _Args = ParamSpec("_Args")
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 
+DEFAULT_MEMORY = 1 << 30
+"""Bytes a worker may use for records it gathers; blocks are smaller, and more, with less."""
+
 _TICK_SECONDS = 0.5
+# Bytes of measurements that are worth starting workers.
+_WORTH_WORKERS = 16 << 20
 # Tasks submitted and not finished: enough for the workers of a big machine.
 _AHEAD = 4096
 # Tasks that many small things are put into, at least, and how many of these one has at most.
@@ -62,6 +69,26 @@ def local_executor(workers: int | None = None) -> Executor:
     if count <= 1:
         return InlineExecutor()
     return ProcessPool(count)
+
+
+def workers_for(paths: Sequence[Path], workers: int | None) -> int:
+    """How many processes merge the measurements ``paths`` where ``workers`` were asked for. Small
+    ones are merged in this process: starting workers would take longer."""
+    if workers is not None:
+        return workers
+    whole = 0
+    for path in paths:
+        whole += size_of(path)
+        if whole >= _WORTH_WORKERS:
+            return len(os.sched_getaffinity(0))
+    return 1
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a measurement; 0 of what is none."""
+    with suppress(OSError):
+        return measurement_size(path)
+    return 0
 
 
 ENGINES = ("processes", "mpi", "dask")

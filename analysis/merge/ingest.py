@@ -55,7 +55,7 @@ from hpcd.analysis.trace.shared_companion import Measured, Member
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError, HpcdError, NotFoundError
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
-from hpcd.measurement.reader import Measurement, measurement_size, open_measurement
+from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.cct_union import DEPTH_LIMIT
 
 # Records gathered at least, so that a line has many in a batch.
@@ -89,6 +89,8 @@ class IngestTask:
     """What of the measurement to read; all of it where it is None."""
     members: Mapping[Measured, Member] = field(default_factory=dict)
     """Where the companion of the part is that a killed merge made, if it is shared."""
+    new: bool = False
+    """No killed merge made anything of it."""
 
     @property
     def name(self) -> str:
@@ -185,10 +187,13 @@ def _ingest(
     with open_measurement(task.path, whole, texts=True) as measurement:
         if measurement.id is None:
             raise FormatError(f"{task.path}: nothing readable")
-        size = task.share.size if task.share else measurement_size(task.path)
+        size = task.share.size if task.share else measurement.size
         name = task.name
         place = task.parts / f"{name}.part"
-        for old in [place, *([task.existing / part_name(measurement.id)] if task.existing else [])]:
+        existing_parts = [] if task.new else [place]
+        if task.existing:
+            existing_parts.append(task.existing / part_name(measurement.id))
+        for old in existing_parts:
             member = task.members.get((measurement.id, size)) if old == place else None
             existing = _already(old, measurement.id, size, member, united=old != place)
             if existing is not None:
@@ -203,7 +208,9 @@ def _ingest(
         # In no folder of its own: to make and remove one takes as long as a short measurement.
         unfinished = task.parts / f"part-{name}"
         if task.share is None:
-            short = read_short(measurement, task.path, size, clock_pairs, place, unfinished)
+            short = read_short(
+                measurement, task.path, size, clock_pairs, place, unfinished, new=task.new
+            )
             if short is not None:
                 return short
         elif not shares:

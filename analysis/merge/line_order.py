@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.trace.part_contents import PartContents
-from hpcd.array_types import I64
-from hpcd.measurement.identity_columns import IdentityColumns
+from hpcd.array_types import I64, Array
+from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.model.identity import Process, Thread
 
 
@@ -30,6 +30,35 @@ class LineOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class TextColumn:
+    """Texts, or tuples of them, by row: ``number`` ``int64[n]`` is the place of each in ``texts``,
+    which has each once."""
+
+    number: I64
+    texts: list[Any]
+
+    @staticmethod
+    def of(tables: Sequence[IdentityColumns[Any]], name: str) -> TextColumn:
+        """A field of one of ``tables`` after the other."""
+        known: dict[Any, int] = {}
+        numbers: list[int] = []
+        times: list[int] = []
+        for table in tables:
+            column = table.constant(name) or table.column(name)
+            numbers += [known.setdefault(text, len(known)) for text in column]
+            times += [1] * len(column) if len(column) == len(table) else [len(table)]
+        return TextColumn(np.repeat(np.array(numbers, np.int64), times), list(known))
+
+    def places(self) -> I64:
+        """``int64[n]``: the place of each among those that differ, in order."""
+        return _places(self.texts)[self.number]
+
+    def of_rows(self, rows: I64) -> TextColumn:
+        """Those of some rows."""
+        return TextColumn(self.number[rows], self.texts)
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessTable:
     """Processes in database order, by column.
 
@@ -44,10 +73,10 @@ class ProcessTable:
     start_ns: I64
     rank: I64
     size: I64
-    name: list[str]
-    exe: list[str]
-    command: list[tuple[str, ...]]
-    job: list[str]
+    name: TextColumn
+    exe: TextColumn
+    command: TextColumn
+    job: TextColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +92,7 @@ class ThreadTable:
     end_ns: I64
     attached_ns: I64
     asleep_since_ns: I64
-    name: list[str]
+    name: TextColumn
 
 
 NO_NUMBER = -(1 << 62)
@@ -88,47 +117,46 @@ def order_lines(
     The order depends on what the lines are, not on the order of the measurements.
     """
     # By column: a million lines as objects would be hundreds of megabytes.
-    processes = {name: _Column() for name in ("measurement", *_OF_PROCESSES)}
-    threads = {name: _Column() for name in _OF_THREADS}
-    lines = {name: _Column() for name in ("owner", "other", "source", "measurement")}
-    texts: dict[str, list[Any]] = {name: [] for name in _TEXTS_OF_PROCESSES}
-    names: list[str] = []
-    first = 0
-    for number, contents in enumerate(measurements):
-        own_threads = _threads(contents)
-        own = _processes(contents, own_threads)
-        place = {id: at for at, id in enumerate(own)}
-        owner = np.array([place[id] for id in own_threads.column("process")], np.int64)
-        pid = own.array("pid")
-        for name in _OF_PROCESSES:
-            processes[name].add(own.array(name, NO_NUMBER))
-        for name in _TEXTS_OF_PROCESSES:
-            texts[name] += own.column(name)
-        for name in _OF_THREADS:
-            threads[name].add(own_threads.array(name, NO_NUMBER))
-        names += own_threads.column("name")
-        processes["measurement"].add(np.full(len(own), number))
-        lines["owner"].add(first + owner)
-        lines["other"].add(own_threads.array("tid") != pid[owner])
-        lines["source"].add(contents.lines)
-        lines["measurement"].add(np.full(len(owner), number))
-        first += len(own)
-    process = {name: column.values for name, column in processes.items()}
+    of_threads = [_threads(contents) for contents in measurements]
+    of_processes = [IdentityColumns.of(Process, contents.processes) for contents in measurements]
+    looked_up = [
+        number
+        for number, tables in enumerate(zip(of_threads, of_processes, strict=True))
+        if not _one_each(*tables)
+    ]
+    for number in looked_up:
+        of_processes[number] = _processes(of_processes[number], of_threads[number])
+    threads, processes = list(map(len, of_threads)), list(map(len, of_processes))
+    lines_at, processes_at = bounds_of(threads), bounds_of(processes)
+    owner = np.arange(lines_at[-1]) + np.repeat((processes_at - lines_at)[:-1], threads)
+    for number in looked_up:
+        place = {id: at for at, id in enumerate(of_processes[number], int(processes_at[number]))}
+        named = of_threads[number].column("process")
+        owner[lines_at[number] : lines_at[number + 1]] = [place[id] for id in named]
+    thread = {name: arrays_of(of_threads, name, NO_NUMBER) for name in _OF_THREADS}
+    names = TextColumn.of(of_threads, "name")
+    process = {name: arrays_of(of_processes, name, NO_NUMBER) for name in _OF_PROCESSES}
+    process["measurement"] = np.repeat(np.arange(len(measurements)), processes)
+    texts = {name: TextColumn.of(of_processes, name) for name in _TEXTS_OF_PROCESSES}
+    line = {
+        "owner": owner,
+        "other": thread["tid"] != process["pid"][owner],
+        "source": np.concatenate([contents.lines for contents in measurements]),
+        "measurement": np.repeat(np.arange(len(measurements)), threads),
+    }
     ranked = np.argsort(np.array([contents.id for contents in measurements], object))
     by_id = np.empty(len(measurements), np.int64)
     by_id[ranked] = np.arange(len(measurements))
     hosts = _places([contents.host.hostname for contents in measurements])
     owners, ranks = process["measurement"], process["rank"]
-    order = np.lexsort(
+    order = _order(
         (process.pop("id"), by_id[owners], process["start_ns"], process["pid"], hosts[owners],
-         np.where(ranks == NO_NUMBER, 0, ranks), ranks == NO_NUMBER, _places(texts["job"]))
+         np.where(ranks == NO_NUMBER, 0, ranks), ranks == NO_NUMBER, texts["job"].places())
     )  # fmt: skip
     row = np.empty(len(order), np.int64)
     row[order] = np.arange(len(order))
-    line = {name: column.values for name, column in lines.items()}
-    line["owner"] = row[line["owner"]]
-    thread = {name: column.values for name, column in threads.items()}
-    placed = np.lexsort(
+    line["owner"] = row[owner]
+    placed = _order(
         (line["measurement"], line["source"], thread["start_ns"], thread["tid"], line["other"],
          line["owner"])
     )  # fmt: skip
@@ -146,10 +174,10 @@ def order_lines(
             start_ns=process["start_ns"][order],
             rank=process["rank"][order],
             size=process["size"][order],
-            name=_chosen(texts["name"], order),
-            exe=_chosen(texts["exe"], order),
-            command=_chosen(texts["command"], order),
-            job=_chosen(texts["job"], order),
+            name=texts["name"].of_rows(order),
+            exe=texts["exe"].of_rows(order),
+            command=texts["command"].of_rows(order),
+            job=texts["job"].of_rows(order),
         ),
         ThreadTable(
             tid=thread["tid"][placed],
@@ -157,7 +185,7 @@ def order_lines(
             end_ns=thread["end_ns"][placed],
             attached_ns=thread["attached_ns"][placed],
             asleep_since_ns=thread["asleep_since_ns"][placed],
-            name=_chosen(names, placed),
+            name=names.of_rows(placed),
         ),
     )
 
@@ -170,6 +198,9 @@ _OF_THREADS = ("tid", "start_ns", "end_ns", "attached_ns", "asleep_since_ns")
 def _threads(contents: PartContents) -> IdentityColumns[Thread]:
     """The thread of each of a measurement's lines."""
     known = IdentityColumns.of(Thread, contents.threads)
+    # Mostly all are known, which numbers of the same bytes tell.
+    if len(known) == len(contents.lines) and known.columns[_LINE] == contents.lines.tobytes():
+        return known
     lines = contents.lines.tolist()
     if list(known) == lines:
         return known
@@ -179,11 +210,16 @@ def _threads(contents: PartContents) -> IdentityColumns[Thread]:
     )
 
 
+def _one_each(threads: IdentityColumns[Thread], processes: IdentityColumns[Process]) -> bool:
+    """Whether each process has one thread, in the same order."""
+    same = threads.columns[_PROCESS] == processes.columns[_ID]
+    return same and len(threads) == len(processes)
+
+
 def _processes(
-    contents: PartContents, threads: IdentityColumns[Thread]
+    known: IdentityColumns[Process], threads: IdentityColumns[Thread]
 ) -> IdentityColumns[Process]:
     """The processes of a measurement, with those that its threads name alone."""
-    known = IdentityColumns.of(Process, contents.processes)
     lost = set(threads.column("process")) - set(known)
     if not lost:
         return known
@@ -192,23 +228,20 @@ def _processes(
     )
 
 
-class _Column:
-    """Numbers of one measurement after the other: an array for each is four times as long."""
-
-    def __init__(self) -> None:
-        self._numbers = array("q")
-
-    def add(self, numbers: npt.NDArray[Any]) -> None:
-        self._numbers.frombytes(numbers.astype(np.int64, copy=False).tobytes())
-
-    @property
-    def values(self) -> I64:
-        """``int64[n]``: all of them."""
-        return np.frombuffer(self._numbers, np.int64)
+_LINE, _PROCESS = Thread.__slots__.index("line"), Thread.__slots__.index("process")
+_ID = Process.__slots__.index("id")
 
 
-def _chosen(values: list[Any], order: I64) -> list[Any]:
-    return [values[place] for place in order.tolist()]
+def _order(keys: Sequence[Array]) -> I64:
+    """``np.lexsort`` of processes or lines, which mostly one column tells apart."""
+    several = [key for key in keys if len(key) and key.min() != key.max()]
+    if not several:
+        return np.arange(len(keys[0]))
+    order = np.argsort(several[-1])
+    ordered = several[-1][order]
+    if (ordered[1:] != ordered[:-1]).all():
+        return order
+    return np.lexsort(several)
 
 
 def _places(texts: Sequence[str]) -> I64:

@@ -25,8 +25,8 @@ from multiprocessing.context import ForkServerProcess
 from multiprocessing.forkserver import ensure_running
 from typing import Any, ParamSpec, TypeVar
 
-from hpcd.analysis.merge.garbage import fewer_collections
 from hpcd.errors import HpcdError
+from hpcd.garbage import fewer_collections
 
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
@@ -61,7 +61,7 @@ class ProcessPool(Executor):
     """
 
     def __init__(self, workers: int) -> None:
-        _start_fork_server()
+        start_fork_server()
         self._most = workers
         self._lock = threading.Lock()
         # Shared with the thread, under the lock.
@@ -204,8 +204,8 @@ class ProcessPool(Executor):
             os.close(self._wake)
 
 
-def _start_fork_server() -> None:
-    """Start what forks workers, unless it runs."""
+def start_fork_server() -> None:
+    """Start what forks the workers of pools, unless it runs."""
     _CONTEXT.set_forkserver_preload(_IMPORTED)
     chosen = os.environ.get(_BLAS_THREADS)
     # Or numpy's library would have threads there.

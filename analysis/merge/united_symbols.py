@@ -17,6 +17,7 @@ from hpcd.analysis.merge.canonical_modules import CanonicalModule
 from hpcd.analysis.trace.companion import SymbolRow, symbol_text
 from hpcd.analysis.trace.part_contents import load_several_symbols, read_symbols
 from hpcd.analysis.trace.shared_companion import Member
+from hpcd.array_types import U32
 from hpcd.errors import FormatError
 from hpcd.model.identity import ModuleKind
 
@@ -54,18 +55,25 @@ class SymbolUnion:
 
 
 def choose(
-    modules: Sequence[CanonicalModule], symbols: Sequence[frozenset[int]], ids: Sequence[int],
-    earlier: Mapping[int, int],
+    modules: Sequence[CanonicalModule], maps: Sequence[U32], symbols: Sequence[frozenset[int]],
+    ids: Sequence[int], earlier: Mapping[int, int],
 ) -> tuple[list[tuple[Wanted, ...]], dict[int, int]]:  # fmt: skip
     """What is wanted of each measurement, and whose table is that of each module that one has.
 
-    ``symbols`` are the modules each measurement has symbols of, ``ids`` which each is; ``earlier``
-    has the number of the measurement whose table a database has already, by module.
+    ``maps`` are what the measurements' modules are of ``modules``, ``symbols`` those each has
+    symbols of, ``ids`` which each is; ``earlier`` has the number of the measurement whose table a
+    database has already, by module.
     """
     wanted: list[list[Wanted]] = [[] for _ in ids]
     owners: dict[int, int] = {}
+    sources: dict[int, list[tuple[int, int]]] = {}
+    for number, (table, named) in enumerate(zip(maps, symbols, strict=True)):
+        known = table.tolist()
+        for id in sorted(named):
+            if 0 < id < len(known):
+                sources.setdefault(known[id], []).append((number, id))
     for module in modules:
-        found = [(number, id) for number, id in module.sources if id in symbols[number]]
+        found = sources.get(module.id, [])
         if module.kind in _BY_NAME:
             for number, id in found:
                 wanted[number].append(Wanted(id, module.id, True))

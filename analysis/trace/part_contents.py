@@ -104,13 +104,32 @@ class PartContents:
         """Entries in the trace of all lines."""
         return int(self.counts.sum())
 
-    @property
-    def window_ns(self) -> tuple[int, int]:
-        """Monotonic times between which the measurement watched."""
-        seen = self.counts > 0
-        moments = [self.clock_pairs[:, 0], self.first_ns[seen], self.last_ns[seen]]
-        times = np.concatenate(moments)
-        return (int(times.min()), int(times.max())) if len(times) else (0, 0)
+
+def windows_of(measurements: Sequence[PartContents]) -> I64:
+    """``int64[n, 2]``: monotonic times between which each of ``measurements`` watched."""
+    number = np.arange(len(measurements))
+    begin, end = np.full((2, len(measurements)), _NEVER)
+    end *= -1
+    clocks = [contents.clock_pairs[:, 0] for contents in measurements]
+    owner, times = np.repeat(number, list(map(len, clocks))), np.concatenate([_NO_TIMES, *clocks])
+    np.minimum.at(begin, owner, times)
+    np.maximum.at(end, owner, times)
+    owner = np.repeat(number, [len(contents.lines) for contents in measurements])
+    counts, first, last = (
+        np.concatenate([_NO_TIMES, *(getattr(contents, name) for contents in measurements)])
+        for name in ("counts", "first_ns", "last_ns")
+    )
+    seen = counts > 0
+    np.minimum.at(begin, owner[seen], first[seen])
+    np.maximum.at(end, owner[seen], last[seen])
+    windows = np.stack((begin, end), axis=1)
+    windows[begin > end] = 0
+    return windows
+
+
+# Later than any time.
+_NEVER = (1 << 63) - 1
+_NO_TIMES = np.zeros(0, np.int64)
 
 
 def pack_contents(

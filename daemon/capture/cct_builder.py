@@ -119,13 +119,12 @@ class CCTBuilder:
         return result
 
     def count_samples(self, nodes: U32) -> None:
-        """Count one sample for each entry of ``nodes``."""
-        if len(nodes) < self.count:  # sorting them is faster than a count for every node
-            unique, times = np.unique(nodes, return_counts=True)
-            self.samples[unique] += times.astype(np.uint64)
-        else:
-            times = np.bincount(nodes, minlength=self.count)
-            self.samples[: self.count] += times.astype(np.uint64)
+        """Count one sample for each entry of ``nodes``: where the path was cut by itself, else with
+        all whole ones as the root's, as those of so many nodes are in no cache."""
+        cut = nodes[self.ending[nodes] > 0]
+        self.samples[0] += np.uint64(len(nodes) - len(cut))
+        unique, times = np.unique(cut, return_counts=True)
+        self.samples[unique] += times.astype(np.uint64)
 
     def _find(self, key: U64) -> U32:
         """The node of each key, 0 where there is none: linear probing, all keys at a time."""

@@ -27,19 +27,19 @@ from hpcd.bpf.layouts import THREAD_EVENT, EventKind, Switch, ThreadEvent
 from hpcd.bpf.map_sizes import MAX_EVENTS
 from hpcd.bpf.sampler import Sampler
 from hpcd.daemon.capture.deferred_paths import DeferredPaths
-from hpcd.daemon.capture.report_loops import ReportLoops, report_loops
+from hpcd.daemon.capture.report_loops import ReportLoops, Tally, report_loops
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
 from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.capture.thread_times import Records, ThreadTimes, joined
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.measurement.call_codec import Calls
-from hpcd.measurement.record_writing import empty_columns, first_rows, last_rows
 from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
 
 if TYPE_CHECKING:
     from hpcd.daemon.capture.call_recorder import CallRecorder
 
+_STACK = int(EventKind.STACK)  # nearly all events are such
 _COLUMNS = ("time", "value", "thread", "stack", "cache", "event")
 
 
@@ -102,10 +102,11 @@ class Collector:
         Of all that a round does this alone cannot wait, as code that is not known yet costs a copy
         of the stack for each path through it, and who has ended is not to be asked any more.
         """
+        new_stack = self._new_stacks.append
         for raw in self._sampler.take_events():
             kind = raw[8]  # EVENT_HEADER.kind, little endian
-            if kind == EventKind.STACK:
-                self._new_stacks.append(raw)
+            if kind == _STACK:
+                new_stack(raw)
             elif kind == EventKind.COPIED:
                 self._new_copied.append(raw)
             elif kind == EventKind.PROGRAM:
@@ -173,7 +174,9 @@ class Collector:
         Once a flush: what is in the measurement is then at most a second behind.
         """
         if self._thread_times:
-            self._write(self._thread_times.split_open_waits(self._round_began))
+            waits = self._thread_times.split_open_waits(self._round_began)
+            if len(waits.line):
+                self._write(waits)
             self._write_short_waits(self._thread_times.drain_short_waits())
 
     def _write_short_waits(self, records: Records) -> None:
@@ -182,6 +185,8 @@ class Collector:
         A sum has the time of one of its waits: not before what its line has written, nor after
         what is held of it.
         """
+        if not (len(records.line) or self._late_sums):
+            return
         if not self._deferred:
             self._write(records)
             return
@@ -224,10 +229,8 @@ class Collector:
     def _record(self, samples: npt.NDArray[np.void]) -> None:
         loops = report_loops()
         if loops:
-            node, line, whole = self._stacks.look_up(loops, samples, self._threads.numbered)
-            if whole:
-                self._record_compiled(loops, samples, node, line)
-                return
+            self._record_compiled(loops, samples)
+            return
         # Columns of their own: rows of 32 bytes are slow to choose from.
         moment, value, thread, stack, cache, event = (
             np.ascontiguousarray(samples[name]) for name in _COLUMNS
@@ -236,13 +239,8 @@ class Collector:
         node, resolved = self._stacks.nodes_of(cache, stack, has_path)
         numbers, index = np.unique(thread, return_inverse=True)
         line = self._threads.numbered.of(numbers.tolist())[index]
-        # Neither can happen; if it does it is counted, not attributed to another.
-        strange = resolved & (line == NO_LINE)
-        if not resolved.all() or strange.any():
-            for reason, missing in ("stack forgotten", ~resolved), ("thread unknown", strange):
-                if missing.any():
-                    self.dropped[reason] += int(missing.sum())
-            kept = resolved & ~strange
+        kept = self._known(~resolved, line)
+        if not kept.all():
             moment, value, event = moment[kept], value[kept], event[kept]
             node, line, has_path = node[kept], line[kept], has_path[kept]
         self._count_samples(node[has_path])
@@ -251,30 +249,43 @@ class Collector:
         self.switches += len(event) - taken
         self._write_samples(Records(line, moment, node, event, value))
 
-    def _record_compiled(
-        self, loops: ReportLoops, reports: npt.NDArray[np.void], node: U32, line: U32
-    ) -> None:
-        """The same by compiled loops, of reports all of whose stacks and threads are known."""
-        times = self._thread_times
-        columns = loops.take(reports, node, line, in_order=times is not None)
-        node, event = columns[2], columns[3]
-        cct = self._stacks.cct
-        if loops.count_nodes(node, event, cct.samples, cct.count):
-            self._count_samples(node[(event != Switch.IN) & (node >= cct.count)])
-        # Waits, then samples, for what both have room.
-        room = empty_columns(3 * len(reports) if times else len(reports))
-        waits = times.advance_into(loops, columns, room) if times else 0
-        samples = last_rows(room, waits)
-        taken, odd = loops.samples_of(columns, self._periods.periods, samples)
-        if odd < 0:
-            raise IndexError("a sample of an event that is not sampled")
-        event, value = samples[3][:taken], samples[4][:taken]
-        if odd:
-            value[:] = self._periods.count(event, value)
-        self.recorded_periods += int(value[event == 0].sum())
-        self.recorded += taken
-        self.switches += len(reports) - taken
-        self._write(Records(*first_rows(room, waits + taken)))
+    def _record_compiled(self, loops: ReportLoops, reports: npt.NDArray[np.void]) -> None:
+        """The same by compiled loops."""
+        times, cct, periods = self._thread_times, self._stacks.cct, self._periods
+        node, line, lost, strange = self._stacks.look_up(loops, reports, self._threads.numbered)
+        if len(lost) or strange:
+            forgotten = np.zeros(len(line), bool)
+            forgotten[lost] = True
+            kept = self._known(forgotten, line)
+            reports, node, line = reports[kept], node[kept], line[kept]
+        tally = Tally(cct.samples, cct.ending, cct.count, periods.periods)
+        if times:
+            outcome = times.record(loops, reports, node, line, tally)
+        else:
+            outcome = loops.samples(reports, node, line, tally)
+        records = Records(*outcome.records)
+        if outcome.strange:
+            self._count_samples(node[(reports["event"] != Switch.IN) & (node >= cct.count)])
+        first = outcome.periods
+        if outcome.odd:
+            samples = np.flatnonzero(records.event < len(periods.periods))
+            event = records.event[samples]
+            records.value[samples] = periods.count(event, records.value[samples])
+            first = int(records.value[records.event == 0].sum())
+        self.recorded_periods += first
+        self.recorded += outcome.samples
+        self.switches += len(reports) - outcome.samples
+        self._write(records)
+
+    def _known(self, forgotten: Mask, line: U32) -> Mask:
+        """Which reports have a stack and a line."""
+        strange = (line == NO_LINE) & ~forgotten
+        # Neither can happen; if it does it is counted, not attributed to another.
+        for reason, missing in ("stack forgotten", forgotten), ("thread unknown", strange):
+            if missing.any():
+                self.dropped[reason] += int(missing.sum())
+        known: Mask = ~(forgotten | strange)
+        return known
 
     def _count_samples(self, node: U32) -> None:
         if self._deferred:
@@ -303,13 +314,15 @@ class Collector:
     def _write(self, records: Records) -> None:
         if self._deferred:
             node, unfinished = self._deferred.translate(records.node)
-            records = replace(records, node=node)
-            waiting = np.union1d(self._held_lines, records.line[unfinished]).astype(np.uint32)
-            if len(waiting):
+            if len(self._held_lines) or unfinished.any():
+                waiting = np.union1d(self._held_lines, records.line[unfinished]).astype(np.uint32)
                 held = np.isin(records.line, waiting)
+                records = replace(records, node=node)
                 self._held.append(_select(records, held))
                 self._held_lines = waiting
                 records = _select(records, ~held)
+            elif node is not records.node:
+                records = replace(records, node=node)
         self._write_finished(records)
 
     def _write_held(self) -> None:

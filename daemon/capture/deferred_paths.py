@@ -107,7 +107,8 @@ class DeferredPaths:
     """Owns the copied stacks that wait, and the nodes that stand in for their paths.
 
     ``insert`` turns stack events into CCT nodes; ``process_at`` gives the number of the process
-    that had a pid at a time (ns), 0 when it is not known.
+    that had a pid at a time (ns), 0 when it is not known, ``space_of`` the space in which a
+    process, by its pid and number, is walked by now, if that is of these mappings.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class DeferredPaths:
         tables: Tables,
         process_at: Callable[[int, int], int],
         insert: Callable[[list[bytes]], U32],
+        space_of: Callable[[int, int, Sequence[Region]], Space | None] = lambda *_: None,
     ) -> None:
         self._load_walker = load_walker
         self._walker: SavedWalker | None = None
@@ -127,6 +129,7 @@ class DeferredPaths:
         self._tables = tables
         self._process_at = process_at
         self._insert = insert
+        self._space_of = space_of
         self._waiting: OrderedDict[int, _Deferred] = OrderedDict()
         # Of these, those that do not wait for a table: they are looked at in every round. The
         # others by the file whose table it is, None where it is not known which: when it has come.
@@ -219,7 +222,7 @@ class DeferredPaths:
             self._walker = self._load_walker()
         done: list[int] = []
         events: list[bytes] = []
-        spaces = _Spaces(self._tables, self._modules)
+        spaces = _Spaces(self._tables, self._modules, self._space_of)
         oldest = next(iter(self._waiting.values()))
         overdue = now - oldest.time > _MAX_WAIT_NS
         self._recent.clear()
@@ -428,15 +431,24 @@ class _Spaces:
     take turns: each one's is written once.
     """
 
-    def __init__(self, tables: Tables, modules: Modules) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        modules: Modules,
+        space_of: Callable[[int, int, Sequence[Region]], Space | None],
+    ) -> None:
         self._tables = tables
         self._modules = modules
+        self._space_of = space_of
         self._held: OrderedDict[_Mapped, Space] = OrderedDict()
 
     def hold(self, mapped: _Mapped) -> Space:
         """The space with these mappings."""
         space = self._held.get(mapped)
         if space is None:
+            space = self._space_of(mapped.pid, mapped.process, mapped.regions)
+            if space:
+                return space
             if len(self._held) >= _MAX_SPACES:
                 self._give(self._held.popitem(last=False)[1])
             rows = self._modules.mappings_of(mapped.pid, mapped.process, mapped.regions)

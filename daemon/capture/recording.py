@@ -48,6 +48,7 @@ from hpcd.daemon.targets.sleeping_threads import SleepingThreads
 from hpcd.daemon.targets.user_accounts import UserAccounts
 from hpcd.daemon.unwind.decoder_process import Decoder
 from hpcd.errors import StorageError, UsageError
+from hpcd.garbage import fewer_collections
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.identity import Host
 from hpcd.sandbox.limits import raise_descriptor_limit
@@ -94,7 +95,7 @@ class Recording:
 
     @property
     def summary(self) -> dict[str, object]:
-        """What was recorded so far, about a second old; empty before the first flush."""
+        """What was recorded so far, some seconds old; empty before the first flush."""
         return self._session.summary if self._session else {}
 
     def request_stop(self) -> None:
@@ -143,6 +144,7 @@ class Recording:
         attached: Callable[[], None] | None,
     ) -> dict[str, object]:
         with contextlib.ExitStack() as stack:
+            stack.enter_context(fewer_collections())
             loading = self._loading or SamplerLoading(self._options, self._calls)
             stack.callback(loading.close)
             events = self._announce_events(writer)
@@ -255,10 +257,22 @@ class Recording:
             accounts,
             on_demand=on_demand,
         )
-        kernel = KernelNaming(lambda: symbols().result(), modules, writer, kernel_symbols.load)
+        kernel = KernelNaming(
+            lambda: symbols().result(),
+            modules,
+            writer,
+            kernel_symbols.load,
+            sampler.program_functions,
+        )
         stacks = StackResolver(modules, kernel, mmaps.lookup, sampler.caches)
         deferred = DeferredPaths(
-            loading.saved_walker, mmaps, modules, tables, targets.number_at, stacks.insert
+            loading.saved_walker,
+            mmaps,
+            modules,
+            tables,
+            targets.number_at,
+            stacks.insert,
+            targets.space_of,
         )
         stack.callback(deferred.close)
         threads = ThreadLifecycle(

@@ -26,6 +26,9 @@ from hpcd.errors import TargetError
 # The rings are emptied when they fill, of which the programs tell, or this often: a recorder that
 # is killed loses no more than the last second, the way to the disk included.
 _FLUSH_SECONDS = 0.9
+# What has been recorded of a whole node is summed up so often, and at once where samples were lost:
+# it takes a file in /proc for each thread.
+_SUMMARY_SECONDS = 3.0
 # Rings of calls do not tell, nor does what is limited: they are looked at so often.
 _POLL_SECONDS = 0.1
 # Stacks that wait for a round: 10 MB of them.
@@ -70,12 +73,15 @@ class Session:
         self._parts = parts
         self._stop = stop
         self.summary: dict[str, object] = {}
-        """What was recorded so far, about a second old."""
+        """What was recorded so far, some seconds old."""
         self._rates = [terms.first_rate] if terms.first_rate else []
         self._expected = ExpectedSamples(terms.first_rate.rate.frequency if terms.first_rate else 0)
         self._attach()
         self._ends = ProcessEnds(terms.selector.pids)
         self._start = self._flushed = self._trimmed = time.monotonic()
+        self._summarized = -math.inf
+        """When it was summed up last."""
+        self._lost = 0
         if parts.calls:
             parts.calls.start(self._start)
         self._reported = (self._start, 0)
@@ -192,7 +198,7 @@ class Session:
         delay = self._wakeups.delay(time.monotonic())
         if delay > 0:
             return readable(sources, min(seconds, delay))
-        news = (*parts.mmaps.descriptors, *self._ends.descriptors, parts.sampler.urgent_descriptor)
+        news = (parts.mmaps.descriptor, *self._ends.descriptors, parts.sampler.urgent_descriptor)
         woken = readable((*sources, *news), seconds)
         if self._terms.selector.everything and any(each not in sources for each in woken):
             time.sleep(_MAPPING_SECONDS)
@@ -253,7 +259,10 @@ class Session:
 
     def _flush(self, progress: Callable[[Progress], None] | None) -> None:
         collector, writer = self._parts.collector, self._parts.writer
+        lost, before = self._samples_lost(), self._flushed
         now = self._flushed = time.monotonic()
+        if self.summary and lost != self._lost and self._summarized < before:
+            writer.flush(self.summary)  # none were until the clocks were read last
         writer.add_clock_pair(*_clock_pair())
         collector.name_jit_frames()
         collector.settle_waits()
@@ -262,8 +271,13 @@ class Session:
             self._parts.probes.keep_to_limits(now, self._cpu_seconds(final=False))
         if self._parts.calls:
             self._parts.calls.keep_pace(now, self._cpu_seconds(final=False))
-        self.summary = self._summarize()
-        writer.flush(self.summary)
+        pause = _SUMMARY_SECONDS if self._terms.selector.everything else 0.0
+        if lost != self._lost or now - self._summarized >= pause:
+            self._lost, self._summarized = lost, now
+            self.summary = self._summarize()
+            writer.flush(self.summary)
+        else:
+            writer.flush()
         if now - self._trimmed >= _TRIM_SECONDS:
             self._trimmed = now
             heap.trim_heap()
@@ -323,15 +337,20 @@ class Session:
 
     # --- accounting ---
 
+    def _samples_lost(self) -> int:
+        """Samples that were lost so far, by the programs or since."""
+        parts = self._parts
+        counted = int(parts.sampler.counters()[0]["dropped"].sum())
+        return counted + sum(parts.collector.dropped.values()) + parts.writer.dropped_storage
+
     def _progress(self, now: float) -> Progress:
         parts = self._parts
         reported, samples = self._reported
-        counters = parts.sampler.counters()[0]
         return Progress(
             seconds=now - self._start,
             samples=parts.collector.recorded,
             rate=(parts.collector.recorded - samples) / max(now - reported, 1e-9),
-            dropped=int(counters["dropped"].sum()) + sum(parts.collector.dropped.values()),
+            dropped=self._samples_lost(),
             truncated=sum(
                 sum(modules.values())
                 for ending, modules in parts.stacks.cct.endings().items()

@@ -72,8 +72,9 @@ class StackResolver:
         self._modules = modules
         self._kernel = kernel
         self._find_mapping = find_mapping
-        self._node = np.zeros((caches, _SLOTS), dtype=np.uint32)
-        self._generation = np.zeros((caches, _SLOTS), dtype=np.uint16)
+        # Side by side: slots that are looked up are in no cache.
+        self._held = np.zeros((caches, _SLOTS, 2), dtype=np.uint32)
+        self._node, self._generation = self._held[..., 0], self._held[..., 1]
         self._last_round = _NOTHING
         self._this_round = self._deferred_this_round = self._deferred_last_round = _NOTHING
         self._pending: list[bytes] = []
@@ -137,20 +138,17 @@ class StackResolver:
 
     def look_up(
         self, loops: ReportLoops, reports: npt.NDArray[np.void], threads: ThreadLines
-    ) -> tuple[U32, U32, bool]:
-        """CCT nodes u32[n] and trace lines u32[n] of ``reports``; those that lack a stack that is
-        known have no line either. False where one lacks anything."""
-        node, line, rest, strange = loops.look_up(
-            reports, self._node, self._generation, threads.numbers, threads.lines
-        )
+    ) -> tuple[U32, U32, I64, int]:
+        """CCT nodes u32[n] and trace lines u32[n] of ``reports``; the places of those that lack a
+        stack that is known, and how many have no line."""
+        node, line, rest, strange = loops.look_up(reports, self._held, threads.table)
         if len(rest):
             asked = reports[rest]
             known, found = np.zeros(len(rest), bool), np.zeros(len(rest), np.uint32)
             self._find_announced(asked["cache"], asked["stack"], found, known, np.arange(len(rest)))
             node[rest] = found
-            if not known.all():
-                return node, line, False
-        return node, line, not strange
+            rest = rest[~known]
+        return node, line, rest, strange
 
     def _find_announced(
         self, cache: npt.NDArray[np.uint16], stack: U32, node: U32, known: Mask, rest: I64

@@ -16,15 +16,13 @@ _SPREAD = 0x9E3779B97F4A7C15
 class ThreadLines:
     """Lines by the numbers that the BPF programs give threads, none of which is 0.
 
-    ``numbers`` and ``lines`` (u32[slots], a power of two) are a table with linear probing; 0 is a
-    free slot. At most half of the slots are taken, those of threads that have ended included.
+    ``table`` (u32[slots, 2], a power of two) has their numbers and lines with linear probing; 0 is
+    a free slot. At most half of the slots are taken, those of threads that have ended included.
     """
 
     def __init__(self) -> None:
         self._line: dict[int, int] = {}
-        self.numbers: U32 = np.zeros(1024, np.uint32)
-        self.lines: U32 = np.full(1024, NO_LINE, np.uint32)
-        self._taken = 0
+        self._make(1024)
 
     def __setitem__(self, number: int, line: int) -> None:
         self._line[number] = line
@@ -59,8 +57,12 @@ class ThreadLines:
         size = len(self.numbers)
         while size < 4 * len(self._line):
             size *= 2
-        self.numbers = np.zeros(size, np.uint32)
-        self.lines = np.full(size, NO_LINE, np.uint32)
-        self._taken = 0
+        self._make(size)
         for number, line in self._line.items():
             self._enter(number, line)
+
+    def _make(self, size: int) -> None:
+        self.table: U32 = np.zeros((size, 2), np.uint32)
+        self.numbers, self.lines = self.table[:, 0], self.table[:, 1]
+        self.lines[:] = NO_LINE
+        self._taken = 0

@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hpcd.bpf.layouts import Switch
-from hpcd.daemon.capture.report_loops import ReportLoops, report_loops
+from hpcd.daemon.capture.report_loops import TIMES, Outcome, ReportLoops, Tally, report_loops
 from hpcd.measurement.codec import TIME_UNIT_NS
-from hpcd.measurement.record_writing import Columns, empty_columns, first_rows
+from hpcd.measurement.record_writing import Columns, empty_columns
 from hpcd.model.identity import Event
 
 U16 = npt.NDArray[np.uint16]
@@ -41,6 +42,7 @@ _PIECE_NS_PER_THREAD = 1_000_000
 # Job names come from environments: what a user may make up is bounded; the rest is one job.
 _MOST_JOBS = 1000
 _CPU, _BLOCKED, _READY = range(3)
+_IN = int(Switch.IN)
 
 
 class Wait(IntEnum):
@@ -111,6 +113,9 @@ class Records:
     value: npt.NDArray[np.uint64]
 
 
+_NO_RECORDS = Records(*empty_columns(0))
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Seconds of all threads: on CPUs, blocked, waiting for a CPU, and alive while recorded."""
@@ -129,7 +134,8 @@ class ThreadTimes:
     """
 
     def __init__(self, first: int, threshold_ns: int) -> None:
-        self._first = first
+        self.first = first
+        """The number of the first event of waiting."""
         self._threshold = threshold_ns
         self._slot: dict[int, int] = {}  # of each line that has begun and not ended
         self._slot_of: I64 = np.full(256, -1, np.int64)  # the same, by line
@@ -139,12 +145,14 @@ class ThreadTimes:
         self._begun: I64 = np.zeros(256, np.int64)
         self._node: U32 = np.zeros(256, np.uint32)
         self._kind: U16 = np.zeros(256, np.uint16)
-        self._short: list[tuple[U32, U32, U16, I64, I64]] = []
+        self._short: list[Columns] = []
         self._group: U16 = np.zeros(256, np.uint16)
         self._groups: dict[str, int] = {}
         # CPU, blocked and runnable ns of each group.
         self._sums = np.zeros((1, 3), np.int64)
         self._ended_ns = 0
+        # What compiled loops are given, until one of the arrays is replaced.
+        self._compiled: Any = None
 
     def begin(self, line: int, time: int, kind: int, node: int, job: str = "") -> None:
         """Line ``line`` of a process of ``job`` is accounted for from ``time`` on.
@@ -157,13 +165,30 @@ class ThreadTimes:
         self._slot[line] = slot
         if line >= len(self._slot_of):
             more = np.full(max(line + 1, 2 * len(self._slot_of)) - len(self._slot_of), -1, np.int64)
-            self._slot_of = np.append(self._slot_of, more)
+            self._slot_of, self._compiled = np.append(self._slot_of, more), None
         self._slot_of[line] = slot
         self._line[slot] = line
         self._time[slot] = self._begun[slot] = time
         self._kind[slot] = kind
         self._node[slot] = node
         self._group[slot] = self._group_of(job)
+
+    def record(
+        self, loops: ReportLoops, reports: npt.NDArray[np.void], node: U32, line: U32, tally: Tally
+    ) -> Outcome:
+        """Account for ``reports`` (:data:`hpcd.bpf.layouts.SAMPLE`, in any order), with their nodes
+        and lines, by compiled loops: records of samples and waits by line and time."""
+        if self._compiled is None:
+            self._compiled = TIMES(
+                self._slot_of, len(self._slot_of), self._time, self._kind, self._node, self._group,
+                len(self._time), self._sums, len(self._sums), _UNTIL_WOKEN, _ONCE_RUNNABLE,
+                self._threshold, self.first, self.first + Wait.RUNNABLE,
+                self.first + Wait.SHORT_BLOCKED, self.first + Wait.SHORT_RUNNABLE,
+            )  # fmt: skip
+        outcome = loops.record(reports, node, line, self._compiled, tally)
+        if len(outcome.shorts[0]):
+            self._short.append(outcome.shorts)
+        return outcome
 
     def advance(
         self,
@@ -173,36 +198,11 @@ class ThreadTimes:
         value: npt.NDArray[np.uint64],
         node: U32,
     ) -> Records:
-        """Account for reports, sorted by line and time; returns the waits.
+        """The same by numpy, of reports sorted by line and time; returns the waits.
 
         ``kind`` is an event's number or a :class:`Switch`, ``value`` what the programs sent with
         it, ``node`` its call path (anything for :attr:`Switch.IN`).
         """
-        loops = report_loops()
-        if loops is None:
-            return self._advance(line, time, kind, value, node)
-        room = empty_columns(2 * len(line))
-        waits = self.advance_into(loops, (line, time, node, kind, value), room)
-        return Records(*first_rows(room, waits))
-
-    def advance_into(self, loops: ReportLoops, reports: Columns, room: Columns) -> int:
-        """The same by compiled loops: how many waits are in ``room``, which is for twice as many
-        as there are reports."""
-        waits, short = loops.advance(
-            reports,
-            self._slot_of,
-            (self._time, self._kind, self._node, self._group),
-            self._sums,
-            (_UNTIL_WOKEN, _ONCE_RUNNABLE),
-            (self._threshold, TIME_UNIT_NS, self._first,
-             self._first + Wait.SHORT_BLOCKED, self._first + Wait.SHORT_RUNNABLE),
-            room,
-        )  # fmt: skip
-        if len(short[0]):
-            self._short.append(short)
-        return waits
-
-    def _advance(self, line: U32, time: U64, kind: U16, value: U64, node: U32) -> Records:
         n = len(line)
         first = np.append(True, line[1:] != line[:-1])
         starts = np.flatnonzero(first)
@@ -242,21 +242,21 @@ class ThreadTimes:
 
     def rename_nodes(self, rename: Callable[[U32], U32]) -> None:
         """Replace the call paths of what goes on, and of short waits, by ``rename`` of them."""
-        self._node = rename(self._node)
+        self._node[:] = rename(self._node)
         self._short = [
-            (line, rename(node), kind, time, length)
-            for line, node, kind, time, length in self._short
+            (line, time, rename(node), event, length)
+            for line, time, node, event, length in self._short
         ]
 
     def split_open_waits(self, cut: int) -> Records:
         """Records of open waits up to ``cut`` (ns), of those that are long enough to be split."""
-        if not self._slot:
-            return joined([])
-        slots = self._living()
-        waiting = slots[self._kind[slots] > Switch.IN]
-        step = max(_PIECE_NS, _PIECE_NS_PER_THREAD * len(waiting))
-        due = waiting[self._time[waiting] + step <= cut]
-        return self._cut(due, cut) if len(due) else joined([])
+        waiting = self._kind > _IN
+        due = (waiting & (self._time <= cut - _PIECE_NS)).nonzero()[0]
+        if not len(due):
+            return _NO_RECORDS
+        step = _PIECE_NS_PER_THREAD * int(np.count_nonzero(waiting))
+        due = due[self._time[due] <= cut - step]
+        return self._cut(due, cut) if len(due) else _NO_RECORDS
 
     def end(self, times: dict[int, int]) -> Records:
         """End lines at ``times`` (ns by line); returns the rest of their waits."""
@@ -267,6 +267,7 @@ class ThreadTimes:
         waiting = self._kind[slots] > Switch.IN
         waits = self._cut(slots[waiting], time[waiting])
         ran = time - self._time[slots]  # 0 for who waited: that is written now
+        self._kind[slots] = _IN  # nothing of a free slot is due
         np.add.at(self._sums[:, _CPU], self._group[slots], ran)
         self._ended_ns += int((time - self._begun[slots]).sum())
         self._free.extend(slots.tolist())
@@ -280,27 +281,22 @@ class ThreadTimes:
         """Short waits since the last time, summed by line, call path and kind."""
         if not self._short:
             return joined([])
-        line, node, event, time, length = (
-            np.concatenate([part[i] for part in self._short]) for i in range(5)
-        )
+        short = joined([Records(*part) for part in self._short])
+        line, time, node, event, length = (
+            short.line, short.time, short.node, short.event, short.value
+        )  # fmt: skip
         self._short = []
         loops = report_loops()
         if loops:
-            return Records(*loops.sum_short((line, node, event, time, length)))
+            return Records(*loops.sum_short((line, time, node, event, length)))
         order = np.lexsort((time, event, node, line))
-        line, node, event, time, length = (
-            column[order] for column in (line, node, event, time, length)
-        )
+        line, time, node = line[order], time[order], node[order]
+        event, length = event[order], length[order]
         changes = (line[1:] != line[:-1]) | (node[1:] != node[:-1]) | (event[1:] != event[:-1])
         begins = np.flatnonzero(np.append(True, changes))
         ends = np.append(begins[1:], len(line)) - 1
-        return Records(
-            line[ends],
-            time[ends].astype(np.uint64),
-            node[ends],
-            event[ends],
-            np.add.reduceat(length, begins).astype(np.uint64),
-        )
+        sums = np.add.reduceat(length, begins)
+        return Records(line[ends], time[ends], node[ends], event[ends], sums)
 
     def totals(self, now: int) -> Totals:
         """Times accounted for so far; what threads are doing counts up to ``now`` (ns)."""
@@ -351,6 +347,7 @@ class ThreadTimes:
             group = self._groups[job] = len(self._groups)
             if group >= len(self._sums):
                 self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)])
+                self._compiled = None
         return group
 
     def _waits(self, slots: I64, start: I64, end: I64, woken: I64, kind: U16, node: U32) -> Records:
@@ -361,7 +358,7 @@ class ThreadTimes:
         turn = np.where((kind == Switch.RUNNABLE) | (kind == BORN), start, turn)
         np.add.at(self._sums[:, _BLOCKED], group, turn - start)
         np.add.at(self._sums[:, _READY], group, end - turn)
-        until, after = self._first + _UNTIL_WOKEN[kind], self._first + _ONCE_RUNNABLE[kind]
+        until, after = self.first + _UNTIL_WOKEN[kind], self.first + _ONCE_RUNNABLE[kind]
         long = end - start >= self._threshold
         short = ~long
         for part, begin, stop, event in (
@@ -372,10 +369,10 @@ class ThreadTimes:
                 self._short.append(
                     (
                         line[part],
+                        start[part].astype(np.uint64),
                         node[part],
-                        np.full(int(part.sum()), self._first + event, np.uint16),
-                        start[part],
-                        (stop - begin)[part],
+                        np.full(int(part.sum()), self.first + event, np.uint16),
+                        (stop - begin)[part].astype(np.uint64),
                     )
                 )
         ticks = [moment // TIME_UNIT_NS for moment in (start, turn, end)]
@@ -396,6 +393,7 @@ class ThreadTimes:
     def _reserve(self, count: int) -> None:
         size = len(self._time)
         if count > size:
+            self._compiled = None
             for name in ("_line", "_time", "_begun", "_node", "_kind", "_group"):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
@@ -405,7 +403,7 @@ def joined(parts: Sequence[Records]) -> Records:
     """All records of ``parts``, one after another."""
     parts = [part for part in parts if len(part.line)]
     if not parts:
-        return Records(*empty_columns(0))
+        return _NO_RECORDS
     if len(parts) == 1:
         return parts[0]
     return Records(

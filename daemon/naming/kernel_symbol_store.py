@@ -33,7 +33,8 @@ class KernelSymbolStore:
 
     def read(self) -> KernelSymbols:
         """All that the kernel has now. Its own are kept."""
-        symbols = KernelSymbols()
-        if not self._files.has(self._user, self._boot, _KIND) and (packed := symbols.packed_core()):
+        core = self.load()
+        symbols = KernelSymbols(core=core)
+        if core is None and (packed := symbols.packed_core()):
             self._files.store(self._user, self._boot, _KIND, packed)
         return symbols

@@ -216,7 +216,7 @@ def encode_records(
             np.ascontiguousarray(node, np.uint32), np.ascontiguousarray(event, np.uint16),
             np.ascontiguousarray(value, np.uint64),
         )  # fmt: skip
-        return loops.encode(columns, lasts.view(np.uint8), TIME_UNIT_NS, _LASTING << _FORM_SHIFT)
+        return loops.encode(columns, lasts.view(np.uint8), _LASTING << _FORM_SHIFT)
     first = np.flatnonzero(np.r_[True, line[1:] != line[:-1]]) if len(line) else np.zeros(0, int)
     count = np.diff(np.r_[first, len(line)])
     ticks = (time_ns // np.uint64(TIME_UNIT_NS)).astype(np.int64)

@@ -50,13 +50,10 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
             return numbers
         return list(column) * (self.length if len(column) == 1 else 1)
 
-    def array(self, name: str, none: int = 0) -> I64:
-        """``int64[n]``: the same of a field of numbers, ``none`` for None."""
-        column = self.columns[self.kind.__slots__.index(name)]
-        if isinstance(column, bytes):
-            return self._integers(column)
-        values = np.array([none if value is None else value for value in column], np.int64)
-        return np.repeat(values, self.length) if len(values) == 1 else values
+    def constant(self, name: str) -> tuple[Any, ...]:
+        """The value of a field that all rows have, alone; nothing where they differ."""
+        column = self.columns[_PLACE[self.kind][name]]
+        return column if isinstance(column, tuple) and len(column) == 1 else ()
 
     def are_within(self, names: Sequence[str], limits: Sequence[int]) -> bool:
         """Whether the numbers of fields are all between minus the limit of theirs and the limit."""
@@ -102,6 +99,38 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
     def items(self) -> Any:
         """The rows with their numbers."""
         return list(zip(self, self.values(), strict=True))
+
+
+def arrays_of(tables: Sequence[IdentityColumns[Any]], name: str, none: int = 0) -> I64:
+    """``int64[n]``: a field of numbers of one of ``tables`` after the other, ``none`` for None."""
+    place = _PLACE[tables[0].kind][name]
+    columns = [table.columns[place] for table in tables]
+    lengths = np.array([table.length for table in tables], np.int64)
+    forms = np.array([_form(column, table) for column, table in zip(columns, tables, strict=True)])
+    found = np.empty(int(lengths.sum()), np.int64)
+    for form in np.unique(forms).tolist():
+        chosen = forms == form
+        some = [columns[at] for at in np.flatnonzero(chosen).tolist()]
+        values: Any
+        if form > 0:
+            values = np.frombuffer(b"".join(map(bytes, some)), f"<i{form}")
+        else:
+            values = [none if value is None else value for column in some for value in column]
+            values = np.array(values, np.int64)
+            if form == _CONSTANT:
+                values = np.repeat(values, lengths[chosen])
+        found[np.repeat(chosen, lengths)] = values
+    return found
+
+
+# Columns of bytes are of the form that their width is.
+_CONSTANT, _VALUES = -1, 0
+
+
+def _form(column: Column, table: IdentityColumns[Any]) -> int:
+    if isinstance(column, bytes):
+        return len(column) // table.length
+    return _CONSTANT if len(column) == 1 else _VALUES
 
 
 def _packed(column: tuple[Any, ...]) -> Column:

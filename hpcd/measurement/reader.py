@@ -89,7 +89,7 @@ def _read_numbered(kind: int, payload: bytes) -> dict[int, Any]:
 # Payloads up to so many bytes are kept with what they say.
 _SHORT = 1 << 14
 # Many short measurements of one host or job say the same of much: events, modules, threads.
-_numbered = lru_cache(maxsize=64)(_read_numbered)
+_numbered = lru_cache(maxsize=256)(_read_numbered)
 
 
 def _read_columns(kind: int, payload: bytes) -> Mapping[int, Any] | None:
@@ -231,6 +231,11 @@ class Measurement:
     def being_written(self) -> bool:
         """Whether a living writer holds the last segment."""
         return _held(self._files[-1])
+
+    @property
+    def size(self) -> int:
+        """Bytes of the segments, as many as the last one has now."""
+        return self._begin[-1] + self._files[-1].seek(0, os.SEEK_END)
 
     @property
     def clock_pairs(self) -> npt.NDArray[np.int64]:

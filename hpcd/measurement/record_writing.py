@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -72,50 +71,40 @@ class RecordWriting:
         lines, wide, kinds = array_of(np.uint32), array_of(np.uint64), array_of(np.uint16)
         places, data = array_of(np.int64), array_of(np.uint8)
         columns = (lines, wide, lines, kinds, wide)
-        self._line_order = declare(library, "line_order", (lines, wide, _I64, places, data), _I64)
+        self._order_bytes = declare(library, "order_bytes", (_I64,), _I64)
+        self._line_order = declare(library, "line_order", (lines, wide, _I64, places, data))
+        self._are_in_order = declare(library, "are_in_order", (lines, wide, _I64), ctypes.c_bool)
         self._sort_records = declare(library, "sort_records", (*columns, _I64, data, *columns))
+        self._encode_bytes = declare(library, "encode_bytes", (_I64,), _I64)
         self._encode_chunk = declare(
             library, "encode_chunk",
-            (*columns, _I64, data, ctypes.c_uint64, ctypes.c_uint32, data, data, lines, _I64,
-             wide, wide, lines),
-            _I64,
+            (*columns, _I64, data, ctypes.c_uint32, data, data), _I64,
         )  # fmt: skip
 
     def order(self, line: U32, time: U64) -> I64:
-        """The order by line and time of the rows that have a line (all but 2^32 - 1); those alike
-        as they come."""
+        """The order by line and time; those alike as they come."""
         n = len(line)
         order = np.empty(n, np.int64)
-        kept: int = self._line_order(line, time, n, order, scratch(2 * ITEM_BYTES * n))
-        return order[:kept]
+        self._line_order(line, time, n, order, scratch(self._order_bytes(n)))
+        return order
 
     def in_order(self, columns: Columns) -> Columns:
-        """The records in this order; all have a line."""
+        """The records in this order."""
         n = len(columns[0])
+        if self._are_in_order(columns[0], columns[1], n):
+            return columns
         result = empty_columns(n)
-        self._sort_records(*columns, n, scratch(2 * ITEM_BYTES * n), *result)
+        self._sort_records(*columns, n, scratch(self._order_bytes(n)), *result)
         return result
 
-    def encode(self, columns: Columns, lasts: U8, unit: int, form: int) -> bytes:
+    def encode(self, columns: Columns, lasts: U8, form: int) -> bytes:
         """The payload of a chunk of these records, at least one, sorted by line and time; ``lasts``
         uint8[65536] says of each event whether it lasts."""
         n = len(columns[0])
-        slots = 1 << (2 * n).bit_length()
-        # One array for all: the payload, items, steps and values, the table, kinds.
-        room = scratch(40 * n + 256 + 2 * ITEM_BYTES * n + 16 * n + 4 * slots + 4 * n + 64)
-        at = 0
-
-        def part(size: int, dtype: type) -> Any:
-            nonlocal at
-            begin, at = at, at + (size + 7 & ~7)
-            return room[begin : begin + size].view(dtype)
-
-        out = part(40 * n + 256, np.uint8)
-        length: int = self._encode_chunk(
-            *columns, n, lasts, unit, form, out, part(2 * ITEM_BYTES * n, np.uint8),
-            part(4 * slots, np.uint32), slots, part(8 * n, np.uint64), part(8 * n, np.uint64),
-            part(4 * n, np.uint32),
-        )  # fmt: skip
+        most = 40 * n + 256
+        room = scratch(self._encode_bytes(n) + most)
+        out = room[-most:]
+        length: int = self._encode_chunk(*columns, n, lasts, form, room, out)
         return bytes(out[:length].data)
 
 

@@ -16,13 +16,14 @@ import fcntl
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import U16, U32, U64
+from hpcd.array_types import U16, U32, U64, Array
 from hpcd.errors import StorageError
 from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, encode_calls
@@ -33,7 +34,7 @@ from hpcd.measurement.chunk import (
     encode_chunk,
     segment_header,
 )
-from hpcd.measurement.record_writing import Columns, record_writing
+from hpcd.measurement.record_writing import Columns, first_rows, last_rows, record_writing
 from hpcd.model.calls import CalledFunction, CalledObject, function_row, object_row
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
@@ -46,7 +47,6 @@ _KEEP_RECORDS = 4 << 20
 # 1 M calls are 80 MB.
 _KEEP_CALLS = 1 << 20
 DEFAULT_SEGMENT_BYTES = 256 << 20
-_NONE = 0xFFFFFFFF  # what the compiled loops take for no line
 
 
 class MeasurementWriter:
@@ -86,7 +86,7 @@ class MeasurementWriter:
         self._size = 0
         self._nodes = 1
         self._rows: dict[Kind, dict[object, Event | Process | Thread | Module]] = {}
-        self._lasting: set[int] = set()
+        self._lasting: frozenset[int] = frozenset()
         self._symbols: dict[int, list[tuple[int, int, str]]] = {}
         self._clock: list[tuple[int, int]] = []
         self._pending_nodes: list[tuple[U32, U64]] = []
@@ -120,7 +120,7 @@ class MeasurementWriter:
         """Announce an event; like all rows, a later one with the same id replaces it."""
         self._rows.setdefault(Kind.EVENT, {})[event.id] = event
         if event.interval and event.unit == "s" and round(event.scale * 1e9) == codec.TIME_UNIT_NS:
-            self._lasting.add(event.id)
+            self._lasting |= {event.id}
 
     def add_process(self, process: Process) -> None:
         """Announce a process."""
@@ -245,17 +245,15 @@ class MeasurementWriter:
     def _flush_records(self) -> None:
         if not self._pending:
             return
-        rest: Columns = tuple(  # type: ignore[assignment]
-            np.concatenate([part[column] for part in self._pending]) for column in range(5)
-        )
-        rest = in_order(rest)
+        rest = in_order(_joined(self._pending))
         while len(rest[0]):
             self._pending = [rest]
-            part = _select(rest, slice(0, _RECORDS_PER_CHUNK))
+            few = len(rest[0]) <= _RECORDS_PER_CHUNK
+            part = rest if few else first_rows(rest, _RECORDS_PER_CHUNK)
             self._append(Kind.RECORDS, codec.encode_records(*part, self._lasting))
             self.records_written += len(part[0])
             self._pending_count -= len(part[0])
-            rest = _select(rest, slice(_RECORDS_PER_CHUNK, None))
+            rest = last_rows(rest, len(part[0]))
         self._pending = []
 
     def _flush_calls(self) -> None:
@@ -371,23 +369,30 @@ class MeasurementWriter:
             os.chown(path, *self._owner, follow_symlinks=False)
 
 
-def _select(columns: Columns, which: slice | npt.NDArray[np.int64]) -> Columns:
-    line, time_ns, node, event, value = columns
-    return line[which], time_ns[which], node[which], event[which], value[which]
+def _joined(parts: list[Columns]) -> Columns:
+    join = np.concatenate if len(parts) > 1 else _contiguous
+    line, time_ns, node, event, value = zip(*parts, strict=True)
+    return join(line), join(time_ns), join(node), join(event), join(value)
+
+
+def _contiguous(parts: Sequence[Array]) -> Array:
+    return np.ascontiguousarray(parts[0])
 
 
 def in_order(columns: Columns) -> Columns:
     """Records in the order of :func:`by_line_and_time`."""
     loops = record_writing()
-    if loops and int(columns[0].max(initial=0)) != _NONE:
+    if loops:
         return loops.in_order(columns)
-    return _select(columns, by_line_and_time(columns[0], columns[1]))
+    line, time_ns, node, event, value = columns
+    order = by_line_and_time(line, time_ns)
+    return line[order], time_ns[order], node[order], event[order], value[order]
 
 
 def by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
     """Sort order by (line, time), those alike as they come."""
     loops = record_writing()
-    if loops and int(line.max(initial=0)) != _NONE:
+    if loops:
         return loops.order(np.ascontiguousarray(line), np.ascontiguousarray(time_ns))
     # Lines below 65,536 sort by radix, in linear time.
     narrow = line.astype(np.uint16) if int(line.max(initial=0)) < 1 << 16 else line

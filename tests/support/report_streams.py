@@ -11,21 +11,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpcd.array_types import U16, U32, U64
 from hpcd.bpf.layouts import SAMPLE, SLOT_BITS, STACK_EVENT, THREAD_EVENT, EventKind, Switch
+from hpcd.bpf.map_sizes import MAX_EVENTS
 from hpcd.daemon.capture.collector import Collector
+from hpcd.daemon.capture.report_loops import Tally, report_loops
 from hpcd.daemon.capture.stack_resolver import StackResolver
 from hpcd.daemon.capture.thread_lifecycle import ThreadLifecycle
-from hpcd.daemon.capture.thread_times import ThreadTimes, wait_events
+from hpcd.daemon.capture.thread_times import Records, ThreadTimes, joined, wait_events
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import Measurement, open_measurement
-from hpcd.measurement.writer import MeasurementWriter
+from hpcd.measurement.writer import MeasurementWriter, in_order
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Process
 
 RECORDINGS = Path(__file__).parents[1] / "data/recordings"
 PERIOD = 1_003_009
+_COLUMNS = ("line", "time", "node", "event", "value")
 _RUNNABLE = ("runnable", "preempted")
 _BEGIN = 10**15  # later than the clock of this machine: waits that go on are not cut at it
 
@@ -91,6 +95,24 @@ def recorded(name: str) -> Stream:
     reports["value"][(reports["event"] == Switch.IN) & (reports["value"] > 0)] -= start
     reports["time"] -= start
     return Stream(reports, int(reports["time"][-1]) + PERIOD, whole, int(thread.max()) + 1)
+
+
+def records_of(
+    times: ThreadTimes, line: U32, time: U64, kind: U16, value: U64, node: U32
+) -> Records:
+    """Samples, each of what it counts, and waits that follow from reports sorted by line and time,
+    in the same order: by compiled loops where there are any."""
+    loops = report_loops()
+    if loops:
+        reports = np.zeros(len(line), SAMPLE)
+        reports["time"], reports["event"], reports["value"] = time, kind, value
+        nodes = np.zeros(1, np.uint64), np.zeros(1, np.uint8), 1
+        tally = Tally(*nodes, np.ones(MAX_EVENTS, np.uint64))
+        return Records(*times.record(loops, reports, node, line, tally).records)
+    sampled = kind < MAX_EVENTS
+    samples = (column[sampled] for column in (line, time, node, kind, value))
+    records = joined([times.advance(line, time, kind, value, node), Records(*samples)])
+    return Records(*in_order(tuple(getattr(records, name) for name in _COLUMNS)))
 
 
 class Flood:

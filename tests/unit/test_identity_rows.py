@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpcd.analysis.merge.sqlite_writer import write_tables
-from hpcd.measurement.identity_columns import IdentityColumns
+from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.measurement.identity_rows import read_columns, read_row, read_rows
 from hpcd.measurement.identity_text import IdentityText
 from hpcd.measurement.reader import add_symbols
@@ -55,8 +55,8 @@ def test_rows_by_column_are_the_same_rows() -> None:
         columns = pickle.loads(pickle.dumps(IdentityColumns.of(Process, rows)))
         assert columns == rows
         assert len(columns) == many
-        assert columns.array("pid").tolist() == [n << 40 for n in range(many)]
-        assert columns.array("size", -1).tolist() == [-1] * many
+        assert arrays_of([columns], "pid").tolist() == [n << 40 for n in range(many)]
+        assert arrays_of([columns], "size", -1).tolist() == [-1] * many
     threads = {5: Thread(5, 0, 1, "x", 2, None, 3), 2: Thread(2, 1, 1 << 70, "y", 2, 9)}
     assert IdentityColumns.of(Thread, threads) == threads
     with pytest.raises(KeyError):

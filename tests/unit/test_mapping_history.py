@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hpcd.bpf import mapping_history
-from hpcd.bpf.mapping_history import MappingHistory
+from hpcd.bpf.mapping_history import MappingHistory, ReportKind
+from hpcd.model.region import Region
 from tests.soak import mappings
 from tests.soak.mappings import code
 
@@ -51,12 +52,39 @@ def test_lost_reports_leave_nothing_to_be_wrong_about() -> None:
     assert history.lookup(1, 0x9000, 9)
 
 
+def test_reports_are_read_when_somebody_asks_for_their_process() -> None:
+    asked: list[bytes] = []
+
+    def read(record: bytes) -> tuple[int, Region | None]:
+        asked.append(record)
+        return (1, None) if record == b"fork" else (0, code(record[0], record[1] << 12, 1))
+
+    history = MappingHistory(read)
+    for time, kind, record in (
+        (10, ReportKind.FORK, b"fork"),
+        (12, ReportKind.EXEC, b"exec"),
+        (20, ReportKind.MAP, b"\x04\x0a"),  # another CPU's come first
+        (14, ReportKind.MAP, b"\x03\x09"),
+    ):
+        history.on_report(2, time, kind, record)
+    assert (history.program_of(2, 12), asked) == ("", [])
+    assert (history.program_of(2, 30), asked) == ("/lib/3.so", [b"\x03\x09"])
+    assert [region.inode for region in history.at(2, 16) or ()] == [3]
+    assert len(asked) == 5
+    assert (history.program_of(2, 30), len(asked)) == ("/lib/3.so", 5)
+    assert [region.inode for region in history.at(2, 20) or ()] == [3, 4]
+
+
 def test_memory_is_bounded() -> None:
     history = MappingHistory()
     for pid in range(3 * mapping_history._MAX_ENTRIES):
         history.on_exec(pid, pid)
     assert sum(map(len, history._entries.values())) <= mapping_history._MAX_ENTRIES
     assert history.at(0, 0) is None
+    history = MappingHistory()
+    for pid in range(mapping_history._MAX_ENTRIES + 5):
+        history.on_report(pid, pid, ReportKind.EXEC, b"")
+    assert (history.at(3, 3), history.at(5, 5)) == (None, [])
 
 
 def test_programs_begun_are_told_by_their_time() -> None:

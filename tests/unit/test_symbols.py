@@ -360,8 +360,9 @@ class _Names:
         self.rows: list[tuple[int, int, int, str]] = []
 
     def kernel(self, name: str, _build_id: str) -> int:
-        self.modules.append(name)
-        return len(self.modules)
+        if name not in self.modules:
+            self.modules.append(name)
+        return 1 + self.modules.index(name)
 
     def add_symbols(self, module: int, rows: list[tuple[int, int, str]]) -> None:
         self.rows += [(module, *row) for row in rows]
@@ -378,16 +379,28 @@ def test_what_the_kernel_has_loaded_is_read_when_an_address_lies_there(tmp_path:
     packed = KernelSymbols(path).packed_core()
     assert KernelSymbols.from_packed_core(packed[:-1]) is None
     core = KernelSymbols.from_packed_core(packed)
+    whole, again = KernelSymbols(path), KernelSymbols(path, core)
+    assert (whole.modules, whole.base.tolist()) == (again.modules, again.base.tolist())
+    for symbols in whole, again:
+        text = [symbols._name(at) for at in range(len(symbols._address))]
+        assert text[:2] + text[4:] == ["_stext", "_text", "nfs_open", "read_page", "ext4_read"]
+    assert (whole._address.tolist(), again.whole) == (again._address.tolist(), True)
     assert core and core.range_of("schedule") == (0xFFFFFFFF81000040, 0xFFFFFFFF810000C0)
-    kernel = KernelNaming(read, names, names, lambda: core)  # type: ignore[arg-type]
+    program = (0xFFFFFFFFC0009000, 0x80, "bpf_prog_0123_on_switch")
+    kernel = KernelNaming(read, names, names, lambda: core, lambda: [program])  # type: ignore[arg-type]
     own = np.array([0xFFFFFFFF81000045], np.uint64)
     assert hex(kernel.to_module_frames(own, np.zeros(1, np.int64))[0])[-2:] == "45"
     assert kernel.addresses(["schedule+0x5"]).tolist() == own.tolist()
     assert (reads, names.modules) == ([], ["[kernel]"])
+    both = kernel.to_module_frames(
+        np.array([0xFFFFFFFFC0009010, own[0]], np.uint64), np.zeros(2, np.int64)
+    )
+    assert [hex(frame) for frame in both.tolist()] == ["0x2ffc0009010", "0x10000000045"]
+    assert (reads, names.rows.pop()) == ([], (2, 0xFFC0009000, 0x80, "bpf_prog_0123_on_switch"))
     loaded = np.array([0xFFFFFFFFC0001001], np.uint64)
     kernel.to_module_frames(loaded, np.zeros(1, np.int64))
-    assert (len(reads), names.modules) == (1, ["[kernel]", "[nfs]", "[ext4]"])
-    assert names.rows == [(1, 64, 128, "schedule"), (2, 0x1000, 0x2000, "read_page")]
+    assert (len(reads), names.modules) == (1, ["[kernel]", "[bpf]", "[nfs]", "[ext4]"])
+    assert names.rows == [(1, 64, 128, "schedule"), (3, 0x1000, 0x2000, "read_page")]
 
 
 @pytest.mark.root

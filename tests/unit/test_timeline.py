@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hpcd.bpf.layouts import Switch
 from hpcd.daemon.capture.thread_times import BORN, Records, ThreadTimes, Wait, wait_events
+from tests.support.report_streams import records_of
 
 PERIOD = 1000
 FIRST = 4
@@ -30,14 +31,15 @@ def advance(thread_times: ThreadTimes, reports: list[Report]) -> list[Row]:
     """The waits that follow from reports."""
     ordered = sorted(reports, key=lambda report: report[:2])
     line, time, kind, value, node = zip(*ordered, strict=True)
-    waits = thread_times.advance(
+    records = records_of(
+        thread_times,
         np.array(line, np.uint32),
         np.array(time, np.uint64),
         np.array(kind, np.uint16),
         np.array(value, np.uint64),
         np.array(node, np.uint32),
     )
-    return rows(waits)
+    return [row for row in rows(records) if row[3] >= FIRST]
 
 
 def test_a_sleep_is_blocked_until_woken_and_runnable_from_then_on() -> None:

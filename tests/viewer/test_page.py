@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from hpcd.analysis.merge.stages import merge
 from hpcd.measurement.writer import MeasurementWriter
@@ -150,6 +150,23 @@ def test_lines_filtered_sorted_and_grouped_in_the_url(page: Page) -> None:
     page.fill("#filter", "nobody")
     expect(page.locator("#count")).to_have_text("no line matches")
     assert window(page)[2:] == [0, 8]
+
+
+def test_labels_that_come_late_do_not_replace_newer_ones(page: Page) -> None:
+    held: list[Route] = []
+    page.route(
+        "**/lines?*",
+        lambda route: route.continue_() if "sort=" in route.request.url else held.append(route),
+    )
+    with page.expect_request("**/lines?*"):
+        page.fill("#filter", "rank [2-4]$")
+    page.select_option("#sort", "cpu_time")
+    labels = page.locator("#trace-labels span")
+    expect(labels).to_have_text(["rank 4", "rank 3", "rank 2"])
+    with page.expect_response(held[0].request.url):
+        held[0].continue_()
+    page.evaluate("() => new Promise(done => setTimeout(() => requestAnimationFrame(done)))")
+    expect(labels).to_have_text(["rank 4", "rank 3", "rank 2"])
 
 
 def test_undo_takes_back_a_filter(page: Page) -> None:

@@ -7,15 +7,19 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcd.analysis.merge.executors import ENGINES, engine
-from hpcd.analysis.merge.stages import DEFAULT_MEMORY, MergeResult, merge
+from hpcd.analysis.merge.executors import DEFAULT_MEMORY, ENGINES, engine, workers_for
+from hpcd.analysis.merge.process_pool import start_fork_server
 from hpcd.cli.command import Command
+from hpcd.cli.fast_imports import fast_imports
 from hpcd.cli.output.progress_bar import progress_bar
 from hpcd.daemon.service.configuration import size_of
 from hpcd.errors import FormatError
 from hpcd.wording import counted
+
+if TYPE_CHECKING:
+    from hpcd.analysis.merge.stages import MergeResult
 
 
 class Merge(Command):
@@ -61,6 +65,11 @@ class Merge(Command):
         """Merge, and print a summary."""
         # SIGTERM cleans up as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if args.engine == ENGINES[0] and workers_for(args.measurements, args.workers) > 1:
+            # What forks the workers imports the same, at the same time.
+            start_fork_server()
+        with fast_imports():
+            from hpcd.analysis.merge.stages import merge
         with engine(args.engine, args.workers, args.dask) as (executor, serves):
             if serves:
                 # This MPI rank was a worker of rank 0's merge.

@@ -2,27 +2,41 @@
  * hpcd/measurement/codec.py do by numpy. */
 #include "sorting.h"
 
-/* Fills order with the places of the rows by line and time (sorting.h:sort_rows), and returns their number. */
-EXPORTED int64_t line_order(const uint32_t *line, const uint64_t *time, int64_t n, int64_t *order, struct item *items)
+/* How many bytes of memory it takes to put n rows in order. */
+EXPORTED int64_t order_bytes(int64_t n)
 {
-	int64_t kept;
-	struct item *sorted = sort_rows(line, (const char *)time, sizeof *time, n, items, &kept);
-	for (int64_t at = 0; at < kept; at++)
-		order[at] = sorted[at].what;
-	return kept;
+	return sorting_bytes(n);
+}
+
+/* Fills order with the places of the rows by line and time, those alike as they come. */
+EXPORTED void line_order(const uint32_t *line, const uint64_t *time, int64_t n, int64_t *order, char *memory)
+{
+	struct sorting room = sorting_for(memory, n);
+	sort_rows(line, (const char *)time, sizeof *time, n, &room);
+	for (int64_t at = 0; at < n; at++)
+		order[at] = room.order[at];
+}
+
+/* Whether the rows are in order already: as most are that one round of a recorder makes. */
+EXPORTED bool are_in_order(const uint32_t *line, const uint64_t *time, int64_t n)
+{
+	uint32_t backwards = 0;
+	for (int64_t at = 1; at < n; at++)
+		backwards |= line[at] < line[at - 1] || (line[at] == line[at - 1] && time[at] < time[at - 1]);
+	return !backwards;
 }
 
 /* Records by line and time. */
 EXPORTED void sort_records(const uint32_t *line, const uint64_t *time, const uint32_t *node, const uint16_t *event,
-			   const uint64_t *value, int64_t n, struct item *items, uint32_t *line_out,
-			   uint64_t *time_out, uint32_t *node_out, uint16_t *event_out, uint64_t *value_out)
+			   const uint64_t *value, int64_t n, char *memory, uint32_t *line_out, uint64_t *time_out,
+			   uint32_t *node_out, uint16_t *event_out, uint64_t *value_out)
 {
-	int64_t kept;
-	struct item *sorted = sort_rows(line, (const char *)time, sizeof *time, n, items, &kept);
-	for (int64_t at = 0; at < kept; at++) {
-		int64_t from = sorted[at].what;
+	struct sorting room = sorting_for(memory, n);
+	sort_rows(line, (const char *)time, sizeof *time, n, &room);
+	for (int64_t at = 0; at < n; at++) {
+		int64_t from = room.order[at];
 		line_out[at] = line[from];
-		time_out[at] = sorted[at].key;
+		time_out[at] = time[from];
 		node_out[at] = node[from];
 		event_out[at] = event[from];
 		value_out[at] = value[from];
@@ -75,49 +89,103 @@ static int width_of(uint64_t most)
 COLUMN_OF(32, uint32_t)
 COLUMN_OF(64, uint64_t)
 
-/* What is needed to encode n records: 2 n items, a table of a power of two above 2 n, three columns. */
+/* Room to encode n records in: encode_bytes. */
 struct room {
-	struct item *items;
-	uint32_t *table;
-	uint64_t mask;
-	uint64_t *steps, *odd;
-	uint32_t *kind;
+	struct item *items; /* 2 n */
+	uint64_t *steps, *odd, *marks;
+	uint32_t *kind, *place, *before;
+	int64_t words; /* of marks and before */
 };
+
+static struct room room_for(char *memory, int64_t n)
+{
+	struct room room = {.words = n + 1024};
+	room.items = (struct item *)memory;
+	room.steps = (uint64_t *)(room.items + 2 * n);
+	room.odd = room.steps + n;
+	room.marks = room.odd + n;
+	room.kind = (uint32_t *)(room.marks + room.words);
+	room.place = room.kind + n;
+	room.before = room.place + n;
+	return room;
+}
+
+/* How many bytes of memory it takes to encode n records. */
+EXPORTED int64_t encode_bytes(int64_t n)
+{
+	return 56 * n + 12 * (n + 1024);
+}
+
+/* Numbers the nodes there are, from the lowest on, and writes which each record has to place; chosen are these,
+ * each with n less the number of its records for a key, and with its number above it. Returns how many, or 0
+ * where they are too many to be ranked. */
+static int64_t number_nodes_of(const uint32_t *node, int64_t n, struct room *room, struct item *chosen)
+{
+	uint32_t *place = room->place, *before = room->before, most = 0;
+	int64_t unique = 0;
+	for (int64_t at = 0; at < n; at++)
+		most = node[at] > most ? node[at] : most;
+	int64_t words = ((int64_t)most >> 6) + 1;
+	if (words > room->words) {
+		/* Nodes that lie far apart are sorted. */
+		struct item *items = room->items;
+		for (int64_t at = 0; at < n; at++)
+			items[at] = (struct item){node[at], at};
+		struct item *sorted = sort_items(items, items + n, n);
+		struct item *other = sorted == items ? items + n : items;
+		for (int64_t at = 0; at < n; at++) {
+			uint64_t number = sorted[at].key;
+			if (!unique || number != (uint32_t)other[unique - 1].what) {
+				other[unique] = (struct item){n, (uint64_t)unique << 32 | number};
+				unique++;
+			}
+			other[unique - 1].key--;
+			place[sorted[at].what] = unique - 1;
+		}
+		for (int64_t at = 0; at < unique; at++)
+			chosen[at] = other[at];
+		return 4 * unique > n * 3 ? 0 : unique;
+	}
+	uint64_t *marks = room->marks;
+	for (int64_t word = 0; word < words; word++)
+		marks[word] = 0;
+	for (int64_t at = 0; at < n; at++)
+		marks[node[at] >> 6] |= 1ull << (node[at] & 63);
+	for (int64_t word = 0; word < words; word++) {
+		before[word] = unique;
+		unique += __builtin_popcountll(marks[word]);
+	}
+	if (4 * unique > n * 3)
+		return 0;
+	for (int64_t word = 0, number = 0; word < words; word++)
+		for (uint64_t left = marks[word]; left; left &= left - 1, number++)
+			chosen[number] = (struct item){n, (uint64_t)number << 32 | (word << 6 | __builtin_ctzll(left))};
+	for (int64_t at = 0; at < n; at++) {
+		uint64_t below = marks[node[at] >> 6] & ((1ull << (node[at] & 63)) - 1);
+		place[at] = before[node[at] >> 6] + __builtin_popcountll(below);
+		chosen[place[at]].key--;
+	}
+	return unique;
+}
 
 /* The column of nodes: codec.py:encode_ranked. */
 static uint8_t *put_ranked(uint8_t *out, const uint32_t *node, int64_t n, struct room *room)
 {
-	uint64_t mask = room->mask;
 	struct item *chosen = room->items;
-	uint32_t *place = room->kind, *table = room->table; /* table: a chosen one's number from 1 on */
-	int64_t unique = 0;
-	for (uint64_t slot = 0; slot <= mask; slot++)
-		table[slot] = 0;
-	for (int64_t at = 0; at < n; at++) {
-		uint64_t slot = (node[at] * 0x9E3779B97F4A7C15ull >> 32) & mask;
-		while (table[slot] && (uint32_t)chosen[table[slot] - 1].key != node[at])
-			slot = (slot + 1) & mask;
-		if (!table[slot]) {
-			chosen[unique].key = 0xFFFFFFFFull << 32 | node[at];
-			chosen[unique].what = unique;
-			table[slot] = ++unique;
-		}
-		place[at] = table[slot] - 1;
-		chosen[place[at]].key -= 1ull << 32;
-	}
-	if (unique == 1 || 4 * unique > n * 3)
+	int64_t unique = number_nodes_of(node, n, room, chosen);
+	if (unique <= 1)
 		return put_column32(out, node, n);
 	/* The most frequent first, those alike by their numbers. */
 	struct item *sorted = sort_items(chosen, chosen + n, unique);
-	uint32_t most = 0;
-	uint32_t *number = table, *words = table + unique;
+	uint32_t most = 0, *place = room->place;
+	uint32_t *words = (uint32_t *)(sorted == chosen ? chosen + n : chosen), *rank = words + unique;
 	for (int64_t at = 0; at < unique; at++) {
-		words[at] = (uint32_t)sorted[at].key;
+		words[at] = (uint32_t)sorted[at].what;
 		most |= words[at];
-		number[sorted[at].what] = at;
+		rank[sorted[at].what >> 32] = at;
 	}
 	for (int64_t at = 0; at < n; at++)
-		place[at] = number[place[at]];
+		place[at] = rank[place[at]];
 	int wide = width_of(most), narrow = width_of(unique - 1);
 	out = put_header(out, RANKED, 4, 8 + wide * unique + narrow * n);
 	out = put(put(put(put(out, unique, 4), wide, 1), narrow, 1), 0, 2);
@@ -126,59 +194,57 @@ static uint8_t *put_ranked(uint8_t *out, const uint32_t *node, int64_t n, struct
 }
 
 /* Writes the payload of a RECORDS chunk of n > 0 records, sorted by line and time, and returns its length:
- * codec.py:encode_records. Which events last is in lasts, 65,536 of them. out has room for 40 bytes a record
- * and 256 more. */
+ * codec.py:encode_records. Which events last is in lasts, 65,536 of them, 1 or 0. out has room for 40 bytes a
+ * record and 256 more, memory as encode_bytes says. */
 EXPORTED int64_t encode_chunk(const uint32_t *line, const uint64_t *time, const uint32_t *node,
 			      const uint16_t *event, const uint64_t *value, int64_t n, const uint8_t *lasts,
-			      uint64_t unit, uint32_t form, uint8_t *out, struct item *items, uint32_t *table,
-			      int64_t slots, uint64_t *steps, uint64_t *odd, uint32_t *kind)
+			      uint32_t form, char *memory, uint8_t *out)
 {
-	struct room room = {items, table, slots - 1, steps, odd, kind};
+	struct room room = room_for(memory, n);
+	uint64_t *steps = room.steps, *odd = room.odd;
+	uint32_t *kind = room.kind;
 	uint8_t *begin = out;
 	/* Lines and how many records each has are kept where items go later. */
-	uint32_t *lines = (uint32_t *)items, *counts = lines + n;
-	int64_t number = 0, odd_ones = 0, first = 0;
-	uint64_t base = ~0ull, before = 0;
-	bool any = false;
+	uint32_t *lines = (uint32_t *)room.items, *counts = lines + n;
+	int64_t number = 0, odd_ones = 0;
+	uint64_t base = ~0ull;
+	uint32_t any = 0;
 	for (int64_t at = 0; at < n; at++) {
-		uint64_t ticks = unit == 1000 ? time[at] / 1000 : time[at] / unit; /* by a constant: fast */
-		any |= lasts[event[at]];
-		if (!at || line[at] != line[at - 1]) {
-			if (number)
-				counts[number - 1] = at - first;
-			first = at;
-			lines[number++] = line[at];
-			base = ticks < base ? ticks : base;
-			steps[at] = ticks;
-		} else {
-			steps[at] = ticks - before;
+		int64_t first = at;
+		uint64_t now = time[at] / TIME_UNIT;
+		base = now < base ? now : base;
+		steps[at] = now;
+		/* No processor foresees which records end where the next one begins. */
+		for (;; at++) {
+			bool goes_on = at + 1 < n && line[at + 1] == line[first];
+			uint32_t lasting = lasts[event[at]];
+			uint64_t amount = value[at], is_odd = amount != 1;
+			odd[odd_ones] = amount;
+			odd_ones += is_odd;
+			any |= lasting;
+			kind[at] = (uint32_t)event[at] << 2 | is_odd;
+			if (!goes_on)
+				break;
+			uint64_t next = time[at + 1] / TIME_UNIT, step = next - now;
+			uint32_t ends = lasting & (amount <= step);
+			kind[at] |= ends << 1;
+			steps[at + 1] = step - (amount & -(uint64_t)ends);
+			now = next;
 		}
-		before = ticks;
+		lines[number] = line[first];
+		counts[number++] = at + 1 - first;
 	}
-	counts[number - 1] = n - first;
-	uint64_t lasted = 0;
-	for (int64_t at = 0; at < n; at++) {
-		bool begins = !at || line[at] != line[at - 1], is_last = at + 1 < n && line[at] != line[at + 1];
-		uint64_t next = at + 1 < n ? steps[at + 1] : 0;
-		bool ends = lasts[event[at]] && (at + 1 == n || value[at] <= next);
-		ends = is_last ? any : ends;
-		uint32_t is_odd = value[at] != 1;
-		steps[at] -= begins ? base : lasted;
-		lasted = ends ? value[at] : 0;
-		kind[at] = (uint32_t)event[at] << 2 | (uint32_t)ends << 1 | is_odd;
-		odd[odd_ones] = value[at];
-		odd_ones += is_odd;
+	kind[n - 1] |= (uint32_t)lasts[event[n - 1]] << 1;
+	for (int64_t which = 0, at = 0; which < number; at += counts[which++]) {
+		steps[at] -= base;
+		if (which)
+			kind[at - 1] |= any << 1;
 	}
-	out = put(put(put(put(out, number, 4), n, 4), base, 8), (uint32_t)unit | form, 4);
+	out = put(put(put(put(out, number, 4), n, 4), base, 8), TIME_UNIT | form, 4);
 	out = put_column32(out, lines, number);
 	out = put_column32(out, counts, number);
 	out = put_column64(out, steps, n);
-	/* The kinds wait where the steps were: numbers of nodes go where they are now. */
-	uint32_t *kinds = (uint32_t *)steps;
-	for (int64_t at = 0; at < n; at++)
-		kinds[at] = kind[at];
 	out = put_ranked(out, node, n, &room);
-	out = put_column32(out, kinds, n);
-	out = put_column64(out, odd, odd_ones);
-	return out - begin;
+	out = put_column32(out, kind, n);
+	return put_column64(out, odd, odd_ones) - begin;
 }

@@ -35,26 +35,6 @@ static inline struct item *sort_items(struct item *items, struct item *spare, in
 	return items;
 }
 
-/* Keys that are so close together are counted in one table, which the first-level cache holds. */
-#define COUNTED_KEYS 4096
-
-/* The same in one pass, of keys from least to most. */
-static inline struct item *count_items(struct item *items, struct item *spare, int64_t n, uint64_t least,
-				       uint64_t most)
-{
-	uint32_t place[COUNTED_KEYS] = {0};
-	for (int64_t at = 0; at < n; at++)
-		place[items[at].key - least]++;
-	for (uint64_t value = 0, before = 0; value <= most - least; value++) {
-		uint32_t number = place[value];
-		place[value] = (uint32_t)before;
-		before += number;
-	}
-	for (int64_t at = 0; at < n; at++)
-		spare[place[items[at].key - least]++] = items[at];
-	return spare;
-}
-
 /* Merges runs that ascend, two at a time, until there is one, in as many passes as the logarithm of their
  * number, whatever their order; returns where the items are then: items or spare. */
 static inline struct item *merge_runs(struct item *items, struct item *spare, int64_t n)
@@ -87,57 +67,91 @@ static inline struct item *merge_runs(struct item *items, struct item *spare, in
 	}
 }
 
+/* Memory to put n rows in order in: sorting_bytes. */
+struct sorting {
+	struct item *items; /* 2 n */
+	uint32_t *order;    /* n */
+	uint32_t *table;
+	int64_t slots; /* of the table */
+};
+
+static inline struct sorting sorting_for(char *memory, int64_t n)
+{
+	struct sorting room = {.items = (struct item *)memory, .slots = 2 * n + 4096};
+	room.order = (uint32_t *)(room.items + 2 * n);
+	room.table = room.order + n;
+	return room;
+}
+
+static inline int64_t sorting_bytes(int64_t n)
+{
+	return 32 * n + 4 * n + 4 * (2 * n + 4096);
+}
+
+/* Puts the places of the rows into room's order, by line, those alike as they come. */
+static inline void sort_by_line(const uint32_t *line, int64_t n, const struct sorting *room)
+{
+	uint32_t *order = room->order, *table = room->table, least = 0xFFFFFFFF, most = 0, backwards = 0;
+	for (int64_t at = 0; at < n; at++) {
+		least = line[at] < least ? line[at] : least;
+		most = line[at] > most ? line[at] : most;
+	}
+	for (int64_t at = 1; at < n; at++)
+		backwards |= line[at] < line[at - 1];
+	if (!backwards) {
+		for (int64_t at = 0; at < n; at++)
+			order[at] = at;
+	} else if ((int64_t)most - least < room->slots) {
+		/* Lines so close together are counted. */
+		for (int64_t at = 0; at <= most - least; at++)
+			table[at] = 0;
+		for (int64_t at = 0; at < n; at++)
+			table[line[at] - least]++;
+		for (uint32_t at = 0, before = 0; at <= most - least; at++) {
+			uint32_t number = table[at];
+			table[at] = before;
+			before += number;
+		}
+		for (int64_t at = 0; at < n; at++)
+			order[table[line[at] - least]++] = at;
+	} else {
+		struct item *items = room->items;
+		for (int64_t at = 0; at < n; at++)
+			items[at] = (struct item){line[at], at};
+		struct item *sorted = sort_items(items, items + n, n);
+		for (int64_t at = 0; at < n; at++)
+			order[at] = sorted[at].what;
+	}
+}
+
 static inline uint64_t word_at(const char *column, int64_t stride, int64_t at)
 {
 	return *(const uint64_t *)(column + at * stride);
 }
 
-/* The places of the rows that have a line, by line and time, those alike as they come, and their number in
- * kept. A row without has the line 0xFFFFFFFF. Times are stride bytes apart; items has room for 2 n. */
-static inline struct item *sort_rows(const uint32_t *line, const char *time, int64_t stride, int64_t n,
-				     struct item *items, int64_t *kept)
+/* The same by line and time; times are stride bytes apart. */
+static inline void sort_rows(const uint32_t *line, const char *time, int64_t stride, int64_t n,
+			     const struct sorting *room)
 {
-	struct item *spare = items + n;
-	int64_t rows = 0;
-	uint32_t backwards = 0;
-	uint64_t last = 0, least = UINT64_MAX, most = 0;
-	for (int64_t at = 0; at < n; at++) {
-		items[rows].key = line[at];
-		items[rows].what = at;
-		rows += line[at] != 0xFFFFFFFF;
-	}
-	*kept = rows;
-	for (int64_t at = 0; at < rows; at++) {
-		backwards |= items[at].key < last;
-		last = items[at].key;
-		least = last < least ? last : least;
-		most = last > most ? last : most;
-	}
-	if (backwards) {
-		struct item *sorted = most - least < COUNTED_KEYS && rows >= COUNTED_KEYS / 8
-					      ? count_items(items, spare, rows, least, most)
-					      : sort_items(items, spare, rows);
-		spare = sorted == items ? spare : items;
-		items = sorted;
-	}
-	for (int64_t begin = 0, end; begin < rows; begin = end) {
-		uint32_t number = items[begin].key;
-		backwards = 0;
-		last = 0;
-		for (end = begin; end < rows && line[items[end].what] == number; end++) {
-			uint64_t now = word_at(time, stride, items[end].what);
-			items[end].key = now;
+	uint32_t *order = room->order;
+	sort_by_line(line, n, room);
+	for (int64_t begin = 0, end; begin < n; begin = end) {
+		uint32_t number = line[order[begin]], backwards = 0;
+		uint64_t last = 0;
+		for (end = begin; end < n && line[order[end]] == number; end++) {
+			uint64_t now = word_at(time, stride, order[end]);
 			backwards |= now < last;
 			last = now;
 		}
 		if (!backwards)
 			continue;
-		struct item *merged = merge_runs(items + begin, spare + begin, end - begin);
-		if (merged != items + begin)
-			for (int64_t at = begin; at < end; at++)
-				items[at] = spare[at];
+		struct item *items = room->items;
+		for (int64_t at = begin; at < end; at++)
+			items[at - begin] = (struct item){word_at(time, stride, order[at]), order[at]};
+		struct item *merged = merge_runs(items, items + n, end - begin);
+		for (int64_t at = begin; at < end; at++)
+			order[at] = merged[at - begin].what;
 	}
-	return items;
 }
 
 #endif

@@ -107,10 +107,16 @@ export class LinesOverTime {
     if (this.disposed) return;
     this.draw();
     this.on.drawn?.();
+    let labels;
     try {
-      this.labels = await loadLineLabels(this.api, db, window, grid.places);
-    } catch (error) { this.on.failed(error); return; }
-    if (this.disposed) return;
+      labels = await loadLineLabels(this.api, db, window, grid.places);
+    } catch (error) {
+      if (!request.signal.aborted) this.on.failed(error);
+      return;
+    }
+    // Requests for labels are not aborted: an older window's may be answered after a newer one's.
+    if (this.disposed || request.signal.aborted) return;
+    this.labels = labels;
     drawLineLabels(this.names, this.loaded.places, this.labels, this.layout, this.fill.clientHeight, this.on.fold);
     // Gaps between groups and dropped samples are found by the labels.
     if (window.group || source.database.summary.losses.length) this.draw();

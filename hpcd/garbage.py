@@ -14,8 +14,8 @@ _ALLOCATIONS = 200_000
 def fewer_collections() -> Iterator[None]:
     """Garbage is collected less often meanwhile.
 
-    A merge makes millions of small objects that stay, and no cycles: looking through them all time
-    and again costs time where many short measurements are read.
+    A merge makes millions of small objects that stay, a recorder some for each program that begins,
+    both hardly any cycles: looking through them all time and again costs time.
     """
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _ALLOCATIONS) if before[0] else 0, *before[1:])
