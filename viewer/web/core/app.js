@@ -79,6 +79,7 @@ function theme() {
 function show(pane = PANES[0][0]) {
   mounted?.dispose();
   mounted = null;
+  forget(at("main"));
   const [, , mount] = PANES.find(([name]) => name === pane) ?? PANES[0];
   const empty = !context.summary.lines || !context.summary.duration_ns;
   at("main").className = empty ? "nothing" : pane;
@@ -86,6 +87,12 @@ function show(pane = PANES[0][0]) {
   else mounted = mount(at("main"), { store, api, context });
   showTabs(pane);
 }
+
+/**
+ * What was said of another pane's picture, or of another database's, for tests.
+ * @param {HTMLElement} element
+ */
+function forget({ dataset }) { for (const name of Object.keys(dataset)) delete dataset[name]; }
 
 /** @param {string | undefined} pane the one that is shown */
 function showTabs(pane = PANES[0][0]) {
