@@ -36,6 +36,7 @@ SECONDS = int(os.environ.get("HPCD_BENCH_SECONDS", sized("25", "1")))
 # What has been recorded before is prepared once: the first recording is thrown away.
 WARM_SECONDS = sized(10, 0)
 UNITS = 24
+SWITCHES = "sched:sched_switch"
 _UNIT = """
 #include <algorithm>
 #include <map>
@@ -127,6 +128,7 @@ def run() -> Table:
             table.add_row(*hpcd(folder / f"hpcd-cpu-{rate}", rate, SECONDS, "--no-blocked"))
             table.add_row(*perf(folder / f"perf-{rate}", rate, "fp"))
             table.add_row(*perf(folder / f"perf-dwarf-{rate}", rate, "dwarf"))
+            table.add_row(*perf(folder / f"perf-waits-{rate}", rate, "fp", SWITCHES))
             if shutil.which("ebpf-profiler"):
                 table.add_row(*opentelemetry(rate))
         table.add_row(*offcputime(folder / "offcputime"))
@@ -150,15 +152,17 @@ def hpcd(output: Path, rate: str, seconds: int = SECONDS, *options: str) -> list
     ]
 
 
-def perf(output: Path, rate: str, paths: str) -> list[str]:
-    """``perf record -a``: CPU samples only, paths by frame pointers, or from copies of stacks that
-    are unwound when they are read."""
-    command = ["perf", "record", "-a", "--call-graph", paths, "-e", "cpu-clock", "-F", rate,
+def perf(output: Path, rate: str, paths: str, *events: str) -> list[str]:
+    """``perf record -a``: CPU samples, paths by frame pointers, or from copies of stacks that are
+    unwound when they are read; with :data:`SWITCHES` a path for each wait, too, as hpcd has."""
+    # A rate for all would be that of context switches, too.
+    chosen = [word for event in (f"cpu-clock/freq={rate}/", *events) for word in ("-e", event)]
+    command = ["perf", "record", "-a", "--call-graph", paths, *chosen,
                "-o", str(output), "--", "sleep", "1000"]  # fmt: skip
     used = watched(command, SECONDS)
     found = re.search(r"\((\d+) samples\)", used.err)
     return [
-        f"perf record -a --call-graph {paths} -F {rate}",
+        " ".join(["perf record -a --call-graph", paths, *chosen]),
         *used.columns(),
         megabytes(output),
         f"{int(found[1]):,}" if found else "?",

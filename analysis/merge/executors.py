@@ -26,6 +26,9 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, how much of it is done, and how much there is (``read``: bytes)."""
+
 DEFAULT_MEMORY = 1 << 30
 """Bytes a worker may use for records it gathers; blocks are smaller, and more, with less."""
 

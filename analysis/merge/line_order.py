@@ -28,6 +28,12 @@ class LineOrder:
     source: npt.NDArray[np.uint32]
     process: npt.NDArray[np.uint32]
 
+    def rows(self, measurements: int) -> list[I64]:
+        """The trace lines of each of so many measurements, in the order its part has them."""
+        ranked = np.lexsort((self.source, self.measurement))
+        bounds = np.searchsorted(self.measurement[ranked], np.arange(1, measurements))
+        return np.split(ranked, bounds)
+
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:

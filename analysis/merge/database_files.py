@@ -1,0 +1,77 @@
+"""The files of a finished database: parts in their place, and checksums of all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+
+from hpcd.analysis.arrays.column_files import storage_error
+from hpcd.analysis.database import directory as layout
+from hpcd.analysis.merge.executors import Progress, run_all, together
+from hpcd.analysis.merge.ingest import part_name
+from hpcd.analysis.trace.part_contents import PartContents
+
+# Files whose checksums one task makes, in bytes.
+_CHECK_BYTES = 16 << 20
+
+
+def place_parts(
+    measurements: Sequence[PartContents], root: Path, work: Path, old: Path | None
+) -> dict[str, layout.FileEntry]:
+    """Put the parts into the database ``root``; the checksums that are known of them.
+
+    Those in ``work`` are moved. Those of the database ``old`` never change: both databases may
+    have the same file. Raises :class:`StorageError`.
+    """
+    checked: dict[str, layout.FileEntry] = {}
+    if old is not None:
+        checked = layout.manifest_files(old, layout.read_manifest(old))
+    kept = {}
+    made_here = f"{work}{os.sep}"
+    for contents in measurements:
+        name = f"trace/{part_name(contents.id)}"
+        place = root / name
+        try:
+            if str(contents.part).startswith(made_here):
+                contents.part.rename(place)
+                if contents.checksums:
+                    kept[name] = layout.FileEntry(place.stat().st_size, contents.checksums)
+                continue
+            try:
+                place.hardlink_to(contents.part)
+            except OSError:
+                shutil.copyfile(contents.part, place)
+        except OSError as error:
+            raise storage_error(place, error) from None
+        if name in checked:
+            kept[name] = checked[name]
+    return kept
+
+
+def all_checksums(
+    root: Path, known: dict[str, layout.FileEntry], executor: Executor, progress: Progress
+) -> dict[str, layout.FileEntry]:
+    """Sizes and checksums of all files of the database ``root``, by name; some are ``known``."""
+    sizes: dict[str, int] = {}
+    for folder in [root, *(path for path in root.iterdir() if path.is_dir())]:
+        prefix = "" if folder == root else f"{folder.name}/"
+        with os.scandir(folder) as found:
+            sizes.update((prefix + f.name, f.stat().st_size) for f in found if f.is_file())
+    names = sorted(sizes.keys() - known.keys())
+    groups = [
+        [names[at] for at in group]
+        for group in together([sizes[name] for name in names], _CHECK_BYTES)
+    ]
+    tasks = [[root / name for name in group] for group in groups]
+    entries = dict(known)
+    for number, future in run_all(executor, _checksums, tasks):
+        entries.update(zip(groups[number], future.result(), strict=True))
+        progress("checksums", len(entries) - len(known), len(names))
+    return entries
+
+
+def _checksums(paths: Sequence[Path]) -> list[layout.FileEntry]:
+    return [layout.block_checksums(path) for path in paths]

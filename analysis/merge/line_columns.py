@@ -1,0 +1,51 @@
+"""What a database knows of its trace lines: when they began and ended, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hpcd.analysis.merge.line_order import NO_NUMBER, LineOrder, ProcessTable, ThreadTable
+from hpcd.analysis.merge.table_rows import ClockOffsets
+from hpcd.analysis.trace.part_contents import PartContents
+from hpcd.analysis.trace.trace_lines import NO_RANK, LineColumns
+from hpcd.array_types import I64
+
+
+def line_columns(
+    measurements: Sequence[PartContents],
+    order: LineOrder,
+    rows: Sequence[I64],
+    processes: ProcessTable,
+    threads: ThreadTable,
+    clock: ClockOffsets,
+    windows: I64,
+) -> LineColumns:
+    """The columns of lines in ``order``; ``rows`` are those of each measurement
+    (:meth:`LineOrder.rows`), ``windows`` ``int64[measurements, 2]`` when each was recorded."""
+    every = np.concatenate(rows)
+    records, first, last = (np.empty(len(every), np.int64) for _ in range(3))
+    records[every] = np.concatenate([contents.counts for contents in measurements])
+    first[every] = np.concatenate([contents.first_ns for contents in measurements])
+    last[every] = np.concatenate([contents.last_ns for contents in measurements])
+    opened, closed = windows[order.measurement].T
+    born = threads.start_ns
+    died = np.where(threads.end_ns == NO_NUMBER, closed, threads.end_ns)
+    # A line is what was watched of its thread; its own records prove that it was there.
+    born, died = np.clip(born, opened, closed), np.clip(died, opened, closed)
+    seen = records > 0
+    born = np.where(seen, np.minimum(born, first), born)
+    died = np.where(seen, np.maximum(died, last), died)
+    shift = (np.array(clock.offsets, np.int64) - clock.origin_ns)[order.measurement]
+    start, end = born + shift, np.maximum(born, died) + shift
+    ranks = np.where(processes.rank == NO_NUMBER, NO_RANK, processes.rank)
+    return LineColumns(
+        start=start,
+        end=end,
+        first=np.concatenate(([0], np.cumsum(records))).astype(np.int64),
+        rank=ranks.astype(np.int32)[order.process],
+        process=order.process,
+        pid=processes.pid[order.process],
+        tid=threads.tid,
+    )
