@@ -22,7 +22,7 @@ import struct
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,9 @@ SUFFIX = ".companions"
 
 _LENGTH = struct.Struct("<Q")
 _ALIGNED = 8
+# The column of JSON that all that is no array is in.
+_FACTS = "facts"
+_MALFORMED = (KeyError, ValueError, TypeError, AttributeError, OverflowError, struct.error)
 # Companions that a worker keeps open: those of one group of parts may be as many.
 _MOST_OPEN = 128
 
@@ -57,16 +60,30 @@ class Member:
         return f"{self.path}, part {self.number}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What a companion has besides columns: ``modules`` are the distinct tables of modules, ``of``
+    which of them is each part's, ``symbols`` its payloads, ``named`` the modules these are of."""
+
+    parts: list[tuple[str, Measured]]
+    modules: list[U32]
+    of: list[int]
+    symbols: list[list[int]]
+    named: list[frozenset[int]]
+
+
 def save_shared(place: Path, columns: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
     """Write a shared companion: its columns, and the rest. Raises :class:`OSError`."""
     index, at = {}, 0
     data: list[bytes] = []
-    for name, column in columns.items():
+    # Adding up reads a few parts of each of hundreds of companions, and none of the facts.
+    text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    for name, column in {_FACTS: text, **columns}.items():
         index[name] = (column.dtype.str, at, len(column))
         padding = bytes(-column.nbytes % _ALIGNED)
         data += [column.tobytes(), padding]
         at += column.nbytes + len(padding)
-    head = json.dumps({**facts, "columns": index}).encode()
+    head = json.dumps(index).encode()
     head += b" " * (-len(head) % _ALIGNED)
     with place.open("xb") as file:
         file.write(b"".join([_LENGTH.pack(len(head)), head, *data]))
@@ -85,33 +102,45 @@ class SharedCompanion:
             weakref.finalize(self, os.close, self._file)
             (length,) = _LENGTH.unpack(os.pread(self._file, _LENGTH.size, 0))
             self._body = _LENGTH.size + length
-            facts = json.loads(os.pread(self._file, length, _LENGTH.size))
-            self.parts: list[tuple[str, Measured]] = [
-                (str(name), (int(measurement), int(size)))
-                for name, measurement, size in facts["parts"]
-            ]
-            """The parts' files by name, and what they are of."""
             self._columns = {
                 str(name): (np.dtype(kind), int(at), int(count))
-                for name, (kind, at, count) in facts["columns"].items()
+                for name, (kind, at, count) in json.loads(
+                    os.pread(self._file, length, _LENGTH.size)
+                ).items()
             }
-            self._modules = [np.array(table, np.uint32) for table in facts["modules"]]
-            self._of = [int(table) for table in facts["of"]]
-            self._symbols = [[int(payload) for payload in some] for some in facts["symbols"]]
-            self._named = [frozenset(map(int, some)) for some in facts["named"]]
             self._node_start = self._column("node_start")
             self._cell_start = self._column("cell_start")
             self.nodes = self._columns["parent"][2]
             """How many nodes the tree has."""
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror or error}") from None
-        except (KeyError, ValueError, TypeError, AttributeError, OverflowError, struct.error):
+        except _MALFORMED:
             raise self._damaged() from None
+
+    @cached_property
+    def _facts(self) -> _Facts:
+        try:
+            facts = json.loads(self._column(_FACTS).tobytes())
+            return _Facts(
+                [(str(name), (int(measurement), int(size)))
+                 for name, measurement, size in facts["parts"]],
+                [np.array(table, np.uint32) for table in facts["modules"]],
+                [int(table) for table in facts["of"]],
+                [[int(payload) for payload in some] for some in facts["symbols"]],
+                [frozenset(map(int, some)) for some in facts["named"]],
+            )  # fmt: skip
+        except _MALFORMED:
+            raise self._damaged() from None
+
+    @property
+    def parts(self) -> list[tuple[str, Measured]]:
+        """The parts' files by name, and what they are of."""
+        return self._facts.parts
 
     def modules(self, member: int) -> U32:
         """``uint32[k]``: what the modules of a part's measurement are in the tree's frames."""
         try:
-            return self._modules[self._of[member]]
+            return self._facts.modules[self._facts.of[member]]
         except IndexError:
             raise self._damaged() from None
 
@@ -157,7 +186,7 @@ class SharedCompanion:
         """The payloads of a part's SYMBOLS chunks."""
         start = self._column("payload_start")
         try:
-            payloads = self._symbols[member]
+            payloads = self._facts.symbols[member]
             return [self._part("payload", start, payload).tobytes() for payload in payloads]
         except IndexError:
             raise self._damaged() from None
@@ -165,7 +194,7 @@ class SharedCompanion:
     def named(self, member: int) -> frozenset[int]:
         """The modules that a part has symbols of."""
         try:
-            return self._named[member]
+            return self._facts.named[member]
         except IndexError:
             raise self._damaged() from None
 
