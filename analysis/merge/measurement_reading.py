@@ -131,7 +131,12 @@ def _ingest_all(
     )
     ahead.keep_up(0)
     done = 0
-    show = _shower(folder, progress, max(sum(sizes), 1), lambda: done)
+    # Of short ones the next task ends soon, and looking for what workers say of theirs among tens
+    # of thousands of parts takes longer than reading some.
+    long = max(unit_sizes, default=0) > _READ_BYTES
+    show = _shower(
+        progress, max(sum(sizes), 1), lambda: done, lambda: progress_of(folder) if long else 0
+    )
     answers = _Answers()
     joined: dict[int, list[IngestTask]] = {}
     settled: set[int] = set()
@@ -155,16 +160,15 @@ def _ingest_all(
 
 
 def _shower(
-    folder: Path, progress: Progress, total: int, done: Callable[[], int]
+    progress: Progress, total: int, done: Callable[[], int], under_way: Callable[[], int]
 ) -> Callable[[], None]:
-    """What shows how far reading is, now and then: looking at the workers' files for each of many
-    small measurements takes longer than reading these."""
+    """What shows how far reading is, now and then."""
     shown = 0.0
 
     def show() -> None:
         nonlocal shown
         if time.monotonic() - shown > _SHOW_SECONDS:
-            progress("read", min(done() + progress_of(folder), total), total)
+            progress("read", min(done() + under_way(), total), total)
             shown = time.monotonic()
 
     return show

@@ -421,3 +421,22 @@ def test_a_recording_of_nothing_says_so(browser: Browser, tmp_path: Path) -> Non
             page.keyboard.press(key)
             expect(page.locator("main .empty")).to_contain_text("No thread was recorded")
         expect(page.locator("#findings")).to_have_text("There is nothing to show.")
+
+
+def test_a_database_that_is_opened_is_asked_for_each_picture_once(
+    browser: Browser, url: str
+) -> None:
+    asked: list[str] = []
+    with watched(browser, "about:blank") as page:
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(url)
+        page.wait_for_selector("main[data-drawn]")
+        page.select_option("#database", "ranks-4.db")
+        at(page, "db=ranks-4.db")
+        page.wait_for_selector("main[data-drawn]")
+    pictures = [each for each in asked if "/grid?" in each]
+    assert {each.split("/grid?")[0].rpartition("/")[2] for each in pictures} == {
+        "run.db", "ranks-4.db",
+    }  # fmt: skip
+    # A pane that is put there twice asks for the same again.
+    assert len(set(pictures)) == len(pictures)

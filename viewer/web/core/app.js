@@ -75,11 +75,17 @@ function theme() {
   return dark;
 }
 
-/** @param {string | undefined} pane */
-function show(pane = PANES[0][0]) {
+function unmount() {
   mounted?.dispose();
   mounted = null;
-  forget(at("main"));
+  // What was said of its picture, for tests.
+  const { dataset } = at("main");
+  for (const name of Object.keys(dataset)) delete dataset[name];
+}
+
+/** @param {string | undefined} pane */
+function show(pane = PANES[0][0]) {
+  unmount();
   const [, , mount] = PANES.find(([name]) => name === pane) ?? PANES[0];
   const empty = !context.summary.lines || !context.summary.duration_ns;
   at("main").className = empty ? "nothing" : pane;
@@ -87,12 +93,6 @@ function show(pane = PANES[0][0]) {
   else mounted = mount(at("main"), { store, api, context });
   showTabs(pane);
 }
-
-/**
- * What was said of another pane's picture, or of another database's, for tests.
- * @param {HTMLElement} element
- */
-function forget({ dataset }) { for (const name of Object.keys(dataset)) delete dataset[name]; }
 
 /** @param {string | undefined} pane the one that is shown */
 function showTabs(pane = PANES[0][0]) {
@@ -161,10 +161,12 @@ async function open({ db, databases, summary, cct, depths }) {
   await recoloured(db);
   document.title = `${summary.name} – hpcd`;
   const { state } = store;
-  const { pane = "trace" } = state;
   // A depth of another database means nothing here.
   const depth = state.db === db ? state.depth : undefined;
-  store.set({ db, revision, pane, depth, ...(await windowFits(db, summary) ? {} : everything(summary)) });
+  const window = await windowFits(db, summary) ? {} : everything(summary);
+  // Or it would ask for what it shows of this database, too.
+  unmount();
+  store.set({ db, revision, depth, ...window });
   database.depthChosen = asked.then((depths) => {
     if (context.database !== database) return;
     depthChoice.renew(depths);
@@ -172,7 +174,7 @@ async function open({ db, databases, summary, cct, depths }) {
     depthChoice.show();
   });
   // A picture is asked for meanwhile; what else is shown is coloured by the depth at once.
-  if (pane !== PANES[0][0]) await database.depthChosen;
+  if (state.pane !== PANES[0][0]) await database.depthChosen;
   live.begin(summary.live);
   choice.show();
   findingsLine.renew({ scene: "", findings: [] });
@@ -310,6 +312,7 @@ store.subscribe(["pane"], ({ pane }) => show(pane));
 store.subscribe(["theme"], theme);
 theme();
 store.state.colours ??= rememberedColourRules();
+store.state.pane ??= PANES[0][0];
 searchInput.value = store.state.search ?? "";
 
 try {
