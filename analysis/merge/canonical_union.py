@@ -1,7 +1,7 @@
 """The second stage of a merge: the trees of all parts become the canonical calling context tree.
 
-They are united pairwise, or rather some at a time (ICS 2011, section 4), and their symbols
-likewise. Parts are put into groups, which the stages that follow handle as one task each, too.
+They are united a few at a time, and these unions again (ICS 2011, section 4); symbols are united by
+load module. Parts are put into groups, each of which is one task here and in the stages after it.
 """
 
 from __future__ import annotations
