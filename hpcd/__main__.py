@@ -15,6 +15,7 @@ from hpcd import __version__
 from hpcd.cli.fast_imports import fast_imports
 from hpcd.cli.verbs import GROUPS, LOADING, VERBS, load
 from hpcd.errors import HpcdError, StorageError, UsageError, did_you_mean
+from hpcd.isolation import isolate_import_path
 from hpcd.sandbox.limits import raise_descriptor_limit
 
 _INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h
@@ -88,9 +89,12 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code (``docs/exit-codes.md``).
 
-    Exits by itself, with 0, only after ``--help`` and ``--version``.
+    Without ``arguments`` those of this process, whose import path is isolated first. Exits by
+    itself, with 0, only after ``--help`` and ``--version``.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        isolate_import_path()
+        arguments = sys.argv[1:]
     for stream in (sys.stdout, sys.stderr):
         # Paths of programs may hold any byte; a terminal may know ASCII only.
         if isinstance(stream, io.TextIOWrapper):

@@ -23,13 +23,14 @@ echo "+ /usr/bin/python3 -m venv --clear --system-site-packages $into"
 rm -rf build/lib build/bdist.*
 echo "+ $into/bin/pip install ."
 "$into/bin/pip" install --quiet --disable-pip-version-check .
+sh setup/isolate.sh "$into/bin/hpcd"
 rm -rf build/lib build/bdist.*
 if [ -n "$destdir" ]; then
 	# Scripts name their interpreter by its full path: the one they will have. The command is written
 	# anew, as what pip writes depends on how long the path here is. Worker processes import it.
 	grep -rlIF "$into" "$into/bin" "$into/pyvenv.cfg" | xargs sed -i "s|$into|$library|g"
 	cat >"$into/bin/hpcd" <<-END
-		#!$library/bin/python3
+		#!$library/bin/python3 -I
 		import sys
 
 		from hpcd.__main__ import main

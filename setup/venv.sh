@@ -17,7 +17,8 @@ in_place() {
 	[ -x $venv/bin/pip ] && [ "$(cat $venv/.place 2>/dev/null)" = "$place" ]
 }
 up_to_date() {
-	[ -x $venv/bin/hpcd ] && [ "$(cat $venv/.project 2>/dev/null)" = "$project" ]
+	[ -x $venv/bin/hpcd ] && sh setup/isolate.sh $venv/bin/hpcd &&
+		[ "$(cat $venv/.project 2>/dev/null)" = "$project" ]
 }
 
 if in_place && up_to_date && $venv/bin/python setup/installed.py "$@"; then
@@ -36,6 +37,7 @@ what=.
 echo "+ $venv/bin/pip install --editable $what"
 rm -f $venv/.project
 $venv/bin/pip install --quiet --disable-pip-version-check --editable "$what"
+sh setup/isolate.sh $venv/bin/hpcd
 $venv/bin/python setup/installed.py "$@"
 echo "$*" >$venv/.extras
 echo "$project" >$venv/.project

@@ -9,7 +9,6 @@ takes a quarter of a CPU at most however long the recording is.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import shutil
 import signal
@@ -19,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from hpcd.analysis.database import Database
+from hpcd.analysis.merge.process_pool import CONTEXT, describe_ending, start_fork_server
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, HpcdError
 from hpcd.measurement.reader import is_being_written, measurement_size
@@ -28,7 +28,6 @@ _LEAST_SECONDS = 1.0
 _SHARE = 0.25
 # How long a merge may go on after it was told to stop.
 _STOP_SECONDS = 5.0
-_CONTEXT = multiprocessing.get_context("forkserver")
 
 
 class Following:
@@ -92,8 +91,9 @@ def _merged(path: Path, out: Path, stop: threading.Event) -> float | None:
 
     Raises what it raised.
     """
-    here, there = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=_merge, args=(path, out, there), daemon=True)
+    start_fork_server()
+    here, there = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_merge, args=(path, out, there), daemon=True)
     with here:
         process.start()
         there.close()
@@ -104,8 +104,7 @@ def _merged(path: Path, out: Path, stop: threading.Event) -> float | None:
             try:
                 answer: float | HpcdError = here.recv()
             except EOFError:
-                process.join(_STOP_SECONDS)
-                answer = HpcdError(f"{path}: its merge {_ending(process.exitcode)}")
+                answer = HpcdError(f"{path}: its merge {describe_ending(process)}")
             if isinstance(answer, HpcdError):
                 raise answer
             return answer
@@ -129,12 +128,3 @@ def _merge(path: Path, out: Path, answer: Connection) -> None:
         answer.send(HpcdError(f"{path}: its merge failed: {why}"))
     else:
         answer.send(time.process_time())
-
-
-def _ending(code: int | None) -> str:
-    """How a process ended that gave no answer; ``code`` as :mod:`multiprocessing` has it."""
-    if code is None:
-        return "gave no answer"
-    if code == -signal.SIGKILL:
-        return "was killed (out of memory?)"
-    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -17,8 +17,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from hpcd.analysis.merge.process_pool import ProcessPool
+from hpcd.analysis.merge.process_pool import ProcessPool, WorkerEndedError
 from hpcd.errors import HpcdError, UsageError
+from hpcd.isolation import isolated_children
 from hpcd.measurement.reader import measurement_size
 
 _Args = ParamSpec("_Args")
@@ -40,15 +41,18 @@ _AHEAD = 4096
 # Tasks that many small things are put into, at least, and how many of these one has at most.
 _FEWEST_TASKS = 16
 _MOST_TOGETHER = 64
-# What executors say when a worker is gone: concurrent.futures, Dask.
+# What other executors say when a worker is gone: concurrent.futures, Dask.
 _DEATHS = ("BrokenProcessPool", "BrokenExecutor", "KilledWorker")
 
 
 class WorkerDiedError(HpcdError):
-    """A worker was killed under us. ``advice`` is what its user can do."""
+    """A worker ended before its task did: ``ending`` says how, ``advice`` what its user can do."""
 
-    def __init__(self, advice: str = "run it again: it goes on with what was read") -> None:
-        super().__init__(f"a worker process was killed (out of memory?); {advice}")
+    def __init__(
+        self, ending: str, advice: str = "run it again: it goes on with what was read"
+    ) -> None:
+        super().__init__(f"a worker process {ending}; {advice}")
+        self.ending = ending
 
 
 class InlineExecutor(Executor):
@@ -111,18 +115,20 @@ def engine(
     """
     count = workers or len(os.sched_getaffinity(0))
     if name == "mpi":
-        futures = _library("mpi4py.futures", "mpi")
-        world = _library("mpi4py.MPI", "mpi").COMM_WORLD
-        if world.Get_size() == 1:
-            with futures.MPIPoolExecutor(count) as pool:
-                yield pool, False
-            return
-        with futures.MPICommExecutor(world, root=0) as executor:
-            yield executor, executor is None
+        with isolated_children():
+            futures = _library("mpi4py.futures", "mpi")
+            world = _library("mpi4py.MPI", "mpi").COMM_WORLD
+            if world.Get_size() == 1:
+                with futures.MPIPoolExecutor(count, python_args=["-P"]) as pool:
+                    yield pool, False
+                return
+            with futures.MPICommExecutor(world, root=0) as executor:
+                yield executor, executor is None
         return
     if name == "dask":
-        dask = _library("distributed", "dask")
         with ExitStack() as stack:
+            stack.enter_context(isolated_children())
+            dask = _library("distributed", "dask")
             try:
                 where = address or stack.enter_context(
                     dask.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None)
@@ -198,8 +204,8 @@ def run_all(
             for number, task in islice(remaining, ahead - len(waiting)):
                 try:
                     future = executor.submit(function, task)
-                except BrokenExecutor:
-                    raise WorkerDiedError from None
+                except BrokenExecutor as error:
+                    raise _worker_died(error) from None
                 waiting[future] = number
                 future.add_done_callback(finished.put)
             if not waiting:
@@ -209,8 +215,9 @@ def run_all(
             except Empty:
                 tick()
                 continue
-            if type(future.exception()).__name__ in _DEATHS:
-                raise WorkerDiedError
+            failure = future.exception()
+            if isinstance(failure, WorkerEndedError) or type(failure).__name__ in _DEATHS:
+                raise _worker_died(failure)
             yield waiting.pop(future), future
     except WorkerDiedError:
         # Futures that are cancelled while their executor fails them end that of Python 3.11, and
@@ -220,3 +227,9 @@ def run_all(
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _worker_died(error: BaseException | None) -> WorkerDiedError:
+    # Only this project's own pool says how; to be killed is the usual cause.
+    known = isinstance(error, WorkerEndedError)
+    return WorkerDiedError(str(error) if known else "was killed (out of memory?)")

@@ -23,21 +23,28 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.forkserver import ensure_running
+from multiprocessing.process import BaseProcess
 from typing import Any, ParamSpec, TypeVar
 
 from hpcd.errors import HpcdError
 from hpcd.garbage import fewer_collections
+from hpcd.isolation import isolated_children
 
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
 # Forking a process with threads (the progress display) can deadlock the child: workers are forked
 # by one that has none, and has imported what they need, once for all of them.
-_CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT = multiprocessing.get_context("forkserver")
+"""Call :func:`start_fork_server` before a process of it is started."""
+
 _IMPORTED = ["hpcd.analysis.merge.stages"]
-_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 # How long a worker that was told or made to end is waited for: one may be stuck in the kernel.
 _END_SECONDS = 10.0
+
+
+class WorkerEndedError(BrokenExecutor):
+    """A worker ended before its task did; ``str`` of it says how, as a verb and what follows."""
 
 
 @dataclass
@@ -56,8 +63,8 @@ class ProcessPool(Executor):
     """At most ``workers`` processes, started when there are tasks for them.
 
     Functions, arguments and results are pickled. When a worker dies, all futures that are not
-    finished fail with :class:`concurrent.futures.BrokenExecutor`, as does every later
-    :meth:`submit`, and the other workers are killed.
+    finished fail with :class:`WorkerEndedError`, as does every later :meth:`submit`, and the other
+    workers are killed.
     """
 
     def __init__(self, workers: int) -> None:
@@ -66,7 +73,8 @@ class ProcessPool(Executor):
         self._lock = threading.Lock()
         # Shared with the thread, under the lock.
         self._waiting: deque[_Task] = deque()
-        self._closing = self._broken = self._ended = False
+        self._closing = self._ended = False
+        self._broken: Exception | None = None
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         # The thread's own.
         self._workers: dict[Connection, _Worker] = {}
@@ -76,11 +84,11 @@ class ProcessPool(Executor):
     def submit(
         self, fn: Callable[_Args, _Result], /, *args: _Args.args, **kwargs: _Args.kwargs
     ) -> Future[_Result]:
-        """Run ``fn`` in a worker. Raises :class:`BrokenExecutor` when one has died."""
+        """Run ``fn`` in a worker. Raises what has ended the pool, such as a worker that died."""
         future: Future[_Result] = Future()
         with self._lock:
             if self._broken:
-                raise BrokenExecutor("a worker was killed")
+                raise self._broken
             if self._closing:
                 raise RuntimeError("the pool is closed")
             self._waiting.append(_Task(future, (fn, args, kwargs)))
@@ -143,17 +151,17 @@ class ProcessPool(Executor):
             try:
                 connection.send_bytes(call)
             except OSError:
-                raise BrokenExecutor("a worker was killed") from None
+                raise self._ending(connection) from None
 
     def _start(self) -> Connection:
-        here, there = _CONTEXT.Pipe()
+        here, there = CONTEXT.Pipe()
         with there:
-            process = _CONTEXT.Process(target=_work, args=(there,), daemon=True)
+            process = CONTEXT.Process(target=_work, args=(there,), daemon=True)
             try:
                 process.start()
             except EOFError:  # before it could say its number
                 here.close()
-                raise BrokenExecutor("a worker was killed") from None
+                raise WorkerEndedError("ended as it started") from None
             except OSError as error:
                 here.close()
                 raise HpcdError(f"a worker process cannot be started: {error}") from None
@@ -166,7 +174,7 @@ class ProcessPool(Executor):
         try:
             answer = connection.recv_bytes()
         except (EOFError, OSError):
-            raise BrokenExecutor("a worker was killed") from None
+            raise self._ending(connection) from None
         task, worker.task = worker.task, None
         assert task is not None
         try:
@@ -178,9 +186,12 @@ class ProcessPool(Executor):
         else:
             task.future.set_exception(error)
 
+    def _ending(self, connection: Connection) -> WorkerEndedError:
+        return WorkerEndedError(describe_ending(self._workers[connection].process))
+
     def _break(self, error: Exception) -> None:
         with self._lock:
-            self._broken = True
+            self._broken = error
             waiting = list(self._waiting)
             self._waiting.clear()
         for worker in self._workers.values():
@@ -206,15 +217,25 @@ class ProcessPool(Executor):
 
 def start_fork_server() -> None:
     """Start what forks the workers of pools, unless it runs."""
-    _CONTEXT.set_forkserver_preload(_IMPORTED)
-    chosen = os.environ.get(_BLAS_THREADS)
-    # Or numpy's library would have threads there.
-    os.environ.setdefault(_BLAS_THREADS, "1")
-    try:
+    CONTEXT.set_forkserver_preload(_IMPORTED)
+    # numpy's library would have threads there, and nothing multiplies matrices.
+    with isolated_children(OPENBLAS_NUM_THREADS="1"):
         ensure_running()
-    finally:
-        if chosen is None:
-            del os.environ[_BLAS_THREADS]
+
+
+def describe_ending(process: BaseProcess) -> str:
+    """Return how a process ended that gave no answer, such as "ended with exit code 1"."""
+    process.join(_END_SECONDS)
+    code = process.exitcode
+    if code is None:
+        return "gave no answer"
+    if code == -signal.SIGKILL:
+        return "was killed (out of memory?)"
+    if code < 0:
+        return f"was ended by signal {-code}"
+    if code == 1:  # Python's, of an exception
+        return "failed with the error that is on standard error"
+    return f"ended with exit code {code}"
 
 
 def _work(connection: Connection) -> None:

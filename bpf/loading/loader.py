@@ -10,6 +10,7 @@ from typing import Any
 from hpcd.bpf.loading.captured_stderr import Stderr, first_error_line
 from hpcd.bpf.loading.object_loader import SOURCES, ObjectPrograms, object_path
 from hpcd.errors import PlatformError
+from hpcd.isolation import in_root_directory
 
 _ARCHITECTURES = {"x86_64": "HPCD_X86_64", "aarch64": "HPCD_AARCH64"}
 
@@ -44,7 +45,8 @@ class Programs:
         flags += [f"-I{SOURCES}", f"-D{_ARCHITECTURES[platform.machine()]}", "-Wno-everything"]
         self.fds: dict[str, int] = {}
         self._bpf: Any = None
-        with Stderr() as stderr:
+        # The compiler looks for headers in the current directory, too.
+        with in_root_directory(), Stderr() as stderr:
             try:
                 # debug=0 also keeps bcc from printing; it writes errors straight to descriptor 2.
                 self._bpf = bcc.BPF(src_file=str(SOURCES / source), cflags=flags, debug=0)

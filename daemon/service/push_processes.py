@@ -6,14 +6,13 @@ process that holds nothing but the right to read measurements.
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.configuration import Push, seconds_of
+from hpcd.isolation import python_command, python_environment
 
 # A process that failed is started again, ever more rarely.
 _RETRY_SECONDS = (5.0, 300.0)
@@ -71,11 +70,11 @@ class Pushes:
             arguments.append("--from-now")
         self._begun.add(measurement)
         self._processes[measurement] = subprocess.Popen(
-            [sys.executable, "-m", "hpcd", *arguments],
+            python_command("-m", "hpcd", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            env=python_environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"),
         )
         journal.log("pushing", measurement=str(measurement), to=wanted.url, format=wanted.format)
 

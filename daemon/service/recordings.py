@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from typing import Any
 from hpcd.daemon.capture.recording_options import Options
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.child_process import after_service
+from hpcd.isolation import python_command, python_environment
 
 _STARTING, _FINISHED = "starting", ("ended", "failed")
 # Recordings that are over and still shown, of each user.
@@ -102,14 +101,14 @@ class Recordings:
     ) -> RecordingProcess:
         """Start recording; returns at once."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "hpcd.daemon.service.recorder_process"],
+            python_command("-m", "hpcd.daemon.service.recorder_process"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=pass_fds,
             text=True,
             cwd="/",
             # numpy's threads each reserve memory; nothing here multiplies matrices.
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env=python_environment(OPENBLAS_NUM_THREADS="1"),
             # Where there are no control groups the scheduler shares CPUs out between sessions: what
             # recorders take is not the service's. Ctrl-C is for the service alone, which ends them.
             start_new_session=True,

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from hpcd.daemon.service.permission import Permission, RefusedError
 from hpcd.daemon.service.protocol import MAX_ANSWER, EncodedAnswer
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError
+from hpcd.isolation import python_command, python_environment
 
 # A reading that takes longer is ended; who asked waits for 30 s.
 _MOST_SECONDS = 25.0
@@ -99,12 +99,12 @@ def _whole(answer: bytes) -> EncodedAnswer:
 def _read(specification: dict[str, object]) -> tuple[bytes, float]:
     """What a process of its own reads, "" when it came to nothing, and the CPU seconds it took."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "hpcd.daemon.service.stack_process"],
+        python_command("-m", "hpcd.daemon.service.stack_process"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd="/",
         # numpy's threads each reserve memory; nothing here multiplies matrices.
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        env=python_environment(OPENBLAS_NUM_THREADS="1"),
     )
     assert process.stdin and process.stdout
     timer = threading.Timer(_MOST_SECONDS, process.kill)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from hpcd.daemon.service import journal
 from hpcd.daemon.service.child_process import after_service
 from hpcd.errors import HpcdError
+from hpcd.isolation import python_command, python_environment
 
 # Lines in the journal about measurements that cannot be removed.
 _STUCK = 100
@@ -63,11 +63,12 @@ class StoreKeeper:
 
     def _start(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "hpcd.daemon.service.keeper_process", str(self._store)],
+            python_command("-m", "hpcd.daemon.service.keeper_process", str(self._store)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd="/",
+            env=python_environment(),
             start_new_session=True,
         )
         after_service(process.pid)

@@ -12,11 +12,11 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 
 from hpcd.errors import FormatError
+from hpcd.isolation import import_variables, python_command
 
 _REPLY = struct.Struct("<BQ")
 _OK, _FAILED = 0, 1
@@ -31,13 +31,13 @@ def _start(arguments: Sequence[str]) -> _Started:
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-I", *arguments, str(theirs.fileno())],
+            python_command(*arguments, str(theirs.fileno())),
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=None if os.environ.get("HPCD_DEBUG") else subprocess.DEVNULL,
             cwd="/",
-            env={"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"},
+            env={"PATH": "/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1", **import_variables()},
             start_new_session=True,  # Ctrl-C on the terminal is for hpcd alone
         )
     return process, ours

@@ -103,7 +103,11 @@ setpriv --reuid 65534 --regid 65534 --clear-groups sh -eu -c '
 	export HOME=/tmp/nobody; mkdir $HOME; cd $HOME
 	hpcd synth -o m --ranks 2 --records 500 >/dev/null
 	hpcd merge m/node-00000 -o db >/dev/null 2>&1
-	hpcd report db >/dev/null && echo reported'
+	hpcd report db >/dev/null && echo reported
+	mkdir planted; cd planted
+	for name in hpcd numpy json multiprocessing; do echo "raise SystemExit(9)" >$name.py; done
+	PYTHONPATH=: hpcd synth -o m --ranks 2 --records 500 --workers 2 >/dev/null
+	PYTHONPATH=: hpcd merge m/node-00000 -j 2 -o db >/dev/null 2>&1 && echo isolated'
 man -w hpcd hpcd.toml
 systemctl is-enabled hpcd.service || true
 echo '[control]' >/etc/hpcd/hpcd.toml
@@ -137,8 +141,8 @@ def test_installed_used_upgraded_removed_purged(package: Path, tmp_path: Path) -
     said = run_in_copy(folder, script).splitlines()
     assert said[0].startswith("version hpcd 0.")
     assert said[1:4] == ["hpcd", "/var/lib/hpcd 711 root", "/etc/hpcd/hpcd.toml 644 root"]
-    assert said[4] == "reported"
-    assert said[5:7] == [
+    assert said[4:6] == ["reported", "isolated"]
+    assert said[6:8] == [
         "/usr/share/man/man1/hpcd.1.gz", "/usr/share/man/man5/hpcd.toml.5.gz"
     ]  # fmt: skip
     assert "disabled" in said

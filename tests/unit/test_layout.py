@@ -17,11 +17,15 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 
 # Part → the parts it may import; import-linter keeps the finer contracts in `make lint`.
-BASE = {"hpcd.errors", "hpcd.array_types", "hpcd.garbage", "hpcd.wording", "hpcd.native"}
+BASE = {
+    "hpcd.errors", "hpcd.array_types", "hpcd.garbage", "hpcd.isolation", "hpcd.wording",
+    "hpcd.native",
+}  # fmt: skip
 ARROWS: dict[str, set[str]] = {
     "hpcd.errors": set(),
     "hpcd.array_types": set(),
     "hpcd.garbage": set(),
+    "hpcd.isolation": set(),
     "hpcd.wording": set(),
     "hpcd.native": {"hpcd.errors", "hpcd.array_types"},
     "hpcd.model": BASE,

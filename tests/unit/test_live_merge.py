@@ -40,7 +40,7 @@ def test_a_merge_that_ends_badly_is_told_as_it_was(
         ending()
 
     # A forked process has the merge that is put here.
-    monkeypatch.setattr(live_merge, "_CONTEXT", multiprocessing.get_context("fork"))
+    monkeypatch.setattr(live_merge, "CONTEXT", multiprocessing.get_context("fork"))
     monkeypatch.setattr(live_merge, "merge", merge)
     with pytest.raises(HpcdError) as failed:
         live_merge._merged(tmp_path / "m", tmp_path / "db", threading.Event())

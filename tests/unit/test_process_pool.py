@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from concurrent.futures import BrokenExecutor
 
@@ -16,6 +17,7 @@ from hpcd.analysis.merge.process_pool import ProcessPool
 _FOREVER = -1
 _KILLED = -2
 _WRONG = -3
+_EXIT = -4
 
 
 def work(task: int) -> int:
@@ -25,6 +27,8 @@ def work(task: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     if task == _WRONG:
         raise ValueError("a wrong task")
+    if task == _EXIT:
+        os._exit(3)
     return task * task
 
 
@@ -48,5 +52,12 @@ def test_a_killed_worker_ends_all_the_others() -> None:
     with ProcessPool(2) as pool, pytest.raises(WorkerDiedError, match="killed"):
         list(run_all(pool, work, [_FOREVER, _KILLED, *range(1, 3000)]))
     assert multiprocessing.active_children() == []
-    with pytest.raises(BrokenExecutor):
+    with pytest.raises(BrokenExecutor, match="killed"):
         pool.submit(work, 1)
+
+
+def test_how_a_worker_ended_is_said() -> None:
+    with ProcessPool(1) as pool, pytest.raises(WorkerDiedError, match="ended with exit code 3; "):
+        list(run_all(pool, work, [_EXIT]))
+    with ProcessPool(1) as pool, pytest.raises(WorkerDiedError, match="on standard error; "):
+        list(run_all(pool, sys.exit, ["planted"]))

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from hpcd.analysis import Database
 from hpcd.errors import UsageError
+from hpcd.viewer.pictures import matplotlib_import  # noqa: F401
+
+# isort: split
 from hpcd.viewer.pictures import cost_over_lines, flame_graph, trace_view
 from hpcd.viewer.pictures.picture import Drawn, Page, View
 

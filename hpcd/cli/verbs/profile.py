@@ -27,6 +27,7 @@ from hpcd.cli.verbs.attach import (
 from hpcd.cli.verbs.run import command_of, run_recorded
 from hpcd.daemon.targets import processes
 from hpcd.errors import HpcdError, StorageError, UsageError
+from hpcd.isolation import python_command, python_environment
 
 _LARGE = "/var/tmp"
 
@@ -78,7 +79,7 @@ class Profile(Command):
             signal.signal(signal.SIGINT, signal.default_int_handler)
             _hand_over(folder, owner)
             _as_user(owner, ["mkdir", "-p", "-m", "700", str(database.parent)])
-            hpcd = [sys.executable, "-m", "hpcd"]
+            hpcd = python_command("-m", "hpcd")
             _as_user(owner, [*hpcd, "merge", str(measurement), "-o", str(database)], quiet=True)
         if args.json or args.json_file:
             report({**summary, "measurement": None, "database": str(database)}, args)
@@ -121,11 +122,11 @@ def _hand_over(folder: Path, owner: User) -> None:
 def _as_user(owner: User, command: Sequence[str], *, quiet: bool = False) -> None:
     """Run a command with the rights of ``owner``. Raises :class:`HpcdError` when it fails."""
     rights: dict[str, object] = {}
-    environment = dict(os.environ)
+    environment = python_environment()
     if owner.other:
         groups = os.getgrouplist(_login(owner.uid), owner.gid)
         rights = {"user": owner.uid, "group": owner.gid, "extra_groups": groups}
-        for name in [name for name in environment if name.startswith(("XDG_", "HPCD_", "PYTHON"))]:
+        for name in [name for name in environment if name.startswith(("XDG_", "HPCD_"))]:
             del environment[name]
         environment["HOME"] = str(owner.home)
     sys.stdout.flush()

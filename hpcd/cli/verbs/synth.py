@@ -95,8 +95,9 @@ class Synth(Command):
                     future.result()
                     done += len(tasks[number][1])
                     update("measurements", done, len(paths))
-        except WorkerDiedError:
-            raise WorkerDiedError(f"remove {args.output} and run it again") from None
+        except WorkerDiedError as error:
+            advice = f"remove {args.output} and run it again"
+            raise WorkerDiedError(error.ending, advice) from None
         size = sum(file.stat().st_size for path in paths for file in path.iterdir())
         records = shape.ranks * shape.records
         if args.json:

@@ -35,6 +35,7 @@ from hpcd.daemon.probes.probe_request import ProbeRequest
 from hpcd.daemon.service.protocol import NoServiceError, ask
 from hpcd.daemon.targets.selector import Selector
 from hpcd.errors import HpcdError, TargetError, UsageError
+from hpcd.isolation import python_command, python_environment
 
 # Measurements are flushed once a second: there is nothing newer to be seen.
 _REFRESH_SECONDS = 1.0
@@ -216,10 +217,9 @@ def recorded(args: argparse.Namespace, selector: Selector) -> Iterator[Recorder 
 
 @contextlib.contextmanager
 def _recorded_here(args: argparse.Namespace, path: Path, lock: int) -> Iterator[Recorder]:
-    command = [
-        sys.executable, "-m", "hpcd", "attach", "--json", "-o", str(path),
-        "-F", str(args.frequency),
-    ]  # fmt: skip
+    command = python_command(
+        "-m", "hpcd", "attach", "--json", "-o", str(path), "-F", str(args.frequency)
+    )
     for option in ("pid", "comm", "user", "cgroup", "container", "job"):
         command += [f"--{option}={value}" for value in getattr(args, option)]
     for option in ("probe", "probes"):
@@ -227,7 +227,8 @@ def _recorded_here(args: argparse.Namespace, path: Path, lock: int) -> Iterator[
     command += [f"--{option}" for option in ("all", "io", "memory", "mpi") if getattr(args, option)]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True, pass_fds=(lock,), preexec_fn=_interrupted_with(os.getpid()),
+        text=True, env=python_environment(), pass_fds=(lock,),
+        preexec_fn=_interrupted_with(os.getpid()),
     )  # fmt: skip
     try:
         yield Recorder(process, path)
