@@ -60,7 +60,7 @@ def import_variables() -> dict[str, str]:
     return {
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONSAFEPATH": "1",
-        "PYTHONNOUSERSITE": "1",  # unless this process has it: then it is in PYTHONPATH
+        "PYTHONNOUSERSITE": "1",  # the user's packages, if this process uses them, are in the path
     }
 
 
@@ -75,10 +75,10 @@ def python_environment(**variables: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def isolated_children(**variables: str) -> Iterator[None]:
-    """While the block runs, set the environment that processes started by a library inherit.
+    """Run the block with this process's own environment as :func:`python_environment` returns it.
 
-    For libraries that start Python themselves, such as :mod:`multiprocessing`; what
-    :func:`python_environment` gives others is this process's own environment meanwhile.
+    For libraries that start Python themselves, such as :mod:`multiprocessing`: their processes
+    inherit it. Then the environment is restored.
     """
     before = dict(os.environ)
     try:
