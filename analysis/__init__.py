@@ -10,13 +10,12 @@ those above it in this list only (``pyproject.toml`` has the contracts):
 - ``database``: reading a database;
 - ``profile``: views, filters, formulas and costs of one database;
 - ``calls``: totals of recorded calls;
-- ``export``: databases in the formats of other tools;
 - ``parallel``: ranks, imbalance, scaling loss, comparison, phases;
 - ``merge``: measurements into a database;
 - ``live``: measurements that are still being written.
 
-:func:`open` and :class:`Database` are what programs that use hpcd need; the other names are tables
-and trees for pandas, Arrow, Hatchet and Thicket (docs/python.md).
+:func:`open` and :class:`Database` are what programs that use hpcd need; :mod:`hpcd.interchange` has
+tables and trees for pandas, Arrow, Hatchet and Thicket (docs/python.md).
 """
 
 from __future__ import annotations
@@ -26,32 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hpcd.analysis.database import Database, open
-    from hpcd.analysis.export.data_frames import arrow_batches, arrow_table, pandas_frame
-    from hpcd.analysis.export.graph_frames import graph_frame, thicket
 
-__all__ = [
-    "Database",
-    "arrow_batches",
-    "arrow_table",
-    "graph_frame",
-    "open",
-    "pandas_frame",
-    "thicket",
-]
-
-_MODULES = {
-    "Database": "database",
-    "open": "database",
-    "arrow_batches": "export.data_frames",
-    "arrow_table": "export.data_frames",
-    "pandas_frame": "export.data_frames",
-    "graph_frame": "export.graph_frames",
-    "thicket": "export.graph_frames",
-}
+__all__ = ["Database", "open"]
 
 
 def __getattr__(name: str) -> Any:
     # Processes that read one module each start often, and need nothing of a database.
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"hpcd.analysis.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module("hpcd.analysis.database"), name)

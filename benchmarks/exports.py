@@ -24,8 +24,8 @@ from rich.table import Table
 
 from benchmarks.merge import make
 from benchmarks.workloads import HPCD, scratch, sized
-from hpcd.analysis.export.formats import FORMATS
 from hpcd.analysis.merge.stages import merge
+from hpcd.interchange.formats import FORMATS
 from hpcd.measurement.synthetic import Shape
 
 _THREADS = len(os.sched_getaffinity(0))

@@ -6,4 +6,4 @@ set -eu
 rm -rf "$1"
 mkdir -p "$1"
 cp -a hpcd "$1/hpcd"
-cp -a bpf daemon analysis viewer "$1/hpcd/"
+cp -a bpf daemon analysis interchange viewer cli "$1/hpcd/"

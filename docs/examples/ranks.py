@@ -3,14 +3,15 @@
 import sys
 
 import hpcd.analysis
+import hpcd.interchange
 
 
 def main(path: str) -> None:
     """Print the time of each rank by kind, and the procedure it spent most CPU time in."""
     with hpcd.analysis.open(path) as db:
-        lines = hpcd.analysis.pandas_frame(db, "trace_lines").set_index("trace_line")
-        contexts = hpcd.analysis.pandas_frame(db, "contexts").set_index("context")
-        costs = hpcd.analysis.pandas_frame(db, "costs")
+        lines = hpcd.interchange.pandas_frame(db, "trace_lines").set_index("trace_line")
+        contexts = hpcd.interchange.pandas_frame(db, "contexts").set_index("context")
+        costs = hpcd.interchange.pandas_frame(db, "costs")
     costs = costs.join(lines["rank"], on="trace_line").join(contexts["name"], on="context")
     times = [name for name in costs.columns if str(name).endswith("_time")]
     table = costs.groupby("rank", dropna=False)[times].sum()

@@ -4,13 +4,14 @@ import sys
 from contextlib import ExitStack
 
 import hpcd.analysis
+import hpcd.interchange
 
 
 def main(paths: list[str]) -> None:
     """Print the inclusive CPU time of each procedure's contexts, a column for each run."""
     with ExitStack() as stack:
         databases = [stack.enter_context(hpcd.analysis.open(path)) for path in paths]
-        runs = hpcd.analysis.thicket(databases, metrics=["cpu_time"])
+        runs = hpcd.interchange.thicket(databases, metrics=["cpu_time"])
     table = runs.dataframe["cpu_time (inc)"].unstack("profile").fillna(0.0)
     table.insert(0, "name", [node.frame["name"] for node in table.index])
     table["spread"] = table.drop(columns="name").max(axis=1) - table.drop(columns="name").min(

@@ -138,7 +138,7 @@ def test_only_one_module_starts_python() -> None:
     """The module that isolates them."""
     starting = [
         path.relative_to(ROOT)
-        for package in ("hpcd", "bpf", "daemon", "analysis", "viewer")
+        for package in ("hpcd", "bpf", "daemon", "analysis", "interchange", "viewer", "cli")
         for path in (ROOT / package).rglob("*.py")
         if "[sys.executable" in path.read_text()
     ]

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import hpcd.analysis
+import hpcd.interchange
 from hpcd.analysis.database import Database
-from hpcd.analysis.export.data_frames import TABLES
 from hpcd.analysis.profile.filters import Filter
 from hpcd.errors import PlatformError, UsageError
+from hpcd.interchange.data_frames import TABLES
 from tests.support.made import make
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +47,8 @@ def totals(db: Database, filters: list[str]) -> dict[str, float]:
 @pytest.mark.parametrize("filters", [[], ["rank=1"], ["time=0.05-0.3"]], ids=" ".join)
 @pytest.mark.parametrize("table", ["costs", "trace"])
 def test_tables_add_up_to_the_reports_totals(db: Database, table: str, filters: list[str]) -> None:
-    frame = hpcd.analysis.pandas_frame(db, table, filters)
-    arrow = hpcd.analysis.arrow_table(db, table, filters)
+    frame = hpcd.interchange.pandas_frame(db, table, filters)
+    arrow = hpcd.interchange.arrow_table(db, table, filters)
     assert len(frame) == arrow.num_rows > 0
     for metric, total in totals(db, filters).items():
         assert frame[metric].sum() == pytest.approx(total)
@@ -56,8 +57,8 @@ def test_tables_add_up_to_the_reports_totals(db: Database, table: str, filters: 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_pandas_and_arrow_have_the_same_rows(db: Database, table: str) -> None:
-    frame = hpcd.analysis.pandas_frame(db, table)
-    arrow = hpcd.analysis.arrow_table(db, table)
+    frame = hpcd.interchange.pandas_frame(db, table)
+    arrow = hpcd.interchange.arrow_table(db, table)
     assert list(frame.columns) == arrow.column_names
     for name in frame.columns:
         values = [None if value is None or value != value else value for value in frame[name]]
@@ -73,14 +74,14 @@ def test_the_documented_columns_are_those_there_are(db: Database) -> None:
         row = next(line for line in page.splitlines() if line.startswith(f"| `{table}` |"))
         named = [word for word in row.split("`")[1::2] if word != table]
         columns = [
-            name for name in hpcd.analysis.pandas_frame(db, table).columns
+            name for name in hpcd.interchange.pandas_frame(db, table).columns
             if name not in db.metrics.names or table == "metrics"
         ]  # fmt: skip
         assert named == columns
 
 
 def test_arrow_batches_are_made_as_they_are_read(db: Database) -> None:
-    reader = hpcd.analysis.arrow_batches(db, "trace", metrics=["cpu_time"])
+    reader = hpcd.interchange.arrow_batches(db, "trace", metrics=["cpu_time"])
     first = reader.read_next_batch()
     assert 0 < first.num_rows < reader.read_all().num_rows + first.num_rows
     assert first.schema.field("cpu_time").metadata == {b"unit": b"s"}
@@ -88,19 +89,20 @@ def test_arrow_batches_are_made_as_they_are_read(db: Database) -> None:
 
 def test_what_there_is_not_is_said_in_one_line(db: Database) -> None:
     with pytest.raises(UsageError, match="did you mean costs"):
-        hpcd.analysis.pandas_frame(db, "cots")
+        hpcd.interchange.pandas_frame(db, "cots")
     with pytest.raises(UsageError, match="no metric"):
-        hpcd.analysis.arrow_table(db, "costs", metrics=["cycles"])
+        hpcd.interchange.arrow_table(db, "costs", metrics=["cycles"])
     with pytest.raises(AttributeError):
         hpcd.analysis.no_such_name  # noqa: B018
 
 
 def test_a_missing_library_is_named(db: Database) -> None:
     script = (
-        "import sys; sys.modules['hatchet'] = None; import hpcd.analysis as a\n"
+        "import sys; sys.modules['hatchet'] = None\n"
+        "import hpcd.analysis as a, hpcd.interchange as i\n"
         "from hpcd.errors import PlatformError\n"
         f"db = a.open({str(db.path)!r})\n"
-        "try: a.graph_frame(db)\n"
+        "try: i.graph_frame(db)\n"
         "except PlatformError as error: print(error)\n"
     )
     done = subprocess.run(
@@ -112,7 +114,7 @@ def test_a_missing_library_is_named(db: Database) -> None:
 
 @pytest.mark.parametrize("by_line", [False, True])
 def test_hatchet_has_each_metric_exclusive_and_inclusive(db: Database, by_line: bool) -> None:
-    frame = hpcd.analysis.graph_frame(db, by_line=by_line)
+    frame = hpcd.interchange.graph_frame(db, by_line=by_line)
     assert frame.exc_metrics == db.metrics.names
     table = frame.dataframe.reset_index()
     for metric, total in totals(db, []).items():
@@ -134,7 +136,7 @@ def test_hatchet_has_each_metric_exclusive_and_inclusive(db: Database, by_line: 
 
 
 def test_hatchet_finds_call_paths(db: Database) -> None:
-    frame = hpcd.analysis.graph_frame(db, metrics=["cpu_time"])
+    frame = hpcd.interchange.graph_frame(db, metrics=["cpu_time"])
     chosen = frame.filter(lambda row: row["name"] == "dot" and row["cpu_time"] > 0.2)
     assert [node.frame["name"] for node in chosen.dataframe.index if
             chosen.dataframe.loc[node, "cpu_time"] > 0.2] == ["dot"]  # fmt: skip
@@ -145,12 +147,12 @@ def test_hatchet_finds_call_paths(db: Database) -> None:
 
 def test_a_thicket_has_a_profile_for_each_run(db: Database, database: Path) -> None:
     other = hpcd.analysis.open(database)
-    runs = hpcd.analysis.thicket([db, other], metrics=["cpu_time"])
+    runs = hpcd.interchange.thicket([db, other], metrics=["cpu_time"])
     per_run = runs.dataframe["cpu_time"].groupby(level="profile").sum()
     assert per_run.tolist() == pytest.approx([totals(db, [])["cpu_time"]] * 2)
     assert runs.metadata["ranks"].tolist() == [2, 2]
     with pytest.raises(UsageError):
-        hpcd.analysis.thicket([])
+        hpcd.interchange.thicket([])
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,14 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
-from hpcd.analysis.export import export_selection as selection_module
-from hpcd.analysis.export import nested_slices, otf2_archive, slice_text
-from hpcd.analysis.export.context_table import Detail
-from hpcd.analysis.export.export_selection import Selection
-from hpcd.analysis.export.formats import FORMATS
 from hpcd.analysis.merge.stages import merge
 from hpcd.analysis.profile.filters import Filter
-from hpcd.measurement.foreign.names import readable
+from hpcd.interchange import export_selection as selection_module
+from hpcd.interchange import nested_slices, otf2_archive, slice_text
+from hpcd.interchange.context_table import Detail
+from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.formats import FORMATS
+from hpcd.interchange.names import readable
 from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
@@ -445,7 +445,7 @@ def test_a_missing_library_is_named(
     monkeypatch: pytest.MonkeyPatch, kind: str, library: str,
 ) -> None:  # fmt: skip
     for module in ("otf2_archive", "arrow_tables", "parquet_files"):
-        monkeypatch.delitem(sys.modules, f"hpcd.analysis.export.{module}", raising=False)
+        monkeypatch.delitem(sys.modules, f"hpcd.interchange.{module}", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     output = tmp_path / "out"
     assert main(["export", str(db.path), "--format", kind, "-o", str(output)]) == 5

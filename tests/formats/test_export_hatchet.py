@@ -11,6 +11,7 @@ import hatchet
 import pytest
 
 import hpcd.analysis
+import hpcd.interchange
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from tests.support.made import make
@@ -54,7 +55,7 @@ def wanted(db: Database, metric: str) -> Counter[str]:
 def test_the_literal_form(db: Database, tmp_path: Path) -> None:
     literal = json.loads(exported(db, tmp_path, "hatchet").read_text())
     frame = hatchet.GraphFrame.from_literal(literal)
-    ours = hpcd.analysis.graph_frame(db)
+    ours = hpcd.interchange.graph_frame(db)
     assert len(frame.graph) == len(ours.graph)
     for metric in db.metrics.names:
         assert costs(frame, metric) == pytest.approx(wanted(db, metric))

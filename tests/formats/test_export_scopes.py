@@ -11,8 +11,8 @@ import pytest
 import hpcd.analysis
 from hpcd.__main__ import main
 from hpcd.analysis.database import Database
-from hpcd.analysis.export.context_table import Detail
-from hpcd.analysis.export.export_selection import Selection
+from hpcd.interchange.context_table import Detail
+from hpcd.interchange.export_selection import Selection
 from hpcd.model.scope import Kind
 from tests.support.compiled import compiled
 from tests.support.exports import READERS

@@ -13,8 +13,8 @@ from hpcd.__main__ import main
 from hpcd.analysis.database import Database
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import FormatError, HpcdError, NotFoundError
+from hpcd.interchange.names import MAX_NAME, readable
 from hpcd.measurement.check import check_measurement
-from hpcd.measurement.foreign.names import MAX_NAME, readable
 from hpcd.measurement.reader import open_measurement
 from tests.support.imported import DATA, imported, sums
 
@@ -87,7 +87,7 @@ def test_deep_recursion_is_kept_with_what_is_left_out_counted(tmp_path: Path) ->
 
 
 def test_collisions_of_names_stay_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hpcd.measurement.foreign import recording_builder
+    from hpcd.interchange import recording_builder
 
     class OneHash:
         def __init__(self, *_: object, **__: object) -> None: ...

@@ -15,15 +15,16 @@ import numpy as np
 import pytest
 
 from hpcd.__main__ import main
-from hpcd.analysis.export.protobuf import varint, varints
-from hpcd.analysis.live import label_profiles, profile_push
+from hpcd.analysis.live import label_profiles
 from hpcd.analysis.live.label_profiles import OTHERS, ProfileFollower
-from hpcd.analysis.live.profile_push import Pusher
-from hpcd.analysis.live.profile_push import Receiver as Target
 from hpcd.analysis.symbols.confined_naming import ConfinedNaming
 from hpcd.cli.verbs.push import read_headers
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError, UsageError
+from hpcd.interchange import profile_push
+from hpcd.interchange.profile_push import Pusher
+from hpcd.interchange.profile_push import Receiver as Target
+from hpcd.interchange.protobuf import varint, varints
 from hpcd.model.identity import ModuleKind
 from tests.support.pushed import (
     MS,

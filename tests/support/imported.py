@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from hpcd.measurement.foreign.importing import Imported, ImportOptions, import_recording
+from hpcd.interchange.importing import Imported, ImportOptions, import_recording
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model import frame
 

@@ -93,7 +93,7 @@ def test_the_manual_page_has_every_environment_variable() -> None:
     pattern = re.compile(r'(?:os\.environ(?:\.get\(|\.pop\(|\[)|os\.getenv\()\s*"(\w+)"')
     read = {
         name
-        for folder in ("hpcd", "bpf", "daemon", "analysis", "viewer")
+        for folder in ("hpcd", "bpf", "daemon", "analysis", "interchange", "viewer", "cli")
         for path in (ROOT / folder).rglob("*.py")
         for name in pattern.findall(path.read_text())
     }

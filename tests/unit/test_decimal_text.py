@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpcd.analysis.export.decimal_text import (
+from hpcd.interchange.decimal_text import (
     decimals,
     number_letters,
     numbers,
     rows_of_numbers,
     rows_of_text,
 )
-from hpcd.analysis.export.export_loops import export_loops
+from hpcd.interchange.export_loops import export_loops
 
 
 @pytest.mark.parametrize("places", [0, 1, 6, 9])

@@ -68,16 +68,16 @@ def test_the_configuration_is_documented_as_it_is() -> None:
 
 
 _FOLDERS = {
-    "analysis", "benchmarks", "bpf", "daemon", "docs", "hpcd", "setup", "systemd", "tests", "viewer"
+    "analysis", "benchmarks", "bpf", "cli", "daemon", "docs", "hpcd", "interchange", "setup",
+    "systemd", "tests", "viewer",
 }  # fmt: skip
 _REFERENCE = re.compile(r"`([\w./*-]+?)(?::([\w.]+))?`")
 
 
 def named_paths(page: str) -> list[tuple[str, str]]:
     """What a page has in backticks of this project's folders: path, and name in that file or ""."""
-    # Drawings and lists of what was before are no references.
+    # Drawings are no references.
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
-    text = re.sub(r"^### Before$.*?(?=^##? |\Z)", "", text, flags=re.M | re.S)
     references = []
     for path, name in _REFERENCE.findall(text):
         pattern = "NAME" in path or "*" in path
@@ -144,7 +144,7 @@ def test_the_readme_names_every_folder_of_code() -> None:
             }
     missing = sorted(folder for folder in named if not (ROOT / folder).is_dir())
     assert not missing, f"README.md names folders that are not there: {', '.join(missing)}"
-    tops = ("analysis", "bpf", "daemon", "viewer", "hpcd")
+    tops = ("analysis", "bpf", "cli", "daemon", "interchange", "viewer", "hpcd")
     code = {
         str(folder.relative_to(ROOT))
         for top in tops

@@ -37,6 +37,8 @@ ARROWS: dict[str, set[str]] = {
     "hpcd.daemon": BASE
     | {"hpcd.bpf", "hpcd.model", "hpcd.elf", "hpcd.measurement", "hpcd.sandbox"},
     "hpcd.analysis": BASE | {"hpcd.model", "hpcd.elf", "hpcd.measurement", "hpcd.sandbox"},
+    "hpcd.interchange": BASE
+    | {"hpcd.analysis", "hpcd.model", "hpcd.elf", "hpcd.measurement", "hpcd.sandbox"},
     "hpcd.viewer": BASE | {"hpcd.analysis", "hpcd.model"},
 }
 
@@ -109,10 +111,10 @@ def printed_elsewhere(script: str) -> Any:
 
 
 def test_nothing_generic_is_importable() -> None:
-    """Only hpcd: not "daemon", "analysis", "bpf", "viewer"."""
+    """Only hpcd: not the names of its folders, such as "daemon"."""
     script = (
-        "import importlib.util as u; import hpcd.daemon, hpcd.bpf, hpcd.analysis, hpcd.viewer; "
-        "print([n for n in ('daemon', 'analysis', 'bpf', 'viewer') if u.find_spec(n)])"
+        "import importlib.util as u; import hpcd.daemon, hpcd.viewer, hpcd.cli; print([n for n in "
+        "('bpf', 'daemon', 'analysis', 'interchange', 'viewer', 'cli') if u.find_spec(n)])"
     )
     assert printed_elsewhere(script) == []
 

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from hpcd.analysis.export.export_loops import export_loops
-from hpcd.analysis.export.nested_slices import Slices
-from hpcd.analysis.export.slice_text import SliceText
+from hpcd.interchange.export_loops import export_loops
+from hpcd.interchange.nested_slices import Slices
+from hpcd.interchange.slice_text import SliceText
 
 NAMES = ['"a"', f'"{"long" * 2000}"', '""']
 

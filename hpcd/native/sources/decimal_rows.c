@@ -1,4 +1,4 @@
-/* Columns of numbers as rows of text: what hpcd/analysis/export/decimal_text.py does by numpy. */
+/* Columns of numbers as rows of text: what interchange/decimal_text.py does by numpy. */
 #include "decimal_text.h"
 
 #define MOST_PLACES 18

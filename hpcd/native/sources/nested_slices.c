@@ -1,4 +1,4 @@
-/* The trace of a line as nested slices: what hpcd/analysis/export/nested_slices.py does by numpy. */
+/* The trace of a line as nested slices: what interchange/nested_slices.py does by numpy. */
 #include "loops.h"
 
 /* Slices that are open, outermost first: metrics rows of costs, each of so many columns. */

@@ -1,4 +1,4 @@
-/* Samples of an OTF2 archive, written by its library: what hpcd/analysis/export/sample_writer.py does. */
+/* Samples of an OTF2 archive, written by its library: what interchange/sample_writer.py does. */
 #include "loops.h"
 
 /* OTF2_AttributeList_AddUint64 and OTF2_EvtWriter_CallingContextSample. */

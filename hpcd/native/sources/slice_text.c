@@ -1,4 +1,4 @@
-/* Slices as text of Chrome's events: what hpcd/analysis/export/slice_text.py does by Python. */
+/* Slices as text of Chrome's events: what interchange/slice_text.py does by Python. */
 #include "decimal_text.h"
 
 /* Texts: their letters, one after another, and where each begins and the last ends. */

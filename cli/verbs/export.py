@@ -1,0 +1,86 @@
+"""``hpcd export``: a database in the formats of other tools."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+
+from hpcd.analysis.database import open as open_database
+from hpcd.analysis.profile.filters import Filter
+from hpcd.cli.command import Command
+from hpcd.cli.options import add_database_argument
+from hpcd.cli.output.progress_bar import progress_bar
+from hpcd.errors import UsageError
+from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.exported_phases import FORMATS as PHASE_FORMATS
+from hpcd.interchange.formats import FORMATS, default_path, export
+from hpcd.wording import counted
+
+
+class Export(Command):
+    """Write a database in the format of another tool.
+
+    Calling contexts with their metrics on each thread, and the trace where the format can hold
+    one. Traces of any length are exported in bounded memory. docs/export.md says what each format
+    carries, what is lost, and how to open it.
+    """
+
+    name = "export"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        add_database_argument(parser)
+        formats = "; ".join(f"{name}: {entry.summary}" for name, entry in FORMATS.items())
+        parser.add_argument(
+            "--format", required=True, choices=FORMATS, metavar="FORMAT", help=formats
+        )
+        parser.add_argument(
+            "-o", "--output", type=Path, metavar="PATH",
+            help="file to write, or directory where the format is one (default: the database's"
+            " name with the format's ending, in the current directory)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--metric", action="append", default=[], metavar="NAME",
+            help="metric to export (default: all that the format can hold; of formats with one,"
+            " CPU time); may be repeated",
+        )  # fmt: skip
+        parser.add_argument(
+            "--filter", action="append", default=[], metavar="FILTER",
+            help="only these procedures, modules, trace lines, windows of time, as in hpcd report:"
+            " procedure, module, comm, thread, user, job or host=NAME, rank, pid or tid=0,2-5,"
+            " time=BEGIN-END (s); may be repeated",
+        )  # fmt: skip
+        parser.add_argument(
+            "--depth", type=int, metavar="N",
+            help="frames of call paths to keep; what is below counts for the last one",
+        )  # fmt: skip
+        parser.add_argument(
+            "--phases", default="", metavar="PHASES",
+            help="phases to show over trace lines, as hpcd report --by phase=PHASES takes them"
+            " (chrome, firefox, otf2, perfetto)",
+        )  # fmt: skip
+        parser.add_argument("--force", action="store_true", help="replace an earlier export")
+        parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+
+    def run(self, args: argparse.Namespace) -> int:
+        # SIGTERM cleans up as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        if args.phases and args.format not in PHASE_FORMATS:
+            raise UsageError(f"--phases: formats that hold phases are {', '.join(PHASE_FORMATS)}")
+        only = Filter.parse(args.filter)
+        with open_database(args.database) as db, progress_bar() as update:
+            selection = Selection(db, only, args.metric, args.depth, update, args.phases)
+            path = args.output or default_path(args.database, args.format)
+            export(selection, args.format, path, replace=args.force)
+        for note in selection.notes:
+            print(f"note: {note}", file=sys.stderr)
+        size = sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
+        if args.json:
+            print(json.dumps({"path": str(path), "format": args.format, "bytes": size,
+                              "lines": len(selection.lines)}))  # fmt: skip
+        else:
+            print(f"{path}: {args.format}, {counted(len(selection.lines), 'trace line')}, "
+                  f"{size / 1e6:.1f} MB")  # fmt: skip
+        return 0

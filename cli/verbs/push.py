@@ -1,0 +1,130 @@
+"""``hpcd push``: profiles of a measurement that is being written, to a receiver, at intervals."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from hpcd.analysis.live.frame_lookup import MakeNamer
+from hpcd.analysis.live.label_profiles import ProfileFollower
+from hpcd.analysis.symbols.confined_naming import ConfinedNaming
+from hpcd.analysis.symbols.symbolization import Namer
+from hpcd.cli.command import Command
+from hpcd.cli.output.terminal_text import harmless
+from hpcd.errors import FormatError, NotFoundError, StorageError, UsageError
+from hpcd.interchange.profile_push import FORMATS, Pusher, Receiver
+from hpcd.wording import counted
+
+# How long a recorder may take until its measurement has a beginning.
+_BEGIN_SECONDS = 60.0
+_RETRY_SECONDS = 0.25
+_MOST_HEADERS = 1 << 16
+
+
+class Push(Command):
+    """Push profiles of a measurement to a receiver of OpenTelemetry profiles or of pprof.
+
+    Follows a measurement that is being written and sends what it gained at intervals, with labels
+    user, job, rank and command, until it ends; one that has ended is sent at once. The service does
+    the same for the host, if its configuration says so ([push] in hpcd.toml). docs/continuous.md
+    says which receivers, what is sent, and what is not.
+    """
+
+    name = "push"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("measurement", type=Path, help="a measurement directory")
+        parser.add_argument(
+            "--to", required=True, metavar="URL",
+            help="receiver, such as http://localhost:4318 (OTLP) or http://localhost:4040 (pprof)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--format", choices=FORMATS, default="otlp",
+            help="OTLP profiles, or pprof for Pyroscope's /ingest (default: %(default)s)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--every", type=float, default=15.0, metavar="S",
+            help="seconds from one push to the next (default: %(default)g)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--headers", type=Path, metavar="FILE",
+            help="file of HTTP headers, one a line, such as Authorization: Bearer TOKEN",
+        )  # fmt: skip
+        parser.add_argument(
+            "--from-now", action="store_true", help="leave out what is recorded already"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        if not 1 <= args.every <= 86400:
+            raise UsageError("--every must be between 1 and 86400 seconds")
+        receiver = Receiver(args.to, args.format, read_headers(args.headers))
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        # Root reads no files of others itself.
+        naming = ConfinedNaming() if os.geteuid() == 0 else None
+        try:
+            follower = _begin(
+                args.measurement, naming.namer if naming else Namer, stop, from_now=args.from_now
+            )
+            if follower is None:
+                return 0
+            try:
+                pusher = Pusher(follower, receiver, args.every, _tell)
+                pusher.run(stop)
+            finally:
+                follower.close()
+        finally:
+            if naming:
+                naming.close()
+        _tell(f"{counted(pusher.sent, 'request')} sent to {args.to}"
+              + (f", {pusher.lost} lost" if pusher.lost else ""))  # fmt: skip
+        return 0 if not pusher.lost else StorageError.exit_code
+
+
+def _begin(
+    path: Path, make_namer: MakeNamer, stop: threading.Event, *, from_now: bool
+) -> ProfileFollower | None:
+    """Follow ``path`` as soon as its recorder has begun it; None when told to stop before."""
+    deadline = time.monotonic() + _BEGIN_SECONDS
+    while not stop.is_set():
+        try:
+            return ProfileFollower(path, make_namer, from_now=from_now)
+        except FormatError:
+            begun = any(path.glob("segment-*"))
+            if begun or time.monotonic() > deadline:
+                raise
+        stop.wait(_RETRY_SECONDS)
+    return None
+
+
+def read_headers(path: Path | None) -> dict[str, str]:
+    """The headers of a file. Raises :class:`NotFoundError`, and :class:`UsageError` that shows
+    nothing of a line, which may be a secret."""
+    if path is None:
+        return {}
+    try:
+        with path.open(encoding="ascii") as file:
+            lines = file.read(_MOST_HEADERS).splitlines()
+    except OSError as error:
+        raise NotFoundError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: headers are ASCII") from None
+    headers = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or not name.replace("-", "").isalnum() or not value.strip().isprintable():
+            raise UsageError(f"{path}: line {number} is no header such as Name: VALUE")
+        headers[name] = value.strip()
+    return headers
+
+
+def _tell(line: str) -> None:
+    print(f"hpcd push: {harmless(line)}", file=sys.stderr, flush=True)

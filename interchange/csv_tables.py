@@ -1,0 +1,56 @@
+"""A folder of CSV files: contexts, trace lines, metrics, costs, and the trace (RFC 4180, UTF-8).
+
+The tables are those of :mod:`.tables`. Text that a spreadsheet would take for a formula begins with
+an apostrophe; line ends and control characters are written as escapes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from hpcd.interchange.decimal_text import rows_of_numbers
+from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.tables import Column, tables
+from hpcd.interchange.text import one_line
+
+_LINE_END = "\r\n"
+# Costs in seconds are whole ns.
+_COST_PLACES = 9
+# Rows of numbers made at once: what they need is then in the processor's caches.
+_ROWS = 8192
+
+
+def write(selection: Selection, path: Path) -> None:
+    """Write ``selection`` to files in the folder ``path``."""
+    for table in tables(selection):
+        with (path / f"{table.name}.csv").open("wb") as file:
+            file.write(_text_rows([[name] for name in table.columns]))
+            for batch in table.batches():
+                numbers = [column for column in batch if not isinstance(column, list)]
+                if len(numbers) < len(batch):
+                    file.write(_text_rows(batch))
+                    continue
+                for at in range(0, len(numbers[0]), _ROWS):
+                    some = [column[at : at + _ROWS] for column in numbers]
+                    end = _LINE_END.encode()
+                    file.write(rows_of_numbers(some, _COST_PLACES, end, selection.loops))
+
+
+def _text_rows(columns: list[Column] | list[list[str]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator=_LINE_END)
+    writer.writerows(zip(*map(_cells, columns), strict=True))
+    return text.getvalue().encode()
+
+
+def _cells(column: Column) -> list[object]:
+    if not isinstance(column, list):
+        return list(column.tolist())
+    return [_safe(value) if isinstance(value, str) else value for value in column]
+
+
+def _safe(value: str) -> str:
+    text = one_line(value) if value else ""
+    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) else text

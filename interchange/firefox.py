@@ -1,0 +1,302 @@
+"""Firefox Profiler's processed profile, version 70
+(https://github.com/firefox-devtools/profiler, ``src/types/profile.ts``).
+
+A thread for each trace line, a sample for each record, weighted by the ms it stands for. Waits have
+a frame of their own below the one that waits, such as ``[blocked_time]``, so that the costs of
+each metric can be told apart. Where a count is exported weights are that count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import Any, TextIO
+
+import numpy as np
+
+from hpcd.analysis.trace.trace_lines import Line
+from hpcd.array_types import F64, I64
+from hpcd.interchange.context_table import Contexts, Detail
+from hpcd.interchange.decimal_text import decimals, numbers
+from hpcd.interchange.export_selection import Selection, TraceBlock
+from hpcd.interchange.json_columns import json_columns
+from hpcd.interchange.process_ids import ProcessIds
+from hpcd.interchange.text import as_json, utf8
+from hpcd.model.identity import ModuleKind
+
+_VERSION = 70
+_GECKO_VERSION = 36
+_LIBRARY = 1
+# Times are ms with the places of ns.
+_NS_OF_MS = 6
+_OTHER, _USER, _KERNEL, _WAITING = range(4)
+_CATEGORIES = [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Waiting", "blue")]
+# Of markers: they have a begin and an end.
+_INTERVAL = 1
+
+
+def write(selection: Selection, path: Path) -> None:
+    """Write ``selection`` to the file ``path``."""
+    table = selection.contexts(Detail.PLACE)
+    stacks = _Stacks(selection, table)
+    with path.open("w", encoding="ascii", newline="\n") as file:
+        file.write('{"meta":' + as_json(_meta(selection)))
+        file.write(',"libs":' + as_json(_libraries(selection)) + ',"shared":{')
+        phase_names = _write_shared(file, selection, table, stacks)
+        file.write('},"threads":[')
+        ids = ProcessIds(selection)
+        for number, line in enumerate(selection.each_line()):
+            file.write("," if number else "")
+            markers = _markers(selection, line.number, phase_names)
+            _write_thread(file, path.parent, selection, stacks, line, *ids(line), markers)
+        file.write("]}\n")
+
+
+class _Stacks:
+    """The stack of each context, and of each wait in one.
+
+    Rows of ``selection.times`` that are waits have stacks from ``len(table)`` on.
+    """
+
+    def __init__(self, selection: Selection, table: Contexts) -> None:
+        self.table = table
+        self._rows = selection.times
+        self.timed = selection.units[self._rows[0]] == "s"
+        self.scale = 1e3 if self.timed else 1.0
+        self.waits: list[tuple[str, I64]] = []
+        self._number: dict[int, I64] = {}
+        at = len(table)
+        for row in self._rows:
+            name = selection.names[row]
+            if not self.timed or name == "cpu_time":
+                continue
+            exclusive = selection.db.metrics.exclusive(selection.metrics[row])
+            context = np.unique(table.of_node[np.flatnonzero(exclusive)])
+            number = np.zeros(len(table), np.int64)
+            number[context] = at + np.arange(len(context))
+            at += len(context)
+            self._number[row] = number
+            self.waits.append((f"[{name}]", context.astype(np.int64)))
+
+    def samples(self, block: TraceBlock) -> tuple[I64, I64, F64]:
+        """Stack, time (ns) and weight of the records of a block that have one."""
+        cost = block.cost[self._rows]
+        weight = cost.sum(axis=0)
+        kept = np.flatnonzero(weight)
+        row_of = cost[:, kept].argmax(axis=0)
+        context = self.table.of_node[block.node[kept]].astype(np.int64)
+        stack = context.copy()
+        for place, row in enumerate(self._rows):
+            if row in self._number:
+                mine = row_of == place
+                stack[mine] = self._number[row][context[mine]]
+        return stack, block.time[kept], weight[kept] * self.scale
+
+
+def _meta(selection: Selection) -> dict[str, Any]:
+    origin = selection.db.origin_ns / 1e6
+    begin, end = selection.span
+    return {
+        "interval": 1,
+        "startTime": origin,
+        "profilingStartTime": begin / 1e6,
+        "profilingEndTime": end / 1e6,
+        "processType": 0,
+        "categories": [
+            {"name": name, "color": color, "subcategories": ["Other"]}
+            for name, color in _CATEGORIES
+        ],
+        "product": utf8(selection.db.path.name),
+        "stackwalk": 1,
+        "version": _GECKO_VERSION,
+        "preprocessedProfileVersion": _VERSION,
+        "symbolicated": True,
+        "symbolicationNotSupported": True,
+        "markerSchema": [],
+        "importedFrom": "hpcd",
+        "usesOnlyOneStackType": True,
+        "sourceCodeIsNotOnSearchfox": True,
+    }
+
+
+def _libraries(selection: Selection) -> list[dict[str, Any]]:
+    libraries = []
+    for module in selection.db.modules:
+        name, path = utf8(PurePath(module.path).name or module.path), utf8(module.path)
+        known = module.kind == ModuleKind.ELF and module.build_id
+        libraries.append(
+            {"arch": "", "name": name, "path": path, "debugName": name, "debugPath": path,
+             "breakpadId": "", "codeId": module.build_id if known else None}
+        )  # fmt: skip
+    return libraries
+
+
+class _Strings:
+    def __init__(self) -> None:
+        self.table: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self.table.setdefault(utf8(text), len(self.table))
+
+
+def _markers(selection: Selection, line: int, names: list[int]) -> dict[str, Any]:
+    """The phases of trace line ``line``; ``names`` are strings by group."""
+    phases = list(selection.phases.of_line(line))
+    count = len(phases)
+    return {
+        "data": [None] * count,
+        "name": [names[group] for _, _, group in phases],
+        "startTime": [begin / 1e6 for begin, _, _ in phases],
+        "endTime": [end / 1e6 for _, end, _ in phases],
+        "phase": [_INTERVAL] * count,
+        "category": [_USER] * count,
+        "length": count,
+    }
+
+
+def _write_shared(
+    file: TextIO, selection: Selection, table: Contexts, stacks: _Stacks
+) -> list[int]:
+    """Write what threads share; returns the strings that are names of phases, by group."""
+    strings = _Strings()
+    frames, waits = table.frames, [name for name, _ in stacks.waits]
+    sources: dict[str, int] = {}
+    modules = selection.db.modules
+    resources = [strings(PurePath(module.path).name or module.path) for module in modules]
+    functions: dict[tuple[Any, ...], int] = {}
+    function_of = []
+    procedures = selection.db.procedures
+    columns = zip(frames.name, frames.module.tolist(), frames.file, frames.procedure.tolist(),
+                  frames.inlined.tolist(), strict=True)  # fmt: skip
+    for name, module, source, procedure, inlined in columns:
+        source = source if inlined else procedures.file[procedure]
+        begin = None if inlined else int(procedures.line[procedure]) or None
+        if source:
+            sources.setdefault(source, len(sources))
+        key = (strings(name), module - 1, sources.get(source), begin)
+        function_of.append(functions.setdefault(key, len(functions)))
+    for name in waits:
+        function_of.append(functions.setdefault((strings(name), -1, None, None), len(functions)))
+    _write_tables(file, {
+        "stackTable": _stack_table(table, stacks),
+        "frameTable": _frame_table(table, function_of, procedures.kernel.tolist(), len(waits)),
+        "funcTable": _function_table(list(functions)),
+        "resourceTable": {
+            "name": resources, "host": [None] * len(modules), "type": [_LIBRARY] * len(modules)
+        },
+        "nativeSymbols": {"libIndex": [], "address": [], "name": [], "functionSize": []},
+        "sources": {
+            "id": [None] * len(sources),
+            "filename": [strings(source) for source in sources],
+            "startLine": [1] * len(sources),
+            "startColumn": [1] * len(sources),
+            "sourceMapURL": [None] * len(sources),
+            "content": [None] * len(sources),
+        },
+        "sourceLocationTable": {"source": [], "line": [], "column": []},
+    })  # fmt: skip
+    phase_names = [strings(name) for name in selection.phases.names]
+    file.write(',"stringArray":' + as_json(list(strings.table)))
+    return phase_names
+
+
+def _write_tables(file: TextIO, tables: dict[str, dict[str, list[Any]]]) -> None:
+    for number, (name, columns) in enumerate(tables.items()):
+        file.write(("," if number else "") + as_json(name) + ":{")
+        for column, values in columns.items():
+            file.write(as_json(column) + ":" + as_json(values) + ",")
+        file.write(f'"length":{len(next(iter(columns.values())))}}}')
+
+
+def _stack_table(table: Contexts, stacks: _Stacks) -> dict[str, list[Any]]:
+    parent = table.parent.astype(np.int64)
+    offset = np.where(parent > 0, np.arange(len(table)) - parent, 0)
+    frame = table.frame.astype(np.int64)
+    for number, (_, context) in enumerate(stacks.waits):
+        at = len(offset) + np.arange(len(context))
+        offset = np.append(offset, at - context)
+        frame = np.append(frame, np.full(len(context), len(table.frames) + number))
+    return {"frame": frame.tolist(), "prefixOffset": offset.tolist()}
+
+
+def _frame_table(
+    table: Contexts, function_of: list[int], kernel: list[bool], waits: int
+) -> dict[str, list[Any]]:
+    frames = table.frames
+    nested = [0] * len(frames)
+    inlined = frames.inlined.tolist()
+    columns = zip(table.parent.tolist(), table.frame.tolist(), strict=True)
+    frame_of = table.frame.tolist()
+    for parent, frame in columns:
+        if inlined[frame]:
+            nested[frame] = min(nested[frame_of[parent]] + 1, 255)
+    category = [_KERNEL if kernel[procedure] else _USER for procedure in frames.procedure.tolist()]
+    count = len(frames) + waits
+    return {
+        "address": [*_addresses(table), *[-1] * waits],
+        "lib": [*(frames.module.astype(np.int64) - 1).tolist(), *[-1] * waits],
+        "inlineDepth": [*nested, *[0] * waits],
+        "category": [*category, *[_WAITING] * waits],
+        "subcategory": [0] * count,
+        "func": function_of,
+        "nativeSymbol": [None] * count,
+        "innerWindowID": [0] * count,
+        "line": [*(line or None for line in frames.line.tolist()), *[None] * waits],
+        "column": [None] * count,
+        "originalLocation": [None] * count,
+    }
+
+
+def _addresses(table: Contexts) -> list[int]:
+    """Addresses in load modules; -1 where there is none, or one that the reader's 32 bits do not
+    hold."""
+    frames = table.frames
+    held = (frames.module > 0) & (frames.address < 1 << 31)
+    addresses: list[int] = np.where(held, frames.address.astype(np.int64), -1).tolist()
+    return addresses
+
+
+def _function_table(functions: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    names, modules, sources, lines = map(list, zip(*functions, strict=True))
+    count = len(functions)
+    return {
+        "name": names,
+        "isJS": [False] * count,
+        "relevantForJS": [False] * count,
+        "resource": modules,
+        "source": sources,
+        "lineNumber": lines,
+        "columnNumber": [None] * count,
+        "originalLocation": [None] * count,
+    }
+
+
+def _write_thread(
+    file: TextIO, folder: Path, selection: Selection, stacks: _Stacks, line: Line, pid: int,
+    tid: int, markers: dict[str, Any],
+) -> None:  # fmt: skip
+    thread = {
+        "processType": "default",
+        "processStartupTime": line.start / 1e6,
+        "processShutdownTime": line.end / 1e6,
+        "registerTime": line.start / 1e6,
+        "unregisterTime": line.end / 1e6,
+        "pausedRanges": [],
+        "name": utf8(line.label),
+        "isMainThread": line.pid == line.tid,
+        "processName": utf8(line.process),
+        "pid": str(pid),
+        "tid": tid,
+        "markers": markers,
+    }
+    kind = "tracing-ms" if stacks.timed else "samples"
+    file.write(as_json(thread)[:-1] + f',"samples":{{"weightType":"{kind}"')
+    with json_columns(["stack", "time", "weight"], folder) as columns:
+        for block in selection.trace(line.number):
+            stack, time, weight = stacks.samples(block)
+            loops = selection.loops
+            columns.add(
+                decimals(stack, 0, loops), decimals(time, _NS_OF_MS, loops),
+                numbers(weight, _NS_OF_MS, loops), count=len(stack),
+            )  # fmt: skip
+        columns.write(file)
+        file.write(f',"length":{columns.count}}}}}')

@@ -1,0 +1,77 @@
+"""HPCToolkit's database, version 4: meta.db, profile.db, cct.db, trace.db, metrics/default.yaml.
+
+The layout is that of HPCToolkit's ``doc/FORMATS.md``, where {PI} has a stride of 48 bytes. Every
+metric has the scopes "execution" (inclusive) and "function" (exclusive); times are in s. A calling
+context is a function, below it the source line that is executed or, where that is not known, the
+instruction, and below that what is called.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.array_types import F64
+from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.hpctoolkit_contexts import LexicalContexts, lexical_contexts
+from hpcd.interchange.hpctoolkit_file import MetricIds, metric_ids
+from hpcd.interchange.hpctoolkit_meta import write_meta
+from hpcd.interchange.hpctoolkit_profiles import ProfileWriter, write_cct
+from hpcd.interchange.hpctoolkit_trace import write_trace
+from hpcd.interchange.text import as_json, utf8
+
+
+def write(selection: Selection, path: Path) -> None:
+    """Write ``selection`` to the folder ``path``."""
+    contexts = lexical_contexts(selection)
+    metrics = metric_ids(selection)
+    write_meta(selection, contexts, metrics, path / "meta.db")
+    with ProfileWriter(path / "profile.db", len(contexts) + 1, len(metrics.names)) as profiles:
+        for line in selection.each_line("profiles"):
+            costs = selection.line_costs(line.number, contexts.table)
+            point = np.zeros((len(selection.metrics), len(contexts)))
+            for row, cost in zip(point, costs.cost[metrics.rows], strict=True):
+                np.add.at(row, contexts.of_context[costs.context], cost)
+            profiles.add(line, _propagated(contexts, point))
+        profiles.finish()
+    write_cct(path / "cct.db", path / "profile.db", profiles, selection)
+    write_trace(selection, contexts, path / "trace.db")
+    _write_taxonomy(metrics, path / "metrics")
+
+
+def _propagated(contexts: LexicalContexts, point: F64) -> F64:
+    """``float64[contexts + 1, 2 · metrics]``: of the global context and each other one the
+    inclusive and the exclusive cost in each metric, in the order of their identifiers.
+
+    Exclusive is what a context cost without what it calls: of a function the sum over its lines.
+    """
+    values = np.zeros((len(contexts) + 1, 2 * len(point)))
+    lexical = np.flatnonzero(contexts.within_function)
+    above = contexts.tree.parent[lexical]
+    for number, cost in enumerate(point):
+        values[1:, 2 * number] = contexts.tree.inclusive(cost)
+        values[0, 2 * number] = values[1, 2 * number]
+        exclusive = cost.copy()
+        np.add.at(exclusive, above, cost[lexical])
+        values[1:, 2 * number + 1] = exclusive
+    return values
+
+
+def _write_taxonomy(metrics: MetricIds, folder: Path) -> None:
+    """How HPCToolkit's viewer shows the metrics (``metrics/METRICS.yaml.ex`` of its databases)."""
+    folder.mkdir()
+    inputs, roots = [], []
+    for number, name in enumerate(metrics.names):
+        for scope, short in (("execution", "i"), ("function", "e")):
+            inputs.append(
+                f"  - &m{number}{short}\n    metric: {as_json(utf8(name))}\n"
+                f"    scope: {scope}\n    formula: $$\n    combine: sum\n"
+            )
+        roots.append(
+            f"  - name: {as_json(utf8(name))}\n    description: {as_json(utf8(name))}\n"
+            "    variants:\n      Sum:\n        render: [number, percent]\n        formula:\n"
+            f"          inclusive: *m{number}i\n          exclusive: *m{number}e\n"
+        )
+    text = "version: 0\ninputs:\n" + "".join(inputs) + "roots:\n" + "".join(roots)
+    (folder / "default.yaml").write_text(text, encoding="utf-8")

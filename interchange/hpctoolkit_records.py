@@ -1,0 +1,326 @@
+"""HPCToolkit databases of version 4, as hpcprof writes them.
+
+A database has sums by thread and context (exact) and, if traces were recorded, the context of each
+sample and its time. Both become records: what a context cost a thread is divided evenly over the
+thread's samples in it, so that sums are the database's and times those of the trace. hpcd's own
+exports count samples, too: waits have an entry at each end there, of which one is left. Loops,
+source lines and instructions are not call frames: what they cost counts for the procedure around
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hpcd.array_types import F64, U32, Array
+from hpcd.errors import FormatError
+from hpcd.interchange.hpctoolkit_files import (
+    MAGIC,
+    Context,
+    MetaFile,
+    Profile,
+    ProfileFile,
+    TraceFile,
+)
+from hpcd.interchange.names import readable
+from hpcd.interchange.recording_builder import NO_MODULE, RecordingBuilder
+
+_UNIT = re.compile(rb"(.*?)\s*\((sec|s|usec|us|ms|ns|bytes|B)\)$")
+_SECONDS = {"sec": 1.0, "s": 1.0, "ms": 1e-3, "usec": 1e-6, "us": 1e-6, "ns": 1e-9}
+_METRICS = {"CPUTIME": "cpu_time", "REALTIME": "time"}
+# A count below this keeps six decimals.
+_LARGE = 1e6
+_MAX_VALUE = 2.0**55
+_UNKNOWN_ENTRY = 0
+# The metric by which hpcd's exports count samples; every database counts its own.
+_COUNTED = b"samples"
+
+
+class _Metric(NamedTuple):
+    """A metric of the database: its event, and what turns a value into the event's."""
+
+    number: int
+    event: int
+    factor: float
+
+
+def is_hpctoolkit_database(path: Path) -> bool:
+    """Whether ``path`` is the directory of an HPCToolkit database."""
+    try:
+        with (path / "meta.db").open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+class HpctoolkitReader:
+    """Turns a database into records of ``builder``."""
+
+    def __init__(self, builder: RecordingBuilder) -> None:
+        self._builder = builder
+        self._process_of_host: dict[int, int] = {}
+        self._node_of = np.zeros(0, np.uint32)
+        self._parent_of = np.zeros(0, np.uint32)
+        self._in_tree = np.zeros(0, bool)
+        self._idle = 0
+        self._first_tid = 0
+        self._counted: _Metric | None = None
+
+    def read(self, folder: Path) -> int | None:
+        """Take in the database; returns when its first trace began, ns since 1970.
+
+        Raises :class:`FormatError`, :class:`NotFoundError`.
+        """
+        meta = MetaFile(folder)
+        profile_file = ProfileFile(folder, meta.identifier_kinds())
+        self._read_contexts(meta)
+        profiles = profile_file.profiles()
+        if any("RANK" in profile.ids for profile in profiles.values()):
+            self._builder.job = self._builder.job or readable(meta.title)
+        # Above all ranks, and all hosts where there are none.
+        self._first_tid = 1 + max(
+            (max(profile.ids.get("RANK", 0), len(profiles)) for profile in profiles.values()),
+            default=0,
+        )
+        lines = {number: self._line(profile, meta) for number, profile in profiles.items()}
+        traces, begin_ns = self._traces(folder, lines)
+        metrics = self._metrics(meta, profile_file, profiles)
+        for number, profile in profiles.items():
+            costs = [self._exclusive(profile_file, profile, metric) for metric in metrics]
+            times, nodes = traces.get(number, (np.zeros(0, np.int64), np.zeros(0, np.uint32)))
+            counts = None
+            if self._counted and len(times):
+                counts = self._exclusive(profile_file, profile, self._counted)
+                times, nodes = _counted_entries(times, nodes, counts)
+            self._write(lines[number], times, nodes, metrics, costs, apart=counts is not None)
+        self._rank_sizes(profiles)
+        return begin_ns or None
+
+    # --- contexts ---
+
+    def _read_contexts(self, meta: MetaFile) -> None:
+        """Each context's node, that of the call it is in, and each context's parent."""
+        builder = self._builder
+        frames: dict[int, int] = {}
+        nodes = {0: -1}
+        parents = {}
+        for context in meta.contexts():
+            if context.id in nodes or context.parent not in nodes:
+                raise FormatError(
+                    f"{builder.source}: damaged: context {context.id} is out of place"
+                )
+            parents[context.id] = context.parent
+            above = nodes[context.parent]
+            if context.entry == _UNKNOWN_ENTRY:
+                frame = builder.frame(builder.module(NO_MODULE), "[unknown entry]")
+            elif context.call:
+                key = context.function
+                frame = frames[key] if key in frames else self._frame(meta, context)
+                frames[key] = frame
+            else:
+                nodes[context.id] = above
+                continue
+            nodes[context.id] = builder.child(max(above, 0), frame)
+        size = max(nodes) + 1
+        if size > 1 << 26:
+            raise FormatError(f"{builder.source}: damaged: context {size - 1} is out of range")
+        self._node_of = np.zeros(size, np.uint32)
+        self._parent_of = np.zeros(size, np.uint32)
+        numbers = np.fromiter(nodes, np.int64)
+        found = np.fromiter(nodes.values(), np.int64)
+        # What is in no call stands at the root until it is used.
+        self._node_of[numbers] = np.maximum(found, 0)
+        self._in_tree = np.zeros(size, bool)
+        self._in_tree[np.fromiter(parents, np.int64)] = True
+        self._parent_of[np.fromiter(parents, np.int64)] = np.fromiter(parents.values(), np.int64)
+
+    def _frame(self, meta: MetaFile, context: Context) -> int:
+        builder = self._builder
+        if not context.function:
+            return builder.unknown()
+        name, module, source = meta.function(context.function)
+        base = module.rpartition(b"/")[2]
+        # hpcprof puts the module behind names without source files.
+        name = name.removesuffix(b" [%s]" % base) or b"[%s]" % (base or source)
+        return builder.frame(builder.module(module or NO_MODULE), name)
+
+    # --- threads and metrics ---
+
+    def _line(self, profile: Profile, meta: MetaFile) -> int:
+        ids = profile.ids
+        rank = ids.get("RANK")
+        hosts = self._process_of_host
+        # Without ranks processes are told apart by their hosts.
+        pid = hosts.setdefault(ids.get("NODE", 0), len(hosts)) if rank is None else rank
+        others = {kind: number for kind, number in ids.items() if kind not in ("NODE", "RANK")}
+        words = " ".join(f"{kind.lower()} {number}" for kind, number in others.items())
+        builder = self._builder
+        tid, *streams = others.values() or [0]
+        # The first thread of a process is its main one.
+        tid = pid if tid == 0 else self._first_tid + tid
+        stream = sum((number & 0xFFFF) << 16 * place for place, number in enumerate(streams[:3]))
+        line = builder.line(pid, tid, words or "thread", stream)
+        builder.name_process(pid, meta.title or builder.default_name)
+        if rank is not None:
+            builder.set_rank(pid, rank)
+        return line
+
+    def _rank_sizes(self, profiles: dict[int, Profile]) -> None:
+        ranks = {profile.ids["RANK"] for profile in profiles.values() if "RANK" in profile.ids}
+        if ranks and not self._builder.size:
+            self._builder.size = max(ranks) + 1
+
+    def _metrics(
+        self, meta: MetaFile, file: ProfileFile, profiles: dict[int, Profile]
+    ) -> list[_Metric]:
+        metrics = []
+        for number, name in meta.metrics().items():
+            if name == _COUNTED:
+                self._counted = _Metric(number, 0, 1.0)
+                continue
+            match = _UNIT.match(name)
+            plain = (match[1] if match else name).decode(errors="replace")
+            unit = match[2].decode() if match else ""
+            metric = _METRICS.get(plain, plain)
+            if unit in _SECONDS:
+                event = self._builder.event(plain, "s", 1e-9, metric)
+                metrics.append(_Metric(number, event, _SECONDS[unit] * 1e9))
+                continue
+            largest = max(
+                (float(file.values(profile, number)[1].max(initial=0.0))
+                 for profile in profiles.values()),
+                default=0.0,
+            )  # fmt: skip
+            factor = 1.0 if largest >= _LARGE else 1e6
+            unit = "bytes" if unit == "B" else unit
+            event = self._builder.event(plain, unit, 1 / factor, metric)
+            metrics.append(_Metric(number, event, factor))
+        return metrics
+
+    def _exclusive(self, file: ProfileFile, profile: Profile, metric: _Metric) -> dict[int, int]:
+        """What each node cost a thread itself, in units of the event."""
+        contexts, values = file.values(profile, metric.number)
+        # Values of contexts that are not in the tree are parts of those of contexts that are.
+        inside = np.minimum(contexts, len(self._parent_of) - 1)
+        known = (inside == contexts) & self._in_tree[inside] & np.isfinite(values)
+        contexts, values = contexts[known], values[known]
+        own: F64 = np.zeros(len(self._parent_of))
+        own[contexts] = values
+        # Inclusive values, less those of the contexts directly below.
+        np.subtract.at(own, self._parent_of[contexts], values)
+        own[0] = 0.0
+        nodes = self._node_of[contexts]
+        exclusive = np.bincount(nodes, own[contexts], minlength=1)
+        # What rounding leaves over is no cost.
+        threshold = 1e-9 * float(values.max(initial=0.0))
+        costly = np.flatnonzero(exclusive > threshold)
+        if float(exclusive.max(initial=0.0)) >= _MAX_VALUE / metric.factor:
+            raise FormatError(f"{self._builder.source}: a value is out of range")
+        amounts = np.rint(exclusive[costly] * metric.factor)
+        placed = [self._placed(node) for node in costly.tolist()]
+        return dict(zip(placed, amounts.astype(np.int64).tolist(), strict=True))
+
+    def _placed(self, node: int) -> int:
+        """``node``, or what stands for it where that is the root."""
+        return node or self._builder.node([])
+
+    # --- records ---
+
+    def _traces(
+        self, folder: Path, lines: dict[int, int]
+    ) -> tuple[dict[int, tuple[Array, U32]], int]:
+        """(times since the first, nodes) by profile; when the first was, 0 without traces.
+
+        ``lines`` are the trace lines of profiles."""
+        if not (folder / "trace.db").exists():
+            return {}, 0
+        file = TraceFile(folder)
+        traces = {}
+        builder = self._builder
+        for number, times, contexts in file.traces():
+            if not len(times) or number not in lines:
+                continue
+            if bool((times[1:] < times[:-1]).any()) or int(times[0]) < file.begin_ns:
+                raise FormatError(f"{builder.source}: damaged: times of a trace run backwards")
+            if len(times) > 1 and not contexts[-1]:
+                # No sample: the thread has ended.
+                end_ns = int(times[-1]) - file.begin_ns
+                builder.alive(lines[number], end_ns, end_ns)
+                times, contexts = times[:-1], contexts[:-1]
+            inside = np.minimum(contexts, len(self._node_of) - 1)
+            nodes = self._node_of[inside]
+            if bool((contexts == 0).any()):
+                nodes = np.where(contexts > 0, nodes, np.uint32(self._not_running()))
+            traces[number] = (times - np.uint64(file.begin_ns)).astype(np.int64), nodes
+        return traces, file.begin_ns
+
+    def _not_running(self) -> int:
+        builder = self._builder
+        self._idle = builder.node([builder.frame(builder.module(NO_MODULE), "[not running]")])
+        return self._idle
+
+    def _write(
+        self, line: int, times: Array, nodes: U32, metrics: list[_Metric],
+        costs: list[dict[int, int]], *, apart: bool,
+    ) -> None:  # fmt: skip
+        """The records of a thread: each sample with its share of its node's cost.
+
+        ``apart``: a sample has one metric, as hpcd's own have; else each has a record for all that
+        its node has."""
+        builder = self._builder
+        nodes = np.where(nodes == 0, np.uint32(self._placed(0)), nodes) if 0 in nodes else nodes
+        sampled = dict(zip(*(part.tolist() for part in np.unique(nodes, return_counts=True)),
+                           strict=True))  # fmt: skip
+        plain = builder.event("trace sample", "", 1.0, "")
+        left = dict(sampled)
+        columns = list(zip(metrics, costs, strict=True))
+        of_node = {node: [pair for pair in columns if node in pair[1]] for node in sampled}
+        for time_ns, node in zip(times.tolist(), nodes.tolist(), strict=True):
+            charged = False
+            left[node] -= 1
+            count, after, pairs = sampled[node], left[node], of_node[node]
+            if apart and len(pairs) > 1 and count >= len(pairs):
+                # In turn: each metric has every so-many-th sample.
+                turn, many = after % len(pairs), len(pairs)
+                count, after, pairs = -(-(count - turn) // many), after // many, [pairs[turn]]
+            for metric, cost in pairs:
+                if value := _share(cost[node], count, after):
+                    builder.add(line, time_ns, node, metric.event, value)
+                    charged = True
+            if not charged:
+                builder.add(line, time_ns, node, plain, 1)
+        builder.taken += len(times) - sampled.get(self._idle, 0)
+        # Costs without samples (or without any trace) stand where the thread begins.
+        begin = int(times[0]) if len(times) else 0
+        for metric, cost in zip(metrics, costs, strict=True):
+            for node, value in cost.items():
+                if node not in sampled and value:
+                    builder.add(line, begin, node, metric.event, value)
+
+
+def _counted_entries(times: Array, nodes: U32, counts: dict[int, int]) -> tuple[Array, U32]:
+    """Of a trace the entries that are samples: as many of each node as ``counts`` has.
+
+    What is too many are ends of waits, which follow their beginnings in the same node."""
+    place = np.arange(len(nodes))
+    begins = np.append(True, nodes[1:] != nodes[:-1])
+    within = place - np.maximum.accumulate(np.where(begins, place, 0))
+    # Ends first, then what else follows its own node; the first of a run is none.
+    key = np.where(within % 2 == 1, 0, np.where(within > 0, 1, 2))
+    order = np.lexsort((place, key, nodes))
+    distinct, first, many = np.unique(nodes[order], return_index=True, return_counts=True)
+    wanted = np.array([counts.get(node, 0) for node in distinct.tolist()], np.int64)
+    surplus = np.repeat(np.maximum(many - wanted, 0) * (wanted > 0), many)
+    dropped = (place - np.repeat(first, many) < surplus) & (key[order] < 2)
+    kept = np.ones(len(nodes), bool)
+    kept[order[dropped]] = False
+    return times[kept], nodes[kept]
+
+
+def _share(value: int, count: int, left: int) -> int:
+    """The part of ``value`` that one of ``count`` gets when ``left`` come after it."""
+    return value * (count - left) // count - value * (count - left - 1) // count

@@ -1,0 +1,55 @@
+"""Columns of a JSON object that are made together, and written one after another.
+
+So a trace is read once, however many columns are made of it. What is made is kept as text, of which
+memory holds some MB; the rest is in files that have no name.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import TextIO
+
+from hpcd.interchange.text import as_json
+
+# Of each column: a trace line of a million records fits.
+_IN_MEMORY = 8 << 20
+_COPIED = 1 << 20
+
+
+@contextmanager
+def json_columns(names: Sequence[str], folder: Path) -> Iterator[JsonColumns]:
+    """Columns to make, with files in ``folder`` meanwhile."""
+    with ExitStack() as stack:
+        texts = []
+        for _ in names:
+            texts.append(stack.enter_context(SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))))
+        yield JsonColumns(names, texts)
+
+
+class JsonColumns:
+    """``"name":[...]`` for each of ``names``. ``count`` is how many entries they have."""
+
+    def __init__(self, names: Sequence[str], texts: Sequence[SpooledTemporaryFile[bytes]]) -> None:
+        self.count = 0
+        self._names = names
+        self._texts = texts
+
+    def add(self, *columns: str, count: int) -> None:
+        """Add ``count`` entries of each column, divided by commas."""
+        if count:
+            for text, column in zip(self._texts, columns, strict=True):
+                text.write(("," + column if self.count else column).encode("ascii"))
+            self.count += count
+
+    def write(self, file: TextIO) -> None:
+        """Write the columns, each after a comma."""
+        for name, text in zip(self._names, self._texts, strict=True):
+            file.write(f",{as_json(name)}:[")
+            file.flush()
+            text.seek(0)
+            shutil.copyfileobj(text, file.buffer, _COPIED)
+            file.write("]")

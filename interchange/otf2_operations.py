@@ -1,0 +1,159 @@
+"""Operations on files of OTF2 traces, as ``otf2-print`` shows them: recorded calls.
+
+An operation begins and completes, on one location and with one number. It is a call of the function
+that the attribute ``function`` names, which hpcd's exports give it, else of ``read``, ``write`` or
+``flush``; in the call path of the attribute ``calling context``, else where the location is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hpcd.errors import FormatError
+from hpcd.interchange.names import readable
+from hpcd.interchange.recording_builder import RecordingBuilder
+from hpcd.model.calls import CallValue, Group, ValueKind
+
+# Of files whose names have line ends in them nothing is known.
+_NAME = rb'"([^\n]{0,16384}?)" <\d+>'
+_TO_FILE = rb'"[^\n]{0,16384}?" <(\d{1,10})>'
+_FILE = re.compile(
+    rb"^IO_(REGULAR_FILE|DIRECTORY) +(\d{1,10})  Name: " + _NAME + rb", Scope: ", re.MULTILINE
+)
+_PROPERTY = re.compile(
+    rb"^IO_FILE_PROPERTY +File: " + _TO_FILE + rb', Name: "(File system|Mount point)" <\d+>, '
+    rb"Type: STRING, Value: " + _NAME + rb"$",
+    re.MULTILINE,
+)
+_HANDLE = re.compile(
+    rb"^IO_HANDLE +(\d{1,10})  Name: " + _NAME + rb", File: (?:UNDEFINED|" + _TO_FILE + rb"), "
+    rb"I/O Paradigm: ",
+    re.MULTILINE,
+)
+_BEGIN = re.compile(
+    rb'" <(\d{1,10})>, Mode: (READ|WRITE|FLUSH), Operation Flags: (?:NONE|\{[^{}]{0,80}\}), '
+    rb"Bytes Request: (\d{1,20}), Matching Id: (\d{1,20})$"
+)
+_COMPLETE = re.compile(rb'" <(\d{1,10})>, Bytes Result: (\d{1,20}), Matching Id: (\d{1,20})$')
+_CONTEXT = re.compile(
+    rb'\("calling context" <\d+>; CALLING_CONTEXT; "[^\n]{0,131072}?" <(\d{1,10})>\)'
+)
+_FUNCTION = re.compile(rb'\("function" <\d+>; STRING; ' + _NAME + rb"\)")
+_CALLS = re.compile(rb'\("calls" <\d+>; UINT64; (\d{1,9})\)')
+_KEYS = {"File system": "file_system", "Mount point": "mount"}
+_NAMES = {"READ": "read", "WRITE": "write", "FLUSH": "flush"}
+_BYTES = {"READ": "read", "WRITE": "written", "FLUSH": "bytes"}
+# As hpcd's exports call the handle of files that are not known.
+_NO_FILE = "(no file)"
+_UNDEFINED = (1 << 64) - 1
+_MOST_OPEN, _MOST_FUNCTIONS = 1 << 20, 4096
+
+
+@dataclass(slots=True)
+class _Operation:
+    """One that has begun. ``context`` is the trace's calling context, -1: none is named."""
+
+    begin_ns: int
+    node: int
+    mode: str
+    asked: int
+    function: str = ""
+    context: int = -1
+    calls: int = 1
+
+
+class Otf2Operations:
+    """Turns operations into calls of ``builder``; ``nodes`` are those of calling contexts.
+
+    After :meth:`begin` the next line of text may have attributes: :meth:`go_on`.
+    """
+
+    def __init__(self, builder: RecordingBuilder, nodes: dict[int, int]) -> None:
+        self._builder = builder
+        self._nodes = nodes
+        self._objects: dict[int, int] = {}
+        self._functions: dict[tuple[str, str], int] = {}
+        self._names: set[str] = set()
+        self._open: dict[tuple[int, int, int], _Operation] = {}
+        self._last: _Operation | None = None
+
+    def define(self, text: bytes) -> None:
+        """Take in the definitions of files and handles."""
+        details: dict[int, dict[str, str]] = {}
+        for number, key, value in _PROPERTY.findall(text):
+            details.setdefault(int(number), {})[_KEYS[key.decode()]] = readable(value)
+        files: dict[int, int] = {}
+        for kind, number, name in _FILE.findall(text):
+            what = "directory" if kind == b"DIRECTORY" else "file"
+            files[int(number)] = self._builder.called_object(
+                what, readable(name), details.get(int(number), {})
+            )
+        for number, name, file in _HANDLE.findall(text):
+            if file:
+                called = files.get(int(file), 0)
+            elif (own := readable(name)) == _NO_FILE:
+                called = 0
+            else:
+                called = self._builder.called_object("handle", own, {})
+            self._objects[int(number)] = called
+
+    def begin(self, line: int, time_ns: int, text: bytes, node: int) -> bool:
+        """One begins where the location is at ``node``; whether ``text`` says which."""
+        match = _BEGIN.search(text)
+        if match is None or int(match[1]) not in self._objects:
+            return False
+        if len(self._open) >= _MOST_OPEN:
+            raise FormatError(f"{self._builder.source}: damaged: operations that do not end")
+        asked = 0 if int(match[3]) == _UNDEFINED else int(match[3])
+        self._last = _Operation(time_ns, node, match[2].decode(), asked)
+        self._open[line, int(match[1]), int(match[4])] = self._last
+        return True
+
+    def go_on(self, text: bytes) -> None:
+        """The line behind the first one of an event."""
+        one, self._last = self._last, None
+        if one is None or b"ADDITIONAL ATTRIBUTES: " not in text:
+            return
+        if context := _CONTEXT.search(text):
+            one.context = int(context[1])
+        if function := _FUNCTION.search(text):
+            one.function = readable(function[1])
+        if calls := _CALLS.search(text):
+            one.calls = int(calls[1])
+
+    def complete(self, line: int, time_ns: int, text: bytes) -> bool:
+        """One is complete; whether it is known that it began."""
+        self._last = None
+        match = _COMPLETE.search(text)
+        one = self._open.pop((line, int(match[1]), int(match[3])), None) if match else None
+        if match is None or one is None:
+            return False
+        moved = int(match[2])
+        self._builder.add_call(
+            line, one.begin_ns, time_ns - one.begin_ns, self._nodes.get(one.context, one.node),
+            self._function(one.function or _NAMES[one.mode], one.mode), one.calls,
+            (self._objects[int(match[1])], 0 if moved == _UNDEFINED else moved, 0, one.asked),
+        )  # fmt: skip
+        return True
+
+    def _function(self, name: str, mode: str) -> int:
+        """The recorded function of this name whose calls do this."""
+        number = self._functions.get((name, mode))
+        if number is None:
+            if len(self._functions) >= _MOST_FUNCTIONS:
+                raise FormatError(
+                    f"{self._builder.source}: more than {_MOST_FUNCTIONS:,} functions"
+                )
+            # What moves bytes between two files is two operations.
+            own = name if name not in self._names else f"{name} ({_NAMES[mode]})"
+            self._names.add(own)
+            values = (
+                CallValue("file", ValueKind.OBJECT),
+                CallValue(_BYTES[mode], ValueKind.BYTES, "B"),
+                CallValue("error", ValueKind.ERROR),
+                CallValue("asked", ValueKind.BYTES, "B"),
+            )
+            number = self._builder.called_function(own, Group.IO, values)
+            self._functions[name, mode] = number
+        return number

@@ -1,0 +1,216 @@
+"""Calling-context samples of OTF2 traces, as ``otf2-print`` shows them.
+
+A sample is taken by an interrupt generator in a calling context. What it stands for is the
+attribute that hpcd's exports give it, named as the metric; without one it is the generator's
+period. A generator of hpcd's waits has a period of one nanosecond: its samples are intervals that
+begin at their times.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from hpcd.errors import FormatError
+from hpcd.interchange.names import readable
+from hpcd.interchange.recording_builder import RecordingBuilder
+
+NAME = rb'"(.{0,131072}?)" <\d+>'
+FLAGS = re.MULTILINE | re.DOTALL
+_MAX_NESTING = 1 << 16
+_CONTEXT = re.compile(rb"^CALLING_CONTEXT +(\d{1,10})  Region: ", re.MULTILINE)
+_NEXT = re.compile(rb"\n(?=[A-Z][A-Z_]{2,40} +\d{1,20}  )|\Z")
+_PARENT = re.compile(rb'(?:UNDEFINED|".{0,131200}?" <(\d{1,10})>)$', FLAGS)
+_ATTRIBUTE = re.compile(
+    rb"^ATTRIBUTE +(\d{1,10})  Name: " + NAME + rb", Description: " + NAME + rb", Type: UINT64$",
+    FLAGS,
+)
+_GENERATOR = re.compile(
+    rb"^INTERRUPT_GENERATOR +(\d{1,10})  Name: " + NAME + rb", Mode: (TIME|COUNT), "
+    rb"Base: (DECIMAL|BINARY), Exponent: (-?\d{1,2}), Period: (\d{1,19})$",
+    FLAGS,
+)
+_REFERENCE = re.compile(rb'" <(\d{1,10})>$')
+_UNWOUND = re.compile(rb'" <(\d{1,10})>, Unwind Distance: (?:UNDEFINED|\d{1,10})$')
+_VALUE = re.compile(rb'" <(\d{1,10})>; UINT64; (\d{1,20})\)')
+# Built into every database, so no metric of an event's.
+_COUNTED = "samples"
+_NONE = -1
+
+
+class _Attribute(NamedTuple):
+    name: str
+    unit: str
+
+
+class _Generator(NamedTuple):
+    """``timed``: whether ``period`` is ns, else a count."""
+
+    name: str
+    timed: bool
+    period: int
+
+
+class _Sample(NamedTuple):
+    line: int
+    time_ns: int
+    node: int
+    generator: int
+
+
+class Otf2Samples:
+    """Turns samples into records of ``builder``.
+
+    An event's text may have several lines: :meth:`begin` has the first, :meth:`go_on` the others,
+    and :meth:`finish` comes before whatever is next.
+    """
+
+    def __init__(self, builder: RecordingBuilder) -> None:
+        self._builder = builder
+        self.nodes: dict[int, int] = {}
+        """The nodes of calling contexts."""
+        self._attributes: dict[int, _Attribute] = {}
+        self._generators: dict[int, _Generator] = {}
+        self._events: dict[tuple[int, int], tuple[int, bool]] = {}
+        self._names: set[str] = set()
+        self._begun: tuple[int, int] | None = None
+        self._sample: _Sample | None = None
+        self._ends: dict[int, int] = {}
+
+    def define(self, text: bytes, frames: dict[int, int]) -> None:
+        """Take in the definitions; ``frames`` are the frames of regions."""
+        for number, name, unit in _ATTRIBUTE.findall(text):
+            self._attributes[int(number)] = _Attribute(readable(name), readable(unit))
+        for number, name, mode, base, exponent, period in _GENERATOR.findall(text):
+            power, timed = int(exponent), mode == b"TIME"
+            power += 9 if timed and base == b"DECIMAL" else 0
+            factor = (10.0 if base == b"DECIMAL" else 2.0) ** power
+            factor *= 1e9 if timed and base == b"BINARY" else 1
+            stands_for = max(round(int(period) * factor), 1)
+            self._generators[int(number)] = _Generator(readable(name), timed, stands_for)
+        depths: dict[int, int] = {}
+        for match in _CONTEXT.finditer(text):
+            number = int(match[1])
+            found = _NEXT.search(text, match.end())
+            region, parent = _place(text[match.end() : found.start() if found else len(text)])
+            frame = frames.get(region)
+            if frame is None or number in depths or (parent != _NONE and parent not in depths):
+                raise self._damaged(f"calling context {number} is out of place")
+            depth = depths[number] = depths.get(parent, 0) + 1
+            if depth > _MAX_NESTING:
+                raise self._damaged(f"calling contexts {depth:,} deep")
+            self.nodes[number] = self._builder.child(self.nodes.get(parent, 0), frame)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether what was begun has more lines for certain."""
+        return self._begun is not None
+
+    def begin(self, line: int, time_ns: int, text: bytes) -> None:
+        """A sample on trace line ``line``."""
+        self._begun = line, time_ns
+        self.go_on(text)
+
+    def go_on(self, text: bytes) -> None:
+        """Another line of what has begun, or none of a sample's."""
+        if self._begun:
+            if taken := _taken(text):
+                node = self.nodes.get(taken[0])
+                if node is None or taken[1] not in (_NONE, *self._generators):
+                    raise self._damaged("a sample of what is not defined")
+                self._sample = _Sample(*self._begun, node, taken[1])
+                self._begun = None
+        elif (
+            self._sample
+            and (value := _VALUE.search(text))
+            and (attribute := int(value[1])) in self._attributes
+        ):
+            self._add(self._sample, attribute, int(value[2]))
+            self._sample = None
+
+    def finish(self) -> None:
+        """The sample has no more lines."""
+        if self._begun:
+            raise self._damaged("a sample that does not end")
+        if self._sample:
+            self._add(self._sample, _NONE, 1)
+            self._sample = None
+
+    def close(self) -> None:
+        """There are no more; say how long trace lines were there."""
+        self.finish()
+        for line, end_ns in self._ends.items():
+            self._builder.alive(line, end_ns, end_ns)
+
+    def _add(self, sample: _Sample, attribute: int, value: int) -> None:
+        key = sample.generator, attribute
+        event = self._events.get(key)
+        if event is None:
+            event = self._events[key] = self._event(*key)
+        number, interval = event
+        if attribute == _NONE and sample.generator != _NONE:
+            value = self._generators[sample.generator].period
+        self._builder.add(sample.line, sample.time_ns, sample.node, number, value)
+        self._builder.taken += 1
+        if interval:
+            end_ns = sample.time_ns + value
+            self._ends[sample.line] = max(self._ends.get(sample.line, 0), end_ns)
+
+    def _event(self, generator: int, attribute: int) -> tuple[int, bool]:
+        """The event of a generator's samples with an attribute, and whether it has intervals."""
+        builder = self._builder
+        made = self._generators.get(generator, _Generator("sample", False, 1))
+        name = made.name
+        if attribute == _NONE:
+            if made.timed:
+                return builder.event(self._new(name), "s", 1e-9, "cpu_time"), False
+            metric = name if generator != _NONE else ""
+            return builder.event(self._new(name), "", 1.0, metric), False
+        metric, unit = self._attributes[attribute]
+        name = self._new(name, metric)
+        if metric == _COUNTED:
+            return builder.event(name, "", 1.0, ""), False
+        if unit != "ns":
+            return builder.event(name, unit, 1.0, metric), False
+        interval = made.timed and made.period == 1
+        return builder.event(name, "s", 1e-9, metric, interval=interval), interval
+
+    def _new(self, name: str, metric: str = "") -> str:
+        """``name``, with ``metric`` or a number behind it where another event has it."""
+        wanted = name
+        if name in self._names:
+            wanted = f"{name} {metric}".rstrip()
+        while wanted in self._names:
+            wanted += "'"
+        self._names.add(wanted)
+        return wanted
+
+    def _damaged(self, what: str) -> FormatError:
+        return FormatError(f"{self._builder.source}: damaged: {what}")
+
+
+def _place(text: bytes) -> tuple[int, int]:
+    """Region and parent of a calling context, after "Region: "; -1 for none."""
+    # Names may have anything in them; what is looked for from the end is behind them all but one.
+    at = len(text)
+    for _ in range(64):
+        at = text.rfind(b", Parent: ", 0, at)
+        parent = _PARENT.match(text, at + 10) if at >= 0 else None
+        if parent:
+            place = text.rfind(b", Source code location: ", 0, at)
+            region = _REFERENCE.search(text, max(place - 16, 0), max(place, 0))
+            if region:
+                return int(region[1]), int(parent[1]) if parent[1] else _NONE
+    return _NONE, _NONE
+
+
+def _taken(text: bytes) -> tuple[int, int] | None:
+    """Calling context and generator (-1: none) of the line that ends a sample; None of others."""
+    at = text.rfind(b", Interrupt Generator: ")
+    context = _UNWOUND.search(text, max(at - 64, 0), at) if at >= 0 else None
+    if context is None:
+        return None
+    if text.endswith(b": UNDEFINED"):
+        return int(context[1]), _NONE
+    generator = _REFERENCE.search(text, max(len(text) - 16, at))
+    return (int(context[1]), int(generator[1])) if generator else None

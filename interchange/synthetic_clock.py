@@ -1,0 +1,59 @@
+"""Times for profiles that have none.
+
+What was added up over a run has lost its order. A trace needs one: call paths are laid end to end
+as they stand in the file, each as long as its share, so that the trace view shows proportions and
+nothing else. The measurement says so (``times`` is ``synthetic``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hpcd.errors import FormatError
+from hpcd.interchange.recording_builder import RecordingBuilder
+
+_UNIT_NS = 1_000_000
+_LONGEST_NS = 1000 * 1_000_000_000
+_MAX_ENTRIES = 1 << 24
+
+
+class SyntheticClock:
+    """Collects (line, node, values of each event), and lays them out at the end."""
+
+    def __init__(self, builder: RecordingBuilder, events: Sequence[int], primary: int = 0) -> None:
+        """``events`` are those the values are of; that at ``primary`` gives the lengths."""
+        self._builder = builder
+        self._events = events
+        self._primary = primary
+        self._entries: list[tuple[int, int, tuple[int, ...]]] = []
+        self._totals: dict[int, int] = {}
+
+    def add(self, line: int, node: int, values: tuple[int, ...]) -> None:
+        """Add a call path of a line with a value for each event."""
+        if len(self._entries) >= _MAX_ENTRIES:
+            raise FormatError(f"{self._builder.source}: more than {_MAX_ENTRIES:,} call paths")
+        self._entries.append((line, node, values))
+        self._totals[line] = self._totals.get(line, 0) + self._length(values)
+
+    def _length(self, values: tuple[int, ...]) -> int:
+        return max(values[self._primary], 1)
+
+    def finish(self, unit_ns: int = _UNIT_NS) -> None:
+        """Write the records; a value of 1 lasts ``unit_ns``, or less where that took more than
+        1,000 s in all."""
+        longest = max(self._totals.values(), default=1)
+        total_ns = min(longest * unit_ns, _LONGEST_NS)
+        at = dict.fromkeys(self._totals, 0)
+        builder = self._builder
+        for line, node, values in self._entries:
+            begin = at[line] * total_ns // longest
+            at[line] += self._length(values)
+            end = max(at[line] * total_ns // longest - 1000, begin)
+            for place, (event, value) in enumerate(zip(self._events, values, strict=True)):
+                if not value:
+                    continue
+                # The trace view shows the record closest in time: one at either end.
+                late = value // 2 if place == self._primary else 0
+                builder.add(line, begin, node, event, value - late)
+                if late:
+                    builder.add(line, end, node, event, late)

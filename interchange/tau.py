@@ -1,0 +1,134 @@
+"""TAU's profile files, one for each thread and metric (TAU Reference Guide, "Profile file format").
+
+``profile.NODE.CONTEXT.THREAD`` in a folder ``MULTI__METRIC`` for each metric. A node is a rank, or
+the process' place among those without; the context is always 0. Times are in µs. Every procedure
+has an entry, and every call path one with ``=>`` between its procedures. Calls count samples: what
+hpcd records is no count of calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from hpcd.analysis.profile.views import outermost, preorder
+from hpcd.array_types import F64, I64, Mask
+from hpcd.errors import UsageError
+from hpcd.interchange.context_table import Contexts, Detail
+from hpcd.interchange.export_selection import Selection
+from hpcd.interchange.text import one_line
+
+_ARROW = " => "
+_ROOT = ".TAU application"
+
+
+def write(selection: Selection, path: Path) -> None:
+    """Write ``selection`` to the folder ``path``."""
+    table = selection.contexts(Detail.NAME)
+    profile = _Profile(selection, table)
+    folders = [path / f"MULTI__{re.sub('[^A-Za-z0-9_]', '_', name)}" for name in selection.names]
+    if len(set(folders)) < len(folders):
+        raise UsageError("metrics have names that TAU cannot tell apart; choose with --metric")
+    for folder in folders:
+        folder.mkdir()
+    for line, name in _files(selection):
+        costs = selection.line_costs(line, table)
+        exclusive = np.zeros((len(selection.metrics), len(table)))
+        exclusive[:, costs.context] = costs.cost
+        inclusive = np.stack([table.tree.inclusive(row) for row in exclusive])
+        for row, folder in enumerate(folders):
+            profile.write(folder / name, row, exclusive, inclusive)
+
+
+def _files(selection: Selection) -> Iterator[tuple[int, str]]:
+    """Each line's number, and the name of its file."""
+    lines = selection.db.lines
+    keys = list(zip(lines.job, lines.rank.tolist(), lines.process.tolist(), strict=True))
+    jobs = {job for job, rank, _ in keys if rank >= 0}
+    ranked = len(jobs) == 1 and all(keys[line][1] >= 0 for line in selection.lines.tolist())
+    node_of: dict[int, int] = {}
+    threads: dict[int, int] = {}
+    for line in selection.each_line():
+        _, rank, process = keys[line.number]
+        # With one job nodes are ranks; else the processes are numbered.
+        node = rank if ranked else node_of.setdefault(process, len(node_of))
+        thread = threads[node] = threads.get(node, -1) + 1
+        yield line.number, f"profile.{node}.0.{thread}"
+
+
+class _Profile:
+    """Writes the profile of one thread after another."""
+
+    def __init__(self, selection: Selection, table: Contexts) -> None:
+        self._selection = selection
+        self._names = [self._escaped(name) for name in table.frames.name]
+        self._names[0] = _ROOT
+        self._table = table
+        self._frame = table.frame.astype(np.int64)
+        # Of a recursion the outermost counts.
+        begin, end = preorder(table.tree)
+        self._outermost = outermost(self._frame, begin, end)
+        self._parent = table.parent.tolist()
+
+    @staticmethod
+    def _escaped(name: str) -> str:
+        name = one_line(name, '"').replace("=>", "=\\x3e")
+        # What stands between these is TAU's place of a procedure in its source.
+        return name.replace("[{", "[\\x7b").replace(" C ", " \\x43 ")
+
+    def write(self, path: Path, row: int, exclusive: F64, inclusive: F64) -> None:
+        """The profile of one thread: metric ``row`` of ``float64[metrics, contexts]``."""
+        selection = self._selection
+        scale = 1e6 if selection.units[row] == "s" else 1.0
+        calls = self._counts(exclusive)
+        # Readers expect the same entries in the files of all metrics.
+        shown: Mask = np.asarray(inclusive.any(axis=0))
+        entries = [
+            *self._procedures(exclusive[row] * scale, inclusive[row] * scale, calls, shown),
+            *self._paths(exclusive[row] * scale, inclusive[row] * scale, calls, shown),
+        ]
+        name = one_line(selection.names[row], "<>&")
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(f"{len(entries)} templated_functions_MULTI_{name.upper()}\n")
+            file.write(
+                "# Name Calls Subrs Excl Incl ProfileCalls # <metadata><attribute><name>Metric Name"
+                f"</name><value>{name.upper()}</value></attribute></metadata>\n"
+            )
+            file.writelines(entries)
+            file.write("0 aggregates\n")
+
+    def _counts(self, exclusive: F64) -> I64:
+        names = self._selection.names
+        if "samples" in names:
+            counts: I64 = np.rint(exclusive[names.index("samples")]).astype(np.int64)
+            return counts
+        return np.asarray(exclusive.any(axis=0)).astype(np.int64)
+
+    def _procedures(self, own: F64, whole: F64, calls: I64, shown: Mask) -> Iterator[str]:
+        yield self._entry(_ROOT, calls[0], round(own[0]), round(whole[0]), "TAU_DEFAULT")
+        count = len(self._table.frames)
+        excl = np.bincount(self._frame, own, count)
+        incl = np.bincount(self._frame, np.where(self._outermost, whole, 0.0), count)
+        number = np.bincount(self._frame, calls, count)
+        for frame in np.unique(self._frame[shown]).tolist():
+            if frame:
+                figures = number[frame], excl[frame], incl[frame]
+                yield self._entry(self._names[frame], *figures, "TAU_DEFAULT")
+
+    def _paths(self, own: F64, whole: F64, calls: I64, shown: Mask) -> Iterator[str]:
+        for context in np.flatnonzero(shown).tolist():
+            if not context:
+                continue
+            words, at = [], context
+            while at:
+                words.append(self._names[self._frame[at]])
+                at = self._parent[at]
+            path = _ARROW.join([_ROOT, *reversed(words)])
+            yield self._entry(path, calls[context], own[context], whole[context], "TAU_CALLPATH")
+
+    @staticmethod
+    def _entry(name: str, calls: float, own: float, whole: float, group: str) -> str:
+        return f'"{name}" {int(calls)} 0 {own:.16g} {whole:.16g} 0 GROUP="{group}"\n'
