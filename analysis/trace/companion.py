@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_array, unpack_bytes
+from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.array_types import U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
@@ -59,14 +58,11 @@ def save_companion(
 
 
 class Companion:
-    """What is in a companion, or in a part as these had it before version 6 of the database.
-
-    What is asked for raises :class:`FormatError` and :class:`KeyError` where it is not there.
-    """
+    """What is in a companion. What is asked for raises :class:`FormatError`, and
+    :class:`KeyError` where it is not there."""
 
     def __init__(self, entries: Mapping[str, memoryview]) -> None:
         self._entries = entries
-        self._earlier = "parent" in entries
 
     @staticmethod
     def of(part: Path) -> Companion | None:
@@ -85,52 +81,31 @@ class Companion:
 
     def tree(self) -> tuple[U32, U64]:
         """Parents and frames of the nodes."""
-        if self._earlier:
-            return self._array("parent", np.uint32), self._array("frame", np.uint64)
         parent, frame = self._columns("tree", np.uint32, np.uint64)
         return parent, frame
 
     def order(self) -> U32:
         """The nodes that records number first."""
-        if self._earlier:
-            none: U32 = np.zeros(0, np.uint32)
-            # Until version 3 records had the nodes' own numbers.
-            return self._array("order", np.uint32) if "order" in self._entries else none
         return self._columns("order", np.uint32)[0]
 
     def cells(self) -> list[Array]:
         """Row, node, event, records and value of the sums, of one length."""
-        if not self._earlier:
-            return self._columns("cells", *_CELLS)
-        names = ("cell_row", "cell_node", "cell_event", "cell_records", "cell_value")
-        return [self._array(name, kind) for name, kind in zip(names, _CELLS, strict=True)]
+        return self._columns("cells", *_CELLS)
 
     def symbols(self) -> dict[int, bytes]:
         """The texts of load modules."""
-        if self._earlier:
-            return {
-                int(name.removeprefix("symbols-")): unpack_bytes(entry)
-                for name, entry in self._entries.items()
-                if name.startswith("symbols-")
-            }
         if "symbols" not in self._entries:
             return {}
         return read_payloads(unpack_bytes(self._entries["symbols"]).split(b"\0"))
 
     def modules(self) -> frozenset[int]:
         """The load modules that there are symbols of."""
-        if self._earlier:
-            names = [name for name in self._entries if name.startswith("symbols-")]
-            return frozenset(int(name.removeprefix("symbols-")) for name in names)
         if "modules" not in self._entries:
             return frozenset()
         try:
             return frozenset(map(int, json.loads(unpack_bytes(self._entries["modules"]))))
         except (ValueError, TypeError, RecursionError):
             raise FormatError("the load modules of a companion are damaged") from None
-
-    def _array(self, name: str, kind: npt.DTypeLike) -> Array:
-        return unpack_array(self._entries[name], kind)
 
     def _columns(self, name: str, *kinds: Any) -> list[Array]:
         return _unpack(unpack_bytes(self._entries[name]), kinds)

@@ -215,10 +215,6 @@ def read_contents(part: Part, member: Member | None = None) -> PartContents:
     try:
         identity = json.loads(unpack_bytes(archive["identity"]))
         clock = unpack_array(archive["clock"], np.int64).reshape(-1, 2)
-        # Parts before version 6 of the database have the tree, the sums and the symbols.
-        nodes = identity.get("cct_nodes")
-        if nodes is None:
-            nodes = len(unpack_array(archive["parent"], np.uint32))
         return PartContents(
             path=Path(identity["path"]),
             part=part.path,
@@ -230,12 +226,12 @@ def read_contents(part: Part, member: Member | None = None) -> PartContents:
             processes={row.id: row for row in read_rows(Process, identity["processes"])},
             threads={row.line: row for row in read_rows(Thread, identity["threads"])},
             modules={row.id: row for row in read_rows(Module, identity["modules"])},
-            symbols=_symbols(part.path, archive, member),
+            symbols=_symbols(part.path, member),
             clock_pairs=clock,
             summary=identity["summary"],
             closed=bool(identity["closed"]),
             damage=tuple(identity["damage"]),
-            nodes=int(nodes),
+            nodes=int(identity["cct_nodes"]),
             lines=part.lines.source.astype(np.uint32),
             counts=part.lines.records.astype(np.int64),
             first_ns=part.lines.first * TIME_UNIT_NS,
@@ -245,26 +241,24 @@ def read_contents(part: Part, member: Member | None = None) -> PartContents:
             objects={row["id"]: read_object(row) for row in identity.get("objects", [])},
             calls=int(identity.get("calls", 0)),
             call_chunks=int(identity.get("call_chunks", 0)),
-            united=member is None and "parent" not in archive and not companion(part.path).exists(),
+            united=member is None and not companion(part.path).exists(),
             member=member,
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FormatError(f"{part.path}: damaged (identities in its archive)") from None
 
 
-def _symbols(
-    part: Path, archive: Mapping[str, memoryview], member: Member | None
-) -> frozenset[int]:
+def _symbols(part: Path, member: Member | None) -> frozenset[int]:
     """The modules that a part's companion has symbols of."""
     if member is not None:
         return open_shared(member.path).named(member.number)
-    return (Companion.of(part) or Companion(archive)).modules()
+    own = Companion.of(part)
+    return own.modules() if own else frozenset()
 
 
 def _united(part: Path) -> Companion:
     """What is needed until measurements are united. Raises :class:`FormatError`."""
-    # As parts had it before version 6 of the database.
-    return Companion.of(part) or Companion(read_archive(part))
+    return Companion.of(part) or Companion({})
 
 
 def load_tree(part: Path) -> CCT:

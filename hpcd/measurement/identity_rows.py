@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from hpcd.measurement.identity_columns import IdentityColumns
-from hpcd.measurement.identity_text import identity_text
+from hpcd.measurement.identity_text import columns_of
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
 _Row = TypeVar("_Row", Event, Process, Thread, Module, Host)
@@ -113,14 +113,10 @@ def read_rows(kind: type[_Row], rows: Sequence[dict[str, Any]]) -> list[_Row]:
 
 def read_columns(kind: type[Any], text: bytes) -> IdentityColumns[Any] | None:
     """Rows of ``kind``, Process or Thread, of a JSON list by column, each value that is no number
-    one object for all; None where they are not written as writers of this version do, and where
-    loops are not compiled."""
-    loops = identity_text()
-    if loops is None:
-        return None
+    one object for all; None where they are not written as writers of this version do."""
     if len(_SHARED) > _MOST_SHARED:
         _SHARED.clear()
-    return loops.columns(kind, text, _share)
+    return columns_of(kind, text, _share)
 
 
 def _share(value: Any) -> Any:

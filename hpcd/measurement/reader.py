@@ -24,8 +24,7 @@ from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
 from hpcd.measurement.identity_rows import read_columns, read_row, read_rows
-from hpcd.measurement.identity_text import identity_text
-from hpcd.measurement.record_loops import RecordLoops, record_loops
+from hpcd.measurement.identity_text import symbol_modules
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
@@ -280,42 +279,39 @@ class Measurement:
         return bisect_left(places, begin), bisect_left(places, end)
 
     def record_chunks(
-        self, first: int = 0, loops: RecordLoops | None = None, room: codec.Room | None = None,
-        last: int | None = None,
-    ) -> Iterator[RecordChunk]:  # fmt: skip
+        self, first: int = 0, room: codec.Room | None = None, last: int | None = None
+    ) -> Iterator[RecordChunk]:
         """All records from chunk ``first`` to before ``last`` (None: all there are), a chunk at a
         time, each decoded when asked for.
 
-        Damaged chunks are left out and named in ``damage``. With ``loops`` and ``room``
+        Damaged chunks are left out and named in ``damage``. With ``room``
         (:func:`hpcd.measurement.codec.decode_records`) into columns of the caller's.
         """
         for number, header, nodes in self._records[first:last]:
             self.bytes_read += header.stored
             try:
-                records = self._decode(number, header, nodes, loops, room)
+                records = self._decode(number, header, nodes, room)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
                 continue
             yield records
 
     def some_chunks(
-        self, first: int, count: int, loops: RecordLoops | None = None,
-        room: codec.Room | None = None,
-    ) -> Iterator[RecordChunk]:  # fmt: skip
+        self, first: int, count: int, room: codec.Room | None = None
+    ) -> Iterator[RecordChunk]:
         """Up to ``count`` of the chunks from ``first`` on, evenly spread, to see what the rest is
-        like. Damaged ones are left out. ``loops`` and ``room`` as in :meth:`record_chunks`."""
+        like. Damaged ones are left out. ``room`` is that of :meth:`record_chunks`."""
         rest = len(self._records) - first
         for place in sorted({first + rest * number // count for number in range(count)}):
             if place < len(self._records):
                 with contextlib.suppress(FormatError):
-                    yield self._decode(*self._records[place], loops, room)
+                    yield self._decode(*self._records[place], room)
 
     def _decode(
-        self, number: int, header: ChunkHeader, nodes: int, loops: RecordLoops | None = None,
-        room: codec.Room | None = None,
-    ) -> RecordChunk:  # fmt: skip
+        self, number: int, header: ChunkHeader, nodes: int, room: codec.Room | None = None
+    ) -> RecordChunk:
         payload = chunk.read_payload(self._source(number, header), header)
-        records = codec.decode_records(payload, loops or record_loops(), room)
+        records = codec.decode_records(payload, room)
         if len(records) and int(records.node.max()) >= nodes:
             raise FormatError(f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}")
         if len(records) and int(records.line.max()) not in self.threads:
@@ -527,8 +523,7 @@ class Measurement:
             self.objects[called.id] = called
 
     def _take_symbols(self, payload: bytes, *, as_text: bool) -> None:
-        loops = identity_text() if as_text else None
-        named = None if loops is None else loops.symbol_modules(payload)
+        named = symbol_modules(payload) if as_text else None
         if named is None:
             add_symbols(self.symbols, json.loads(payload))
         else:

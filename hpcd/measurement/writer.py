@@ -16,14 +16,12 @@ import fcntl
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import U16, U32, U64, Array
+from hpcd.array_types import U16, U32, U64
 from hpcd.errors import StorageError
 from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, encode_calls
@@ -34,7 +32,13 @@ from hpcd.measurement.chunk import (
     encode_chunk,
     segment_header,
 )
-from hpcd.measurement.record_writing import Columns, first_rows, last_rows, record_writing
+from hpcd.measurement.record_columns import (
+    Columns,
+    first_rows,
+    in_order,
+    join_columns,
+    last_rows,
+)
 from hpcd.model.calls import CalledFunction, CalledObject, function_row, object_row
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
@@ -245,12 +249,12 @@ class MeasurementWriter:
     def _flush_records(self) -> None:
         if not self._pending:
             return
-        rest = in_order(_joined(self._pending))
+        rest = in_order(join_columns(self._pending))
         while len(rest[0]):
             self._pending = [rest]
             few = len(rest[0]) <= _RECORDS_PER_CHUNK
             part = rest if few else first_rows(rest, _RECORDS_PER_CHUNK)
-            self._append(Kind.RECORDS, codec.encode_records(*part, self._lasting))
+            self._append(Kind.RECORDS, codec.encode_records(part, self._lasting))
             self.records_written += len(part[0])
             self._pending_count -= len(part[0])
             rest = last_rows(rest, len(part[0]))
@@ -367,41 +371,6 @@ class MeasurementWriter:
     def _own(self, path: Path) -> None:
         if self._owner:
             os.chown(path, *self._owner, follow_symlinks=False)
-
-
-def _joined(parts: list[Columns]) -> Columns:
-    join = np.concatenate if len(parts) > 1 else _contiguous
-    line, time_ns, node, event, value = zip(*parts, strict=True)
-    return join(line), join(time_ns), join(node), join(event), join(value)
-
-
-def _contiguous(parts: Sequence[Array]) -> Array:
-    return np.ascontiguousarray(parts[0])
-
-
-def in_order(columns: Columns) -> Columns:
-    """Records in the order of :func:`by_line_and_time`."""
-    loops = record_writing()
-    if loops:
-        return loops.in_order(columns)
-    line, time_ns, node, event, value = columns
-    order = by_line_and_time(line, time_ns)
-    return line[order], time_ns[order], node[order], event[order], value[order]
-
-
-def by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
-    """Sort order by (line, time), those alike as they come."""
-    loops = record_writing()
-    if loops:
-        return loops.order(np.ascontiguousarray(line), np.ascontiguousarray(time_ns))
-    # Lines below 65,536 sort by radix, in linear time.
-    narrow = line.astype(np.uint16) if int(line.max(initial=0)) < 1 << 16 else line
-    order = np.argsort(narrow, kind="stable")
-    sorted_line, sorted_time = line[order], time_ns[order]
-    backwards = (sorted_line[1:] == sorted_line[:-1]) & (sorted_time[1:] < sorted_time[:-1])
-    if bool(backwards.any()):
-        return np.lexsort((time_ns, line))
-    return order
 
 
 def _row(identity: Event | Process | Thread | Module) -> dict[str, object]:

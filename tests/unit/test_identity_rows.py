@@ -13,10 +13,9 @@ import pytest
 from hpcd.analysis.merge.sqlite_writer import write_tables
 from hpcd.measurement.identity_columns import IdentityColumns, arrays_of
 from hpcd.measurement.identity_rows import read_columns, read_row, read_rows
-from hpcd.measurement.identity_text import IdentityText
+from hpcd.measurement.identity_text import symbol_modules
 from hpcd.measurement.reader import add_symbols
 from hpcd.model.identity import Process, Thread
-from hpcd.native.native_library import library_of
 
 
 def process(number: int, **changes: Any) -> dict[str, Any]:
@@ -84,7 +83,6 @@ def written(rows: Any) -> bytes:
 SYMBOLS = {"3": [[0, 16, "main"], [1 << 50, 7, "f(int)"]], "4": [], "1": [[5, 0, ""]]}
 
 
-@pytest.mark.skipif(library_of("") is None, reason="loops are not compiled")
 def test_text_is_read_into_columns_as_json_is() -> None:
     threads = [{"line": 2 * number, "process": 0, "tid": 7, "name": "worker", "start_ns": number,
                 "end_ns": number if number % 2 else None, "cpu_ns": None, "attached_ns": -5,
@@ -105,7 +103,6 @@ def test_text_is_read_into_columns_as_json_is() -> None:
             assert read_columns(kind, text[:end]) is None
 
 
-@pytest.mark.skipif(library_of("") is None, reason="loops are not compiled")
 @pytest.mark.parametrize(
     "text",
     [
@@ -132,17 +129,13 @@ def test_what_is_written_in_another_way_is_left_to_json(text: bytes) -> None:
     assert read_columns(Process, text) is None
 
 
-@pytest.mark.skipif(library_of("") is None, reason="loops are not compiled")
 def test_modules_with_symbols_are_found_in_text() -> None:
-    library = library_of("")
-    assert library is not None
-    loops = IdentityText(library)
     text, known = written(SYMBOLS), {}
     add_symbols(known, json.loads(text))
-    assert loops.symbol_modules(text) == [module for module, rows in known.items() if rows]
-    assert loops.symbol_modules(b"{}") == []
+    assert symbol_modules(text) == [module for module, rows in known.items() if rows]
+    assert symbol_modules(b"{}") == []
     for end in range(len(text)):
-        assert loops.symbol_modules(text[:end]) is None
+        assert symbol_modules(text[:end]) is None
     for other in ({"3": [[0, 1, 2]]}, {"3": [[0, 1]]}, {"a": []}, {"3": [[0, 1, "\u00e9"]]}, []):
-        assert loops.symbol_modules(written(other)) is None
-    assert loops.symbol_modules(b'{"3":[],"3":[]}') is None
+        assert symbol_modules(written(other)) is None
+    assert symbol_modules(b'{"3":[],"3":[]}') is None
