@@ -13,7 +13,7 @@ first.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_byt
 from hpcd.array_types import U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
-from hpcd.measurement.reader import add_symbols
+from hpcd.measurement.reader import read_symbols
 
 SymbolRow = tuple[int, int, str]
 _ADDRESSES = 1 << 63
@@ -92,8 +92,8 @@ class Companion:
         """Row, node, event, records and value of the sums, of one length."""
         return self._columns("cells", *_CELLS)
 
-    def symbols(self) -> dict[int, bytes]:
-        """The texts of load modules."""
+    def symbols(self) -> dict[int, list[SymbolRow]]:
+        """The symbols of load modules."""
         if "symbols" not in self._entries:
             return {}
         return read_payloads(unpack_bytes(self._entries["symbols"]).split(b"\0"))
@@ -111,30 +111,44 @@ class Companion:
         return _unpack(unpack_bytes(self._entries[name]), kinds)
 
 
-def read_payloads(payloads: Sequence[bytes]) -> dict[int, bytes]:
-    """The texts of load modules that the payloads of SYMBOLS chunks have. Raises
+def read_payloads(payloads: Sequence[bytes]) -> dict[int, list[SymbolRow]]:
+    """The symbols of modules that the payloads of SYMBOLS chunks have, within bounds. Raises
     :class:`FormatError`."""
-    found: dict[int, list[tuple[int, int, str]]] = {}
+    symbols: dict[int, list[SymbolRow]] = {}
     try:
         for payload in payloads:
-            add_symbols(found, json.loads(payload))
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            for module, columns in read_symbols(payload).items():
+                symbols.setdefault(module, []).extend(_bounded(*columns))
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise FormatError("the symbols of a companion are damaged") from None
-    return {module: symbol_text(rows) for module, rows in found.items() if rows}
+    return symbols
 
 
-def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
-    """JSON of symbols (start, size, name), numbers within bounds; there is one at least."""
-    starts, sizes, names = map(list, zip(*rows, strict=True))
-    # Hostile sizes are cut to what an address can be.
-    if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
+def _bounded(
+    starts: Sequence[int], sizes: Sequence[int], names: Sequence[str]
+) -> Iterable[SymbolRow]:
+    # Hostile ones are cut to what an address and a name can be.
+    if starts and (min(*starts, *sizes, 0) < 0 or max(*starts, *sizes) >= _ADDRESSES):
         starts, sizes = (
-            [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
+            [min(max(number, 0), _ADDRESSES - 1) for number in column] for column in (starts, sizes)
         )
     if any("\0" in name for name in names):
         names = [name.replace("\0", "") for name in names]
-    bounds = list(zip(starts, sizes, strict=True))
-    return json.dumps([bounds, names]).encode()
+    return zip(starts, sizes, names, strict=True)
+
+
+def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
+    """JSON of symbols (start, size, name) by column; there is one at least."""
+    return json.dumps(list(zip(*rows, strict=True))).encode()
+
+
+def read_symbol_text(text: bytes) -> list[SymbolRow]:
+    """The symbols that :func:`symbol_text` wrote. Raises :class:`FormatError`."""
+    try:
+        columns = json.loads(text)
+        return [(int(a), int(b), str(name)) for a, b, name in zip(*columns, strict=True)]
+    except (ValueError, TypeError, RecursionError):
+        raise FormatError("symbols are damaged") from None
 
 
 def _pack(*columns: Array) -> bytes:

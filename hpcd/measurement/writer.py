@@ -18,6 +18,7 @@ import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from hpcd.measurement.chunk import (
     encode_chunk,
     segment_header,
 )
+from hpcd.measurement.identity_columns import table_of
 from hpcd.measurement.record_columns import (
     Columns,
     first_rows,
@@ -51,6 +53,12 @@ _KEEP_RECORDS = 4 << 20
 # 1 M calls are 80 MB.
 _KEEP_CALLS = 1 << 20
 DEFAULT_SEGMENT_BYTES = 256 << 20
+
+
+# Chunks of tables of identities, in the order they are written.
+_TABLES: dict[Kind, type[Any]] = {
+    Kind.EVENT: Event, Kind.PROCESS: Process, Kind.MODULE: Module, Kind.THREAD: Thread,
+}  # fmt: skip
 
 
 class MeasurementWriter:
@@ -219,15 +227,16 @@ class MeasurementWriter:
             self._close_segment()
 
     def _flush_identities(self) -> None:
-        for kind in (Kind.EVENT, Kind.PROCESS, Kind.MODULE, Kind.THREAD):
+        for kind, of in _TABLES.items():
             rows = self._rows.get(kind, {})
             while rows:
                 keys = list(rows)[:_ROWS_PER_CHUNK]
-                self._append(kind, _json([_row(rows[key]) for key in keys]))
+                self._append(kind, _json(table_of(of, [rows[key] for key in keys])))
                 for key in keys:
                     del rows[key]
         if self._symbols:
-            self._append(Kind.SYMBOLS, _json({str(k): v for k, v in self._symbols.items()}))
+            columns = {k: tuple(zip(*v, strict=True)) for k, v in self._symbols.items() if v}
+            self._append(Kind.SYMBOLS, _json(columns))
             self._symbols = {}
         if self._clock:
             self._append(Kind.CLOCK, _json(self._clock))
@@ -371,11 +380,6 @@ class MeasurementWriter:
     def _own(self, path: Path) -> None:
         if self._owner:
             os.chown(path, *self._owner, follow_symlinks=False)
-
-
-def _row(identity: Event | Process | Thread | Module) -> dict[str, object]:
-    """Its fields. asdict() copies all that is in them, which is a third of recording a host."""
-    return {name: getattr(identity, name) for name in identity.__slots__}
 
 
 def _json(value: object) -> bytes:

@@ -314,12 +314,6 @@ void draw_rows(const struct part *parts, struct row *rows, struct shown *shown, 
 int64_t count_runs(const uint32_t *nodes, int64_t rows, int64_t columns);
 void pixel_runs(const uint32_t *nodes, int64_t rows, int64_t columns, uint32_t *node, uint16_t *end);
 
-/* --- identities: identity_text.c --- */
-
-int64_t identity_rows(const uint8_t *data, int64_t size, const uint8_t *names, const int64_t *bound,
-		      const int64_t *kinds, int64_t fields, int64_t most, int64_t *begin, int64_t *end, int64_t *facts);
-int64_t symbol_modules(const uint8_t *data, int64_t size, int64_t most, int64_t *modules, int64_t *symbols);
-
 #pragma GCC visibility pop
 
 #endif
