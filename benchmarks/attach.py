@@ -88,7 +88,7 @@ def _attach(pid: int, loader: str) -> dict[str, str]:
 
 
 def _memory(pid: int) -> dict[str, int]:
-    """What a process has resident, and the most it had, KiB; nothing when it has ended."""
+    """Return a process's resident memory and its peak, KiB; empty when it has ended."""
     status = Path(f"/proc/{pid}/status").read_text()
     return {name: int(size) for name, size in re.findall(r"(VmRSS|VmHWM):\s+(\d+)", status)}
 

@@ -46,7 +46,7 @@ def _alarm(signum: int, frame: object) -> None:
 
 @dataclass
 class Outcome:
-    """What became of some mutants."""
+    """Counts of how some mutants ended."""
 
     results: Counter[str] = field(default_factory=Counter)
     findings: list[tuple[int, str]] = field(default_factory=list)

@@ -23,7 +23,7 @@ _INITIAL_WINDOW_SIZE = 4
 
 @dataclass
 class Received:
-    """Where it listens (127.0.0.1), calls answered and bytes of theirs so far."""
+    """The port listened at (127.0.0.1), and the calls answered and their bytes so far."""
 
     port: int
     calls: int = 0

@@ -68,7 +68,7 @@ class Perf(NamedTuple):
 
 
 def perf(command: list[str], frequency: int, folder: Path) -> Perf:
-    """What perf makes of ``command``."""
+    """Record ``command`` with perf and return its result."""
     data = folder / "perf.data"
     record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(frequency)]
     run([*record, "--call-graph", "dwarf,4096", "-o", str(data), "--", *command])

@@ -25,7 +25,7 @@ _TIMED = 'file="$1"; shift; "$@"; times > "$file"'
 
 @dataclass(frozen=True)
 class PerfResult:
-    """What a recording by perf came to."""
+    """The outcome of a recording by perf."""
 
     whole: float
     """Share of the user samples whose path reaches the thread's start."""
