@@ -79,7 +79,7 @@ class ElfFile(ElfReader):
         return section if section and section.has_data else None
 
     def contents(self, section: Section) -> bytes:
-        """What a section holds, at most 512 MiB. Raises :class:`FormatError`."""
+        """Return a section's contents, at most 512 MiB. Raises :class:`FormatError`."""
         if section.size > MAX_SECTION:
             raise FormatError(f"{self.name}: section {section.name} is too big")
         return self.read(section.offset, section.size)
