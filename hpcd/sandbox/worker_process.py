@@ -140,7 +140,7 @@ class WorkerProcess:
         self.close()
 
     def ending(self) -> str:
-        """What ended it, as far as that is known."""
+        """Return what ended the worker, as far as it is known."""
         process = self.process
         if process is None:
             return ""
