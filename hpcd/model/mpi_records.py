@@ -1,4 +1,4 @@
-"""What is recorded of a call of MPI: up to six values, and the argument each one comes from.
+"""The values recorded of a call of MPI: up to six, and the argument each one comes from.
 
 A call of :mod:`hpcd.model.mpi_functions` has a record for each of its roles. Nothing of a library's
 own memory is read but statuses, handles and, of Open MPI, the size in a datatype's object.
@@ -31,11 +31,11 @@ MAX_COUNTS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Flavour:
-    """What differs between implementations; widths and offsets in bytes.
+    """The differences between implementations; widths and offsets in bytes.
 
     ``cancelled_in_bytes``: in a status's count the upper half is shifted by one, for a flag.
     ``root`` is what the root of a collective operation between two groups passes as its own rank.
-    ``type_size`` is where a datatype's object has its size; None where handles are numbers.
+    ``type_size`` is the offset of the size in a datatype's object; None where handles are numbers.
     ``world``, ``own`` and ``null`` are ``MPI_COMM_WORLD``, ``_SELF`` and ``_NULL`` where numbers.
     """
 
@@ -80,7 +80,7 @@ FLAVOURS: Final = {flavour.name: flavour for flavour in (OPENMPI, MPICH)}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value comes from: argument ``argument`` (from 0).
+    """The source of a value: argument ``argument`` (from 0).
 
     With ``width`` 0 the value is the argument's low ``argument_width`` bytes. Else it is the
     integer of ``width`` bytes at ``offset`` from where the argument points, read when the function
@@ -221,12 +221,12 @@ _ENTRIES: Final = frozenset({"freed", "started", "ended", "requests"})
 
 def records(function: Function, flavour: Flavour) -> tuple[Record, ...]:
     """The records of a call of ``function`` in a library of ``flavour``."""
-    made = []
+    rows = []
     for at, role in enumerate(function.roles):
         name = f"{function.name}/{role.name.lower()}" if at else function.name
         values = tuple(_value(function, flavour, role, value) for value in VALUES[role])
-        made.append(Record(name, function.name, role, tuple(v for v in values if v)))
-    return tuple(made)
+        rows.append(Record(name, function.name, role, tuple(v for v in values if v)))
+    return tuple(rows)
 
 
 def roles_by_record() -> dict[str, Role]:
