@@ -47,7 +47,7 @@ class ConfinedNaming:
     def namer(
         self, kind: ModuleKind, path: str, build_id: str, rows: list[tuple[int, int, str]]
     ) -> Namer | ConfinedNamer:
-        """What names addresses of a module; only ELF files are read by the worker."""
+        """Return the namer of a module's addresses; only ELF files are read by the worker."""
         if kind is ModuleKind.ELF and not rows:
             return ConfinedNamer(self, path, build_id)
         return Namer(kind if kind is not ModuleKind.ELF else ModuleKind.NAMED, path, "", rows)

@@ -144,7 +144,7 @@ def names_in_file(elf: ElfFile, path: str, build_id: str, offsets: U64) -> list[
 
 
 def names_by_region(path: str, offsets: U64) -> list[str]:
-    """What code at ``offsets`` ``uint64[n]`` of a file is called whose symbols are not known."""
+    """Name code at ``offsets`` ``uint64[n]`` of a file whose symbols are not known."""
     return _names(path, [], offsets)
 
 
@@ -276,7 +276,7 @@ def _answer(
 
 
 def _region(name: str, number: int) -> Symbol:
-    """What code without names or function starts is called: by the part of its module."""
+    """Return the symbol of code without names or function starts: the part of its module."""
     size = int(_REGION)
     return Symbol(number * size, size, f"[{name}+0x{number * size:x}]")
 
@@ -302,5 +302,5 @@ def _procedure(symbol: Symbol) -> Procedure:
 
 
 def _module_name(task: SymbolTask) -> str:
-    """What addresses without a symbol are called: the module, in brackets."""
+    """Return the name of addresses without a symbol: the module, in brackets."""
     return f"[{task.path.strip('[]').rpartition('/')[2] or task.kind}]"
