@@ -116,7 +116,7 @@ class StructureReader:
         return module.structure(addresses, module.functions)
 
     def lines(self, path: Path, addresses: U64 | None) -> ModuleLines:
-        """What a file's debug information says of ``addresses`` at least, of all if None.
+        """Return a file's lines for ``addresses`` at least, for all if None.
 
         Raises :class:`FormatError`, :class:`OSError`.
         """
@@ -239,10 +239,8 @@ class Module:
         return lines
 
     def lines(self, addresses: U64 | None) -> ModuleLines:
-        """What debug information says of ``addresses`` at least, of all if None.
-
-        Kept lines and those that are new.
-        """
+        """Return the lines of ``addresses`` at least, of all if None: kept ones and newly read
+        ones."""
         lines = self._look_for_lines(addresses)
         tried = False
         left = np.zeros(0, np.uint64) if addresses is None else np.unique(addresses)

@@ -37,7 +37,8 @@ class Reader:
         self._worker.channel()
 
     def arrays(self, fd: int, name: str, **request: Any) -> Arrays:
-        """What the worker makes of the file open at ``fd``; ``name`` stands in errors.
+        """Have the worker process the file open at ``fd``; return its result. ``name`` is for
+        errors.
 
         Raises :class:`FormatError`.
         """

@@ -72,9 +72,10 @@ class Code:
 
 
 def lines(fd: int, name: str, wanted: U64 | None) -> ModuleLines:
-    """What the debug information of the file open at ``fd`` says of ``wanted`` addresses at least.
+    """Read the lines of the ``wanted`` addresses at least, of all if None, of the file open at
+    ``fd``.
 
-    Of all addresses where that is None. Raises :class:`FormatError`.
+    Raises :class:`FormatError`.
     """
     with os.fdopen(os.dup(fd), "rb") as file:
         elf = ElfFile(file, name)

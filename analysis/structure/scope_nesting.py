@@ -75,7 +75,7 @@ def _with_statements(
 
 
 class _Tree:
-    """Who is whose ancestor: the descendants of a scope are numbered in a row in preorder."""
+    """The ancestor relation of scopes: the descendants of each are consecutive in preorder."""
 
     def __init__(self, forest: ScopeForest) -> None:
         self.parent = forest.parent

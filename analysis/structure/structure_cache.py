@@ -42,8 +42,8 @@ class StructureCache:
             return False
 
     def load(self, writers: str, build_id: str, kind: str) -> Arrays | None:
-        """What was kept of a module that ``writers`` may have written (see
-        :func:`~hpcd.sandbox.file_cache.writers_of`), None when it is not there or not sound."""
+        """Return the arrays kept of a module that ``writers`` may have written (see
+        :func:`~hpcd.sandbox.file_cache.writers_of`), None if absent or damaged."""
         data = self._files.load(writers, build_id, kind)
         if data is None:
             return None

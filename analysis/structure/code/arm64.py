@@ -67,7 +67,7 @@ class Tables:
         self._words: list[int] = np.frombuffer(code, "<u4", len(code) // 4).tolist()
 
     def targets(self, branch: Branch) -> Sequence[int]:
-        """Where the indirect jump ``branch`` may go inside the function; none if unknown."""
+        """Return the targets of the jump ``branch`` inside the function; none if unknown."""
         jump = (branch.at - self._start) // 4
         add = self._defining(jump, self._words[jump] >> 5 & 31)
         if add is None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Flow(IntEnum):
-    """Where control goes after an instruction that is not followed by the next one alone."""
+    """How an instruction transfers control, for those that the next one alone does not follow."""
 
     JUMP = 1
     INDIRECT = 2

@@ -1,4 +1,4 @@
-"""Where the functions of a module begin and end."""
+"""Bounds of a module's functions: their first addresses and their ends."""
 
 from __future__ import annotations
 

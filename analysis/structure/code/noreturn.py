@@ -73,7 +73,7 @@ def ending_procedures(elf: ElfFile) -> frozenset[int]:
 
 
 def _offsets(strings: bytes) -> Iterable[int]:
-    """Where in a table of strings the names are; the tables share tails of names."""
+    """Yield the offsets of the names in a string table; names may be tails of longer ones."""
     for name in _NAMES:
         wanted = name.encode() + b"\0"
         at = strings.find(wanted)

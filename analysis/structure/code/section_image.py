@@ -1,4 +1,4 @@
-"""What code refers to: a module's sections as they lie in memory."""
+"""A module's sections laid out as in memory, to read the data that its code refers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of which addresses of a module it is known what debug information says."""
+"""Sets of addresses of a module as sorted ranges: those whose debug information has been read."""
 
 from __future__ import annotations
 

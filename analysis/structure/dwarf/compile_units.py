@@ -91,10 +91,10 @@ def keep_units(image: mmap.mmap, elf: ElfFile, addresses: U64) -> AddressRanges:
 
 
 def plain_units(elf: ElfFile, addresses: U64) -> tuple[mmap.mmap, AddressRanges] | None:
-    """The same of a file whose sections are compressed: what is kept of it, and what is whole.
+    """Do as :func:`keep_units` does for a file with compressed sections; return the image too.
 
-    Of .debug_info only units that are kept are ever in memory. None where that is not worth it.
-    Raises :class:`FormatError`.
+    Only units that are kept are ever in memory, of all .debug_info. Returns None where blanking is
+    not worth its cost. Raises :class:`FormatError`.
     """
     info, abbreviations = Packed.of(elf, ".debug_info"), Packed.of(elf, ".debug_abbrev")
     ranges = Packed.of(elf, ".debug_aranges")
@@ -144,7 +144,7 @@ class _Choice(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where in an image .debug_info and .debug_abbrev are; bytes of the second."""
+    """Offsets of .debug_info and .debug_abbrev in an image; bytes of the second."""
 
     info: int
     abbreviations: int
@@ -273,7 +273,7 @@ def _ranges(data: bytes, units: _Units) -> tuple[U64, U64, I64]:
 
 
 def _runs(units: _Units, blank: Mask) -> list[tuple[int, int]]:
-    """Where blanked units are that follow one another."""
+    """Return the byte ranges of consecutive blanked units."""
     rows = zip(units.begin.tolist(), units.end.tolist(), blank.tolist(), strict=True)
     runs = []
     for away, members in groupby(rows, lambda row: row[2]):

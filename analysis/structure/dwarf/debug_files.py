@@ -1,7 +1,7 @@
-"""Where a module's debug information is: in itself, or in a separate file.
+"""Find a module's debug information: in the file itself or in a separate one.
 
-In this order, as gdb has it: the file itself, the file under the build id, the file its
-``.gnu_debuglink`` names, and what a debuginfod server has, when ``DEBUGINFOD_URLS`` names any.
+Searched in gdb's order: the file itself, the file under the build id, the file its
+``.gnu_debuglink`` names, and a debuginfod server if ``DEBUGINFOD_URLS`` names any.
 """
 
 from __future__ import annotations

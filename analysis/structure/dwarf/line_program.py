@@ -117,7 +117,7 @@ def line_rows(elf: ElfFile, low: U64, high: U64) -> LineRows:
 
 
 def _sequences_in(data: bytes, low: U64, high: U64) -> I64:
-    """Where in the section an address in the ranges may be set."""
+    """Return the offsets in the section at which an address in the ranges may be set."""
     places = []
     at = data.find(b"\0\x09\x02")
     while at >= 0:
@@ -333,7 +333,7 @@ class _Program:
         return start[good].astype(np.uint64), stop[good].astype(np.uint64), file[keep], line[keep]
 
     def _operations(self, code: I64) -> I64:
-        """Where operations begin."""
+        """Return the offsets at which operations begin."""
         count = len(code)
         if not count:
             return code
@@ -362,7 +362,7 @@ class _Program:
 
 
 def _after_leb(code: I64, at: I64) -> I64:
-    """Where what follows the number at ``at`` begins; at most ten bytes on."""
+    """Return the offsets behind the LEB128 numbers at ``at``, which have at most ten bytes."""
     after = at.copy()
     last = len(code) - 1
     open_ = np.ones(len(at), bool)
