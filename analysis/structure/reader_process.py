@@ -7,12 +7,16 @@ ask for too much memory costs that module its lines or loops, never the caller i
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 from typing import Any
 
 from hpcd.analysis.structure.array_messages import Arrays, pack_arrays, unpack_arrays
-from hpcd.analysis.structure.reader_messages import REQUEST
 from hpcd.sandbox.worker_process import WorkerProcess
+
+REQUEST = struct.Struct("<IQ")
+"""Lengths of a request's JSON and of its packed arrays, which follow; the file's descriptor comes
+with them."""
 
 # The biggest modules there are (2 GB of debug information) take a minute.
 _TIMEOUT_SECONDS = 300.0

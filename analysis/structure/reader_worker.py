@@ -30,7 +30,7 @@ from hpcd.analysis.structure.dwarf.debug_scopes import ModuleLines
 from hpcd.analysis.structure.dwarf.line_program import with_lines
 from hpcd.analysis.structure.dwarf.line_table import SourceLineTable
 from hpcd.analysis.structure.dwarf.symcache import UNNAMED, read_lines
-from hpcd.analysis.structure.reader_messages import REQUEST
+from hpcd.analysis.structure.reader_process import REQUEST
 from hpcd.array_types import U64
 from hpcd.elf.elf_file import ElfFile
 from hpcd.errors import FormatError
