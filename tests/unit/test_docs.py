@@ -75,7 +75,8 @@ _REFERENCE = re.compile(r"`([\w./*-]+?)(?::([\w.]+))?`")
 
 
 def named_paths(page: str) -> list[tuple[str, str]]:
-    """What a page has in backticks of this project's folders: path, and name in that file or ""."""
+    """Return a page's references in backticks to this project's folders: path, and name in it or
+    ""."""
     # Drawings are no references.
     text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
     references = []
