@@ -1,4 +1,4 @@
-"""Symbol tables: from many addresses to the symbols they lie in, in bulk.
+"""Symbol tables: from many addresses to the symbols that contain them, in bulk.
 
 Several tables of a file are asked one after another: each address is answered by the first table
 that covers it.
@@ -68,7 +68,7 @@ class SymbolTable:
         return len(self.start)
 
     def find(self, addresses: U64) -> I64:
-        """``int64[n]``: an entry (position in start order) each address lies in, or -1.
+        """``int64[n]``: an entry (position in start order) that contains each address, or -1.
 
         The innermost one, where symbols nest. O(n · log m).
         """
@@ -93,7 +93,7 @@ class SymbolTable:
         start = self.start[entry]
         low, high = np.searchsorted(self.start, [start, start + np.uint64(1)]).tolist()
         best: tuple[object, ...] | None = None
-        chosen = entry, ""
+        best_entry = entry, ""
         # Aliases by the thousand are an attack, not a program.
         for at in range(low, max(min(high, low + 64), entry + 1)):
             if at != entry and self.end[at] != self.end[entry]:
@@ -104,8 +104,8 @@ class SymbolTable:
             underscores = len(name) - len(name.lstrip("_"))
             rank = (bool(self._local[at]), underscores, len(name), name)
             if best is None or rank < best:
-                best, chosen = rank, (at, name)
-        at, name = chosen
+                best, best_entry = rank, (at, name)
+        at, name = best_entry
         return Symbol(int(start), int(self.end[at] - start), name)
 
 

@@ -33,7 +33,7 @@ from hpcd.model.identity import ModuleKind
 
 DEBUG_ROOT = Path("/usr/lib/debug/.build-id")
 
-# Code without names is told apart by so many bytes.
+# Bytes of code without names that share a name.
 _REGION = np.uint64(1 << 16)
 
 
