@@ -46,7 +46,7 @@ class Structure:
     notes: tuple[str, ...] = ()
 
     def chain(self, number: int) -> list[Call]:
-        """The calls at the address asked for as ``number``, innermost first.
+        """The calls at the requested address ``number``, innermost first.
 
         The first one's file and line are those of the address, the others' those of the calls.
         """
@@ -200,7 +200,7 @@ class Module:
             witnesses = [
                 column[inside.holds(column)] for column in (table.start, table.last, table.exit)
             ]
-        # Once for all of them: what a file is asked for is found by going through most of it.
+        # Once for all of them: any request goes through most of the file.
         if not lines.known.is_everything:
             lines = self.lines(np.concatenate([addresses, *witnesses]))
         lines = lines.restricted([addresses, *witnesses])
@@ -211,8 +211,8 @@ class Module:
             if symbols is None:
                 symbols = _named(self._path, self._build_id, addresses)
             named = _procedures(symbols), symbols.index[unknown].astype(np.int32)
-            forest, (scope, others) = joined([(forest, scope), named])
-            scope[unknown] = others
+            forest, (scope, procedure) = joined([(forest, scope), named])
+            scope[unknown] = procedure
         forest, scope = with_loops(forest, scope, addresses, lines, table)
         forest, scope = forest.only(scope)
         return Structure(forest, scope, tuple(self._notes))

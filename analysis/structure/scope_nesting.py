@@ -100,7 +100,7 @@ class _Tree:
         self.by_first[self.first] = np.arange(count)
 
     def common(self, one: I64, other: I64) -> I64:
-        """The innermost scope both are in, -1 where there is none."""
+        """Return the innermost scope that both are in, -1 without one."""
         one, other = one.copy(), other.copy()
         while True:
             apart = np.flatnonzero((one != other) & (one >= 0) & (other >= 0))

@@ -35,7 +35,7 @@ class StructureCache:
         self._files = FileStore(folder, _LIMIT_BYTES)
 
     def has(self, path: Path, build_id: str) -> bool:
-        """Whether anything is kept of the code of a module; it may be less than is asked for."""
+        """Return whether anything is kept of a module's code; it may be less than is wanted."""
         try:
             return self._files.has(writers_of(path), build_id, "loops")
         except (OSError, ValueError):  # a measurement may say anything of a path

@@ -137,7 +137,7 @@ class Tables:
         return address
 
     def _entries(self, load: int) -> int:
-        """How many entries the code guards the table for, 0 if it cannot be seen."""
+        """Return the number of entries that the code checks an index against, 0 if unknown."""
         extra = None
         for index in range(load - 1, max(load - _FAR_BACK, -1), -1):
             step = self._steps[index]

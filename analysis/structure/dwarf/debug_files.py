@@ -51,7 +51,7 @@ def _candidates(
     if build_id.isalnum() and len(build_id) > 2:
         yield root / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
     if link:
-        # The path a link stands for; a distribution's /lib may be /usr/lib.
+        # Resolve a link; a distribution's /lib may be /usr/lib.
         for folder in dict.fromkeys((path.parent, path.parent.resolve())):
             yield folder / link[0]
             yield folder / ".debug" / link[0]

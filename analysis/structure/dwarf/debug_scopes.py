@@ -62,9 +62,9 @@ class ModuleLines:
         fresh = other.known.without(self.known)
         if len(fresh.start) != len(other.known.start) or bool((fresh.end != other.known.end).any()):
             other = other._within(fresh)
-        forest, (mine, others) = joined([(self.forest, self.scope), (other.forest, other.scope)])
+        forest, (mine, theirs) = joined([(self.forest, self.scope), (other.forest, other.scope)])
         start = np.concatenate([self.start, other.start])
-        scope = np.concatenate([mine, others])
+        scope = np.concatenate([mine, theirs])
         # Where known addresses end others may begin.
         order = np.lexsort((-scope, start))
         order = order[np.append(True, start[order][1:] != start[order][:-1])[: len(order)]]

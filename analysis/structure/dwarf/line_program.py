@@ -153,7 +153,7 @@ class _Texts:
         self._section = elf.section(name)
 
     def at(self, offset: int) -> str:
-        """The zero-terminated text at ``offset``, empty when that lies outside."""
+        """The zero-terminated text at ``offset``, empty if that is outside."""
         section = self._section
         if section is None or offset >= section.size:
             return ""
@@ -313,9 +313,9 @@ class _Program:
         lines_before = 1 - (line - turned)
         line = line + lines_before[_latest(opening, number)]
         choosing = standard == _SET_FILE
-        chosen = np.ones(len(at), np.int64)
-        chosen[choosing] = _leb_at(code, at[choosing] + 1)[0]
-        file = chosen[_latest(opening | choosing, number)] - self._first_file
+        file_number = np.ones(len(at), np.int64)
+        file_number[choosing] = _leb_at(code, at[choosing] + 1)[0]
+        file = file_number[_latest(opening | choosing, number)] - self._first_file
 
         emitted = np.flatnonzero(special | (standard == _COPY) | ending)
         start = address[emitted]

@@ -1,4 +1,4 @@
-"""Procedures of a compile unit that are not asked for, left out of it before it is decoded.
+"""Leave out of a compile unit, before it is decoded, the procedures that no wanted address is in.
 
 A unit of C++ templates can have thousands, each with all that was inlined in it. Its entries stand
 one after another (DWARF 5, section 2.3), and one with children says where the next begins
