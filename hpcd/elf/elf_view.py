@@ -32,7 +32,7 @@ _NAMES_OF = {".symtab": ".strtab", ".dynsym": ".dynstr"}
 # Where programs may be mapped (x86-64 with four levels of page tables, aarch64 with 47 bits): what
 # claims to be beyond is left out, and arithmetic on addresses stays within 64 bits.
 _ADDRESSES = 1 << 47
-# Functions of one name that are told of; a static function may be in many files.
+# Functions of one name that are reported; a static function may be in many files.
 _MAX_NAMESAKES = 16
 
 

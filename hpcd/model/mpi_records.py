@@ -20,9 +20,9 @@ MISSING: Final = -(1 << 63)
 """A value that a call did not give, as where its status is ignored."""
 MAX_VALUES: Final = 6
 MAX_REQUESTS: Final = 64
-"""Of one ``MPI_Waitall`` and its like, so many requests are recorded one by one."""
+"""Requests of one ``MPI_Waitall`` and its like that are recorded one by one, at most."""
 MAX_POSITIONS: Final = 6
-"""Of one ``MPI_Waitsome``, so many positions of ended requests are recorded."""
+"""Positions of ended requests of one ``MPI_Waitsome`` that are recorded, at most."""
 COUNTS_EACH: Final = 10
 """Counts of a collective operation in one record of :attr:`Role.COUNTS`."""
 MAX_COUNTS: Final = 512
@@ -176,7 +176,7 @@ VALUES: Final[dict[Role, tuple[str, ...]]] = {
 :data:`MISSING`; a name ending in a digit is two integers of an array from that index on."""
 
 # The parameter that each value comes from: the first that a function has. Those of two messages in
-# one call are told apart by role.
+# one call differ by role.
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "communicator": ("comm", "freed"), "new_communicator": ("newcomm",), "window": ("win",),
     "new_window": ("newwin",), "root": ("root",),

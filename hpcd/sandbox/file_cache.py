@@ -134,7 +134,7 @@ def writers_of(file: int | Path) -> str:
 
 
 def _trusted(status: os.stat_result, kind: int) -> bool:
-    """Whether it is of this kind and nobody else can have written it."""
+    """Return whether it is of this kind and no other user can have written it."""
     return (
         stat.S_IFMT(status.st_mode) == kind
         and status.st_uid == os.geteuid()

@@ -122,7 +122,7 @@ class WorkerProcess:
             channel, self._channel = self._channel, None
             process, self.process = self.process, None
         if channel:
-            # A thread that waits for its answer is told, and it reads the end.
+            # A thread that waits for its answer reads the end of the stream.
             with contextlib.suppress(OSError):
                 channel.shutdown(socket.SHUT_RDWR)
             channel.close()
