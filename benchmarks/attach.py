@@ -1,4 +1,4 @@
-"""How soon after attaching to a big process tree its call paths are whole."""
+"""Time from attaching to a big process tree until its call paths are whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hpcd.model import frame as frames
 from hpcd.model.unwind_status import UnwindStatus
 
 PROCESSES = sized(64, 2)
-# So long two cores take to start the interpreters, and so long they are watched.
+# Seconds that two cores take to start the interpreters, and that they are watched.
 START_SECONDS, SECONDS = sized((20, 6), (1, 1))
 LOADERS = sized(("object", "bcc"), ("object",))
 _CHILD = """

@@ -29,7 +29,7 @@ from hpcd.interchange.formats import FORMATS
 from hpcd.measurement.synthetic import Shape
 
 _THREADS = len(os.sched_getaffinity(0))
-# Of larger files so much is copied, and the time for all of it worked out.
+# Bytes copied of larger files; the time for all of it is extrapolated.
 _COPIED_BYTES = 8 << 30
 _CHUNK = 16 << 20
 _NEEDS = {"otf2": "otf2", "parquet": "pyarrow", "arrow": "pyarrow"}

@@ -96,7 +96,7 @@ def _held(pid: int) -> bool:
 
 
 def _switches(pids: list[int]) -> int:
-    """How often the threads of ``pids`` have left their CPUs."""
+    """Return the number of times that the threads of ``pids`` have left their CPUs."""
     return sum(
         int(line.split()[-1])
         for pid in pids

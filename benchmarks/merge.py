@@ -1,4 +1,4 @@
-"""How fast merging is on what real recordings look like, and how it grows.
+"""Speed of merging shapes of real recordings, and how its cost grows.
 
 ``python -m benchmarks.merge [--records N] [--workers N] [--measurements N] [--shape NAME ...]``.
 

@@ -1,4 +1,4 @@
-"""A receiver of OpenTelemetry's profiles that counts them: for agents that must send to somebody.
+"""A receiver of OpenTelemetry's profiles that counts them: for agents that must send to a receiver.
 
 It answers every unary gRPC call with success and an empty message. HTTP/2 as far as that needs (RFC
 9113): what is in a request's headers is not looked at, and answers use no compression of theirs.

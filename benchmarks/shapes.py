@@ -41,7 +41,7 @@ _UNITS = 500
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """How a recording is made, and what is kept of it: ``records`` of ``lines`` at most."""
+    """The command of a recording, and the part that is kept: ``records`` of ``lines`` at most."""
 
     command: Callable[[Path], list[str]]
     records: int

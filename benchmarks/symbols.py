@@ -44,7 +44,7 @@ int main(int, char **argv) {
 }
 """
 _FREQUENCIES = sized((997, 4999), (997,))
-# The best of so many is what counts: others use the machine, too.
+# Runs, the best of which counts: others use the machine, too.
 _TIMES = sized(3, 1)
 
 

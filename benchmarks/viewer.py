@@ -1,4 +1,4 @@
-"""How long a person waits in the browser, at 2560 x 1600.
+"""Time a person waits in the browser, at 2560 x 1600.
 
 ``python -m benchmarks.viewer [--memory] [DB ...]``; without a database, of 64 lines with 10^5
 records each, grown from a recording of an MPI program (see :mod:`benchmarks.shapes`).

@@ -1,4 +1,4 @@
-"""How many call paths are whole: hpcd, and perf with frame pointers and with copied stacks."""
+"""Share of call paths that are whole: hpcd, and perf with frame pointers and with copied stacks."""
 
 from __future__ import annotations
 
