@@ -36,8 +36,8 @@ _PIECE = 2 << 20
 class Structure:
     """Scopes of a module's addresses.
 
-    ``scope`` ``int32[n]``: the innermost scope, of ``forest``, of each address asked for: a
-    statement where lines are known, else a loop or procedure. ``notes`` say what is missing, and
+    ``scope`` ``int32[n]``: the innermost scope, of ``forest``, of each requested address: a
+    statement if lines are known, else a loop or procedure. ``notes`` say what is missing, and
     why.
     """
 
@@ -157,7 +157,7 @@ class StructureReader:
 
 
 class Module:
-    """One file being read."""
+    """A module whose structure is read."""
 
     def __init__(self, reader: StructureReader, path: Path, build_id: str = "") -> None:
         self._reader = reader
@@ -315,7 +315,7 @@ class Module:
 
 
 def _holding(functions: Functions, addresses: U64) -> Functions:
-    """Those functions any of ``addresses`` is in."""
+    """Return the functions that contain any of ``addresses``."""
     if not len(functions.start):
         return functions
     at = np.searchsorted(functions.start, addresses, side="right") - 1

@@ -25,7 +25,7 @@ _PROGRAM = "from hpcd.analysis.structure.reader_worker import main; main()"
 
 
 class Reader:
-    """A worker process, started when first asked. Use from one thread at a time, and close."""
+    """A worker process, started by the first request. Use from one thread at a time, and close."""
 
     def __init__(self, timeout: float = _TIMEOUT_SECONDS) -> None:
         self._worker = WorkerProcess("reader", ["-c", _PROGRAM], timeout)

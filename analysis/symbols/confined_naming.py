@@ -1,8 +1,8 @@
-"""Names of ELF files for who may not read files of others itself: root, on behalf of the service.
+"""Names from ELF files that this process must not read itself, as root must not those of users.
 
 Files are opened here and read by a confined process (:mod:`.naming_worker`), as nobody, with limits
-and a system call filter. What cannot be opened or read within some seconds has no names: its code
-is called by the parts of its module.
+and a system call filter. Code of a file that cannot be opened or read within some seconds is named
+by the parts of its module.
 """
 
 from __future__ import annotations

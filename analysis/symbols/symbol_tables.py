@@ -1,7 +1,7 @@
 """Symbol tables: from many addresses to the symbols that contain them, in bulk.
 
-Several tables of a file are asked one after another: each address is answered by the first table
-that covers it.
+Several tables of a file are searched one after another: an address gets its symbol from the first
+table that covers it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Symbol(NamedTuple):
 
 
 class SymbolTable:
-    """Ranges of addresses, named when asked.
+    """Ranges of addresses, whose names are read on demand.
 
     ``start``, ``end`` ``uint64[n]``; ``name`` gives the name of entry ``i``; ``local``
     ``bool[n]`` marks names that only their file knows, which come second among aliases. An
@@ -170,8 +170,8 @@ def from_section(elf: ElfFile, name: str, limits: U64) -> SymbolTable | None:
 def from_starts(starts: U64, name: Callable[[int], str]) -> SymbolTable:
     """Functions known by where they begin only; ``name`` makes a name from the address.
 
-    ``starts`` ``uint64[n]`` ascending. A function reaches to the next one, and no further than
-    the largest functions do: what lies beyond has no entry in the table they are from.
+    ``starts`` ``uint64[n]`` ascending. A function extends to the next one, and no further than the
+    largest functions do: addresses beyond have no entry in the source table.
     """
     ends = np.minimum(np.append(starts[1:], _END), starts + np.minimum(_LARGEST, _END - starts))
     return SymbolTable(starts, ends, lambda entry: name(int(starts[entry])))

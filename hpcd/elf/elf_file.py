@@ -105,7 +105,7 @@ class ElfFile(ElfReader):
     def function_starts(self) -> U64:
         """``uint64[n]`` ascending: where functions begin, from the table of .eh_frame_hdr.
 
-        Empty where there is none. (Linux Standard Base, section 10.6.2.)
+        Empty without one. (Linux Standard Base, section 10.6.2.)
         """
         section = self.section(".eh_frame_hdr")
         if section is None or section.size < 12:

@@ -1,7 +1,7 @@
 """The bounded reader of ELF-64 files that recorder and analysis share.
 
-A file may say anything: it belongs to whoever is measured, and may have been replaced since. Every
-offset and count is checked against the file's size before it is used, and what is read is bounded.
+A file may contain anything: it belongs to the measured user, and may have been replaced since.
+Every offset and count is checked against the file's size before use, and reading is bounded.
 (System V ABI, ELF-64.)
 """
 

@@ -1,4 +1,4 @@
-"""The 64-bit frame: where one procedure frame of a call path stands.
+"""The 64-bit frame: the place of one procedure in a call path.
 
 =========================  ====================================================================
 bits 63..62                meaning
@@ -44,7 +44,7 @@ def module_frame(module: int, offset: int) -> int:
 
 
 def marker_frame(ending: int) -> int:
-    """The marker frame that stands above a path which ended for the reason ``ending``."""
+    """Return the marker frame above a path that ended for the reason ``ending``."""
     return MARKER | int(ending)
 
 

@@ -1,4 +1,4 @@
-"""The state of threads at one moment: where each stands, for how long, and what it waits for.
+"""The state of threads at one moment: each one's call path, since when, and what it waits for.
 
 The reader (``hpcd.daemon.stacks``) makes it, the analysis names and merges it.
 """

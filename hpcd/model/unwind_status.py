@@ -12,7 +12,7 @@ from enum import IntEnum
 class UnwindStatus(IntEnum):
     """The outcome of one unwind. Only :attr:`COMPLETE` and :attr:`KERNEL_ONLY` are whole paths.
 
-    :attr:`FRAMES_OMITTED` is no ending: its marker stands inside a path, between the outermost and
+    :attr:`FRAMES_OMITTED` is no ending: its marker is inside a path, between the outermost and
     the innermost frames of a deep recursion.
     """
 

@@ -88,9 +88,9 @@ def _offsets(strings: bytes) -> Iterable[int]:
 
 
 class Endings:
-    """Which procedures of a module never return, by name or because nothing in them does.
+    """The procedures of a module that never return, by name or because nothing in them does.
 
-    The answer for a procedure depends on the module alone, not on what else was asked before.
+    The answer for a procedure depends on the module alone, not on earlier queries.
     """
 
     def __init__(self, image: Image, functions: Functions, noreturn: frozenset[int]) -> None:

@@ -1,8 +1,8 @@
 """Some compile units of a module's debug information: only those that addresses are in.
 
-A big program has thousands of units and samples in a few. Which unit an address is in, the module
-says in ``.debug_aranges`` (DWARF 5, section 6.1.2; GCC writes it, others when told to). What reads
-debug information reads all units there are; so the others are blanked, in a private mapping of the
+A big program has thousands of units, and samples in a few. ``.debug_aranges`` gives the unit of an
+address (DWARF 5, section 6.1.2; GCC writes it, other compilers with an option). The decoder reads
+all units of a file; so the others are blanked, in a private mapping of the
 file: a run of them becomes one unit that has nothing but a header and an entry without code. Units
 that ``.debug_aranges`` does not name are kept: others may refer to them, as to dwz's shared ones.
 Of big units that are kept, procedures are left out

@@ -23,9 +23,9 @@ _MAX_LINK = 4096
 
 
 def debug_file(path: Path, root: Path = DEBUG_ROOT) -> Path | None:
-    """The file with debug information on the module at ``path``, often that itself.
+    """Return the file with debug information on the module at ``path``, often that itself.
 
-    None where there is none. Raises :class:`FormatError` and :class:`OSError` when ``path`` itself
+    None without one. Raises :class:`FormatError` and :class:`OSError` when ``path`` itself
     cannot be read.
     """
     with ElfFile.open(path) as elf:
