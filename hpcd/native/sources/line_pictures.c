@@ -17,7 +17,7 @@
 
 enum { RECORDS, STORED, FRAMED, LEFT };
 
-/* A part in this process's memory; picture_loops.py fills it in. */
+/* A part in this process's memory; line_pictures.py fills it in. */
 struct part {
 	const uint8_t *body;
 	int64_t body_size;
