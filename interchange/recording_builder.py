@@ -20,7 +20,8 @@ from hpcd.array_types import U32, U64
 from hpcd.errors import FormatError
 from hpcd.interchange.names import readable
 from hpcd.measurement.call_codec import Calls
-from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
+from hpcd.measurement.record_columns import by_line_and_time
+from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model import frame as frames
 from hpcd.model.calls import MAX_VALUES, CalledFunction, CalledObject, CallValue, Group
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread

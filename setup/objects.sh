@@ -1,8 +1,8 @@
 #!/bin/sh
 # objects.sh [MACHINE...]: compile ahead, with clang, the BPF programs (the sampler, and the iterator over
-# threads), for all kernels, and the loops over records (hpcd/native); for this processor, or those named
-# (x86_64, aarch64). Does nothing for which the object of the present sources is there. PYTHON is the
-# interpreter to ask where it belongs.
+# threads), for all kernels, and the kernels that work on records (hpcd/kernels); for this processor, or those
+# named (x86_64, aarch64). Does nothing for which the object of the present sources is there. PYTHON is the
+# interpreter to ask where it belongs; it has cffi.
 set -eu
 
 for tool in clang llvm-strip ld.lld; do
@@ -31,15 +31,15 @@ compile() {
 	mv "$object.new" "$object"
 }
 
-# native LIBRARY LEVEL FLAG...: the loops over records, unless LIBRARY is there. lld links for any processor.
-native() {
+# kernels LIBRARY LEVEL FLAG...: the kernels, unless LIBRARY is there. lld links for any processor.
+kernels() {
 	level=$2
 	library=$(echo "$1" | sed "s/-$machine_name-/-$machine_name$level-/")
 	shift 2
 	[ -e "$library" ] && return
 	folder=$(dirname "$library")
 	mkdir -p "$folder"
-	rm -f "$folder/native-$machine_name$level"-*.so
+	rm -f "$folder/kernels-$machine_name$level"-*.so
 	echo "+ clang -shared ... $library"
 	clang -O3 --target="$machine_name-linux-gnu" -std=c11 -ffreestanding -fwrapv -ffp-contract=off -fPIC -fvisibility=hidden "$@" \
 		-Wall -Wextra -Werror -shared -nostdlib -fuse-ld=lld -Wl,--build-id=none \
@@ -68,8 +68,16 @@ for machine_name in "$@"; do
 		-DHPCD_OBJECT
 	compile iterators/task_stacks.bpf.c "$(path bpf.loading.iterator_loader iterator_path)" \
 		"task_stacks-$machine_name-*.o"
-	library=$(path native.native_library library_path)
-	native "$library" ""
+	library=$(path kernels.library library_path)
+	kernels "$library" ""
 	# Planes of bytes are widened in half to a quarter of the time.
-	[ "$machine_name" != x86_64 ] || native "$library" _v3 -march=x86-64-v3
+	[ "$machine_name" != x86_64 ] || kernels "$library" _v3 -march=x86-64-v3
 done
+declarations=$(path kernels.library declarations_path)
+if ! [ -e "$declarations" ]; then
+	rm -f "$(dirname "$declarations")"/declarations-*.py
+	echo "+ cffi $declarations"
+	PYTHONPATH=$tree "$python" -P -c "from hpcd.kernels.library import write_declarations as write
+write('$declarations.new')" >/dev/null
+	mv "$declarations.new" "$declarations"
+fi

@@ -14,7 +14,6 @@ less records (two's complement). A column has as many byte planes as its largest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,9 +24,10 @@ import numpy.typing as npt
 import zstandard
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column, release
-from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells
+from hpcd.analysis.arrays.sparse_sums import Cells, join_cells
 from hpcd.array_types import I64, U8, U16, U32, U64
 from hpcd.errors import FormatError
+from hpcd.kernels.library import kernels, structure
 from hpcd.measurement.planes import from_planes, to_planes
 from hpcd.measurement.zstd_contexts import compressor
 
@@ -54,13 +54,12 @@ class PackedCells:
     frames: list[bytes]
 
 
-def pack_cells(cells: Cells, loops: Any = None) -> PackedCells:
+def pack_cells(cells: Cells) -> PackedCells:
     """Pack ``cells``, in any order but each combination once; ``line`` counts from the chunk's
-    first. ``loops`` are :class:`MergeLoops`, if numpy is not to do the work."""
-    if loops is not None:
-        packed = _packed_by(loops, cells)
-        if packed is not None:
-            return packed
+    first."""
+    packed = _pack_by_table(cells)
+    if packed is not None:
+        return packed
     order = _order(cells.event, cells.node, cells.line)
     event, node, line = cells.event[order], cells.node[order], cells.line[order]
     records, value = cells.records[order], cells.value[order]
@@ -81,22 +80,25 @@ def pack_cells(cells: Cells, loops: Any = None) -> PackedCells:
     return PackedCells(event[bounds], sizes, frames)
 
 
-def _packed_by(loops: Any, cells: Cells) -> PackedCells | None:
-    """The same by compiled loops, where lines ascend and a table has room for all contexts."""
+def _pack_by_table(cells: Cells) -> PackedCells | None:
+    """Pack ``cells`` in linear time, where lines ascend and a table has room for all contexts."""
     codes = np.flatnonzero(np.bincount(cells.event)) if len(cells) else np.zeros(0, np.int64)
-    nodes = int(cells.node.max(initial=0)) + 1
-    if not 0 < len(codes) * nodes <= max(_WORTH_ENTRIES * len(cells), _FEW_ENTRIES):
+    n, slots, nodes = len(cells), len(codes), int(cells.node.max(initial=0)) + 1
+    if not 0 < slots * nodes <= max(_WORTH_ENTRIES * n, _FEW_ENTRIES):
         return None
     slot_of = np.zeros(int(codes[-1]) + 1, np.int64)
-    slot_of[codes] = np.arange(len(codes))
-    found = loops.cells_by_context(
-        *(np.ascontiguousarray(column)
-          for column in (cells.line, cells.node, cells.event, cells.records, cells.value)),
-        slot_of, len(codes), nodes,
+    slot_of[codes] = np.arange(slots)
+    columns = (
+        np.empty(n, np.uint32), np.empty(n, np.uint64), np.empty(n, np.uint64),
+        np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(slots + 1, np.int64),
+        np.empty(slots + 1, np.int64),
     )  # fmt: skip
-    if found is None:
+    if not kernels.order_by_context(
+        cells.as_structure(), slot_of, slots, nodes, np.zeros(slots * nodes, np.int64),
+        np.zeros(slots * nodes, np.uint32), structure("context_sums", *columns),
+    ):  # fmt: skip
         return None
-    line, records, value, node, count, sums, contexts = found
+    line, records, value, node, count, sums, contexts = columns
     frames = []
     for slot in range(len(codes)):
         own = slice(int(sums[slot]), int(sums[slot + 1]))
@@ -250,7 +252,14 @@ class CellStore:
                 sums.line.astype(np.uint32), np.repeat(contexts.node, np.diff(contexts.start)),
                 np.full(len(sums.line), event, np.uint16), sums.records, sums.value,
             ))  # fmt: skip
-        return joined(found)
+        return join_cells(found)
+
+    def by_line(self, chunk: int) -> tuple[Cells, I64]:
+        """All sums of a chunk by line, node and event, and ``int64[lines + 1]``, where those of
+        each line begin. Raises :class:`FormatError`."""
+        cells = self.chunk(chunk)
+        order, start = order_by_line(cells, self.lines(chunk), self._nodes)
+        return Cells(*(getattr(cells, name)[order] for name in Cells.__slots__)), start
 
     def release(self) -> None:
         """Give what has been read back to the kernel."""
@@ -289,19 +298,18 @@ def _whole(planes: U8) -> npt.NDArray[np.unsignedinteger]:
     return from_planes(planes, f"<u{next(size for size in (1, 2, 4, 8) if width <= size)}")
 
 
-def by_line(cells: Cells, lines: int, nodes: int = 0, loops: Any = None) -> tuple[Cells, I64]:
-    """``cells`` of one chunk (:meth:`CellStore.chunk`) by line, node and event, and
-    ``int64[lines + 1]``, where those of each line begin. With ``loops`` (:class:`MergeLoops`) in
-    linear time; nodes are below ``nodes`` then."""
-    if loops is not None:
-        order, start = loops.order_by_line(cells.line, cells.node, lines, nodes)
-        return Cells(*(getattr(cells, name)[order] for name in Cells.__slots__)), start
-    kind = np.uint16 if lines <= 1 << 16 else np.uint32
-    order = _order(np.zeros(len(cells), np.uint16), cells.line, cells.node)
-    ordered = Cells(*(getattr(cells, name)[order] for name in Cells.__slots__))
-    # The order is that of places too: of one node events stay as they were, ascending.
-    count = np.bincount(ordered.line.astype(kind), minlength=lines)
-    return ordered, np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+def order_by_line(cells: Cells, lines: int, nodes: int) -> tuple[I64, I64]:
+    """``int64[n]``: the order of ``cells``, whose lines are below ``lines`` and nodes below
+    ``nodes``, by line and node, equal ones as they come; and ``int64[lines + 1]``, where those of
+    each line begin. Raises :class:`IndexError` for others."""
+    n = len(cells)
+    first, order = np.zeros(lines + 1, np.int64), np.empty(n, np.int64)
+    if not kernels.order_by_line(
+        cells.line, cells.node, n, lines, nodes, np.empty(n, np.int64), np.zeros(nodes, np.int64),
+        first, order,
+    ):  # fmt: skip
+        raise IndexError("sums of lines or nodes that do not exist")
+    return order, first
 
 
 @lru_cache(maxsize=1)
@@ -324,11 +332,3 @@ def chunks_of(cells: I64, most: int = CHUNK_CELLS) -> list[slice]:
             begin, held = line, 0
         held += count
     return [*chunks, slice(begin, len(cells))] if len(cells) else []
-
-
-def joined(parts: Sequence[Cells]) -> Cells:
-    """One table of several."""
-    if not parts:
-        return EMPTY_CELLS
-    return Cells(*(np.concatenate([getattr(part, name) for part in parts])
-                   for name in Cells.__slots__))  # fmt: skip

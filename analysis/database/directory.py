@@ -17,7 +17,7 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.errors import FormatError, NotFoundError
 
 FORMAT = "hpcd-database"
-VERSION = 7
+VERSION = 1
 MANIFEST = "manifest.json"
 SQLITE = "hpcd.sqlite"
 
@@ -133,15 +133,9 @@ def read_manifest(root: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise FormatError(f"{root}: not an hpcd database")
     if content.get("version") != VERSION:
-        version = content.get("version")
-        if isinstance(version, int) and version > VERSION:
-            raise OtherVersionError(
-                f"{root}: database of version {version}, made by a newer hpcd; this one reads"
-                f" version {VERSION}"
-            )
         raise OtherVersionError(
-            f"{root}: database of version {version}, this hpcd reads version {VERSION}; merge the"
-            " measurements again: hpcd merge MEASUREMENT... -o DATABASE"
+            f"{root}: database format {content.get('version')}, this hpcd reads format {VERSION}:"
+            " merge the measurements again, or use the hpcd that made it"
         )
     return content
 

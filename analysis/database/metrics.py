@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, by_line, run_starts
+from hpcd.analysis.arrays.cell_store import CellStore, Contexts, EventSums, run_starts
 from hpcd.analysis.arrays.column_files import open_column
 from hpcd.analysis.arrays.sparse_sums import Cells, sum_by
 from hpcd.array_types import F64, I64, U32, U64
@@ -199,7 +199,7 @@ class Metrics:
             held = sum(len(cells) for cells, _ in self._kept.values())
             if held + self._store.cells(chunk) > _KEPT_CELLS:
                 self._kept = {}
-            found = by_line(self._store.chunk(chunk), self._store.lines(chunk))
+            found = self._store.by_line(chunk)
             self._kept[chunk] = found
         return found
 

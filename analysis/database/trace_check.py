@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.database.database import Database
-from hpcd.analysis.trace.blocks import BLOCK_RECORDS
-from hpcd.analysis.trace.check_loops import CheckLoops, check_loops
+from hpcd.analysis.trace.blocks import damaged_block
 from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64
+from hpcd.kernels.library import kernels
 from hpcd.measurement.codec import TIME_UNIT_NS
 
 Bools = npt.NDArray[np.bool_]
@@ -93,7 +93,7 @@ def _decode(
     count = len(part.blocks.base)
     for batch, at in enumerate(range(0, count, _BATCH_BLOCKS)):
         chosen = slice(at, min(at + _BATCH_BLOCKS, count))
-        waiting.append(pool.submit(_decode_batch, part, chosen, nodes, events, intervals))
+        waiting.append(pool.submit(_check_batch, part, chosen, nodes, events, intervals))
         if len(waiting) > _THREADS:
             yield waiting.popleft().result()
         if batch % _BATCHES_MAPPED == 0:
@@ -102,48 +102,25 @@ def _decode(
         yield waiting.popleft().result()
 
 
-def _decode_batch(part: Part, chosen: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
-    loops = check_loops()
-    found = loops and _look_through(loops, part, chosen, nodes, events, intervals)
-    if found:
-        return found
+def _check_batch(part: Part, chosen: slice, nodes: int, events: int, intervals: I64) -> _Blocks:
+    """What a batch of blocks has, without decoding it."""
     table = part.blocks
-    since, node = part.places(chosen)
-    bad_node = node.max(axis=1) >= nodes
-    # Within a block times ascend by construction, and a short one repeats its last record.
-    last = table.base[chosen] + since[:, -1].astype(np.int64)
-    if not part.has_weights(chosen):
-        return _Blocks(last, bad_node, np.full(len(last), events == 0), 0)
-    event, value = part.weights(chosen, since)
-    ends = 0
-    if len(intervals):
-        real = np.arange(BLOCK_RECORDS) < table.records[chosen][:, None]
-        ends = int((np.isin(event, intervals) & (value == 0) & real).sum())
-    return _Blocks(last, bad_node, event.max(axis=1) >= events, ends)
-
-
-def _look_through(
-    loops: CheckLoops, part: Part, chosen: slice, nodes: int, events: int, intervals: I64
-) -> _Blocks | None:
-    """What :func:`_decode_batch` gives, by ``loops``; None where numpy is to say what is wrong with
-    the blocks, or to read those of earlier versions."""
-    table = part.blocks
-    count, width = table.records[chosen].astype(np.int64), table.width[chosen]
-    least = table.least[chosen]
-    length, bad_node = np.zeros(len(count), np.int64), np.zeros(len(count), bool)
-    bad_event = np.full(len(count), events == 0)
-    places, place, end = part.contents(table.frame[chosen], table.at[chosen])
-    if not loops.check_places(places, place, end, count, width, least, nodes, length, bad_node):
-        return None
+    least = np.array(table.least[chosen])
+    places = part.stored_places(chosen).as_structure()
+    count = len(least)
+    length, bad_node = np.zeros(count, np.int64), np.zeros(count, bool)
+    bad_event = np.full(count, events == 0)
+    if not kernels.check_places(places, least, nodes, length, bad_node):
+        raise damaged_block()
     ends = 0
     if part.has_weights(chosen):
-        codes, begin, end = part.contents(table.code_frame[chosen], table.code_at[chosen])
         interval = np.zeros(events, bool)
         interval[intervals] = True
-        ends = loops.check_codes(
-            codes, begin, end, count, width, interval, bad_event, places, place, least
-        )
-    return _Blocks(table.base[chosen] + length, bad_node, bad_event, ends) if ends >= 0 else None
+        codes = part.stored_codes(chosen).as_structure()
+        ends = kernels.check_codes(codes, places, least, interval, events, bad_event)
+        if ends < 0:
+            raise damaged_block()
+    return _Blocks(table.base[chosen] + length, bad_node, bad_event, ends)
 
 
 def _check_lines(db: Database, number: int, part: Part, blocks: _Blocks) -> list[tuple[int, str]]:

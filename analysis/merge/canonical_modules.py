@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.array_types import U32
 from hpcd.errors import FormatError
+from hpcd.kernels.library import kernels
 from hpcd.model import frame
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Host, Module, ModuleKind
@@ -112,17 +112,9 @@ def translate(tree: CCT, module_map: U32) -> CCT:
 
     A frame of a module nobody announced becomes a raw address, so that its path is kept.
     """
-    loops = merge_loops()
-    if loops is not None:
-        frames = loops.translate(np.ascontiguousarray(tree.frame), module_map)
-        return CCT(tree.parent, frames)
-    ids = frame.module_of(tree.frame)
-    inside = frame.is_module(tree.frame)
-    canonical = np.where(ids < len(module_map), module_map[np.minimum(ids, len(module_map) - 1)], 0)
-    offsets = tree.frame & np.uint64(frame.OFFSET_MASK)
-    moved = canonical.astype(np.uint64) << np.uint64(frame.MODULE_SHIFT) | offsets
-    lost = np.uint64(frame.SPECIAL) | offsets
-    return CCT(
-        tree.parent,
-        np.where(inside, np.where(canonical > 0, moved, lost), tree.frame).astype(np.uint64),
+    n = len(tree.frame)
+    frames = np.empty(n, np.uint64)
+    kernels.translate_frames(
+        np.ascontiguousarray(tree.frame), n, module_map, len(module_map), frames
     )
+    return CCT(tree.parent, frames)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.analysis.arrays.cell_store import CellStore, by_line, joined, open_store
+from hpcd.analysis.arrays.cell_store import CellStore, open_store, order_by_line
 from hpcd.analysis.arrays.column_files import open_column, save_column
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.canonical_tree import load_canonical
-from hpcd.analysis.trace.merge_loops import MergeLoops, merge_loops
 from hpcd.array_types import F64, I64, U64
+from hpcd.kernels.library import kernels, structure
 from hpcd.model.cct import CCT
 
-# Entries of the table of contexts and lines made at a time, 16 MB, and as much again four times.
-_TABLE_ENTRIES = 2 << 20
 # Cells that one task looks at, at least, but for the last: 40 bytes each.
 _TASK_CELLS = 1 << 20
 
@@ -157,25 +154,22 @@ def line_extremes(task: ExtremesTask) -> list[Extremes]:
     mine = line[int(bounds[0]) : int(bounds[-1])].astype(np.int64)
     # Lines as the database has them: of equal values the first line's counts.
     order = np.argsort(mine)
-    whole, start = _lines_together(store, task.first, task.last, len(cct), merge_loops())
+    whole, start = _lines_together(store, task.first, task.last, len(cct))
     begin, end = start[:-1][order], start[1:][order]
     answers = []
     for metric, mean in enumerate(means):
         amount = whole.value if metric else whole.records
         weight = scale[metric] if metric else np.ones(scale.shape[1])
-        found = extremes(cct, begin, end, whole, amount, weight, mean, merge_loops())
+        found = extremes(cct, begin, end, whole, amount, weight, mean)
         answers.append(_of_lines(found, mine[order]))
     return answers
 
 
-def _lines_together(
-    store: CellStore, first: int, last: int, nodes: int, loops: MergeLoops | None
-) -> tuple[Cells, I64]:
+def _lines_together(store: CellStore, first: int, last: int, nodes: int) -> tuple[Cells, I64]:
     """The sums of some chunks by line and node, and where those of each line begin, and the last
     one's end."""
     sizes = [store.cells(chunk) for chunk in range(first, last)]
     starts: list[I64] = []
-    parts: list[Cells] = []
     at, total = 0, sum(sizes)
     # Of which line each is, is where it stands.
     whole = Cells(
@@ -184,17 +178,13 @@ def _lines_together(
     )  # fmt: skip
     for chunk, size in zip(range(first, last), sizes, strict=True):
         cells, lines = store.chunk(chunk), store.lines(chunk)
-        if loops is None:
-            ordered, start = by_line(cells, lines)
-            parts.append(ordered)
-        else:
-            order, start = loops.order_by_line(cells.line, cells.node, lines, nodes)
-            for name in ("node", "event", "records", "value"):
-                out = getattr(whole, name)[at : at + size]
-                getattr(cells, name).take(order, out=out, mode="clip")
+        order, start = order_by_line(cells, lines, nodes)
+        for name in ("node", "event", "records", "value"):
+            out = getattr(whole, name)[at : at + size]
+            getattr(cells, name).take(order, out=out, mode="clip")
         starts.append(start[:-1] + at)
         at += size
-    return joined(parts) if parts else whole, np.concatenate([*starts, [total]])
+    return whole, np.concatenate([*starts, [total]])
 
 
 def _of_lines(found: tuple[Any, ...], lines: I64) -> Extremes:
@@ -209,67 +199,30 @@ def _of_lines(found: tuple[Any, ...], lines: I64) -> Extremes:
 
 
 def extremes(
-    cct: CCT, begin: I64, end: I64, cells: Cells, amount: U64, scale: F64, mean: F64,
-    loops: MergeLoops | None,
-) -> tuple[Any, ...]:  # fmt: skip
-    """Of inclusive values over some lines, arrays of ``n`` nodes: on how many a node's is not 0,
-    the sum of squares of their distances to ``mean``, the least and the most of them, where, and
-    how many lines there are before the first without.
+    cct: CCT, begin: I64, end: I64, cells: Cells, amount: U64, scale: F64, mean: F64
+) -> tuple[Any, ...]:
+    """Extremes of inclusive values over some lines, arrays of ``n`` nodes: the number of lines on
+    which a node's is not 0, the sum of squares of their distances to ``mean``, the least and the
+    most of them, their lines, and the number of lines before the first without.
 
     Those of line ``i`` are ``cells[begin[i]:end[i]]``, by node; ``amount`` ``uint64[k]`` counts as
-    ``scale`` ``float64[events]`` says of the cell's event. With ``loops`` O(nodes that the values
-    reach, line by line); else O(nodes · lines), a few nanoseconds each, in bounded memory.
+    ``scale`` ``float64[events]`` says of the cell's event. O(nodes that the values reach, line by
+    line). Raises :class:`IndexError` for nodes or events that do not exist.
     """
-    nodes, lines = len(cct), len(begin)
-    if loops is not None:
-        return tuple(loops.inclusive_extremes(
-            cct.parent, begin, end, cells.node, cells.event, amount, scale, mean
-        ))  # fmt: skip
-    line_start = np.concatenate(([0], np.cumsum(end - begin)))
-    ordered = np.repeat(begin - line_start[:-1], end - begin) + np.arange(int(line_start[-1]))
-    value = (amount.astype(np.float64) * scale[cells.event])[ordered]
-    filled = np.flatnonzero(value)
-    line_start = np.searchsorted(filled, line_start)
-    node, value = cells.node[ordered][filled], value[filled]
-    count, squares = np.zeros(nodes, np.int64), np.zeros(nodes)
-    least, most = np.full(nodes, np.inf), np.full(nodes, -np.inf)
-    least_line, most_line = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
-    whole = np.zeros(nodes, np.int64)
-    levels = list(_levels(cct))
-    step = max(_TABLE_ENTRIES // nodes, 1)
-    for first in range(0, lines, step):
-        last = min(first + step, lines)
-        span = slice(int(line_start[first]), int(line_start[last]))
-        line = np.repeat(np.arange(last - first), np.diff(line_start[first : last + 1]))
-        table = np.zeros((nodes, last - first))
-        np.add.at(table, (node[span], line), value[span])
-        for low_node, high_node, parents, starts in levels:
-            table[parents] += np.add.reduceat(table[low_node:high_node], starts, axis=0)
-        some = table != 0
-        count += some.sum(axis=1)
-        gap = np.where(some.all(axis=1), last - first, some.argmin(axis=1))
-        whole = np.where(whole == first, first + gap, whole)
-        every = np.arange(nodes)
-        table[~some] = np.inf
-        low = table.argmin(axis=1)
-        lows = table[every, low]
-        table[~some] = -np.inf
-        high = table.argmax(axis=1)
-        highs = table[every, high]
-        table -= mean[:, None]
-        table[~some] = 0
-        squares += np.einsum("ij,ij->i", table, table)
-        least_line = np.where(lows < least, first + low, least_line)
-        most_line = np.where(highs > most, first + high, most_line)
-        least, most = np.minimum(least, lows), np.maximum(most, highs)
-    return count, squares, least, most, least_line, most_line, whole
-
-
-def _levels(cct: CCT) -> Iterator[tuple[int, int, npt.NDArray[np.uint32], I64]]:
-    """Per level, deepest first: its range of nodes, their distinct parents, where each's begin."""
-    depth = cct.depth()
-    bounds = np.searchsorted(depth, np.arange(int(depth.max(initial=0)) + 2)).tolist()
-    for level in range(len(bounds) - 2, 0, -1):
-        begin, end = bounds[level], bounds[level + 1]
-        parents, starts = np.unique(cct.parent[begin:end], return_index=True)
-        yield begin, end, parents, starts
+    nodes = len(cct)
+    values = structure(
+        "line_values", np.ascontiguousarray(begin), np.ascontiguousarray(end), len(begin),
+        cells.node, cells.event, amount, len(cells), np.ascontiguousarray(scale), len(scale),
+    )  # fmt: skip
+    columns = (
+        np.zeros(nodes, np.int64), np.zeros(nodes), np.full(nodes, np.inf),
+        np.full(nodes, -np.inf), np.zeros(nodes, np.int64), np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.int64),
+    )  # fmt: skip
+    if not kernels.inclusive_extremes(
+        np.ascontiguousarray(cct.parent), nodes, values, np.ascontiguousarray(mean),
+        np.empty(kernels.extremes_bytes(nodes), np.uint8), np.empty(nodes, np.int64),
+        structure("extremes", *columns),
+    ):  # fmt: skip
+        raise IndexError("values of nodes or events that do not exist")
+    return columns

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcd.analysis.arrays.cell_store import CellStore, by_line, joined
+from hpcd.analysis.arrays.cell_store import CellStore
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
 from hpcd.analysis.arrays.node_maps import NodeMaps
-from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells
+from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, join_cells
 from hpcd.analysis.database import directory
 from hpcd.analysis.database.schema import connect, each_row
 from hpcd.analysis.merge.canonical_modules import unite_modules
@@ -97,7 +97,7 @@ class _Columns:
         while at < high:
             chunk = int(np.searchsorted(self._store.line_start, at, side="right")) - 1
             if chunk != self._chunk:
-                self._held = by_line(self._store.chunk(chunk), self._store.lines(chunk))
+                self._held = self._store.by_line(chunk)
                 self._chunk = chunk
             first, end = self._store.line_start[chunk : chunk + 2].tolist()
             end = min(end, high)
@@ -107,7 +107,7 @@ class _Columns:
             found.append(Cells(line.astype(np.uint32), cells.node[own], cells.event[own],
                                cells.records[own], cells.value[own]))  # fmt: skip
             at = end
-        return joined(found)
+        return join_cells(found)
 
 
 @lru_cache(maxsize=1)

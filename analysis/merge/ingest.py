@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from hpcd.analysis.merge.measurement_contents import (
     with_calls,
 )
 from hpcd.analysis.merge.part_output import PartOutput, UnknownLinesError
-from hpcd.analysis.merge.record_batches import Batch, RecordColumns, batches, join
+from hpcd.analysis.merge.record_batches import Batch, RecordColumns
 from hpcd.analysis.merge.shared_companions import CompanionWriter
 from hpcd.analysis.merge.shares import LoadedShare, ReadShare, Share, lines_of
 from hpcd.analysis.merge.short_measurements import (
@@ -41,7 +41,6 @@ from hpcd.analysis.merge.short_measurements import (
 )
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
-from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.overview import OverviewBuilder, OverviewEntries, OverviewSource
 from hpcd.analysis.trace.part import Part
 from hpcd.analysis.trace.part_contents import (
@@ -54,7 +53,7 @@ from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.analysis.trace.shared_companion import Measured, Member
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError, HpcdError, NotFoundError
-from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
+from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import Measurement, open_measurement
 from hpcd.model.cct_union import DEPTH_LIMIT
 
@@ -132,7 +131,7 @@ def ingest_several(tasks: Sequence[IngestTask]) -> list[PartContents | ReadShare
 
     def make(kind: tuple[object, ...]) -> None:
         numbers, measurements = zip(*waiting.pop(kind), strict=True)
-        answers.update(zip(numbers, make_parts(measurements, merge_loops(), shared), strict=True))
+        answers.update(zip(numbers, make_parts(measurements, shared), strict=True))
 
     for number, task in enumerate(tasks):
         try:
@@ -284,13 +283,11 @@ def _ingest_share(measurement: Measurement, task: IngestTask) -> ReadShare:
     while True:
         try:
             with read.entries.open("w+b") as spool, PartWriter(read.blocks) as part:
-                loops = merge_loops()
-                order = _shared_order(measurement, loops)
+                order = _shared_order(measurement)
                 source = np.array(sorted(lines), np.int64)
-                expected = measurement.records_expected // share.count
-                output = _output(measurement, source, order, part, spool, loops, expected)
+                output = _output(measurement, source, order, part, spool)
                 target = _batch_records(task, len(source))
-                records = _gathered(measurement, target, loops, *chunks)
+                records = _gathered(measurement, target, *chunks)
                 _put_records(records, output, measurement, shown)
                 output.overview.spill()
                 read.save(source, order, output, part, measurement.damage[known:])
@@ -304,18 +301,17 @@ def _ingest_share(measurement: Measurement, task: IngestTask) -> ReadShare:
 
 
 def _output(
-    measurement: Measurement, source: I64, order: U32, part: PartWriter, spool: IO[bytes],
-    loops: Any, expected: int,
-) -> PartOutput:  # fmt: skip
-    """What records of ``measurement`` are put into, of which there are about ``expected``."""
+    measurement: Measurement, source: I64, order: U32, part: PartWriter, spool: IO[bytes]
+) -> PartOutput:
+    """What records of ``measurement`` are put into."""
     nodes = len(measurement.cct)
-    overview = OverviewBuilder(len(source), spool, loops, nodes)
+    overview = OverviewBuilder(len(source), spool, nodes)
     intervals = Intervals(measurement.events.values())
-    return PartOutput(source, nodes, order, part, overview, intervals, loops, expected)
+    return PartOutput(source, nodes, order, part, overview, intervals)
 
 
 def _put_records(
-    batches: Iterable[tuple[RecordChunk | Batch, int]], output: PartOutput,
+    batches: Iterable[tuple[Batch, int]], output: PartOutput,
     measurement: Measurement, shown: Path,
 ) -> None:  # fmt: skip
     """Put records of ``measurement`` into ``output``; ``shown`` says how far that is."""
@@ -339,24 +335,22 @@ def _read(
     path = task.path
     source = np.array(sorted(lines), np.int64)
     with tempfile.TemporaryFile(dir=task.parts) as spool, PartWriter(part_path) as part:
-        loops = merge_loops()
-        expected = measurement.records_expected
         entries: list[OverviewEntries] = []
         if shares:
             order = shares[0].order
-            output = _output(measurement, source, order, part, spool, loops, expected)
+            output = _output(measurement, source, order, part, spool)
             entries += [share.add_to(output, part, source) for share in shares]
             for share in shares:
                 measurement.add_damage(share.damage)
             if output.unsorted:
                 entries = [made.without(sorted(output.unsorted)) for made in entries]
         else:
-            records = _gathered(measurement, _batch_records(task, len(source)), loops)
+            records = _gathered(measurement, _batch_records(task, len(source)))
             first = list(islice(records, 1))
             order = np.zeros(0, np.uint32)
             for batch, chunks in first:
-                order = _node_order(measurement, batch.node, chunks, loops)
-            output = _output(measurement, source, order, part, spool, loops, expected)
+                order = _node_order(measurement, batch.node, chunks)
+            output = _output(measurement, source, order, part, spool)
             _put_records(chain(first, records), output, measurement, _shown(part_path))
         output.sort_unsorted()
         first_ns, last_ns = output.first * TIME_UNIT_NS, output.last * TIME_UNIT_NS
@@ -380,16 +374,12 @@ def _read(
 
 
 def _gathered(
-    measurement: Measurement, target: int, loops: Any, first: int = 0, last: int | None = None
-) -> Iterator[tuple[RecordChunk | Batch, int]]:
+    measurement: Measurement, target: int, first: int = 0, last: int | None = None
+) -> Iterator[tuple[Batch, int]]:
     """Batches of about ``target`` records, each to be used up before the next one is asked for; and
     how many chunks there are in it."""
-    if loops is None:
-        for parts in batches(measurement.record_chunks(first, last=last), target):
-            yield join(parts), len(parts)
-        return
     columns = RecordColumns(target)
-    for chunk in measurement.record_chunks(first, loops.reading, columns.room, last):
+    for chunk in measurement.record_chunks(first, columns.room, last):
         if len(chunk):
             columns.keep(chunk)
         if len(columns) >= target:
@@ -400,7 +390,7 @@ def _gathered(
 
 
 def _node_order(
-    measurement: Measurement, node: U32, chunks: int, loops: Any, enough: int = _MORE_RECORDS
+    measurement: Measurement, node: U32, chunks: int, enough: int = _MORE_RECORDS
 ) -> U32:
     """The nodes that a part numbers first, those of the most records before others.
 
@@ -410,8 +400,7 @@ def _node_order(
     """
     counts = np.bincount(node, minlength=len(measurement.cct))
     looked = 0
-    how = () if loops is None else (loops.reading, RecordColumns(0).room)
-    for chunk in measurement.some_chunks(chunks, _MORE_CHUNKS, *how):
+    for chunk in measurement.some_chunks(chunks, _MORE_CHUNKS, RecordColumns(0).room):
         counts += np.bincount(chunk.node, minlength=len(counts))
         looked += len(chunk)
         if looked > enough:
@@ -420,6 +409,6 @@ def _node_order(
     return seen[np.argsort(-counts[seen], kind="stable")].astype(np.uint32)
 
 
-def _shared_order(measurement: Measurement, loops: Any) -> U32:
+def _shared_order(measurement: Measurement) -> U32:
     """The same for a share: whichever it is, the same chunks are looked at."""
-    return _node_order(measurement, np.zeros(0, np.uint32), 0, loops, _SHARED_RECORDS)
+    return _node_order(measurement, np.zeros(0, np.uint32), 0, _SHARED_RECORDS)

@@ -79,20 +79,18 @@ def contents_of(
 
 
 def texts_of(measurement: Measurement, contents: PartContents) -> dict[str, bytes]:
-    """What ``contents`` says of a measurement, as it was written: rows whose text need not be made
-    again, by their names in a part."""
+    """The tables of ``contents`` as they were written, whose text need not be made again, by their
+    names in a part."""
     if measurement.texts is None:
         return {}
     found = {}
     for name, kind in _TEXTS.items():
         payloads = measurement.texts.get(kind, [])
         # What was cut to its bounds is not what was written; what is not ASCII may not be UTF-8.
-        plain = all(text[:1] == b"[" and text[-1:] == b"]" and text.isascii() and b"\0" not in text
-                    for text in payloads)  # fmt: skip
+        plain = all(text.isascii() and b"\0" not in text for text in payloads)
         kept, said = getattr(contents, name), getattr(measurement, name)
         if plain and (kept is said or kept == said):
-            rows = [text[1:-1] for text in payloads]
-            found[name] = b"[" + b",".join(text for text in rows if text.strip()) + b"]"
+            found[name] = b"[" + b",".join(payloads) + b"]"
     return found
 
 
@@ -102,7 +100,8 @@ def symbols_of(measurement: Measurement) -> list[bytes]:
         payloads = measurement.texts.get(Kind.SYMBOLS, [])
         if not any(b"\0" in payload for payload in payloads):
             return payloads
-    return [json.dumps(measurement.symbols).encode()] if measurement.symbols else []
+    columns = {k: tuple(zip(*v, strict=True)) for k, v in measurement.symbols.items() if v}
+    return [json.dumps(columns).encode()] if columns else []
 
 
 _TEXTS = {

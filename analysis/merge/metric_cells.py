@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpcd.analysis.arrays.bounds import bounds_of
-from hpcd.analysis.arrays.cell_store import chunks_of, joined, pack_cells
+from hpcd.analysis.arrays.cell_store import chunks_of, pack_cells
 from hpcd.analysis.arrays.column_files import (
     ColumnWriter,
     create_column,
@@ -19,15 +19,15 @@ from hpcd.analysis.arrays.column_files import (
     storage_error,
 )
 from hpcd.analysis.arrays.node_maps import pack_nodes
-from hpcd.analysis.arrays.sparse_sums import EMPTY_CELLS, Cells, add_cells, sum_by
+from hpcd.analysis.arrays.sparse_sums import Cells, add_cells, join_cells
 from hpcd.analysis.database.metrics import SAMPLES
 from hpcd.analysis.merge.earlier_database import EarlierPart
 from hpcd.analysis.merge.part_groups import located_nodes
 from hpcd.analysis.merge.shared_companions import SharedPart
-from hpcd.analysis.trace.merge_loops import MergeLoops, merge_loops
 from hpcd.analysis.trace.part_contents import load_sums
 from hpcd.array_types import F64, I64, U16, U32
 from hpcd.errors import FormatError
+from hpcd.kernels.library import kernels
 from hpcd.measurement.planes import ranked
 from hpcd.model.identity import Event
 
@@ -126,15 +126,13 @@ def translate_cells(task: CellTask) -> int:
             Cells(own.line + np.uint32(first), own.node, own.event, own.records, own.value)
         )
         first += rows
-    mapped = joined(cells)
+    mapped = join_cells(cells)
     if united:
-        mapped = add_cells([mapped, EMPTY_CELLS])
-    loops = merge_loops()
+        mapped = add_cells([mapped])
     counts = np.bincount(mapped.line, minlength=first).astype(np.int64)
     chunks = chunks_of(counts)
     packed = [
-        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk), loops)
-        for chunk in chunks
+        pack_cells(mapped if len(chunks) == 1 else _of_lines(mapped, chunk)) for chunk in chunks
     ]
     frames = [frame for chunk in packed for frame in chunk.frames]
     maps = [pack_nodes(each) for each in trace_maps]
@@ -149,9 +147,9 @@ def translate_cells(task: CellTask) -> int:
         "map_count": np.array([len(each) for each in trace_maps], np.uint32),
         "map_size": np.array([len(frame) for frame in maps], np.int64),
         "map": np.frombuffer(b"".join(maps), np.uint8),
-        "line_total": _totals(mapped.line, first, mapped, task.scale, loops),
+        "line_total": _totals(mapped.line, first, mapped, task.scale),
         "node": node,
-        "node_total": _totals(place, len(node), mapped, task.scale, loops),
+        "node_total": _totals(place, len(node), mapped, task.scale),
         **by_tree,
     }  # fmt: skip
     try:
@@ -182,24 +180,20 @@ def _of_lines(cells: Cells, chosen: slice) -> Cells:
     )  # fmt: skip
 
 
-def _totals(place: U32, count: int, cells: Cells, scale: F64, loops: MergeLoops | None) -> F64:
-    """``float64[metrics, count]``: what ``cells`` add up to at their ``place``."""
-    totals = np.zeros((len(scale), count))
+def _totals(place: U32, count: int, cells: Cells, scale: F64) -> F64:
+    """``float64[metrics, count]``: the sums of ``cells`` added up at their ``place``."""
     events = np.flatnonzero(np.bincount(cells.event))
-    if loops is not None:
-        slot_of = np.zeros(int(events.max(initial=-1)) + 1, np.int64)
-        slot_of[events] = np.arange(len(events))
-        added = loops.cell_totals(
-            place, cells.event, cells.records, cells.value, slot_of, len(events), count
-        )
-        totals[0] = added[0]
-        for sums, event in zip(added[1:], events.tolist(), strict=True):
-            totals += sums * scale[:, event : event + 1]
-        return totals
-    totals[0] = sum_by(place, cells.records.astype(np.float64), count)
-    for event in events.tolist():
-        mine = np.flatnonzero(cells.event == event)
-        sums = sum_by(place[mine], cells.value[mine].astype(np.float64), count)
+    slot_of = np.zeros(int(events.max(initial=-1)) + 1, np.int64)
+    slot_of[events] = np.arange(len(events))
+    added = np.zeros((1 + len(events), count))
+    if not kernels.total_sums(
+        np.ascontiguousarray(place, np.uint32), cells.event, cells.records, cells.value, len(place),
+        slot_of, len(slot_of), len(events), count, added,
+    ):  # fmt: skip
+        raise IndexError("sums at places that do not exist")
+    totals = np.zeros((len(scale), count))
+    totals[0] = added[0]
+    for sums, event in zip(added[1:], events.tolist(), strict=True):
         totals += sums * scale[:, event : event + 1]
     return totals
 

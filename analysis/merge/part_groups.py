@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,9 +18,9 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import translate
 from hpcd.analysis.merge.canonical_tree import load_canonical
 from hpcd.analysis.merge.united_symbols import Wanted, gather
-from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.part_contents import load_tree
 from hpcd.array_types import I64, U32
+from hpcd.kernels.library import kernels
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import locate, union
 
@@ -51,7 +50,7 @@ def unite_parts(task: GroupTask) -> None:
         translate(load_tree(part), module_map) if part else _ROOT
         for part, module_map in zip(task.parts, task.module_maps, strict=True)
     ]
-    tree, node = unite(trees, merge_loops())
+    tree, node = unite(trees)
     start = np.concatenate(([0], np.cumsum([len(each) for each in trees]))).astype(np.int64)
     try:
         with task.out.open("xb") as file:
@@ -66,33 +65,31 @@ def unite_parts(task: GroupTask) -> None:
 _ROOT = CCT(np.zeros(1, np.uint32), np.zeros(1, np.uint64))
 
 
-def unite(trees: Sequence[CCT], loops: Any) -> tuple[CCT, U32]:
-    """The canonical union of ``trees``, and the nodes in it of all of theirs, one after another.
-
-    ``loops`` are :class:`MergeLoops`, if numpy is not to do the work.
-    """
-    if loops is None or len(trees) < 2:
-        tree, maps = union(trees)
-        return tree, np.concatenate(maps)
-    met, node = unite_as_met(trees, loops)
+def unite(trees: Sequence[CCT]) -> tuple[CCT, U32]:
+    """The canonical union of ``trees``, and the nodes in it of all of theirs, one after another."""
+    met, node = unite_as_met(trees)
     tree, (number,) = union([met])
     return tree, number[node]
 
 
-def unite_as_met(trees: Sequence[CCT], loops: Any) -> tuple[CCT, U32]:
-    """The same but for the numbers of its nodes: by numpy canonical ones, else in the order in
-    which they are met."""
-    if loops is None:
-        tree, maps = union(trees)
-        return tree, np.concatenate(maps)
+def unite_as_met(trees: Sequence[CCT]) -> tuple[CCT, U32]:
+    """The union of ``trees``, whose nodes are numbered in the order in which they are met, and the
+    nodes in it of all of theirs, one after another. Raises :class:`IndexError` where a parent does
+    not precede its child."""
     start = bounds_of([len(tree) for tree in trees])
-    parent, frame, node = loops.unite(
+    total = int(start[-1])
+    size = max(16, 1 << (2 * total - 1).bit_length())
+    parent, frame = np.empty(max(total, 1), np.uint32), np.empty(max(total, 1), np.uint64)
+    node = np.empty(total, np.uint32)
+    used = kernels.unite_trees(
         np.concatenate([tree.parent for tree in trees]),
-        np.concatenate([tree.frame for tree in trees]),
-        start,
-        secrets.randbits(64) | 1,
-    )
-    return CCT(parent, frame), node
+        np.concatenate([tree.frame for tree in trees]), start, len(trees),
+        # Odd, and nobody can foresee it, so that no tree is made to be slow.
+        secrets.randbits(64) | 1, np.zeros(size, np.uint32), size, parent, frame, node,
+    )  # fmt: skip
+    if not used:
+        raise IndexError("a calling context tree whose parents do not precede their children")
+    return CCT(parent[:used].copy(), frame[:used].copy()), node
 
 
 def located_nodes(group: Path, canonical: Path) -> list[U32]:

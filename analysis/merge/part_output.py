@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from hpcd.analysis.arrays.sparse_sums import CellSum
-from hpcd.analysis.merge.record_batches import Batch, all_are, lines_of, slices
+from hpcd.analysis.merge.record_batches import Batch, slices
 from hpcd.analysis.merge.record_layout import RecordLayout
 from hpcd.analysis.trace import blocks
 from hpcd.analysis.trace.intervals import Intervals
@@ -17,7 +16,7 @@ from hpcd.analysis.trace.part_contents import whole_order
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import HpcdError
-from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
+from hpcd.measurement.codec import RecordChunk
 
 
 class UnknownLinesError(HpcdError):
@@ -33,18 +32,16 @@ class PartOutput:
 
     def __init__(
         self, source: I64, nodes: int, order: U32, part: PartWriter, overview: OverviewBuilder,
-        intervals: Intervals, loops: Any, expected: int,
+        intervals: Intervals,
     ) -> None:  # fmt: skip
         """For the lines ``source``, ascending, and so many ``nodes``; ``order`` are those that are
-        numbered first. ``loops`` are :class:`MergeLoops`, if numpy is not to do
-        the work; ``expected`` is about how many records there will be."""
+        numbered first."""
         self._source = source
         self._intervals = intervals
         whole = whole_order(order, nodes)
         # The part's number of each node.
         self._number = np.empty(nodes, np.uint32)
         self._number[whole] = np.arange(nodes, dtype=np.uint32)
-        self._loops = loops
         self._part = part
         self.overview = overview
         self.counts = np.zeros(len(source), np.int64)
@@ -52,19 +49,17 @@ class PartOutput:
         self.last = np.zeros(len(source), np.int64)
         self.unsorted: set[int] = set()
         """Rows whose records did not come in time order."""
-        self._layout = RecordLayout(loops, self._number, intervals)
-        self.sums = CellSum(len(source), nodes, loops=loops, expected=expected)
+        self._layout = RecordLayout(self._number, intervals)
+        self.sums = CellSum(len(source), nodes)
 
-    def put(self, batch: RecordChunk | Batch) -> None:
+    def put(self, batch: Batch) -> None:
         """Write records, of each line in the order they came. Raises :class:`UnknownLinesError`."""
         rows = np.searchsorted(self._source, batch.line)
         announced = self._source[np.minimum(rows, len(self._source) - 1)] == batch.line
         if not announced.all():
             raise UnknownLinesError(set(batch.line[~announced].tolist()))
         for low, high in slices(batch.start):
-            if isinstance(batch, RecordChunk):
-                self._put(rows[low:high], lines_of(batch, low, high))
-            elif not self._lay_out(rows[low:high], batch, low, high):
+            if not self._lay_out(rows[low:high], batch, low, high):
                 self._put(rows[low:high], batch.joined(low, high))
 
     def go_on(self, rows: I64, counts: I64, first: I64, last: I64) -> None:
@@ -78,8 +73,8 @@ class PartOutput:
         self.counts[rows] += counts
 
     def _lay_out(self, rows: I64, batch: Batch, low: int, high: int) -> bool:
-        """Write lines ``low`` to ``high`` by compiled loops, unless they are unusual in some way:
-        whether it was done."""
+        """Write lines ``low`` to ``high`` in one pass, unless they are out of order or have too
+        many nodes or events for that; return whether it was done."""
         if self.unsorted.intersection(rows.tolist()):
             return False
         laid = self._layout.lay_out(rows, batch, low, high, (self.counts, self.first, self.last))
@@ -96,7 +91,7 @@ class PartOutput:
         self, rows: I64, start: I64, cuts: I64, time: I64, node: U32, event: U16 | None,
         value: U64 | None,
     ) -> None:  # fmt: skip
-        frames = blocks.encode(cuts, time, node, event, value, self._loops)
+        frames = blocks.encode(cuts, time, node, event, value)
         first = cuts[:-1]
         line = rows[np.searchsorted(start, first, side="right") - 1]
         self._part.add(line, time[first], node[first], np.diff(cuts), frames)
@@ -104,18 +99,8 @@ class PartOutput:
     def _put(self, rows: I64, part: RecordChunk) -> None:
         """Write records sorted by line, of one line after another."""
         part = replace(part, node=self._number[part.node])
-        self._count(rows, part)
-        if self._loops is not None:
-            start, time, node, event, value, plain = self._loops.expand(
-                part.start, part.time_ns, part.node, part.event, part.value,
-                self._intervals.length_ns,
-            )  # fmt: skip
-        else:
-            part = self._intervals.expand(part)
-            start, node, event, value = part.start, part.node, part.event, part.value
-            time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
-            plain = all_are(event, 0) and all_are(value, 1)
-        self._write(rows, start, time, node, None if plain else event, None if plain else value)
+        self.sums.add(rows.astype(np.uint32), part.start, part.node, part.event, part.value)
+        self._write(rows, *self._intervals.expand(part))
 
     def sort_unsorted(self) -> None:
         """Lines whose records did not come in time order are written again."""
@@ -129,15 +114,6 @@ class PartOutput:
             self._write(np.array([row]), np.array([0, len(time)]), time[order], node[order],
                         None if event is None else event[order],
                         None if value is None else value[order])  # fmt: skip
-
-    def _count(self, rows: I64, part: RecordChunk) -> None:
-        self.sums.add(
-            rows.astype(np.uint32),
-            part.start,
-            part.node,
-            None if self._loops is None and all_are(part.event, 0) else part.event,
-            None if self._loops is None and all_are(part.value, 1) else part.value,
-        )
 
     def _write(
         self, rows: I64, start: I64, time: I64, node: U32, event: U16 | None, value: U64 | None

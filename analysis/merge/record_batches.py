@@ -21,9 +21,7 @@ _Column = TypeVar("_Column", U16, U32, U64)
 
 def all_are(values: npt.NDArray[np.unsignedinteger], wanted: int) -> bool:
     """Whether there is no value but ``wanted``."""
-    if not len(values) or int(values[0]) != wanted:
-        return not len(values)
-    return values.strides == (0,) or bool((values == wanted).all())
+    return bool((values == wanted).all())
 
 
 def slices(start: I64) -> Iterator[tuple[int, int]]:
@@ -34,35 +32,6 @@ def slices(start: I64) -> Iterator[tuple[int, int]]:
         high = min(max(high, low + 1), lines)
         yield low, high
         low = high
-
-
-def lines_of(batch: RecordChunk, low: int, high: int) -> RecordChunk:
-    """Lines ``low`` to ``high`` of a batch."""
-    span = slice(int(batch.start[low]), int(batch.start[high]))
-    return RecordChunk(
-        batch.line[low:high],
-        batch.start[low : high + 1] - span.start,
-        batch.time_ns[span],
-        batch.node[span],
-        batch.event[span],
-        batch.value[span],
-    )
-
-
-def batches(chunks: Iterator[RecordChunk], target: int) -> Iterator[list[RecordChunk]]:
-    """Chunks gathered until they have ``target`` records; empty ones are left out."""
-    batch: list[RecordChunk] = []
-    records = 0
-    for part in chunks:
-        if not len(part):
-            continue
-        batch.append(part)
-        records += len(part)
-        if records >= target:
-            yield batch
-            batch, records = [], 0
-    if batch:
-        yield batch
 
 
 def join(parts: list[RecordChunk]) -> RecordChunk:
@@ -92,9 +61,7 @@ def join(parts: list[RecordChunk]) -> RecordChunk:
 
 
 def _gathered(columns: list[_Column], stretches: list[tuple[int, int, int]]) -> _Column:
-    """One column of many, stretch by stretch; what is constant in all stays so."""
-    if all(len(c) and c.strides == (0,) and c[0] == columns[0][0] for c in columns):
-        return np.broadcast_to(columns[0][0], sum(end - begin for _, begin, end in stretches))
+    """One column of many, stretch by stretch."""
     return np.concatenate([columns[owner][begin:end] for owner, begin, end in stretches])
 
 

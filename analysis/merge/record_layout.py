@@ -1,8 +1,4 @@
-"""Records made entries and sums by compiled loops, each looked at once.
-
-What :mod:`hpcd.analysis.merge.part_output` does step by step with columns of numpy, with the same
-result to the byte.
-"""
+"""Records made entries and sums in one pass."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.merge.record_batches import SLICE_RECORDS, Batch
 from hpcd.analysis.trace.intervals import Intervals
 from hpcd.array_types import I64, U16, U32, U64
+from hpcd.kernels.library import kernels, structure
 
 # Entries of the table that a line's records are counted in, 16 bytes each.
 _TABLE_LIMIT = 1 << 22
@@ -43,17 +40,14 @@ class LaidOut:
 class RecordLayout:
     """Lays out the records of one measurement, some lines at a time."""
 
-    def __init__(self, loops: Any, number: U32, intervals: Intervals) -> None:
-        """``loops`` are :class:`MergeLoops`, ``number`` the part's number of each
-        node."""
-        self._loops = loops
+    def __init__(self, number: U32, intervals: Intervals) -> None:
+        """``number`` is the part's number of each node."""
         self._number = number
         self._intervals = intervals
         self._used = 0
         self._room = 0
         self._slots = 0
-        if loops is not None:
-            self._slot_of = np.full(1 << 16, -1, np.int32)
+        self._slot_of = np.full(1 << 16, -1, np.int32)
 
     def lay_out(
         self, rows: I64, batch: Batch, low: int, high: int, lines: tuple[I64, I64, I64]
@@ -64,20 +58,26 @@ class RecordLayout:
         ``lines`` are how many entries all lines have so far, and the ticks of their first and last
         ones, which are brought up to date.
         """
-        stretches = (batch.first[low : high + 1], batch.begin, batch.end)
-        records, self._used = self._loops.examine(
-            rows, *stretches, batch.columns[0], batch.columns[2], lines[0], lines[2],
-            self._slot_of, self._used,
+        stretches = structure(
+            "line_records", rows, len(rows), batch.first[low : high + 1], batch.begin, batch.end,
+            *batch.columns,
         )  # fmt: skip
+        so_far, used = structure("lines_so_far", *lines), np.array([self._used], np.int32)
+        records = kernels.examine_records(stretches, so_far, self._slot_of, used)
+        self._used = int(used[0])
         if records < 0 or not self._table_fits():
             return None
         if records > self._room:
             self._make_room(records)
-        entries, made, cells, plain = self._loops.lay_out(
-            rows, stretches, batch.columns,
-            (self._number, self._intervals.length_ns, self._slot_of), lines, self._table,
-            self._slots, self._buffers,
+        numbering = structure(
+            "numbering", self._number, len(self._number), self._intervals.length_ns, self._slot_of,
+            self._slots, self._table,
         )  # fmt: skip
+        sizes = np.empty(4, np.int64)
+        out = structure("laid_out", *self._buffers[:-1], *self._buffers[-1])
+        if not kernels.lay_out_records(stretches, numbering, so_far, out, sizes):
+            raise IndexError("records of nodes that do not exist")
+        entries, made, cells, plain = sizes.tolist()
         start, time, node, event, value, cuts, columns = self._buffers
         key, row, counted, added = columns
         key = key[:cells]

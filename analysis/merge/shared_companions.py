@@ -17,7 +17,6 @@ from hpcd.analysis.merge.canonical_modules import translate, unite_modules
 from hpcd.analysis.merge.canonical_tree import load_canonical, save_canonical
 from hpcd.analysis.merge.part_groups import unite, unite_as_met
 from hpcd.analysis.merge.united_symbols import Wanted, gather
-from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.part_contents import PartContents
 from hpcd.analysis.trace.shared_companion import (
     CELL_COLUMNS,
@@ -27,7 +26,7 @@ from hpcd.analysis.trace.shared_companion import (
     save_shared,
 )
 from hpcd.array_types import U32, Array
-from hpcd.measurement.codec import narrow
+from hpcd.measurement.planes import narrow
 from hpcd.model.cct import CCT
 from hpcd.model.cct_union import locate
 
@@ -74,7 +73,7 @@ class CompanionWriter:
         else:
             # All have the same modules by the same numbers.
             tables = [np.arange(len(tables[0]), dtype=np.uint32)]
-        tree, node = unite_as_met(trees, merge_loops())
+        tree, node = unite_as_met(trees)
         start = bounds_of([len(tree) for tree in trees])[:-1].tolist()
         columns: dict[str, Array] = {
             "parent": tree.parent, "frame": tree.frame,
@@ -252,7 +251,7 @@ def unite_shared(task: SharedTask) -> None:
         tree, which = open_shared(companion.path).tree(companion.members)
         trees.append(translate(tree, companion.module_map))
         chosen.append(which)
-    tree, node = unite(trees, merge_loops())
+    tree, node = unite(trees)
     start = task.start
     nodes = np.zeros(start[-1], np.uint32)
     split = bounds_of([len(tree) for tree in trees])[1:-1]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from hpcd.analysis.arrays.bounds import bounds_of
 from hpcd.analysis.arrays.column_files import storage_error
-from hpcd.analysis.arrays.sparse_sums import Cells, CellSum
+from hpcd.analysis.arrays.sparse_sums import Cells, sum_records
 from hpcd.analysis.database.directory import checksums_of
 from hpcd.analysis.merge.measurement_contents import (
     MONOTONIC_LIMIT,
@@ -44,6 +43,7 @@ from hpcd.analysis.trace.part_contents import (
 from hpcd.analysis.trace.part_writer import PartWriter
 from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
+from hpcd.kernels.library import kernels
 from hpcd.measurement.codec import TIME_UNIT_NS, RecordChunk
 from hpcd.measurement.reader import Measurement
 from hpcd.model.cct import CCT
@@ -51,8 +51,6 @@ from hpcd.model.cct import CCT
 # Records of a measurement that is short, and of short ones that are gathered: no more than are
 # handled at once anyway.
 _MOST_RECORDS = BATCH_RECORDS = 1 << 15
-# Bits of the place of a node among those of a measurement that have records: no more than these.
-_PLACE_BITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +116,20 @@ def read_short(
 
 
 def make_parts(
-    measurements: Sequence[ShortMeasurement], loops: Any, shared: CompanionWriter | None = None
+    measurements: Sequence[ShortMeasurement], shared: CompanionWriter | None = None
 ) -> list[PartContents | FormatError]:
     """Write the parts of measurements of one kind; what each has, or why there is none.
 
-    ``loops`` are :class:`MergeLoops`, if numpy is not to do the work; ``shared`` takes what would
-    be in companions. Raises :class:`StorageError`.
+    ``shared`` takes what would be in companions. Raises :class:`StorageError`.
     """
-    return _Batch(measurements, loops).write(shared)
+    return _Batch(measurements).write(shared)
 
 
 class _Batch:
     """The records of several measurements in one table, and where those of each begin."""
 
-    def __init__(self, measurements: Sequence[ShortMeasurement], loops: Any) -> None:
+    def __init__(self, measurements: Sequence[ShortMeasurement]) -> None:
         self._measurements = measurements
-        self._loops = loops
         records = [each.records for each in measurements]
         self._row = bounds_of([len(each.contents.lines) for each in measurements])
         self._line = bounds_of([len(part.line) for part in records])
@@ -153,30 +149,20 @@ class _Batch:
 
     def _numbered(self, node: I64) -> U32:
         """The parts' numbers of nodes: those of most records first (see ``_node_order``)."""
-        if self._loops is not None:
-            self._seen, self._seen_bounds, number = self._loops.number_nodes(node, self._nodes)
-            numbered: U32 = number
-            return numbered
-        total = int(self._nodes[-1])
-        counts = np.bincount(node, minlength=total)
-        seen = np.flatnonzero(counts)
-        bounds = np.searchsorted(seen, self._nodes)
-        place = np.zeros(total, np.uint32)
-        for first, last in pairwise(bounds.tolist()):
-            own = seen[first:last]
-            # Those of equally many as they come: keys that have their places in them are sorted in
-            # a fifth of the time.
-            places = (len(node) - counts[own]) << _PLACE_BITS | np.arange(last - first)
-            places.sort()
-            own = own[places & (1 << _PLACE_BITS) - 1]
-            seen[first:last] = own
-            place[own] = np.arange(last - first)
-        self._seen, self._seen_bounds = seen, bounds
-        return place[node]
+        count, parts = len(node), len(self._measurements)
+        keys, spare, seen = (np.empty(count, np.int64) for _ in range(3))
+        bounds, number = np.empty(parts + 1, np.int64), np.empty(count, np.uint32)
+        counts = np.zeros(int(self._nodes[-1]), np.uint32)
+        if not kernels.number_nodes(
+            node, count, self._nodes, parts, counts, keys, spare, seen, bounds, number
+        ):
+            raise IndexError("records of nodes that do not exist")
+        self._seen, self._seen_bounds = seen[: int(bounds[-1])], bounds
+        return number
 
     def write(self, shared: CompanionWriter | None) -> list[PartContents | FormatError]:
         cells, cell_bounds = self._cells()
-        start, time, node, event, value = self._entries()
+        start, time, node, event, value = self._measurements[0].intervals.expand(self._records)
         rows = self._records.line
         counts, first, last = (np.zeros(int(self._row[-1]), np.int64) for _ in range(3))
         counts[rows] = np.diff(start)
@@ -184,17 +170,15 @@ class _Batch:
         overview = self._overview(start, time, node)
         cuts = blocks.cut(start, time)
         begins = start[self._line[:-1]]
-        encoded = blocks.encode(cuts, time, node, event, value, self._loops, begins)
+        encoded = blocks.encode(cuts, time, node, event, value, begins)
         owners = rows[np.searchsorted(start, cuts[:-1], side="right") - 1].astype(np.int64)
         base, base_node, records = time[cuts[:-1]], node[cuts[:-1]], np.diff(cuts)
         block = np.append(np.searchsorted(cuts[:-1], begins), len(cuts) - 1)
-        batch = None
-        if self._loops is not None:
-            source = np.concatenate([each.contents.lines for each in self._measurements])
-            batch = PartBatch(
-                (source.astype(np.int64), counts, first, last), self._row,
-                (owners, base, base_node, records), block, encoded, self._loops,
-            )  # fmt: skip
+        source = np.concatenate([each.contents.lines for each in self._measurements])
+        batch = PartBatch(
+            (source.astype(np.int64), counts, first, last), self._row,
+            (owners, base, base_node, records), block, encoded,
+        )  # fmt: skip
         long = np.diff(np.searchsorted(overview.long_lines(0, len(counts)), self._row)) > 0
         # Mostly all are within bounds, which is seen at once.
         unsure = not (
@@ -217,7 +201,7 @@ class _Batch:
             # Calls name nodes by the measurement's numbers, whatever has records.
             alone = not measurement.contents.call_chunks
             if alone:
-                order = np.concatenate((order, _bare(measurement.tree, order, self._loops)))
+                order = np.concatenate((order, _bare(measurement.tree, order)))
             member = None
             if shared is not None and alone:
                 member = shared.add(measurement.contents, measurement.tree, order, sums,
@@ -227,7 +211,7 @@ class _Batch:
                 measurement.contents, order, measurement.calls, measurement.texts, used
             )
             content: bytes | memoryview | None = None
-            if batch is not None and not long[number]:
+            if not long[number]:
                 content = batch.content(number, archive)
             if content is None:
                 chosen = slice(int(block[number]), int(block[number + 1]))
@@ -266,45 +250,16 @@ class _Batch:
             answers.append(contents)
         return answers
 
-    def _entries(self) -> tuple[I64, I64, U32, Any, Any]:
-        """All records with the ends of intervals: where lines begin, ticks, nodes, events and
-        values, the last two None where all are 0 and 1."""
-        part, intervals = self._records, self._measurements[0].intervals
-        if self._loops is not None:
-            start, time, node, event, value, plain = self._loops.expand(
-                part.start, part.time_ns, part.node, part.event, part.value, intervals.length_ns
-            )
-        else:
-            part = intervals.expand(part)
-            start, node, event, value = part.start, part.node, part.event, part.value
-            time = (part.time_ns // np.uint64(TIME_UNIT_NS)).view(np.int64)
-            plain = all_are(event, 0) and all_are(value, 1)
-        return start, time, node, None if plain else event, None if plain else value
-
     def _cells(self) -> tuple[Cells, I64]:
         """The sums of all lines, and where those of each measurement begin."""
         part = self._records
         nodes = int(np.diff(self._nodes).max())
-        if self._loops is None:
-            sums = CellSum(int(self._row[-1]), nodes, limit=0)
-            sums.add(part.line, part.start, part.node, part.event, part.value)
-            cells = sums.result()
-            return cells, np.searchsorted(cells.line, self._row)
-        codes = np.flatnonzero(np.bincount(part.event))
-        slot_of = np.full(int(codes[-1]) + 1, -1, np.int64)
-        slot_of[codes] = np.arange(len(codes))
-        first, key, records, value = self._loops.line_cells(
-            part.start, part.node, part.event, part.value, slot_of, nodes
-        )
-        cells = Cells(
-            np.repeat(part.line, np.diff(first)), (key // len(codes)).astype(np.uint32),
-            codes[key % len(codes)].astype(np.uint16), records, value,
-        )  # fmt: skip
+        cells, first = sum_records(part.line, part.start, part.node, part.event, part.value, nodes)
         return cells, first[self._line]
 
     def _overview(self, start: I64, time: I64, node: U32) -> OverviewSource:
         """The overviews of lines that are long enough for one."""
-        builder = OverviewBuilder(int(self._row[-1]), None, self._loops)
+        builder = OverviewBuilder(int(self._row[-1]), None)
         for line in np.flatnonzero(np.diff(start) >= FEWEST_RECORDS).tolist():
             mine = slice(int(start[line]), int(start[line + 1]))
             builder.add(self._records.line[line : line + 1].astype(np.int64),
@@ -312,16 +267,17 @@ class _Batch:
         return OverviewSource([builder.finish()])
 
 
-def _bare(tree: CCT, seen: U32, loops: Any) -> U32:
+def _bare(tree: CCT, seen: U32) -> U32:
     """The nodes that have neither records nor children: all others but the nodes ``seen`` are
     callers of these or those."""
-    if loops is not None:
-        found: U32 = loops.bare_nodes(tree.parent, seen)
-        return found
-    bare = np.ones(len(tree), bool)
-    bare[tree.parent] = False
-    bare[seen] = False
-    return np.flatnonzero(bare).astype(np.uint32)
+    nodes = len(tree)
+    bare = np.empty(nodes, np.uint32)
+    count = kernels.bare_nodes(
+        np.ascontiguousarray(tree.parent), nodes, seen, len(seen), np.ones(nodes, np.uint8), bare
+    )
+    if count < 0:
+        raise IndexError("a calling context tree of nodes that do not exist")
+    return bare[:count]
 
 
 def _some(encoded: blocks.Encoded, chosen: slice) -> blocks.Encoded:

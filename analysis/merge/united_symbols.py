@@ -14,8 +14,8 @@ from pathlib import Path
 from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.merge.canonical_modules import CanonicalModule
-from hpcd.analysis.trace.companion import SymbolRow, symbol_text
-from hpcd.analysis.trace.part_contents import load_several_symbols, read_symbols
+from hpcd.analysis.trace.companion import SymbolRow, read_symbol_text, symbol_text
+from hpcd.analysis.trace.part_contents import load_several_symbols
 from hpcd.analysis.trace.shared_companion import Member
 from hpcd.array_types import U32
 from hpcd.errors import FormatError
@@ -112,14 +112,14 @@ def unite_symbols(union: SymbolUnion) -> None:
         for name, frame in archive_index(file.read_bytes()).items():
             module, text = int(name.removeprefix(_PREFIX)), unpack_bytes(frame)
             if module in union.together:
-                united.setdefault(module, set()).update(read_symbols(text))
+                united.setdefault(module, set()).update(read_symbol_text(text))
             else:
                 tables[module] = text
     if union.earlier is not None:
         frames, _ = _read(union.earlier)
         for old, module in union.modules.items():
             if module in union.together and old in frames:
-                united.setdefault(module, set()).update(read_symbols(unpack_bytes(frames[old])))
+                united.setdefault(module, set()).update(read_symbol_text(unpack_bytes(frames[old])))
             elif old in frames and module not in tables:
                 tables[module] = unpack_bytes(frames[old])
     tables |= {module: symbol_text(sorted(rows)) for module, rows in united.items()}

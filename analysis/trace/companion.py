@@ -13,18 +13,17 @@ first.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_array, unpack_bytes
+from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.array_types import U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes, to_planes
-from hpcd.measurement.reader import add_symbols
+from hpcd.measurement.reader import read_symbols
 
 SymbolRow = tuple[int, int, str]
 _ADDRESSES = 1 << 63
@@ -59,14 +58,11 @@ def save_companion(
 
 
 class Companion:
-    """What is in a companion, or in a part as these had it before version 6 of the database.
-
-    What is asked for raises :class:`FormatError` and :class:`KeyError` where it is not there.
-    """
+    """What is in a companion. What is asked for raises :class:`FormatError`, and
+    :class:`KeyError` where it is not there."""
 
     def __init__(self, entries: Mapping[str, memoryview]) -> None:
         self._entries = entries
-        self._earlier = "parent" in entries
 
     @staticmethod
     def of(part: Path) -> Companion | None:
@@ -85,43 +81,25 @@ class Companion:
 
     def tree(self) -> tuple[U32, U64]:
         """Parents and frames of the nodes."""
-        if self._earlier:
-            return self._array("parent", np.uint32), self._array("frame", np.uint64)
         parent, frame = self._columns("tree", np.uint32, np.uint64)
         return parent, frame
 
     def order(self) -> U32:
         """The nodes that records number first."""
-        if self._earlier:
-            none: U32 = np.zeros(0, np.uint32)
-            # Until version 3 records had the nodes' own numbers.
-            return self._array("order", np.uint32) if "order" in self._entries else none
         return self._columns("order", np.uint32)[0]
 
     def cells(self) -> list[Array]:
         """Row, node, event, records and value of the sums, of one length."""
-        if not self._earlier:
-            return self._columns("cells", *_CELLS)
-        names = ("cell_row", "cell_node", "cell_event", "cell_records", "cell_value")
-        return [self._array(name, kind) for name, kind in zip(names, _CELLS, strict=True)]
+        return self._columns("cells", *_CELLS)
 
-    def symbols(self) -> dict[int, bytes]:
-        """The texts of load modules."""
-        if self._earlier:
-            return {
-                int(name.removeprefix("symbols-")): unpack_bytes(entry)
-                for name, entry in self._entries.items()
-                if name.startswith("symbols-")
-            }
+    def symbols(self) -> dict[int, list[SymbolRow]]:
+        """The symbols of load modules."""
         if "symbols" not in self._entries:
             return {}
         return read_payloads(unpack_bytes(self._entries["symbols"]).split(b"\0"))
 
     def modules(self) -> frozenset[int]:
         """The load modules that there are symbols of."""
-        if self._earlier:
-            names = [name for name in self._entries if name.startswith("symbols-")]
-            return frozenset(int(name.removeprefix("symbols-")) for name in names)
         if "modules" not in self._entries:
             return frozenset()
         try:
@@ -129,37 +107,48 @@ class Companion:
         except (ValueError, TypeError, RecursionError):
             raise FormatError("the load modules of a companion are damaged") from None
 
-    def _array(self, name: str, kind: npt.DTypeLike) -> Array:
-        return unpack_array(self._entries[name], kind)
-
     def _columns(self, name: str, *kinds: Any) -> list[Array]:
         return _unpack(unpack_bytes(self._entries[name]), kinds)
 
 
-def read_payloads(payloads: Sequence[bytes]) -> dict[int, bytes]:
-    """The texts of load modules that the payloads of SYMBOLS chunks have. Raises
+def read_payloads(payloads: Sequence[bytes]) -> dict[int, list[SymbolRow]]:
+    """The symbols of modules that the payloads of SYMBOLS chunks have, within bounds. Raises
     :class:`FormatError`."""
-    found: dict[int, list[tuple[int, int, str]]] = {}
+    symbols: dict[int, list[SymbolRow]] = {}
     try:
         for payload in payloads:
-            add_symbols(found, json.loads(payload))
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            for module, columns in read_symbols(payload).items():
+                symbols.setdefault(module, []).extend(_bounded(*columns))
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise FormatError("the symbols of a companion are damaged") from None
-    return {module: symbol_text(rows) for module, rows in found.items() if rows}
+    return symbols
 
 
-def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
-    """JSON of symbols (start, size, name), numbers within bounds; there is one at least."""
-    starts, sizes, names = map(list, zip(*rows, strict=True))
-    # Hostile sizes are cut to what an address can be.
-    if min(starts) < 0 or min(sizes) < 0 or max(*starts, *sizes) >= _ADDRESSES:
+def _bounded(
+    starts: Sequence[int], sizes: Sequence[int], names: Sequence[str]
+) -> Iterable[SymbolRow]:
+    # Hostile ones are cut to what an address and a name can be.
+    if starts and (min(*starts, *sizes, 0) < 0 or max(*starts, *sizes) >= _ADDRESSES):
         starts, sizes = (
-            [min(max(part, 0), _ADDRESSES - 1) for part in column] for column in (starts, sizes)
+            [min(max(number, 0), _ADDRESSES - 1) for number in column] for column in (starts, sizes)
         )
     if any("\0" in name for name in names):
         names = [name.replace("\0", "") for name in names]
-    bounds = list(zip(starts, sizes, strict=True))
-    return json.dumps([bounds, names]).encode()
+    return zip(starts, sizes, names, strict=True)
+
+
+def symbol_text(rows: Sequence[SymbolRow]) -> bytes:
+    """JSON of symbols (start, size, name) by column; there is one at least."""
+    return json.dumps(list(zip(*rows, strict=True))).encode()
+
+
+def read_symbol_text(text: bytes) -> list[SymbolRow]:
+    """The symbols that :func:`symbol_text` wrote. Raises :class:`FormatError`."""
+    try:
+        columns = json.loads(text)
+        return [(int(a), int(b), str(name)) for a, b, name in zip(*columns, strict=True)]
+    except (ValueError, TypeError, RecursionError):
+        raise FormatError("symbols are damaged") from None
 
 
 def _pack(*columns: Array) -> bytes:

@@ -6,7 +6,7 @@ Who looks closely moves a little at a time: most frames of a picture are those o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,8 @@ from hpcd.analysis.arrays.packed_frames import decompress_into, side_by_side
 from hpcd.analysis.arrays.read_ahead import Span, read_ahead
 from hpcd.analysis.trace.part import Part
 from hpcd.array_types import I64, U8
+from hpcd.errors import FormatError
+from hpcd.kernels.library import kernels
 
 TOGETHER_BYTES = 16 << 20
 """What is decompressed together holds at most; what is kept longer is in the rest of the ring."""
@@ -33,10 +35,6 @@ PART, OFFSET, SIZE, TO, CONTENT = range(5)
 """Columns of frames ``int64[n, 5]``, ``struct frame`` of ``line_pictures.c``: whose it is, where it
 lies and its bytes; where in the ring its content goes, and the bytes of that."""
 
-# Copies the frames of parts (addresses) one behind the other; whether they say of themselves that
-# they hold what is expected.
-Gather = Callable[[I64, I64, int, U8], bool]
-
 
 class FrameRing:
     """Contents, written round and round. ``words`` ``int64[3]`` is ``struct ring`` of
@@ -53,9 +51,9 @@ class FrameRing:
             self.words[:] = self._data.__array_interface__["data"][0], _BYTES, 0
         return self.words
 
-    def fill(self, parts: Sequence[Part], addresses: I64, frames: I64, gather: Gather) -> bool:
-        """Decompress ``frames`` of ``parts``; whether they are what is expected. If not, the ring
-        has nothing any more."""
+    def fill(self, parts: Sequence[Part], addresses: I64, frames: I64) -> None:
+        """Decompress ``frames`` of ``parts``. Where they are not what is expected the ring has
+        nothing any more, and this raises :class:`FormatError`."""
         _expect(parts, frames)
         packed = np.cumsum(frames[:, SIZE])
         pieces = max(1, min(THREADS, int(packed[-1]) // _WORTH_A_THREAD))
@@ -64,20 +62,22 @@ class FrameRing:
         sound = [False] * pieces
 
         def undo(piece: int) -> None:
-            sound[piece] = self._undone(addresses, shares[piece], gather)
+            sound[piece] = self._decompress(addresses, shares[piece])
 
         side_by_side(undo, pieces)
-        if not all(sound):
-            self.words[2] += _BYTES
-        return all(sound)
+        for share, is_sound in zip(shares, sound, strict=True):
+            if not is_sound:
+                self.words[2] += _BYTES
+                path = parts[int(share[0, PART])].path
+                raise FormatError(f"{path}: a block does not decompress to what its table says")
 
-    def _undone(self, addresses: I64, frames: I64, gather: Gather) -> bool:
+    def _decompress(self, addresses: I64, frames: I64) -> bool:
         size, to, content = frames[:, SIZE], frames[:, TO], frames[:, CONTENT]
         call = (np.cumsum(size) - size) // _CALL_BYTES
         cuts = np.flatnonzero((np.diff(call) > 0) | (to[1:] != to[:-1] + content[:-1])) + 1
         for a, z in pairwise([0, *cuts.tolist(), len(frames)] if len(frames) else []):
             packed = np.empty(int(size[a:z].sum()), np.uint8)
-            if not gather(addresses, frames[a:z], z - a, packed):
+            if not kernels.gather_frames(addresses, frames[a:z], z - a, packed):
                 return False
             room = self._data[int(to[a]) : int(to[z - 1] + content[z - 1])].data
             if not decompress_into(packed.data, room):

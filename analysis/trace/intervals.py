@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from hpcd.array_types import F64
+from hpcd.array_types import F64, I64, U16, U32, U64
+from hpcd.kernels.library import kernels, structure
 from hpcd.measurement.codec import RecordChunk
 from hpcd.model.identity import Event
 
 _SECONDS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
-# 36 years: beyond it a length is damage, and would not fit.
-LONGEST_NS = float(1 << 60)
 
 
 class Intervals:
@@ -41,24 +41,34 @@ class Intervals:
             table[code] = length
         return table
 
-    def expand(self, part: RecordChunk) -> RecordChunk:
-        """``part`` with an entry at the end of each interval: same node and event, value 0."""
-        if not self.key:
-            return part
-        length = self.length_ns[part.event] * part.value
-        at = np.flatnonzero(length > 0)
-        if not len(at):
-            return part
-        end = part.time_ns[at] + np.minimum(length[at], LONGEST_NS).astype(np.uint64)
-        # Lengths are rounded; the end never lies behind what comes next on the line.
-        after = np.append(part.time_ns[1:], np.uint64(0))[at]
-        last = np.isin(at, part.start[1:] - 1)
-        end = np.where(last, end, np.minimum(end, np.maximum(after, part.time_ns[at])))
-        copies = np.ones(len(part), np.int64)
-        copies[at] = 2
-        source = np.repeat(np.arange(len(part)), copies)
-        ends = np.cumsum(copies)[at] - 1
-        time, value = part.time_ns[source], part.value[source]
-        time[ends], value[ends] = end, 0
-        start = np.concatenate(([0], np.cumsum(copies)))[part.start]
-        return RecordChunk(part.line, start, time, part.node[source], part.event[source], value)
+    def expand(self, records: RecordChunk) -> Entries:
+        """The entries of ``records``: one more at the end of each interval, of the same node and
+        event, with value 0. The end is never after the next record of the line."""
+        event, value = np.ascontiguousarray(records.event), np.ascontiguousarray(records.value)
+        total = kernels.count_entries(event, value, len(event), self.length_ns)
+        start, time = np.empty(len(records.start), np.int64), np.empty(total, np.int64)
+        node, events = np.empty(total, np.uint32), np.empty(total, np.uint16)
+        values = np.empty(total, np.uint64)
+        none = None
+        is_plain = kernels.expand_records(
+            records.start, len(records.line), np.ascontiguousarray(records.time_ns),
+            np.ascontiguousarray(records.node), event, value, self.length_ns,
+            structure(
+                "laid_out", start, time, node, events, values, none, none, none, none, none
+            ),
+        )  # fmt: skip
+        if is_plain:
+            return Entries(start, time, node, None, None)
+        return Entries(start, time, node, events, values)
+
+
+class Entries(NamedTuple):
+    """Entries of trace lines: line ``i`` has ``start[i]:start[i + 1]`` (``int64``) of ``time``
+    ``int64[n]`` in ticks, ``node`` ``uint32[n]``, ``event`` ``uint16[n]`` and ``value``
+    ``uint64[n]``, the last two None where all are 0 and 1."""
+
+    start: I64
+    time: I64
+    node: U32
+    event: U16 | None
+    value: U64 | None

@@ -14,20 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.array_types import I64, U16, U32, Array
+from hpcd.kernels.library import kernels, structure
 
 FACTOR = 8
 """Entries of a level for one of the next coarser."""
 
 # Lines with fewer records have no overview: decoding two blocks is as fast.
 FEWEST_RECORDS = 2048
-# With few lines shifting one after another is faster than naming each record's shift.
-_FEW_LINES = 256
 # A level this small is walked with any stride from the cache.
 _SMALL_LEVEL = 1024
 _MAX_LEVELS = 16
@@ -90,14 +88,10 @@ class OverviewBuilder:
     two until then: a shift costs a sixth of a division.
     """
 
-    def __init__(
-        self, lines: int, spool: IO[bytes] | None, loops: Any = None, nodes: int = 1 << 32
-    ) -> None:
-        """For nodes below ``nodes``. Without a ``spool`` all is kept in memory. ``loops`` are
-        :class:`MergeLoops`, if numpy is not to do the work."""
+    def __init__(self, lines: int, spool: IO[bytes] | None, nodes: int = 1 << 32) -> None:
+        """For nodes below ``nodes``. Without a ``spool`` all is kept in memory."""
         self._kind = np.dtype(np.uint16 if nodes <= 1 << 16 else np.uint32)
         self._spool = spool
-        self._loops = loops
         self._written = 0
         # Entries that are not in the spool, and their bytes.
         self._kept: list[U16 | U32] = []
@@ -123,66 +117,15 @@ class OverviewBuilder:
         """Records ``start[i]:start[i + 1]`` of ``line[i]`` (no line twice), times in ticks."""
         if not len(line):
             return
-        if self._loops is not None:
-            pieces, entries = self._loops.overview(
-                line, start, time, node, (self._shift, self._seen, self._made, self._next),
-                (self._first.time, self._first.node), (self._last.time, self._last.node),
-            )  # fmt: skip
-            self._write(pieces, entries)
-            return
-        count = np.diff(start)
-        begin, end = start[:-1], start[1:] - 1
-        fresh = np.flatnonzero(self._shift[line] < 0)
-        if len(fresh):
-            self._begin(line[fresh], time[begin[fresh]], node[begin[fresh]],
-                        (time[end] - time[begin])[fresh] // count[fresh])  # fmt: skip
-        self._seen[line] += count
-        self._widen(line, time[end])
-        # Each record owns the moments up to the middle between it and the next; the one that was
-        # last before comes first.
-        times = np.insert(time, begin, self._last.time[line])
-        nodes = np.insert(node, begin, self._last.node[line])
-        place = begin + np.arange(len(line))
-        upto = np.empty(len(times), np.int64)
-        np.add(times[:-1], times[1:], out=upto[:-1])
-        if len(line) < _FEW_LINES:
-            for a, k, shift in zip(place.tolist(), count.tolist(), self._shift[line].tolist(),
-                                   strict=True):  # fmt: skip
-                upto[a : a + k] >>= shift + 1
-        else:
-            upto >>= np.repeat(self._shift[line] + 1, count + 1)
-        upto += 1
-        # The last record of each line waits for the next batch: it owns nothing yet.
-        upto[place + count] = upto[place + count - 1]
-        before = self._next[line]
-        entries = np.empty(len(times), np.int64)
-        np.subtract(upto[1:], upto[:-1], out=entries[1:])
-        entries[place] = upto[place] - before
-        # After a step was doubled the first may be made already.
-        np.maximum(entries, 0, out=entries)
-        counts = np.maximum(upto[place + count] - before, 0)
-        self._made[line] += counts
-        self._write(np.stack([line, self._shift[line], before, counts], axis=1),
-                    np.repeat(nodes, entries))  # fmt: skip
-        self._next[line] = before + counts
-        self._last.put(line, time[end], node[end])
-
-    def _begin(self, line: I64, time: I64, node: U32, gap: I64) -> None:
-        self._shift[line] = np.ceil(np.log2(np.maximum(gap, 1))).astype(np.int64)
-        self._next[line] = time >> self._shift[line]
-        self._first.put(line, time, node)
-        self._last.put(line, time, node)
-
-    def _widen(self, line: I64, last_time: I64) -> None:
-        """Double the steps of lines that would get more than two entries a record."""
-        while True:
-            more = (last_time >> self._shift[line]) - self._next[line]
-            wide = line[self._made[line] + more > 2 * self._seen[line] + 64]
-            if not len(wide):
-                return
-            self._shift[wide] += 1
-            self._made[wide] //= 2
-            self._next[wide] = -(-self._next[wide] // 2)
+        known = structure(
+            "overviews", self._shift, self._seen, self._made, self._next, self._first.time,
+            self._last.time, self._first.node, self._last.node,
+        )  # fmt: skip
+        pieces = np.empty((len(line), 4), np.int64)
+        total = kernels.overview_pieces(line, len(line), start, time, node, known, pieces)
+        values = np.empty(total, np.uint32)
+        kernels.overview_entries(len(line), start, time, node, known, pieces, values)
+        self._write(pieces, values)
 
     def _write(self, pieces: I64, values: U32) -> None:
         """Keep entries: ``pieces`` are lines, shifts, first indices, numbers of entries."""
@@ -269,9 +212,6 @@ class _Ends:
     def of(lines: int) -> _Ends:
         return _Ends(np.zeros(lines, np.int64), np.zeros(lines, np.uint32))
 
-    def put(self, line: I64, time: I64, node: U32) -> None:
-        self.time[line], self.node[line] = time, node
-
 
 class OverviewSource:
     """The entries of a measurement's lines, thinned as they are asked for."""
@@ -311,7 +251,7 @@ class OverviewSource:
         step = max(round((ticks >> widest) * _RECORDS_PER_ENTRY / seen), 1) << widest
         begin, end = from_time // step, -(-to_time // step)
         nodes = np.empty(end - begin + 1, self._kind)
-        loops = merge_loops()
+        thin = kernels.thin_entries16 if self._kind.itemsize == 2 else kernels.thin_entries32
         low = 0
         before = None
         for stretch, pieces in parts:
@@ -321,21 +261,11 @@ class OverviewSource:
                 low = (before + first_time) // (2 * step) + 1 - begin
             before = int(stretch.last_time[line])
             # What the pieces do not reach are the first record's moments and the last one's.
-            ends = int(stretch.first_node[line]), int(stretch.last_node[line])
-            if loops is not None and stretch.entries.dtype == self._kind:
-                loops.thin(pieces, stretch.entries, step, begin, low, ends, nodes)
-                continue
-            nodes[low:] = ends[1]
-            whole = False
-            for _, shift, first, count, at in pieces.tolist():
-                factor = step >> shift
-                skip = -first % factor
-                place = (first + skip) // factor - begin
-                skip += max(low - place, 0) * factor
-                place = max(place, low)
-                part = stretch.entries[at + skip : at + max(count, skip) : factor]
-                if not whole:
-                    nodes[low:place] = ends[0]
-                    whole = True
-                nodes[place : place + len(part)] = part[: max(len(nodes) - place, 0)]
+            thinned = structure(
+                "thinned", step, begin, low, int(stretch.first_node[line]),
+                int(stretch.last_node[line]), len(nodes),
+            )  # fmt: skip
+            entries = stretch.entries.astype(self._kind, copy=False)
+            if not thin(pieces, len(pieces), entries, len(entries), thinned, nodes):
+                raise IndexError("pieces of an overview that do not exist")
         return step, begin, nodes

@@ -26,39 +26,35 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import zstandard
 
 from hpcd.analysis.arrays.archive import archive_index
 from hpcd.analysis.arrays.read_ahead import Span
-from hpcd.analysis.trace import blocks
+from hpcd.analysis.trace.blocks import (
+    BLOCK_RECORDS,
+    MOST_CONTENT,
+    StoredBlocks,
+    StoredFrames,
+    Unsigned,
+    decode_codes,
+    decode_places,
+)
 from hpcd.analysis.trace.overview import Levels
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import from_planes
 
 MAGIC = b"HPCDPART"
-VERSION = 5
+VERSION = 1
 FRAMED_LEVELS = 2
 """Of each line's overview so many levels are compressed, the finest ones."""
-# In version 4 only the finest level was compressed.
-_ONE_FRAMED = 4
-# In version 3 tables were not packed, and overviews were stored as they are.
-_BARE = 3
-# In version 2 each block had frames of its own, in version 1 the second were planes of events and
-# values.
-_EARLIER = (1, 2)
 # magic, version, lines, blocks, frames, bytes of frames, overview entries of 8, of 16 and of 32
 # bits, dictionary entries, bytes of the archive, bytes of packed tables (0: they are not), CRC-32
 # of what stands before it
 HEADER = struct.Struct("<8sIIQQQQQQQQQII")
-# The same without packed tables.
-_BARE_HEADER = struct.Struct("<8sIIQQQQQQQQII")
-# The same without frames and entries of 8 bits.
-_EARLIER_HEADER = struct.Struct("<8sIIQQQQQQII")
 PACKED_TABLES = 64 << 10
 """Bytes of tables and dictionary that are packed at most: larger ones are mapped."""
 
@@ -78,10 +74,6 @@ BLOCK = np.dtype(
 )  # fmt: skip
 NO_FRAME = (1 << 32) - 1
 _FRAME = (("offset", "<i8"), ("size", "<u4"), ("content", "<u4"))
-_EARLIER_BLOCK = (
-    ("base", "<i8"), ("offset", "<i8"), ("node", "<u4"), ("place", "<u4"), ("weight", "<u4"),
-    ("least", "<u4"), ("width", "<u2"), ("records", "<u2"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +109,7 @@ class BlockTable:
     of the first record, the least step in ticks; ``frame`` and ``at`` ``uint32[n]``: the frame of
     times and nodes, and where in it they begin; ``code_frame`` and ``code_at`` the same of codes,
     NO_FRAME where all events are 0 and all values 1; ``width`` and ``records`` ``uint16[n]``: the
-    planes (see :class:`blocks.Encoded`) and how many records.
+    planes (see :class:`hpcd.analysis.trace.blocks.Encoded`) and how many records.
     """
 
     base: I64
@@ -134,7 +126,7 @@ class BlockTable:
 @dataclass(frozen=True, slots=True)
 class FrameTable:
     """The frames of a part, ``n`` of them: ``offset`` ``int64[n]`` where each lies, ``size`` and
-    ``content`` ``uint32[n]``: its bytes, and those it decompresses to (0: it says itself).
+    ``content`` ``uint32[n]``: its bytes, and those it decompresses to.
     """
 
     offset: I64
@@ -151,17 +143,10 @@ FRAME_ENTRIES = 8192
 """Entries of a level of an overview that are compressed together."""
 
 
-def tables(
-    version: int, lines: int, count: int, frames: int
-) -> Iterator[tuple[str, np.dtype[Any], int]]:
+def tables(lines: int, count: int, frames: int) -> Iterator[tuple[str, np.dtype[Any], int]]:
     """Name, type and length of every table, in order."""
     for column in fields(PartLineTable):
-        if column.name != "finest" or version > _BARE:
-            yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
-    if version in _EARLIER:
-        for name, code in _EARLIER_BLOCK:
-            yield f"block_{name}", np.dtype(code), count
-        return
+        yield column.name, np.dtype("<i8"), lines + (column.name in _BOUNDS)
     for column in fields(BlockTable):
         kind = BLOCK.fields[column.name][0] if BLOCK.fields else np.dtype("<i8")
         yield f"block_{column.name}", kind, count
@@ -171,9 +156,8 @@ def tables(
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What a part's header says: how many there are of each."""
+    """The numbers of a part's header: how many there are of each."""
 
-    version: int
     lines: int
     blocks: int
     frames: int
@@ -183,34 +167,24 @@ class _Header:
     words: int
     archive: int
     packed: int
-    size: int
-    """Of the header itself."""
 
     @staticmethod
     def read(path: Path, data: bytes) -> _Header:
         """Raises :class:`FormatError` unless ``data``, the beginning of ``path``, is one."""
-        if not data.startswith(MAGIC) or len(data) < _EARLIER_HEADER.size:
+        if not data.startswith(MAGIC) or len(data) < HEADER.size:
             raise FormatError(f"{path}: not a part of a database")
-        version = int.from_bytes(data[8:12], "little")
-        kind = (
-            _EARLIER_HEADER if version in _EARLIER else _BARE_HEADER if version == _BARE else HEADER
-        )
-        if len(data) < kind.size:
-            raise FormatError(f"{path}: not a part of a database")
-        *values, crc, _ = kind.unpack_from(data)
-        if crc != zlib.crc32(data[: kind.size - 8]):
+        _, version, *numbers, crc, _ = HEADER.unpack_from(data)
+        if version != VERSION:
+            raise FormatError(
+                f"{path}: part format {version}, this hpcd reads format {VERSION}:"
+                " merge the measurements again"
+            )
+        if crc != zlib.crc32(data[: HEADER.size - 8]):
             raise FormatError(f"{path}: damaged (checksum of its header)")
-        if version in _EARLIER:
-            _, _, lines, count, blob, narrow, wide, words, archive = values
-            # Two frames a block.
-            return _Header(version, lines, count, 2 * count, blob, (0, narrow, wide), words,
-                           archive, 0, kind.size)  # fmt: skip
-        if version not in (_BARE, _ONE_FRAMED, VERSION):
-            raise FormatError(f"{path}: version {version}, this hpcd reads {VERSION}")
-        _, _, lines, count, frames, blob, narrowest, narrow, wide, words, archive = values[:11]
-        packed = values[11] if version > _BARE else 0
-        return _Header(version, lines, count, frames, blob, (narrowest, narrow, wide), words,
-                       archive, packed, kind.size)  # fmt: skip
+        lines, count, frames, blob, narrowest, narrow, wide, words, archive, packed = numbers
+        return _Header(
+            lines, count, frames, blob, (narrowest, narrow, wide), words, archive, packed
+        )
 
 
 def expect(paths: Iterable[Path]) -> None:
@@ -233,7 +207,7 @@ def expect(paths: Iterable[Path]) -> None:
                     kind.itemsize * count
                     for kind, count in zip(ENTRIES.values(), header.entries, strict=True)
                 )
-                at = min(header.size + header.blob + overviews, os.fstat(file).st_size)
+                at = min(HEADER.size + header.blob + overviews, os.fstat(file).st_size)
                 os.posix_fadvise(file, at, _TABLES_AHEAD, os.POSIX_FADV_WILLNEED)
     finally:
         for file in files:
@@ -255,45 +229,18 @@ def read_archive(path: Path) -> dict[str, memoryview]:
         raise FormatError(f"{path}: {error.strerror or error}") from None
 
 
-class OverviewStretch(NamedTuple):
-    """A level of a line's overview: so many ``entries`` of ``width`` from ``offset`` on, ``step``
-    ticks apart, the first of them of the moment ``first`` times step. Where it is ``framed`` they
-    lie in frames from number ``offset`` on, :data:`FRAME_ENTRIES` in each."""
-
-    width: int
-    step: int
-    first: int
-    entries: int
-    offset: int
-    framed: bool
-
-    def between(self, first: int, last: int) -> tuple[int, int]:
-        """The first of the entries of moments ``first`` to ``last``, or those closest to them, and
-        that behind the last."""
-        begin = min(max(first - self.first, 0), self.entries - 1)
-        return begin, min(max(last - self.first, 0), self.entries - 1) + 1
-
-    def frames(self, first: int, last: int) -> slice:
-        """The frames of these."""
-        begin, end = self.between(first, last)
-        return slice(
-            self.offset + begin // FRAME_ENTRIES, self.offset + (end - 1) // FRAME_ENTRIES + 1
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class StoredPart:
     """What lies in a part, as it is there, unchecked but for its size.
 
     ``body`` ``uint8[bytes]`` are the frames, ``levels`` ``int64[levels, lines, 4]`` step, first,
-    count and offset of each line's levels, of which the finest, ``framed`` of them, are compressed;
-    ``entries`` the others by width; ``columns`` the tables of blocks and frames, ``block_`` and
-    ``frame_``.
+    count and offset of each line's levels, the finest :data:`FRAMED_LEVELS` of which are
+    compressed; ``entries`` the others by width; ``columns`` the tables of blocks and frames,
+    ``block_`` and ``frame_``.
     """
 
     body: U8
     levels: I64
-    framed: int
     entries: dict[int, Array]
     columns: dict[str, Array]
 
@@ -309,7 +256,7 @@ class Part:
                 size = os.fstat(file.fileno()).st_size
                 head = file.read(HEADER.size)
                 # An empty file cannot be mapped.
-                if size < _EARLIER_HEADER.size:
+                if size < HEADER.size:
                     raise FormatError(f"{path}: not a part of a database")
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
@@ -317,8 +264,8 @@ class Part:
         self._scattered = False
         header = self._header = _Header.read(path, head)
         self._size = size
-        self._body = memoryview(self._map)[header.size : header.size + header.blob]
-        self._at = header.size + header.blob + -header.blob % 8
+        self._body = memoryview(self._map)[HEADER.size : HEADER.size + header.blob]
+        self._at = HEADER.size + header.blob + -header.blob % 8
         self._entries: dict[int, Array] = {}
         self._entries_at: dict[int, int] = {}
         for (width, kind), stored in zip(ENTRIES.items(), header.entries, strict=True):
@@ -326,19 +273,13 @@ class Part:
             self._entries[width] = self._take(kind, stored)
         self._tables_at = self._at
         wanted = [
-            *tables(header.version, header.lines, header.blocks, header.frames),
+            *tables(header.lines, header.blocks, header.frames),
             ("words", np.dtype("<u4"), header.words),
         ]
         columns = self._unpacked(wanted, header.packed) if header.packed else {
             name: self._take(kind, n) for name, kind, n in wanted
         }  # fmt: skip
         self._tables_end = self._at
-        # How many levels of overviews are compressed.
-        self._framed = (
-            FRAMED_LEVELS if header.version > _ONE_FRAMED else int(header.version > _BARE)
-        )
-        if not self._framed:
-            columns["finest"] = np.zeros(header.lines, np.int64)
         self.lines = PartLineTable(*(columns[column.name] for column in fields(PartLineTable)))
         self._columns = columns
         self.dictionary: U32 = columns["words"]
@@ -360,111 +301,33 @@ class Part:
         for width, entries in self._entries.items():
             mine = np.flatnonzero(lines.wide == width)
             counts = levels.count[:, mine]
-            counts[: self._framed] = 0
+            counts[:FRAMED_LEVELS] = 0
             if int(counts.sum()) != len(entries):
                 raise self._damaged("overviews of other lengths than the table of lines says")
             levels.offset[:, mine] = np.cumsum(counts.ravel()).reshape(counts.shape) - counts
-        if self._framed:
-            frames = -(-levels.count[: self._framed] // FRAME_ENTRIES)
-            levels.offset[: self._framed] = lines.finest + np.cumsum(frames, axis=0) - frames
+        frames = -(-levels.count[:FRAMED_LEVELS] // FRAME_ENTRIES)
+        levels.offset[:FRAMED_LEVELS] = lines.finest + np.cumsum(frames, axis=0) - frames
         return np.stack((levels.step, levels.first, levels.count, levels.offset), axis=2).swapaxes(
             0, 1
         )
 
-    def stretches(self, rows: I64, longest: float) -> Iterator[OverviewStretch | None]:
-        """Of each of ``rows`` the coarsest level of its overview with at most ``longest`` ticks
-        between two entries; None where there is none."""
-        for width, levels in zip(
-            self.lines.wide[rows].tolist(), self._overview[rows].tolist(), strict=True
-        ):
-            found = -1
-            for number, level in enumerate(levels):
-                if level[0] > longest or not level[2]:
-                    break
-                found = number
-            if found < 0:
-                yield None
-                continue
-            step, begin, entries, offset = levels[found]
-            yield OverviewStretch(width, step, begin, entries, offset, found < self._framed)
-
-    def entries(self, stretch: OverviewStretch) -> Array:
-        """The entries of a level of a line's overview that is not compressed: nodes, or places
-        among its :meth:`words`."""
-        return self._entries[stretch.width][stretch.offset : stretch.offset + stretch.entries]
-
-    def level_frames(
-        self, row: int, stretch: OverviewStretch, first: int, last: int
-    ) -> tuple[int, list[memoryview], list[int]]:
-        """Of the entries of moments ``first`` to ``last`` of a level that is compressed: which
-        entry their frames begin with, these, and how many bytes each must decompress to. Raises
-        :class:`FormatError`."""
-        table = self.frames
-        chosen = stretch.frames(first, last)
-        begin = (chosen.start - stretch.offset) * FRAME_ENTRIES
-        left = stretch.entries - begin
-        frames, sizes = [], []
-        for number in range(chosen.start, chosen.stop):
-            size = min(left, FRAME_ENTRIES) * ENTRIES[stretch.width].itemsize
-            if not 0 <= number < len(table.offset) or int(table.content[number]) != size:
-                raise self._damaged(f"overview of line {row}")
-            at = int(table.offset[number])
-            frames.append(self._body[at : at + int(table.size[number])])
-            sizes.append(size)
-            left -= FRAME_ENTRIES
-        return begin, frames, sizes
-
     def stored(self) -> StoredPart:
-        """What lies in it, for compiled loops."""
-        columns = self._columns
-        if self._header.version in _EARLIER:
-            tables = {
-                f"block_{name.name}": getattr(self.blocks, name.name) for name in fields(BlockTable)
-            }
-            tables |= {
-                f"frame_{name.name}": getattr(self.frames, name.name) for name in fields(FrameTable)
-            }
-            columns = tables
+        """What lies in it, for kernels."""
         levels = np.ascontiguousarray(self._overview.swapaxes(0, 1))
-        return StoredPart(np.asarray(self._body), levels, self._framed, self._entries, columns)
+        return StoredPart(np.asarray(self._body), levels, self._entries, self._columns)
 
     def body_span(self, at: int, size: int) -> Span:
         """Where bytes of frames lie."""
-        return self._span(at + self._header.size, size)
+        return self._span(at + HEADER.size, size)
 
     def entry_span(self, width: int, first: int, count: int) -> Span:
         """Where entries of overviews that are not compressed lie."""
         size = ENTRIES[width].itemsize
         return self._span(self._entries_at[width] + first * size, count * size)
 
-    def overview_spans(
-        self, row: int, stretch: OverviewStretch, first: int, last: int
-    ) -> list[Span]:
-        """Where the entries of moments ``first`` to ``last`` of a line and its words lie."""
-        words = []
-        if not self._header.packed:
-            words_at = self._tables_end - (self.dictionary.nbytes + 7 & ~7)
-            low, high = self.lines.word[row : row + 2].tolist()
-            words.append(self._span(words_at + 4 * low, 4 * (high - low)))
-        if stretch.framed:
-            return [*self._frame_spans(stretch.frames(first, last)), *words]
-        size = ENTRIES[stretch.width].itemsize
-        begin, end = stretch.between(first, last)
-        at = self._entries_at[stretch.width] + (stretch.offset + begin) * size
-        return [self._span(at, (end - begin) * size), *words]
-
     def table_spans(self) -> list[Span]:
         """Where the tables lie."""
         return [self._span(self._tables_at, self._tables_end - self._tables_at)]
-
-    def block_spans(self, chosen: slice) -> list[Span]:
-        """Where the times and nodes of the blocks ``chosen`` lie: apart from one another."""
-        return self._frame_spans(np.unique(self.blocks.frame[chosen]))
-
-    def _frame_spans(self, frames: slice | U32) -> list[Span]:
-        begin = self.frames.offset[frames] + self._header.size
-        sizes = self.frames.size[frames]
-        return [self._span(*extent) for extent in zip(begin.tolist(), sizes.tolist(), strict=True)]
 
     def _span(self, at: int, size: int) -> Span:
         # In a damaged part entries and words may point anywhere.
@@ -483,76 +346,42 @@ class Part:
         """Give what has been read back to the kernel: it is mapped again when needed."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
-    def words(self, row: int) -> U32:
-        """The nodes that overview entries of a line stand for; none where they are the nodes."""
-        return self.dictionary[int(self.lines.word[row]) : int(self.lines.word[row + 1])]
-
-    def places(self, chosen: slice) -> tuple[npt.NDArray[np.unsignedinteger], U32]:
+    def places(self, chosen: slice) -> tuple[Unsigned, U32]:
         """Ticks since each block's first record and nodes ``[n, 1024]`` of the blocks ``chosen``;
         short ones filled up with their last.
         """
-        table = self.blocks
         self.read_here_and_there(False)
-        stored = blocks.Stored()
-        self.add_places(stored, chosen)
-        return blocks.decode_places(
-            stored,
-            table.width[chosen],
-            table.least[chosen],
-            table.records[chosen].astype(np.int64),
+        return decode_places(self.stored_places(chosen), self.blocks.least[chosen])
+
+    def stored_places(self, chosen: slice) -> StoredBlocks:
+        """The times and nodes of the blocks ``chosen``, undecoded. Raises :class:`FormatError`."""
+        table = self.blocks
+        return self._stored_frames.blocks(
+            table.frame[chosen], table.at[chosen], table.records[chosen], table.width[chosen]
         )
 
-    def add_places(self, stored: blocks.Stored, chosen: slice) -> None:
-        """Add the times and nodes of the blocks ``chosen`` to what is decoded together."""
-        self._add(stored, self.blocks.frame[chosen], self.blocks.at[chosen])
+    def stored_codes(self, chosen: slice) -> StoredBlocks:
+        """The codes of the blocks ``chosen``, undecoded. Raises :class:`FormatError`."""
+        table = self.blocks
+        return self._stored_frames.blocks(
+            table.code_frame[chosen], table.code_at[chosen], table.records[chosen],
+            table.width[chosen], none=NO_FRAME,
+        )  # fmt: skip
 
-    def contents(self, frame: U32, at: U32) -> tuple[U8, I64, I64]:
-        """What the frames hold in which blocks begin ``at``, one after another; where each block
-        begins in it, -1 for one with NO_FRAME, and where its frame ends. Raises
-        :class:`FormatError`."""
-        none = frame == NO_FRAME
-        used, number = np.unique(frame[~none], return_inverse=True)
-        size = self.frames.content[used].astype(np.int64)
-        begin = self.frames.offset[used]
-        stop = (begin + self.frames.size[used]).tolist()
-        data = blocks.unpacked_together(
-            [self._body[a:z] for a, z in zip(begin.tolist(), stop, strict=True)], size
-        )
-        ends = np.cumsum(size)
-        first, last = np.full(len(frame), -1), np.full(len(frame), -1)
-        first[~none] = (ends - size)[number] + at[~none]
-        last[~none] = ends[number]
-        return data, first, last
-
-    def _add(self, stored: blocks.Stored, frame: U32, at: U32) -> None:
-        owner, table = id(self), self.frames
-        for number, place in zip(frame.tolist(), at.tolist(), strict=True):
-            if number == NO_FRAME:
-                stored.add_none()
-                continue
-            begin, size = int(table.offset[number]), int(table.size[number])
-            content = int(table.content[number])
-            stored.add(owner, number, place, self._body[begin : begin + size], content)
-
-    def frame_data(self, chosen: slice) -> list[memoryview]:
-        """The frames ``chosen``, as they are stored."""
-        begin = self.frames.offset[chosen]
-        end = begin + self.frames.size[chosen]
-        return [self._body[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+    @property
+    def _stored_frames(self) -> StoredFrames:
+        frames = self.frames
+        return StoredFrames(self._body, frames.offset, frames.size, frames.content)
 
     def has_weights(self, chosen: slice) -> bool:
         """Whether any record of the blocks ``chosen`` is not of event 0 and value 1."""
         return bool((self.blocks.code_frame[chosen] != NO_FRAME).any())
 
-    def weights(self, chosen: slice, since: npt.NDArray[np.unsignedinteger]) -> tuple[U16, U64]:
+    def weights(self, chosen: slice, since: Unsigned) -> tuple[U16, U64]:
         """Events (the measurement's) and values ``[n, 1024]`` of the blocks ``chosen``; ``since``
         are the ticks that :meth:`places` gives of them.
         """
-        table = self.blocks
-        stored = blocks.Stored()
-        self._add(stored, table.code_frame[chosen], table.code_at[chosen])
-        count = table.records[chosen].astype(np.int64)
-        return blocks.decode_weights(stored, count, table.width[chosen], since)
+        return decode_codes(self.stored_codes(chosen), since)
 
     def archive(self) -> dict[str, memoryview]:
         """The packed entries of the archive by name; see :func:`unpack_array`."""
@@ -608,22 +437,12 @@ class Part:
     @cached_property
     def blocks(self) -> BlockTable:
         """The table of blocks, checked when it is first asked for: overviews need none of it."""
-        columns = self._columns
-        if self._header.version not in _EARLIER:
-            table = BlockTable(*(columns[f"block_{column.name}"] for column in fields(BlockTable)))
-        else:
-            # Places first, then codes, each in a frame of its own.
-            count = self._header.blocks
-            number, none = np.arange(count, dtype=np.uint32), np.zeros(count, np.uint32)
-            codes = np.where(columns["block_weight"] > 0, number + np.uint32(count), NO_FRAME)
-            table = BlockTable(
-                columns["block_base"], columns["block_node"], number, none,
-                codes.astype(np.uint32), none, columns["block_least"], columns["block_width"],
-                columns["block_records"],
-            )  # fmt: skip
+        table = BlockTable(
+            *(self._columns[f"block_{column.name}"] for column in fields(BlockTable))
+        )
         frames = self._header.frames
         sound = (
-            int(table.records.max(initial=0)) <= blocks.BLOCK_RECORDS
+            int(table.records.max(initial=0)) <= BLOCK_RECORDS
             and int(table.records.min(initial=1)) >= 1
             and int(table.frame.max(initial=0)) < max(frames, 1)
             and int(table.code_frame[table.code_frame != NO_FRAME].max(initial=0)) < max(frames, 1)
@@ -639,23 +458,14 @@ class Part:
     @cached_property
     def frames(self) -> FrameTable:
         """The table of frames, checked when it is first asked for."""
-        columns = self._columns
-        if self._header.version not in _EARLIER:
-            table = FrameTable(*(columns[f"frame_{column.name}"] for column in fields(FrameTable)))
-        else:
-            offset, place = columns["block_offset"], columns["block_place"]
-            planes = (columns["block_width"] & 15) + (columns["block_width"] >> 4 & 15)
-            content = planes.astype(np.uint32) * columns["block_records"]
-            table = FrameTable(
-                np.concatenate((offset, offset + place)),
-                np.concatenate((place, columns["block_weight"])),
-                np.concatenate((content, np.zeros_like(content))),
-            )
+        table = FrameTable(
+            *(self._columns[f"frame_{column.name}"] for column in fields(FrameTable))
+        )
         if (
             int(table.offset.min(initial=0)) < 0
             or int(table.offset.max(initial=0)) > self._header.blob
             or int((table.offset + table.size).max(initial=0)) > self._header.blob
-            or int(table.content.max(initial=0)) > blocks.MOST_CONTENT
+            or int(table.content.max(initial=0)) > MOST_CONTENT
         ):
             raise self._damaged("table of frames")
         return table

@@ -1,10 +1,9 @@
-"""The files of many short parts, whose tables a compiled loop packs in one go."""
+"""The files of many short parts, whose tables are packed in one go."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import chain
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from hpcd.analysis.trace.blocks import Encoded
 from hpcd.analysis.trace.part import PACKED_TABLES
 from hpcd.analysis.trace.part_writer import TABLES_LEVEL, part_header
 from hpcd.array_types import I64, Array
+from hpcd.kernels.library import address_of, kernels
 from hpcd.measurement.zstd_contexts import compressor
 
 # Of the table of lines, columns that are all 0 where no line has an overview; "word" has one more.
@@ -32,12 +32,12 @@ class PartBatch:
 
     def __init__(
         self, lines: tuple[I64, I64, I64, I64], rows: I64,
-        blocks: tuple[Array, Array, Array, Array], places: I64, encoded: Encoded, loops: Any,
+        blocks: tuple[Array, Array, Array, Array], places: I64, encoded: Encoded,
     ) -> None:  # fmt: skip
         """``lines`` are the source, records, first and last tick of each, part ``i`` has those from
         ``rows[i]`` to ``rows[i + 1]``; ``blocks`` the line, first time and node, and the number of
         records of each, part ``i`` has those from ``places[i]`` to ``places[i + 1]``, of which
-        there are some. ``loops`` are :class:`MergeLoops`."""
+        there are some."""
         owner, base, node, records = blocks
         first, last = places[:-1], places[1:] - 1
         frame, code = encoded.frame, encoded.code_frame
@@ -71,10 +71,9 @@ class PartBatch:
             *lines, block, zeros, base, node, frame, encoded.at, code, encoded.code_at,
             encoded.least, encoded.width, records, offset, size, encoded.content[number],
         ]  # fmt: skip
-        self._tables = loops.part_tables(
-            [np.ascontiguousarray(column, np.int64) for column in columns], _WIDTH, begin, count,
-            less,
-        )  # fmt: skip
+        self._tables = _pack_tables(
+            [np.ascontiguousarray(column, np.int64) for column in columns], begin, count, less
+        )
 
     def content(self, part: int, archive: Mapping[str, Array | bytes]) -> bytes | None:
         """The file of a part; None where its tables are not packed, being too large."""
@@ -91,3 +90,18 @@ class PartBatch:
         )  # fmt: skip
         padding = [bytes(-len(data) % 8) for data in (body, packed)]
         return b"".join([head, body, padding[0], packed, padding[1], archived])
+
+
+def _pack_tables(columns: Sequence[I64], begin: I64, count: I64, less: I64) -> list[bytes]:
+    """The byte planes of each part's ``columns``: ``count`` numbers of each column from ``begin``
+    on, less ``less`` (all ``int64[parts, columns]``), in :data:`_WIDTH` bytes."""
+    room = int((count * _WIDTH).sum())
+    planes, end = np.empty(room, np.uint8), np.empty(len(begin), np.int64)
+    length = np.array([len(column) for column in columns], np.int64)
+    addresses = np.array([address_of(column, np.int64) for column in columns], np.int64)
+    if not kernels.pack_tables(
+        addresses, length, _WIDTH, len(columns), begin, count, less, len(begin), planes, room, end
+    ):
+        raise IndexError("tables of parts that do not exist")
+    whole, bounds = planes.tobytes(), [0, *end.tolist()]
+    return [whole[a:b] for a, b in pairwise(bounds)]

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from hpcd.analysis.trace.companion import (
     SymbolRow,
     companion,
     read_payloads,
+    read_symbol_text,
     save_companion,
 )
 from hpcd.analysis.trace.part import Part, read_archive
@@ -32,8 +32,7 @@ from hpcd.array_types import I64, U32, Array
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.codec import TIME_UNIT_NS
-from hpcd.measurement.identity_columns import IdentityColumns
-from hpcd.measurement.identity_rows import read_row, read_rows
+from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_table, table_of
 from hpcd.model.calls import (
     CalledFunction,
     CalledObject,
@@ -138,14 +137,14 @@ def pack_contents(
 ) -> dict[str, Array | bytes]:  # fmt: skip
     """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
     records number from 0 on (all others follow); ``calls`` are payloads of CALLS chunks, whose
-    nodes are the measurement's: for these alone the order is kept. ``texts`` has rows as JSON
+    nodes are the measurement's: for these alone the order is kept. ``texts`` has tables as JSON
     already, by name; ``events_used`` takes the place of those of ``contents``."""
     known = texts or {}
     identity: dict[str, Any] = {
         "path": contents.path.name,
         "size": contents.size,
         "id": contents.id,
-        "node": _fields(contents.host),
+        "node": asdict(contents.host),
         "options": contents.options,
         "summary": contents.summary,
         "closed": contents.closed,
@@ -160,9 +159,9 @@ def pack_contents(
             "calls": contents.calls,
             "call_chunks": contents.call_chunks,
         }
-    for name in ("events", "processes", "threads", "modules"):
+    for name, kind in _TABLES.items():
         if name not in known:
-            identity[name] = [_fields(row) for row in getattr(contents, name).values()]
+            identity[name] = [table_of(kind, getattr(contents, name).values())]
     text = json.dumps(identity, separators=(",", ":")).encode()
     rows = [b',"%s":%s' % (name.encode(), known[name]) for name in sorted(known)]
     archive: dict[str, Array | bytes] = {
@@ -191,21 +190,17 @@ def write_companion(
     )  # fmt: skip
 
 
-def read_symbols(text: bytes) -> list[SymbolRow]:
-    """What :func:`symbol_text` wrote. Raises :class:`FormatError`."""
-    try:
-        bounds, names = json.loads(text)
-        return [(int(a), int(b), str(name)) for (a, b), name in zip(bounds, names, strict=True)]
-    except (ValueError, TypeError, RecursionError):
-        raise FormatError("symbols are damaged") from None
+_TABLES: dict[str, type[Any]] = {
+    "events": Event, "processes": Process, "threads": Thread, "modules": Module,
+}  # fmt: skip
 
 
-def _fields(row: Host | Event | Process | Thread | Module) -> dict[str, object]:
-    """By name. asdict() would copy all that is in them, which takes longer than the rest."""
-    return dict(zip(row.__slots__, _VALUES[type(row)](row), strict=True))
-
-
-_VALUES = {kind: attrgetter(*kind.__slots__) for kind in (Host, Event, Process, Thread, Module)}
+def _read_tables(kind: type[Any], tables: list[Any]) -> dict[int, Any]:
+    """The rows of tables by number; later ones replace earlier ones."""
+    rows: dict[int, Any] = {}
+    for table in tables:
+        rows.update(read_table(kind, table).items())
+    return rows
 
 
 def read_contents(part: Part, member: Member | None = None) -> PartContents:
@@ -215,27 +210,23 @@ def read_contents(part: Part, member: Member | None = None) -> PartContents:
     try:
         identity = json.loads(unpack_bytes(archive["identity"]))
         clock = unpack_array(archive["clock"], np.int64).reshape(-1, 2)
-        # Parts before version 6 of the database have the tree, the sums and the symbols.
-        nodes = identity.get("cct_nodes")
-        if nodes is None:
-            nodes = len(unpack_array(archive["parent"], np.uint32))
         return PartContents(
             path=Path(identity["path"]),
             part=part.path,
             size=int(identity["size"]),
             id=int(identity["id"]),
-            host=read_row(Host, identity["node"]),
+            host=read_host(identity["node"]),
             options=dict(identity["options"]),
-            events={row.id: row for row in read_rows(Event, identity["events"])},
-            processes={row.id: row for row in read_rows(Process, identity["processes"])},
-            threads={row.line: row for row in read_rows(Thread, identity["threads"])},
-            modules={row.id: row for row in read_rows(Module, identity["modules"])},
-            symbols=_symbols(part.path, archive, member),
+            events=_read_tables(Event, identity["events"]),
+            processes=_read_tables(Process, identity["processes"]),
+            threads=_read_tables(Thread, identity["threads"]),
+            modules=_read_tables(Module, identity["modules"]),
+            symbols=_symbols(part.path, member),
             clock_pairs=clock,
             summary=identity["summary"],
             closed=bool(identity["closed"]),
             damage=tuple(identity["damage"]),
-            nodes=int(nodes),
+            nodes=int(identity["cct_nodes"]),
             lines=part.lines.source.astype(np.uint32),
             counts=part.lines.records.astype(np.int64),
             first_ns=part.lines.first * TIME_UNIT_NS,
@@ -245,26 +236,24 @@ def read_contents(part: Part, member: Member | None = None) -> PartContents:
             objects={row["id"]: read_object(row) for row in identity.get("objects", [])},
             calls=int(identity.get("calls", 0)),
             call_chunks=int(identity.get("call_chunks", 0)),
-            united=member is None and "parent" not in archive and not companion(part.path).exists(),
+            united=member is None and not companion(part.path).exists(),
             member=member,
         )
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FormatError(f"{part.path}: damaged (identities in its archive)") from None
 
 
-def _symbols(
-    part: Path, archive: Mapping[str, memoryview], member: Member | None
-) -> frozenset[int]:
+def _symbols(part: Path, member: Member | None) -> frozenset[int]:
     """The modules that a part's companion has symbols of."""
     if member is not None:
         return open_shared(member.path).named(member.number)
-    return (Companion.of(part) or Companion(archive)).modules()
+    own = Companion.of(part)
+    return own.modules() if own else frozenset()
 
 
 def _united(part: Path) -> Companion:
     """What is needed until measurements are united. Raises :class:`FormatError`."""
-    # As parts had it before version 6 of the database.
-    return Companion.of(part) or Companion(read_archive(part))
+    return Companion.of(part) or Companion({})
 
 
 def load_tree(part: Path) -> CCT:
@@ -353,8 +342,10 @@ def load_symbols(place: Path, module: int) -> list[SymbolRow]:
     :class:`FormatError`."""
     try:
         if place.suffix == ".part":
-            return read_symbols(_united(place).symbols()[module])
-        return read_symbols(unpack_bytes(archive_index(place.read_bytes())[f"symbols-{module}"]))
+            return _united(place).symbols()[module]
+        return read_symbol_text(
+            unpack_bytes(archive_index(place.read_bytes())[f"symbols-{module}"])
+        )
     except (KeyError, FormatError, OSError):
         raise FormatError(f"{place}: damaged (symbols of module {module})") from None
 
@@ -366,6 +357,6 @@ def load_several_symbols(place: Path | Member, modules: Sequence[int]) -> list[l
             found = read_payloads(open_shared(place.path).symbols(place.number))
         else:
             found = _united(place).symbols()
-        return [read_symbols(found[module]) for module in modules]
+        return [found[module] for module in modules]
     except (KeyError, FormatError):
         raise FormatError(f"{place}: damaged (symbols of modules)") from None

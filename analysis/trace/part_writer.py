@@ -18,11 +18,10 @@ from hpcd.analysis.arrays.column_files import storage_error
 from hpcd.analysis.trace.blocks import (
     BLOCK_RECORDS,
     Encoded,
-    Stored,
+    StoredFrames,
+    decode_codes,
     decode_places,
-    decode_weights,
 )
-from hpcd.analysis.trace.merge_loops import merge_loops
 from hpcd.analysis.trace.overview import Levels, OverviewSource
 from hpcd.analysis.trace.part import (
     BLOCK,
@@ -37,6 +36,7 @@ from hpcd.analysis.trace.part import (
     tables,
 )
 from hpcd.array_types import I64, U8, U16, U32, U64, Array
+from hpcd.kernels.library import kernels
 from hpcd.measurement.planes import ranked, to_planes
 from hpcd.measurement.zstd_contexts import compressor
 
@@ -46,8 +46,6 @@ _FINEST_PARAMETERS = zstandard.ZstdCompressionParameters(
     strategy=1, write_content_size=True,
 )  # fmt: skip
 _COPIED_AT_ONCE = 1 << 20
-# One of so many entries of an overview tells whether a line has many nodes.
-_SOME = 4
 TABLES_LEVEL = 3
 """Of zstd, for packed tables."""
 
@@ -129,7 +127,7 @@ class PartWriter:
             mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as data,
             memoryview(data)[HEADER.size :] as body,
         ):
-            records = _decode(body, blocks, *self._frame_table())
+            records = _decode(StoredFrames(body, *self._frame_table()), blocks)
         self._file.seek(0, os.SEEK_END)
         return records
 
@@ -158,7 +156,7 @@ class PartWriter:
         } | {f"block_{name}": table[name] for name in table.dtype.names or ()}  # fmt: skip
         whole = [
             columns[name].astype(kind, copy=False)
-            for name, kind, _ in tables(VERSION, lines, len(table), len(offset))
+            for name, kind, _ in tables(lines, len(table), len(offset))
         ]
         whole.append(dictionary.astype("<u4", copy=False))
         packed = 0
@@ -281,50 +279,29 @@ def _dictionary(nodes: U16 | U32) -> tuple[U32, U8 | U16 | U32]:
     is enough for an entry.
     """
     none = np.zeros(0, np.uint32)
-    top, few = int(nodes.max(initial=0)) + 1, 1 << 8
-    if few < top <= 1 << 16:
-        loops = merge_loops()
-        if loops is not None:
-            return loops.few_nodes(nodes.astype(np.uint16, copy=False)) or (none, nodes)
-        seen = np.zeros(top, bool)
-        seen[nodes[::_SOME]] = True
-        if int(np.count_nonzero(seen)) > few:
-            return none, nodes
-        # As an index once, not each time.
-        at = nodes.astype(np.intp)
-        seen[at] = True
-        distinct = np.flatnonzero(seen).astype(np.uint32)
-        if len(distinct) > few:
-            return none, nodes
-        place = np.zeros(top, np.uint8)
-        place[distinct] = np.arange(len(distinct))
-        return distinct, place.take(at)
-    return (none, nodes) if top <= 1 << 16 else ranked(nodes.astype(np.uint32))
+    top = int(nodes.max(initial=0)) + 1
+    if top > 1 << 16:
+        return ranked(nodes.astype(np.uint32))
+    if top <= 1 << 8:
+        return none, nodes
+    distinct, places = np.empty(1 << 8, np.uint32), np.empty(len(nodes), np.uint8)
+    count = kernels.rank_nodes(
+        np.ascontiguousarray(nodes, np.uint16), len(nodes), np.zeros(1 << 16, np.uint16), distinct,
+        places,
+    )  # fmt: skip
+    return (none, nodes) if count < 0 else (distinct[:count], places)
 
 
-def _decode(
-    body: memoryview, table: Array, offset: I64, size: I64, content: I64
-) -> tuple[I64, U32, U16 | None, U64 | None]:
-    """All records of the blocks ``table``, in order; the rest are the frames' columns."""
-
-    def stored(frame: U32, at: U32) -> Stored:
-        chosen = Stored()
-        for number, place in zip(frame.tolist(), at.tolist(), strict=True):
-            if number == NO_FRAME:
-                chosen.add_none()
-                continue
-            begin = int(offset[number])
-            data = body[begin : begin + int(size[number])]
-            chosen.add(0, number, place, data, int(content[number]))
-        return chosen
-
-    count = table["records"].astype(np.int64)
+def _decode(frames: StoredFrames, table: Array) -> tuple[I64, U32, U16 | None, U64 | None]:
+    """Times, nodes, events and values of all records of the blocks ``table``, in order."""
+    count, width = table["records"], table["width"]
     full = np.arange(BLOCK_RECORDS) < count[:, None]
-    places = stored(table["frame"], table["at"])
-    ticks, node = decode_places(places, table["width"], table["least"], count)
+    ticks, node = decode_places(
+        frames.blocks(table["frame"], table["at"], count, width), table["least"]
+    )
     time = ticks.astype(np.int64) + table["base"][:, None]
     if bool((table["code_frame"] == NO_FRAME).all()):
         return time[full], node[full], None, None
-    codes = stored(table["code_frame"], table["code_at"])
-    event, value = decode_weights(codes, count, table["width"], ticks)
+    codes = frames.blocks(table["code_frame"], table["code_at"], count, width, none=NO_FRAME)
+    event, value = decode_codes(codes, ticks)
     return time[full], node[full], event[full], value[full]

@@ -20,13 +20,12 @@ import numpy as np
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
 from hpcd.analysis.arrays.node_maps import NodeMaps
 from hpcd.analysis.trace.blocks import BLOCK_RECORDS
-from hpcd.analysis.trace.decoded_blocks import DecodedBlocks
-from hpcd.analysis.trace.line_sampler import PartRows, Sampler
+from hpcd.analysis.trace.line_pictures import LinePictures, PartRows
 from hpcd.analysis.trace.part import Part, expect
-from hpcd.analysis.trace.picture_loops import picture_loops
 from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.model.cct import NO_NODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +102,7 @@ class Trace:
         self._parts: dict[int, Part] = {}
         # The other half is for whatever else is open.
         self._most_open = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, 2)
-        self._decoded = DecodedBlocks()
-        self._loops = picture_loops()
+        self._pictures = LinePictures()
 
     def __len__(self) -> int:
         return int(self._first[-1]) if len(self._first) else 0
@@ -140,7 +138,6 @@ class Trace:
             return
         for number in list(self._parts)[: self._most_open // 2]:
             self._parts.pop(number, None)
-        self._decoded.clear()
 
     def part_lines(self, number: int) -> tuple[I64, U32]:
         """The trace lines of part ``number``, ``int64[n]``, and their rows in it, ``uint32[n]``."""
@@ -207,7 +204,7 @@ class Trace:
         records shown).
         """
         places = np.arange(len(lines)) if row is None else row
-        sampler = Sampler(times, spacing, int(places.max(initial=-1)) + 1, self._decoded)
+        nodes = np.full((int(places.max(initial=-1)) + 1, len(times)), NO_NODE, np.uint32)
         parts = self._map.part[lines]
         drawn = np.flatnonzero((begin < end) & (self._first[lines + 1] > self._first[lines]))
         order = drawn[np.argsort(parts[drawn], kind="stable")]
@@ -219,30 +216,25 @@ class Trace:
         # Those that are drawn stay open until they are, whatever is closed for the next.
         together = max(self._most_open // 2, 1)
         for at in range(0, len(spans), together):
-            self._draw(sampler, spans[at : at + together], columns)
+            groups = self._groups(spans[at : at + together], columns)
+            self._pictures.draw(groups, times, spacing, nodes)
         self.release_beyond(_MOST_MAPPED)
-        return sampler.nodes
+        return nodes
 
-    def _draw(
-        self,
-        sampler: Sampler,
-        spans: Sequence[tuple[int, tuple[int, int]]],
-        columns: tuple[I64, ...],
-    ) -> None:
-        """Draw the rows of some parts: of each its number, and where these are in ``columns``,
-        those of :class:`PartRows`."""
+    def _groups(
+        self, spans: Sequence[tuple[int, tuple[int, int]]], columns: tuple[I64, ...]
+    ) -> list[PartRows]:
+        """The rows of some parts: of each its number, and where these are in ``columns``, those of
+        :class:`PartRows`."""
         fresh = {number for number, _ in spans} - self._parts.keys()
         expect(self._folder / self._names[number] for number in sorted(fresh))
-        groups = [
+        return [
             PartRows(
                 self.part(number), self._map.node[number], int(self._map.shift[number]),
                 *(column[low:high] for column in columns),
             )
             for number, (low, high) in spans
         ]  # fmt: skip
-        if self._loops is not None:
-            groups = self._loops.draw(groups, sampler.times, sampler.spacing, sampler.nodes)
-        sampler.draw(groups)
 
     def release_beyond(self, most: int) -> None:
         """Give all parts back to the kernel if this process has more than ``most`` bytes of files

@@ -34,7 +34,8 @@ from hpcd.daemon.capture.thread_lines import NO_LINE
 from hpcd.daemon.capture.thread_times import Records, ThreadTimes, joined
 from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.measurement.call_codec import Calls
-from hpcd.measurement.writer import MeasurementWriter, by_line_and_time
+from hpcd.measurement.record_columns import by_line_and_time
+from hpcd.measurement.writer import MeasurementWriter
 
 if TYPE_CHECKING:
     from hpcd.daemon.capture.call_recorder import CallRecorder

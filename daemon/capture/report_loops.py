@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import I64, U8, U32, U64
 from hpcd.bpf.layouts import SAMPLE, SLOT_BITS
-from hpcd.measurement.record_writing import (
-    ITEM_BYTES,
+from hpcd.measurement.record_columns import (
     Columns,
     empty_columns,
     first_rows,
@@ -24,6 +23,9 @@ from hpcd.measurement.record_writing import (
     scratch,
 )
 from hpcd.native.native_library import array_of, declare, loops_in, struct_of
+
+ITEM_BYTES = 16
+"""``struct item`` of ``sorting.h``."""
 
 _I64 = ctypes.c_int64
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from hpcd.bpf.layouts import Switch
 from hpcd.daemon.capture.report_loops import TIMES, Outcome, ReportLoops, Tally, report_loops
 from hpcd.measurement.codec import TIME_UNIT_NS
-from hpcd.measurement.record_writing import Columns, empty_columns
+from hpcd.measurement.record_columns import Columns, empty_columns
 from hpcd.model.identity import Event
 
 U16 = npt.NDArray[np.uint16]

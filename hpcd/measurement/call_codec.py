@@ -100,13 +100,13 @@ def decode_calls(data: bytes) -> Calls:
     if count > MAX_CALLS or lines > count or not 0 < unit <= 1_000_000_000:
         raise FormatError(f"CALLS chunk header is invalid: {lines} lines, {count} calls")
     cursor = ColumnCursor(data, _HEAD.size)
-    line = np.array(cursor.column(lines, np.uint32))
-    counts = np.array(cursor.column(lines, np.uint32)).astype(np.int64)
+    line = cursor.column(lines, np.uint32)
+    counts = cursor.column(lines, np.uint32).astype(np.int64)
     if int(counts.sum()) != count or (lines and int(counts.min()) < 1):
         raise FormatError("CALLS chunk: its lines have another number of calls than it says")
     if bool((line[1:] <= line[:-1]).any()):
         raise FormatError("CALLS chunk: lines are not in order")
-    step = np.array(cursor.column(count, np.uint64))
+    step = cursor.column(count, np.uint64)
     starts = np.cumsum(counts) - counts
     # A line's times begin anew; whoever lies about a step gets times that are refused as too late.
     total = np.cumsum(step, dtype=np.uint64)
@@ -115,10 +115,10 @@ def decode_calls(data: bytes) -> Calls:
     limit = np.uint64((1 << 62) // unit)
     if count and (int(step.max()) > limit or int(ticks.max()) > limit):
         raise FormatError("CALLS chunk: times are out of range")
-    node = np.array(cursor.column(count, np.uint32))
-    function = np.array(cursor.column(count, np.uint16))
-    duration = np.array(cursor.column(count, np.uint64))
-    weight = np.array(cursor.column(count, np.uint32))
+    node = cursor.column(count, np.uint32)
+    function = cursor.column(count, np.uint16)
+    duration = cursor.column(count, np.uint64)
+    weight = cursor.column(count, np.uint32)
     value: npt.NDArray[np.uint64] = np.empty((count, MAX_VALUES), np.uint64)
     for number in range(MAX_VALUES):
         value[:, number] = cursor.column(count, np.uint64)

@@ -20,9 +20,7 @@ from hpcd.errors import FormatError
 from hpcd.measurement.zstd_contexts import Settings, compressor, decompressor
 
 SEGMENT_MAGIC = b"HPCDSEG\n"
-VERSION = 2
-# In version 1 records had another form and took up to half as much again.
-_READ = (1, VERSION)
+VERSION = 1
 _SEGMENT = struct.Struct("<8sHHIQI4x")
 _CHUNK = struct.Struct("<IHHIIQII")
 _CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
@@ -104,8 +102,11 @@ def read_segment_header(data: bytes, name: str) -> tuple[int, int]:
     _, version, _, sequence, measurement, crc = _SEGMENT.unpack_from(data)
     if crc != zlib.crc32(data[:24]):
         raise FormatError(f"{name}: checksum of the segment header does not match")
-    if version not in _READ:
-        raise FormatError(f"{name}: format version {version}, this hpcd reads {VERSION}")
+    if version != VERSION:
+        raise FormatError(
+            f"{name}: measurement format {version}, this hpcd reads format {VERSION}:"
+            " merge it with the hpcd that wrote it, or record again"
+        )
     return sequence, measurement
 
 

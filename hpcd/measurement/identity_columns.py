@@ -1,33 +1,56 @@
-"""Identities of many rows by column: as objects, those of a million trace lines are a gigabyte."""
+"""Tables of identities (:mod:`hpcd.model.identity`) by column: as objects, those of a million trace
+lines are a gigabyte.
+
+A measurement and a part have a table as a JSON object: of each field of a row the list of its
+values, or a list of one value that all rows have. The list of what numbers the rows is always
+whole. A field that a table leaves out has its default; fields that are not known are a later
+version's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from operator import attrgetter, lt
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from hpcd.array_types import I64
-from hpcd.model.identity import Process, Thread
+from hpcd.errors import FormatError
+from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
-_Row = TypeVar("_Row", Process, Thread)
-_GET = {kind: attrgetter(*kind.__slots__) for kind in (Process, Thread)}
-_PLACE = {
-    kind: {name: place for place, name in enumerate(kind.__slots__)} for kind in (Process, Thread)
-}
-_KEY = {Process: "id", Thread: "line"}
+_Row = TypeVar("_Row", Event, Process, Thread, Module)
+_KINDS: tuple[type[Any], ...] = (Event, Process, Thread, Module)
+_GET = {kind: attrgetter(*kind.__slots__) for kind in _KINDS}
+_PLACE = {kind: {name: at for at, name in enumerate(kind.__slots__)} for kind in _KINDS}
+_KEY = {Event: "id", Process: "id", Thread: "line", Module: "id"}
+_MOST_NUMBER = 1 << 32
 _NARROW = 1 << 31
+# The types of JSON's values that a field may have, by the type of the field.
+_NONE = type(None)
+_ALLOWED: dict[str, set[type]] = {
+    "int": {int}, "int | None": {int, _NONE}, "str": {str}, "bool": {bool}, "float": {float, int},
+    "tuple[str, ...]": {list}, "ModuleKind": {str},
+}  # fmt: skip
+_FIELDS = {
+    kind: [(field.name, str(field.type), field.default) for field in fields(kind)]
+    for kind in _KINDS
+}
+# Texts and commands of rows, unless they are long: one object each for all rows and measurements
+# takes half the memory, and travels once from a worker to the merge.
+_SHARED: dict[Any, Any] = {}
+_MOST_SHARED = 4096
+_LONG = 1024
 
 Column = bytes | tuple[Any, ...]
-"""The bytes of so many integers, of 4 or 8 bytes each, or a tuple: of one value that all rows have,
-or of a value for each."""
+"""The bytes of integers, of 4 or 8 bytes each, or a tuple: of one value that all rows have, or of a
+value for each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
-    """Rows of one kind by their number, as a mapping; rows are made when they are asked for."""
+    """Rows of one kind by their number, as a mapping; rows are made at each access."""
 
     kind: type[_Row]
     length: int
@@ -35,7 +58,7 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
 
     @staticmethod
     def of(kind: type[_Row], rows: Mapping[int, _Row]) -> IdentityColumns[_Row]:
-        """The same ``rows``."""
+        """``rows`` by column."""
         if isinstance(rows, IdentityColumns):
             return rows
         values = zip(*map(_GET[kind], rows.values()), strict=True)
@@ -72,6 +95,11 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
                     return False
         return True
 
+    def ascends(self) -> bool:
+        """Whether the rows' numbers ascend: each is there once."""
+        numbers = self.column(_KEY[self.kind])
+        return all(map(lt, numbers, numbers[1:]))
+
     def _integers(self, column: bytes) -> I64:
         width = len(column) // self.length
         return np.frombuffer(column, f"<i{width}").astype(np.int64)
@@ -99,6 +127,73 @@ class IdentityColumns(Mapping[int, _Row], Generic[_Row]):
     def items(self) -> Any:
         """The rows with their numbers."""
         return list(zip(self, self.values(), strict=True))
+
+
+def table_of(kind: type[_Row], rows: Iterable[_Row]) -> dict[str, list[Any]]:
+    """``rows`` as a table to be written as JSON."""
+    values = list(map(list, zip(*map(_GET[kind], rows), strict=True)))
+    table = dict(zip(kind.__slots__, values or [[] for _ in kind.__slots__], strict=True))
+    for name, column in table.items():
+        if name != _KEY[kind] and len(column) > 1 and column.count(column[0]) == len(column):
+            del column[1:]
+    return table
+
+
+def read_table(kind: type[_Row], table: Any) -> IdentityColumns[_Row]:
+    """The rows of a table that was JSON. Raises :class:`FormatError` or :class:`TypeError` for
+    anything else."""
+    if type(table) is not dict:
+        raise TypeError("a table is no object")
+    key = table.get(_KEY[kind])
+    if type(key) is not list:
+        raise FormatError(f"a table without {_KEY[kind]}")
+    if len(_SHARED) > _MOST_SHARED:
+        _SHARED.clear()
+    columns = tuple(
+        _read_column(table.get(name), name, type_name, default, len(key))
+        for name, type_name, default in _FIELDS[kind]
+    )
+    if key and not 0 <= min(key) <= max(key) < _MOST_NUMBER:
+        number = next(number for number in key if not 0 <= number < _MOST_NUMBER)
+        raise FormatError(f"{_KEY[kind]} {number} is out of range")
+    return IdentityColumns(kind, len(key), columns)
+
+
+def _read_column(values: Any, name: str, type_name: str, default: Any, rows: int) -> Column:
+    if values is None and default is not MISSING:
+        return (default,) if rows else ()
+    if type(values) is not list or len(values) not in (rows, min(rows, 1)):
+        raise FormatError(f"{name} is no column of {rows} rows")
+    if not set(map(type, values)) <= _ALLOWED[type_name]:
+        raise TypeError(f"{name} is of another type than {type_name}")
+    if not values:
+        return ()
+    if type_name == "float":
+        values = list(map(float, values))
+    elif type_name == "ModuleKind":
+        values = list(map(ModuleKind, values))
+    elif type_name == "tuple[str, ...]":
+        values = [tuple(map(str, words)) for words in values]
+    if type_name in ("str", "tuple[str, ...]"):
+        shared = {value: _share(value) for value in set(values)}
+        values = [shared[value] for value in values]
+    return _packed(tuple(values))
+
+
+def _share(value: Any) -> Any:
+    if len(value) < _LONG and sum(map(len, value)) < _LONG:
+        return _SHARED.setdefault(value, value)
+    return value
+
+
+def read_host(value: Any) -> Host:
+    """The host of a JSON object. Raises :class:`TypeError`, :class:`ValueError` or
+    :class:`KeyError`."""
+    host = {field.name: value[field.name] for field in fields(Host)}
+    for field in fields(Host):
+        if type(host[field.name]) not in _ALLOWED[str(field.type)]:
+            raise TypeError(f"{field.name} is of another type than {field.type}")
+    return Host(**host)
 
 
 def arrays_of(tables: Sequence[IdentityColumns[Any]], name: str, none: int = 0) -> I64:

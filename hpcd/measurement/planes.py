@@ -19,6 +19,14 @@ def to_planes(values: npt.NDArray[Any]) -> bytes:
     return np.ascontiguousarray(flat.view(np.uint8).reshape(-1, flat.itemsize).T).tobytes()
 
 
+def narrow(values: npt.NDArray[Any]) -> npt.NDArray[np.unsignedinteger]:
+    """``values`` in the fewest bytes of 1, 2, 4, 8 that hold them all."""
+    top = int(values.max(initial=0))
+    width = 1 if top < 1 << 8 else 2 if top < 1 << 16 else 4 if top < 1 << 32 else 8
+    out: npt.NDArray[np.unsignedinteger] = values.astype(f"<u{width}")
+    return out
+
+
 def from_planes(planes: U8, kind: npt.DTypeLike) -> npt.NDArray[Any]:
     """Unsigned integers ``[..., n]`` of ``planes`` ``[..., width, n]``.
 

@@ -10,7 +10,6 @@ import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -23,9 +22,7 @@ from hpcd.measurement import chunk, codec
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.chunk import ChunkHeader, Kind
 from hpcd.measurement.codec import RecordChunk
-from hpcd.measurement.identity_rows import read_columns, read_row, read_rows
-from hpcd.measurement.identity_text import identity_text
-from hpcd.measurement.record_loops import RecordLoops, record_loops
+from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_table
 from hpcd.model.calls import CalledFunction, CalledObject, read_function, read_object
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, Process, Thread
@@ -38,14 +35,14 @@ _AT_ONCE = 1 << 20
 _MOST_AT_ONCE = 8
 # Stretches in which samples were dropped; more are joined, two and two.
 _MAX_LOSSES = 1000
-# Chunks of rows: the attribute they are in, what they are, and what numbers them.
-_ROWS: dict[int, tuple[str, type[Any], str]] = {
-    Kind.EVENT: ("events", Event, "id"),
-    Kind.PROCESS: ("processes", Process, "id"),
-    Kind.THREAD: ("threads", Thread, "line"),
-    Kind.MODULE: ("modules", Module, "id"),
+# Chunks of tables of identities: the attribute they are in, and what they are of.
+_TABLES: dict[int, tuple[str, type[Any]]] = {
+    Kind.EVENT: ("events", Event),
+    Kind.PROCESS: ("processes", Process),
+    Kind.THREAD: ("threads", Thread),
+    Kind.MODULE: ("modules", Module),
 }
-# Those that may be by column.
+# Those that may stay columns.
 _COLUMNS = frozenset((Kind.PROCESS, Kind.THREAD))
 # Kinds of chunks whose text is kept where that is asked for, and up to how many bytes.
 _TEXTS = frozenset((Kind.EVENT, Kind.PROCESS, Kind.THREAD, Kind.MODULE, Kind.SYMBOLS))
@@ -75,42 +72,40 @@ def measurement_size(path: Path) -> int:
         )
 
 
-def _read_numbered(kind: int, payload: bytes) -> dict[int, Any]:
+def _read_table(kind: int, payload: bytes) -> IdentityColumns[Any]:
+    """The table of a chunk."""
+    return read_table(_TABLES[kind][1], json.loads(payload))
+
+
+def _read_rows(kind: int, payload: bytes) -> dict[int, Any]:
     """The rows of a chunk by number."""
-    _, row_kind, key = _ROWS[kind]
-    rows = read_rows(row_kind, json.loads(payload))
-    table = dict(zip(map(attrgetter(key), rows), rows, strict=True))
-    if table and not (min(table) >= 0 and max(table) < 1 << 32):
-        number = next(number for number in table if not 0 <= number < 1 << 32)
-        raise FormatError(f"{key} {number} is out of range")
-    return table
+    return dict(_read_table(kind, payload).items())
 
 
-# Payloads up to so many bytes are kept with what they say.
+# Payloads up to so many bytes are kept with what they say: many short measurements of one host or
+# job say the same of much.
 _SHORT = 1 << 14
-# Many short measurements of one host or job say the same of much: events, modules, threads.
-_numbered = lru_cache(maxsize=256)(_read_numbered)
+_known_table = lru_cache(maxsize=64)(_read_table)
+_known_rows = lru_cache(maxsize=256)(_read_rows)
 
 
-def _read_columns(kind: int, payload: bytes) -> Mapping[int, Any] | None:
-    """The same by column, or None."""
-    return read_columns(_ROWS[kind][1], payload)
+SymbolColumns = tuple[list[int], list[int], list[str]]
+"""Starts (offsets in the module), sizes in bytes and names of symbols, of one length."""
 
 
-_columns = lru_cache(maxsize=64)(_read_columns)
-
-
-def add_symbols(
-    symbols: dict[int, list[tuple[int, int, str]]], value: dict[str, list[tuple[int, int, str]]]
-) -> None:
-    """Add to ``symbols`` what a SYMBOLS chunk says, which may be anything."""
-    for module, rows in value.items():
-        columns = list(zip(*rows, strict=True))
-        if [set(map(type, column)) for column in columns] == [{int}, {int}, {str}]:
-            known: Iterable[tuple[int, int, str]] = zip(*columns, strict=True)
-        else:
-            known = ((int(start), int(size), str(name)) for start, size, name in rows)
-        symbols.setdefault(int(module), []).extend(known)
+def read_symbols(payload: bytes) -> dict[int, SymbolColumns]:
+    """The symbols of modules that the payload of a SYMBOLS chunk has, which may be anything.
+    Raises :class:`FormatError`, :class:`TypeError` or :class:`ValueError`."""
+    tables = {}
+    for module, (starts, sizes, names) in json.loads(payload).items():
+        columns = (starts, sizes, names)
+        types = [set(map(type, column)) for column in columns if type(column) is list]
+        if starts and types != [{int}, {int}, {str}]:
+            raise TypeError("symbols are of other types")
+        if not len(starts) == len(sizes) == len(names):
+            raise FormatError("columns of symbols differ in length")
+        tables[int(module)] = columns
+    return tables
 
 
 def is_being_written(path: Path) -> bool:
@@ -167,7 +162,7 @@ class Measurement:
         self.functions: dict[int, CalledFunction] = {}
         self.objects: dict[int, CalledObject] = {}
         self._symbols: dict[int, list[tuple[int, int, str]]] = {}
-        # What is known to be sound, and the modules it has symbols of.
+        # Payloads that are known to be sound, and the modules they have symbols of.
         self._symbol_texts: list[bytes] = []
         self._named: set[int] = set()
         self.summary: dict[str, Any] | None = None
@@ -253,8 +248,8 @@ class Measurement:
     @property
     def symbols(self) -> dict[int, list[tuple[int, int, str]]]:
         """(start, size, name) rows by module."""
-        for text in self._symbol_texts:
-            add_symbols(self._symbols, json.loads(text))
+        for payload in self._symbol_texts:
+            self._add_symbols(read_symbols(payload))
         self._symbol_texts.clear()
         return self._symbols
 
@@ -280,42 +275,39 @@ class Measurement:
         return bisect_left(places, begin), bisect_left(places, end)
 
     def record_chunks(
-        self, first: int = 0, loops: RecordLoops | None = None, room: codec.Room | None = None,
-        last: int | None = None,
-    ) -> Iterator[RecordChunk]:  # fmt: skip
+        self, first: int = 0, room: codec.Room | None = None, last: int | None = None
+    ) -> Iterator[RecordChunk]:
         """All records from chunk ``first`` to before ``last`` (None: all there are), a chunk at a
         time, each decoded when asked for.
 
-        Damaged chunks are left out and named in ``damage``. With ``loops`` and ``room``
+        Damaged chunks are left out and named in ``damage``. With ``room``
         (:func:`hpcd.measurement.codec.decode_records`) into columns of the caller's.
         """
         for number, header, nodes in self._records[first:last]:
             self.bytes_read += header.stored
             try:
-                records = self._decode(number, header, nodes, loops, room)
+                records = self._decode(number, header, nodes, room)
             except FormatError as error:
                 self._damaged(number, header.offset, str(error))
                 continue
             yield records
 
     def some_chunks(
-        self, first: int, count: int, loops: RecordLoops | None = None,
-        room: codec.Room | None = None,
-    ) -> Iterator[RecordChunk]:  # fmt: skip
+        self, first: int, count: int, room: codec.Room | None = None
+    ) -> Iterator[RecordChunk]:
         """Up to ``count`` of the chunks from ``first`` on, evenly spread, to see what the rest is
-        like. Damaged ones are left out. ``loops`` and ``room`` as in :meth:`record_chunks`."""
+        like. Damaged ones are left out. ``room`` is that of :meth:`record_chunks`."""
         rest = len(self._records) - first
         for place in sorted({first + rest * number // count for number in range(count)}):
             if place < len(self._records):
                 with contextlib.suppress(FormatError):
-                    yield self._decode(*self._records[place], loops, room)
+                    yield self._decode(*self._records[place], room)
 
     def _decode(
-        self, number: int, header: ChunkHeader, nodes: int, loops: RecordLoops | None = None,
-        room: codec.Room | None = None,
-    ) -> RecordChunk:  # fmt: skip
+        self, number: int, header: ChunkHeader, nodes: int, room: codec.Room | None = None
+    ) -> RecordChunk:
         payload = chunk.read_payload(self._source(number, header), header)
-        records = codec.decode_records(payload, loops or record_loops(), room)
+        records = codec.decode_records(payload, room)
         if len(records) and int(records.node.max()) >= nodes:
             raise FormatError(f"RECORDS chunk refers to node {int(records.node.max())} of {nodes}")
         if len(records) and int(records.line.max()) not in self.threads:
@@ -456,12 +448,12 @@ class Measurement:
     def _take(self, header: ChunkHeader, file: BinaryIO | bytes) -> None:
         if header.kind == Kind.CCT:
             self._take_nodes(chunk.read_payload(file, header))
-        elif header.kind in self._TAKERS or header.kind in _ROWS or header.kind == Kind.SYMBOLS:
+        elif header.kind in self._TAKERS or header.kind in _TABLES or header.kind == Kind.SYMBOLS:
             kept, self.texts = self.texts, None
             try:
                 payload = chunk.read_payload(file, header)
-                if header.kind in _ROWS:
-                    self._take_rows(header.kind, payload, by_column=kept is not None)
+                if header.kind in _TABLES:
+                    self._take_table(header.kind, payload, by_column=kept is not None)
                 elif header.kind == Kind.SYMBOLS:
                     self._take_symbols(payload, as_text=kept is not None)
                 else:
@@ -494,19 +486,18 @@ class Measurement:
         self._nodes += len(parent)
 
     def _meta(self, value: dict[str, Any]) -> None:
-        self.host = read_row(Host, value["node"])
+        self.host = read_host(value["node"])
         self.options = dict(value["options"])
 
-    def _take_rows(self, kind: int, payload: bytes, *, by_column: bool) -> None:
-        name = _ROWS[kind][0]
-        short = len(payload) < _SHORT
+    def _take_table(self, kind: int, payload: bytes, *, by_column: bool) -> None:
+        name, short = _TABLES[kind][0], len(payload) < _SHORT
         rows: Mapping[int, Any] = getattr(self, name)
         if by_column and not rows and kind in _COLUMNS:
-            columns = (_columns if short else _read_columns)(kind, payload)
-            if columns is not None:
-                setattr(self, name, columns)
+            table = (_known_table if short else _read_table)(kind, payload)
+            if table.ascends():
+                setattr(self, name, table)
                 return
-        known = (_numbered if short else _read_numbered)(kind, payload)
+        known = (_known_rows if short else _read_rows)(kind, payload)
         if not isinstance(rows, dict):
             setattr(self, name, dict(rows.items()) | known)
         else:
@@ -527,13 +518,16 @@ class Measurement:
             self.objects[called.id] = called
 
     def _take_symbols(self, payload: bytes, *, as_text: bool) -> None:
-        loops = identity_text() if as_text else None
-        named = None if loops is None else loops.symbol_modules(payload)
-        if named is None:
-            add_symbols(self.symbols, json.loads(payload))
-        else:
+        tables = read_symbols(payload)
+        if as_text:
             self._symbol_texts.append(payload)
-            self._named.update(named)
+            self._named.update(module for module, (starts, _, _) in tables.items() if starts)
+        else:
+            self._add_symbols(tables)
+
+    def _add_symbols(self, tables: dict[int, SymbolColumns]) -> None:
+        for module, columns in tables.items():
+            self._symbols.setdefault(module, []).extend(zip(*columns, strict=True))
 
     def _take_summary(self, value: dict[str, Any]) -> None:
         self.summary = dict(value)

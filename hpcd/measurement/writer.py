@@ -16,14 +16,13 @@ import fcntl
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hpcd.array_types import U16, U32, U64, Array
+from hpcd.array_types import U16, U32, U64
 from hpcd.errors import StorageError
 from hpcd.measurement import codec
 from hpcd.measurement.call_codec import Calls, encode_calls
@@ -34,7 +33,14 @@ from hpcd.measurement.chunk import (
     encode_chunk,
     segment_header,
 )
-from hpcd.measurement.record_writing import Columns, first_rows, last_rows, record_writing
+from hpcd.measurement.identity_columns import table_of
+from hpcd.measurement.record_columns import (
+    Columns,
+    first_rows,
+    in_order,
+    join_columns,
+    last_rows,
+)
 from hpcd.model.calls import CalledFunction, CalledObject, function_row, object_row
 from hpcd.model.identity import Event, Host, Module, Process, Thread
 
@@ -47,6 +53,12 @@ _KEEP_RECORDS = 4 << 20
 # 1 M calls are 80 MB.
 _KEEP_CALLS = 1 << 20
 DEFAULT_SEGMENT_BYTES = 256 << 20
+
+
+# Chunks of tables of identities, in the order they are written.
+_TABLES: dict[Kind, type[Any]] = {
+    Kind.EVENT: Event, Kind.PROCESS: Process, Kind.MODULE: Module, Kind.THREAD: Thread,
+}  # fmt: skip
 
 
 class MeasurementWriter:
@@ -215,15 +227,16 @@ class MeasurementWriter:
             self._close_segment()
 
     def _flush_identities(self) -> None:
-        for kind in (Kind.EVENT, Kind.PROCESS, Kind.MODULE, Kind.THREAD):
+        for kind, of in _TABLES.items():
             rows = self._rows.get(kind, {})
             while rows:
                 keys = list(rows)[:_ROWS_PER_CHUNK]
-                self._append(kind, _json([_row(rows[key]) for key in keys]))
+                self._append(kind, _json(table_of(of, [rows[key] for key in keys])))
                 for key in keys:
                     del rows[key]
         if self._symbols:
-            self._append(Kind.SYMBOLS, _json({str(k): v for k, v in self._symbols.items()}))
+            columns = {k: tuple(zip(*v, strict=True)) for k, v in self._symbols.items() if v}
+            self._append(Kind.SYMBOLS, _json(columns))
             self._symbols = {}
         if self._clock:
             self._append(Kind.CLOCK, _json(self._clock))
@@ -245,12 +258,12 @@ class MeasurementWriter:
     def _flush_records(self) -> None:
         if not self._pending:
             return
-        rest = in_order(_joined(self._pending))
+        rest = in_order(join_columns(self._pending))
         while len(rest[0]):
             self._pending = [rest]
             few = len(rest[0]) <= _RECORDS_PER_CHUNK
             part = rest if few else first_rows(rest, _RECORDS_PER_CHUNK)
-            self._append(Kind.RECORDS, codec.encode_records(*part, self._lasting))
+            self._append(Kind.RECORDS, codec.encode_records(part, self._lasting))
             self.records_written += len(part[0])
             self._pending_count -= len(part[0])
             rest = last_rows(rest, len(part[0]))
@@ -367,46 +380,6 @@ class MeasurementWriter:
     def _own(self, path: Path) -> None:
         if self._owner:
             os.chown(path, *self._owner, follow_symlinks=False)
-
-
-def _joined(parts: list[Columns]) -> Columns:
-    join = np.concatenate if len(parts) > 1 else _contiguous
-    line, time_ns, node, event, value = zip(*parts, strict=True)
-    return join(line), join(time_ns), join(node), join(event), join(value)
-
-
-def _contiguous(parts: Sequence[Array]) -> Array:
-    return np.ascontiguousarray(parts[0])
-
-
-def in_order(columns: Columns) -> Columns:
-    """Records in the order of :func:`by_line_and_time`."""
-    loops = record_writing()
-    if loops:
-        return loops.in_order(columns)
-    line, time_ns, node, event, value = columns
-    order = by_line_and_time(line, time_ns)
-    return line[order], time_ns[order], node[order], event[order], value[order]
-
-
-def by_line_and_time(line: U32, time_ns: U64) -> npt.NDArray[np.int64]:
-    """Sort order by (line, time), those alike as they come."""
-    loops = record_writing()
-    if loops:
-        return loops.order(np.ascontiguousarray(line), np.ascontiguousarray(time_ns))
-    # Lines below 65,536 sort by radix, in linear time.
-    narrow = line.astype(np.uint16) if int(line.max(initial=0)) < 1 << 16 else line
-    order = np.argsort(narrow, kind="stable")
-    sorted_line, sorted_time = line[order], time_ns[order]
-    backwards = (sorted_line[1:] == sorted_line[:-1]) & (sorted_time[1:] < sorted_time[:-1])
-    if bool(backwards.any()):
-        return np.lexsort((time_ns, line))
-    return order
-
-
-def _row(identity: Event | Process | Thread | Module) -> dict[str, object]:
-    """Its fields. asdict() copies all that is in them, which is a third of recording a host."""
-    return {name: getattr(identity, name) for name in identity.__slots__}
 
 
 def _json(value: object) -> bytes:

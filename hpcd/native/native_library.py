@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-SOURCES = Path(__file__).parent / "sources"
+SOURCES = Path(__file__).parents[1] / "kernels/sources"
 """The library's C sources."""
 
 Loops = TypeVar("Loops")
@@ -31,7 +31,7 @@ def library_path(level: str = "") -> Path:
     """Where the library made from the present sources for this processor lies, if it was made;
     ``level`` is ``"_v3"`` of what needs x86-64-v3."""
     digest = source_digest(SOURCES.glob("*.[ch]"))
-    return SOURCES.parent / "objects" / f"native-{platform.machine()}{level}-{digest}.so"
+    return SOURCES.parent / "objects" / f"kernels-{platform.machine()}{level}-{digest}.so"
 
 
 def source_digest(sources: Iterable[Path]) -> str:

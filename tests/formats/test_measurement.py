@@ -26,7 +26,6 @@ from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.cct import CCT
 from hpcd.model.identity import Event, Host, Module, ModuleKind, Process, Thread
 
-EARLIER = Path(__file__).parents[1] / "data/earlier/measurement"
 HOST = Host("node1", "boot", "6.1", "x86_64", 2)
 
 
@@ -94,11 +93,7 @@ def test_records_round_trip(data: tuple[list[int], ...], waits: bool, lasting: s
     line, time, node, event, value = (column[order] for column in (line, time, node, event, value))
     decoded = codec.decode_records(
         codec.encode_records(
-            line.astype(np.uint32),
-            time,
-            node.astype(np.uint32),
-            event.astype(np.uint16),
-            value,
+            (line.astype(np.uint32), time, node.astype(np.uint32), event.astype(np.uint16), value),
             lasting,
         )
     )
@@ -119,29 +114,10 @@ def test_times_after_waits_take_fewer_bytes() -> None:
     time = np.cumsum(step) - step
     columns = (np.zeros(count, np.uint32), time, np.ones(count, np.uint32), event.astype(np.uint16))
     sizes = [
-        len(encode_chunk(Kind.RECORDS, codec.encode_records(*columns, value, lasting), 0))
+        len(encode_chunk(Kind.RECORDS, codec.encode_records((*columns, value), lasting), 0))
         for lasting in ((), (1,))
     ]
     assert sizes[1] < sizes[0] * 0.6
-
-
-def test_measurements_of_version_1_are_read(tmp_path: Path) -> None:
-    with open_measurement(EARLIER) as earlier:
-        writer = MeasurementWriter(tmp_path / "m", earlier.host, options={})
-        for event in earlier.events.values():
-            writer.add_event(event)
-        for thread in earlier.threads.values():
-            writer.add_thread(thread)
-        writer.add_nodes(earlier.cct.parent[1:], earlier.cct.frame[1:])
-        (before,) = earlier.record_chunks()
-        line = np.repeat(before.line, np.diff(before.start))
-        writer.add_records(line, before.time_ns, before.node, before.event, before.value)
-        writer.close({})
-        assert earlier.damage == [] and len(before) == 7500
-    with open_measurement(tmp_path / "m") as now:
-        (after,) = now.record_chunks()
-        for name in ("line", "start", "time_ns", "node", "event", "value"):
-            assert np.array_equal(getattr(after, name), getattr(before, name)), name
 
 
 @given(st.integers(1, 1 << 20), st.lists(st.tuples(st.integers(1, 999), st.integers(0, 2**64 - 1))))

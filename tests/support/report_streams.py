@@ -23,7 +23,8 @@ from hpcd.daemon.naming.jit_naming import JitNaming
 from hpcd.daemon.naming.kernel_naming import KernelNaming
 from hpcd.measurement.codec import TIME_UNIT_NS
 from hpcd.measurement.reader import Measurement, open_measurement
-from hpcd.measurement.writer import MeasurementWriter, in_order
+from hpcd.measurement.record_columns import in_order
+from hpcd.measurement.writer import MeasurementWriter
 from hpcd.model.frame import module_frame
 from hpcd.model.identity import Event, Host, Process
 

@@ -91,7 +91,7 @@ def test_nothing_is_added_to_what_cannot_be_kept(tmp_path: Path) -> None:
     manifest = tmp_path / "db" / "manifest.json"
     text = manifest.read_text()
     manifest.write_text(text.replace(f'"version": {VERSION}', '"version": 2'))
-    with pytest.raises(FormatError, match="version 2"):
+    with pytest.raises(FormatError, match="database format 2"):
         merge([tmp_path / "n"], tmp_path / "db", add=True)
     manifest.write_text(text)
     (part,) = (tmp_path / "db" / "trace").glob("*.part")

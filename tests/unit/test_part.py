@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 import zlib
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -27,25 +27,26 @@ from hpcd.array_types import I64
 from hpcd.errors import FormatError
 from hpcd.measurement.planes import to_planes
 from hpcd.measurement.synthetic import Shape, built_in_source, synthesize
-from tests.support.alike import assert_alike
-from tests.support.earlier_part import MEASUREMENT, earlier_part
 from tests.support.random_measurements import long_measurement, write_measurement
 
 
-def stored(encoded: blocks.Encoded, frame: I64, at: I64) -> blocks.Stored:
-    """What ``encoded`` has at places of frames, ready to be decoded."""
-    chosen = blocks.Stored()
-    for number, place in zip(frame.tolist(), at.tolist(), strict=True):
-        data = memoryview(encoded.data[number])
-        chosen.add(0, number, place, data, int(encoded.content[number]))
-    return chosen
+def stored(encoded: blocks.Encoded, frame: I64, at: I64, count: I64) -> blocks.StoredBlocks:
+    """The blocks of ``encoded`` that begin ``at`` in frames, ready to be decoded."""
+    size = np.array([len(data) for data in encoded.data])
+    frames = blocks.StoredFrames(
+        memoryview(b"".join(encoded.data)), np.cumsum(size) - size, size, encoded.content
+    )
+    return frames.blocks(frame, at, count, encoded.width)
 
 
-def single(content: bytes) -> blocks.Stored:
-    """A block in a frame of its own, as before version 3."""
-    chosen = blocks.Stored()
-    chosen.add(0, 0, 0, memoryview(zstandard.ZstdCompressor().compress(content)), 0)
-    return chosen
+def single(content: bytes, count: int, width: int, at: int = 0, size: int = -1) -> Any:
+    """A block in a frame of its own, whose table says it has ``size`` bytes."""
+    data = zstandard.ZstdCompressor().compress(content)
+    sizes = np.array([len(content) if size < 0 else size])
+    frames = blocks.StoredFrames(memoryview(data), np.zeros(1, int), np.array([len(data)]), sizes)
+    return frames.blocks(
+        np.zeros(1, int), np.array([at]), np.array([count]), np.array([width], np.uint16)
+    )
 
 
 @given(
@@ -76,8 +77,8 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     encoded = blocks.encode(cuts, time, node, event, value)
     count = np.diff(cuts)
     full = np.arange(blocks.BLOCK_RECORDS) < count[:, None]
-    places = stored(encoded, encoded.frame, encoded.at)
-    since, found_node = blocks.decode_places(places, encoded.width, encoded.least, count)
+    places = stored(encoded, encoded.frame, encoded.at, count)
+    since, found_node = blocks.decode_places(places, encoded.least)
     found_time = since.astype(np.int64) + time[cuts[:-1]][:, None]
     assert np.array_equal(found_time[full], time)
     assert np.array_equal(found_node[full], node)
@@ -85,99 +86,59 @@ def test_blocks_come_back(lengths: list[int], seed: int, gap: int, weighted: boo
     last = found_time[np.arange(len(count)), count - 1]
     assert np.array_equal(found_time[:, -1], last)
     if weighted:
-        codes = stored(encoded, encoded.code_frame, encoded.code_at)
-        found_event, found_value = blocks.decode_weights(codes, count, encoded.width, since)
+        codes = stored(encoded, encoded.code_frame, encoded.code_at, count)
+        found_event, found_value = blocks.decode_codes(codes, since)
         assert np.array_equal(found_event[full], event)
         assert np.array_equal(found_value[full], value)
 
 
-def test_second_frames_of_parts_before_version_2_are_read() -> None:
-    random = np.random.default_rng(0)
-    event = random.integers(0, 1 << 16, (2, 700)).astype("<u2")
-    value = random.integers(0, 1 << 63, (2, 700)).astype("<u8")
-    frames = [
-        zstandard.ZstdCompressor().compress(to_planes(event[row]) + to_planes(value[row]))
-        for row in (0, 1)
-    ]
-    # Between them a block without one: all events are 0 and all values 1.
-    views = blocks.Stored()
-    views.add(0, 0, 0, memoryview(frames[0]), 0)
-    views.add_none()
-    views.add(0, 1, 0, memoryview(frames[1]), 0)
-    count, width = np.full(3, 700), np.full(3, 0x21, np.uint16)
-    ticks = np.zeros((3, blocks.BLOCK_RECORDS), np.uint32)
-    found_event, found_value = blocks.decode_weights(views, count, width, ticks)
-    assert np.array_equal(found_event[::2, :700], event)
-    assert np.array_equal(found_value[::2, :700], value)
-    assert not found_event[1].any() and (found_value[1] == 1).all()
-
-
-def test_codes_of_parts_before_version_3_are_read() -> None:
-    codes, others = bytes([0, 7, 3, 1, 2, 3]), np.array([5, 1 << 60, 300], "<u8")
-    ticks = np.zeros((1, blocks.BLOCK_RECORDS), np.uint32)
+def test_blocks_without_codes_are_of_event_0_and_value_1() -> None:
+    codes = bytes([0, 7, 3, 1, 2, 3])
+    others = np.array([5, 1 << 60, 300], "<u8")
+    ticks = np.zeros((2, blocks.BLOCK_RECORDS), np.uint32)
     ticks[0, 5:] = 40
-    event, value = blocks.decode_weights(
-        single(codes + others.tobytes()), np.array([6]), np.array([0x0111], np.uint16), ticks
-    )
+    content = codes + to_planes(others)
+    data = zstandard.ZstdCompressor().compress(content)
+    size = np.array([len(data)])
+    frames = blocks.StoredFrames(memoryview(data), np.zeros(1, int), size, np.array([len(content)]))
+    event, value = blocks.decode_codes(
+        frames.blocks(np.array([0, -1]), np.zeros(2, int), np.array([6, 9]),
+                      np.array([0x2111, 0x11], np.uint16)), ticks,
+    )  # fmt: skip
     assert event[0, :6].tolist() == [0, 1, 0, 0, 0, 0]
     assert value[0, :6].tolist() == [1, 5, 1 << 60, 0, 40, 300]
+    assert not event[1].any() and (value[1] == 1).all()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_parts_of_earlier_versions_answer_alike(tmp_path: Path, version: int) -> None:
-    merge([MEASUREMENT], tmp_path / "db")
-    shutil.copytree(tmp_path / "db", tmp_path / "earlier")
-    (place,) = (tmp_path / "earlier/trace").glob("*.part")
-    place.unlink()
-    content = earlier_part(version)
-    place.write_bytes(content)
-    # What is added to keeps the parts it has.
-    merge([MEASUREMENT], tmp_path / "earlier", add=True)
-    assert (tmp_path / "earlier/trace" / place.name).read_bytes() == content
-    assert_alike(tmp_path / "db", tmp_path / "earlier")
-
-
-def test_parts_of_later_versions_are_refused(tmp_path: Path) -> None:
+def test_parts_of_other_versions_are_refused(tmp_path: Path) -> None:
     long_measurement(tmp_path / "m", records=3000)
     ingested = ingest(IngestTask(tmp_path / "m", tmp_path, None, 1 << 20))
     content = ingested.part.read_bytes()
     head = content[:8] + (9).to_bytes(4, "little") + content[12 : HEADER.size - 8]
     crc = zlib.crc32(head).to_bytes(4, "little")
     (tmp_path / "other.part").write_bytes(head + crc + content[HEADER.size - 4 :])
-    with pytest.raises(FormatError, match="version 9, this hpcd reads 5"):
+    with pytest.raises(FormatError, match="part format 9, this hpcd reads format 1: merge"):
         Part(tmp_path / "other.part")
 
 
 def test_codes_that_do_not_fit_are_refused() -> None:
     ticks = np.zeros((1, blocks.BLOCK_RECORDS), np.uint32)
-    for content in (b"\x03" * 5, b"\x00" * 4):
+    for content in (b"\x03" * 5, b"\x00" * 4, b"\x00"):
         with pytest.raises(FormatError, match="another"):
-            width = np.array([0x0111], np.uint16)
-            blocks.decode_weights(single(content), np.array([5]), width, ticks)
-    with pytest.raises(FormatError, match="another"):
-        blocks.decode_weights(single(b""), np.array([5]), np.array([0x0111], np.uint16), ticks)
-
-
-def decode(frame: bytes, width: int, at: int = 0, content: int = 12) -> None:
-    chosen = blocks.Stored()
-    chosen.add(0, 0, at, memoryview(frame), content)
-    blocks.decode_places(
-        chosen, np.array([width], np.uint16), np.zeros(1, np.uint32), np.array([6])
-    )
+            blocks.decode_codes(single(content, 5, 0x2111), ticks)
 
 
 def test_a_block_that_lies_about_its_size_is_refused() -> None:
-    frame = zstandard.ZstdCompressor().compress(bytes(10))
-    with pytest.raises(FormatError, match="another length"):
-        decode(frame, 0x11)
-    with pytest.raises(FormatError, match="another length"):
-        decode(frame, 0x11, content=10)
-    with pytest.raises(FormatError, match="another length"):
-        decode(frame, 0x11, at=-1, content=10)
+    def decode(width: int, at: int = 0, size: int = 10) -> None:
+        blocks.decode_places(single(bytes(10), 6, width, at, size), np.zeros(1, np.uint32))
+
+    for arguments in ((0x11, 0, 12), (0x11,), (0x11, -1), (0x05,)):
+        with pytest.raises(FormatError, match="another length"):
+            decode(*arguments)
+    nothing = np.zeros(1, int)
+    frames = blocks.StoredFrames(memoryview(b"nothing"), nothing, np.array([7]), np.array([12]))
     with pytest.raises(FormatError, match="decompress"):
-        decode(b"nothing", 0x11)
-    with pytest.raises(FormatError, match="planes"):
-        decode(frame, 0x05, content=10)
+        frames.blocks(nothing, nothing, np.array([6]), np.array([0x11], np.uint16))
 
 
 def closest(time: I64, moments: I64) -> I64:
@@ -231,12 +192,8 @@ def test_an_overview_shows_the_closest_record_at_every_step(data: st.DataObject)
         check_overview(time, cuts, handed_over)
 
 
-@pytest.mark.parametrize("compiled", ["0", "1"])
-def test_a_stretch_of_two_records_begins_with_the_first(
-    compiled: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stretch_of_two_records_begins_with_the_first() -> None:
     """Its only entry falls away when it is thinned; what was before it was shown as the last."""
-    monkeypatch.setenv("HPCD_COMPILED", compiled)
     time = np.cumsum(np.random.default_rng(0).integers(0, 2, 2048))
     time[2048 // 3 :] += 1000
     check_overview(time, [2], {2})

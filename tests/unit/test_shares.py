@@ -92,17 +92,6 @@ def test_a_divided_measurement_answers_alike(
     assert_alike(tmp_path / "whole", tmp_path / "divided")
 
 
-def test_shares_are_the_same_with_and_without_compiled_loops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written(tmp_path / "m")
-    parts = []
-    for compiled in "01":
-        monkeypatch.setenv("HPCD_COMPILED", compiled)
-        parts.append(joined(tasks_of(tmp_path / "m", tmp_path / compiled)).part)
-    assert parts[0].read_bytes() == parts[1].read_bytes()
-
-
 def test_shares_of_a_merge_that_was_killed_are_kept(tmp_path: Path) -> None:
     written(tmp_path / "m")
     tasks = tasks_of(tmp_path / "m", tmp_path / "parts")

@@ -43,11 +43,7 @@ def ingested(paths: list[Path], folder: Path) -> list[PartContents | HpcdError]:
     return ingest_several([IngestTask(path, folder, None, 1 << 30) for path in paths])
 
 
-@pytest.mark.parametrize("compiled", ["0", "1"])
-def test_parts_are_those_made_one_by_one(
-    tmp_path: Path, compiled: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HPCD_COMPILED", compiled)
+def test_parts_are_those_made_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = made(tmp_path)
     together = ingested(paths, tmp_path / "together")
     # Nothing is short: each is read by itself.
@@ -77,12 +73,10 @@ def files(folder: Path) -> dict[str, bytes]:
             for path in folder.rglob("*") if path.is_file()}  # fmt: skip
 
 
-@pytest.mark.parametrize("compiled", ["0", "1"])
 def test_a_killed_merge_goes_on_with_companions_that_parts_share(
-    tmp_path: Path, compiled: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where one of those that share it is not merged any more, or has grown."""
-    monkeypatch.setenv("HPCD_COMPILED", compiled)
     paths = few(tmp_path)
     left = tmp_path / ".db.merging" / "parts"
     left.parent.mkdir()

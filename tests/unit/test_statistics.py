@@ -10,18 +10,14 @@ import pytest
 
 import hpcd.analysis
 from hpcd.analysis.database import Database
-from hpcd.analysis.merge import context_statistics
 from hpcd.analysis.merge.stages import merge
 from hpcd.errors import UsageError
 from tests.support.random_measurements import write_measurement
 
 
-@pytest.fixture(params=[8 << 20, 64 * 3])
-def db(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Database]:
-    """A small database, its statistics made of all lines at once and of a few at a time."""
-    monkeypatch.setattr(context_statistics, "_TABLE_ENTRIES", request.param)
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    """A small database."""
     write_measurement(tmp_path / "a", ranks=(0, 1, 2), threads=2, events=2, weighted=True)
     write_measurement(tmp_path / "b", seed=1, host="node1", ranks=(3, 4), events=2, records=20)
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "db", workers=1)

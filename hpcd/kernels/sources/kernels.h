@@ -1,0 +1,319 @@
+/* The kernels that Python calls, and the structures they are given: read by the C compiler and by cffi
+ * (hpcd/kernels/library.py), which skips lines that begin with #. What a kernel does is said where it is
+ * defined. Sizes count elements; arrays do not overlap. */
+#ifndef HPCD_KERNELS_H
+#define HPCD_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+
+/* --- records of a measurement: record_chunks.c, record_columns.c --- */
+
+/* Columns of n records. */
+struct record_columns {
+	uint32_t *line;
+	uint64_t *time;
+	uint32_t *node;
+	uint16_t *event;
+	uint64_t *value;
+	int64_t n;
+};
+
+bool decode_column32(const uint8_t *planes, int64_t width, const uint32_t *words, int64_t most, uint32_t *values,
+		     int64_t n);
+bool decode_column64(const uint8_t *planes, int64_t width, const uint64_t *words, int64_t most, uint64_t *values,
+		     int64_t n);
+int64_t count_odd(const uint32_t *kind, int64_t n);
+int decode_times(const int64_t *start, int64_t lines, uint64_t base, uint64_t unit, const uint32_t *kind,
+		 const uint64_t *odd, uint64_t *time, uint16_t *event, uint64_t *value);
+
+int64_t order_bytes(int64_t n);
+void order_lines(const uint32_t *line, const uint64_t *time, int64_t n, int64_t *order, uint8_t *memory);
+bool are_in_order(const uint32_t *line, const uint64_t *time, int64_t n);
+void sort_records(const struct record_columns *records, uint8_t *memory, const struct record_columns *sorted);
+int64_t column_bytes(int64_t n);
+int64_t encode_column32(const uint32_t *values, int64_t n, uint8_t *out);
+int64_t encode_column64(const uint64_t *values, int64_t n, uint8_t *out);
+int64_t encode_ranked(const uint32_t *values, int64_t n, uint8_t *memory, uint8_t *out);
+int64_t encode_bytes(int64_t n);
+int64_t encode_records(const struct record_columns *records, const uint8_t *lasts, uint8_t *memory, uint8_t *out);
+
+/* --- blocks of a part: block_records.c, block_check.c, trace_blocks.c --- */
+
+/* n encoded blocks: block i begins in data, of size bytes, at begin[i], before end[i], where its frame ends; begin
+ * is -1 of one that nothing is stored of. */
+struct stored_blocks {
+	const uint8_t *data;
+	int64_t size;
+	const int64_t *begin, *end, *count;
+	const uint16_t *width;
+	int64_t n;
+};
+
+int64_t decode_places(const struct stored_blocks *blocks, const uint32_t *least, uint32_t *step, uint32_t *node);
+void sum_steps32(uint32_t *step, int64_t blocks);
+void sum_steps64(const uint32_t *step, int64_t blocks, uint64_t *since);
+bool decode_codes(const struct stored_blocks *blocks, const uint32_t *ticks, const uint64_t *long_ticks,
+		  uint16_t *event, uint64_t *value);
+bool check_places(const struct stored_blocks *blocks, const uint32_t *least, int64_t nodes, int64_t *length,
+		  uint8_t *bad);
+int64_t check_codes(const struct stored_blocks *codes, const struct stored_blocks *places, const uint32_t *least,
+		    const uint8_t *interval, int64_t events, uint8_t *bad);
+
+/* n entries of trace lines, and where their blocks begin. */
+struct block_entries {
+	const int64_t *cuts;
+	int64_t blocks;
+	const int64_t *time;
+	const uint32_t *node;
+	const uint16_t *event;
+	const uint64_t *value;
+	int64_t n;
+};
+
+bool encode_places(const struct block_entries *entries, uint8_t *data, int64_t *begin, uint32_t *least, uint16_t *wide,
+		   uint16_t *wide_node);
+bool encode_codes(const struct block_entries *entries, uint8_t *data, int64_t *begin, uint16_t *wide,
+		  uint16_t *wide_other);
+bool pack_tables(const int64_t *column_addresses, const int64_t *length, const int64_t *width, int64_t columns,
+		 const int64_t *begin, const int64_t *count, const int64_t *from, int64_t parts, uint8_t *planes,
+		 int64_t room, int64_t *end);
+
+/* --- entries of trace lines: line_entries.c, overviews.c --- */
+
+/* Records of trace lines: line i is row rows[i] and has the stretches from first[i] on, which begin and end in the
+ * columns as begin and end say. */
+struct line_records {
+	const int64_t *rows;
+	int64_t lines;
+	const int64_t *first, *begin, *end;
+	const uint64_t *time;
+	const uint32_t *node;
+	const uint16_t *event;
+	const uint64_t *value;
+};
+
+/* The part's number of each of so many nodes; of each of the 65,536 events its length (ns per unit of a value) and
+ * its slot; table is of two numbers for each node and slot. */
+struct numbering {
+	const uint32_t *number;
+	int64_t nodes;
+	const double *length;
+	const int32_t *slot_of;
+	int64_t slots;
+	uint64_t *table;
+};
+
+/* Lines so far: the number of entries of each, and ticks of its first and last one. */
+struct lines_so_far {
+	int64_t *counts, *earliest, *latest;
+};
+
+/* Entries, where blocks of them begin, and sums by row and key (node times slots plus slot). */
+struct laid_out {
+	int64_t *start, *times;
+	uint32_t *nodes;
+	uint16_t *events;
+	uint64_t *values;
+	int64_t *cuts, *sum_key, *sum_row;
+	uint64_t *sum_records, *sum_value;
+};
+
+int64_t count_entries(const uint16_t *event, const uint64_t *value, int64_t n, const double *length);
+bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, const uint32_t *node,
+		    const uint16_t *event, const uint64_t *value, const double *length, const struct laid_out *out);
+int64_t examine_records(const struct line_records *records, const struct lines_so_far *so_far, int32_t *slot_of,
+			int32_t *used);
+bool lay_out_records(const struct line_records *records, const struct numbering *numbering,
+		     const struct lines_so_far *so_far, const struct laid_out *out, int64_t *sizes);
+
+/* What is known of the overviews of lines: the shift of the step of each (below 0 of one without records), its
+ * records, its entries, the next entry, times and nodes of its first and last records. */
+struct overviews {
+	int64_t *shift, *seen, *entries, *following;
+	int64_t *first_time, *last_time;
+	uint32_t *first_node, *last_node;
+};
+
+int64_t overview_pieces(const int64_t *line, int64_t lines, const int64_t *start, const int64_t *time,
+			const uint32_t *node, const struct overviews *known, int64_t *pieces);
+void overview_entries(int64_t lines, const int64_t *start, const int64_t *time, const uint32_t *node,
+		      const struct overviews *known, const int64_t *pieces, uint32_t *values);
+
+/* Moments of an overview from the index begin on, in steps of step ticks; n of them, of which those from low on are
+ * filled in. What no piece reaches is the first node, or the last. */
+struct thinned {
+	int64_t step, begin, low;
+	uint32_t first_node, last_node;
+	int64_t n;
+};
+
+bool thin_entries16(const int64_t *pieces, int64_t count, const uint16_t *entries, int64_t total,
+		    const struct thinned *thinned, uint16_t *nodes);
+bool thin_entries32(const int64_t *pieces, int64_t count, const uint32_t *entries, int64_t total,
+		    const struct thinned *thinned, uint32_t *nodes);
+int64_t rank_nodes(const uint16_t *nodes, int64_t n, uint16_t *place_of, uint32_t *distinct, uint8_t *places);
+
+/* --- sums: record_sums.c, cell_order.c, context_extremes.c --- */
+
+/* n sums of records. */
+struct sums {
+	uint32_t *line, *node;
+	uint16_t *event;
+	uint64_t *records, *value;
+	int64_t n;
+};
+
+/* Memory that summing needs: a table of two numbers for each node and slot, all 0 before and after, and the keys of
+ * one line, twice. */
+struct sum_room {
+	uint64_t *table;
+	int64_t nodes, slots;
+	int64_t *keys;
+	int64_t most;
+};
+
+int64_t assign_slots(const uint16_t *event, int64_t n, int16_t *slot_of, int64_t used, int64_t most);
+bool count_records(const uint32_t *line, const int64_t *start, int64_t stretches, const uint32_t *node,
+		   const uint16_t *event, const uint64_t *value, const int16_t *slot_of, int64_t lines, int64_t nodes,
+		   uint32_t *records, uint64_t *more);
+int64_t sum_lines(const int64_t *start, int64_t lines, const uint32_t *node, const uint16_t *event,
+		  const uint64_t *value, const int64_t *slot_of, const struct sum_room *room, int64_t *first,
+		  int64_t *keys, uint64_t *records, uint64_t *sums);
+int64_t unite_sums(const struct sums *sums, int64_t lines, const int64_t *slot_of, const uint16_t *event_of,
+		   const struct sum_room *room, int64_t *first, int64_t *following, int64_t *order,
+		   const struct sums *united);
+
+/* Sums by slot of their event, node and line, as their frames have them: steps from one line of a context to the
+ * next, the first from 0; records less one; values less records. Of each context its node and the number of its
+ * sums; of each slot where its sums and its contexts begin, and where the last one's end. */
+struct context_sums {
+	uint32_t *line;
+	uint64_t *records, *value;
+	uint32_t *node, *count;
+	int64_t *sums, *contexts;
+};
+
+bool order_by_context(const struct sums *sums, const int64_t *slot_of, int64_t slots, int64_t nodes, int64_t *place,
+		      uint32_t *last, const struct context_sums *out);
+bool order_by_line(const uint32_t *line, const uint32_t *node, int64_t n, int64_t lines, int64_t nodes,
+		   int64_t *by_node, int64_t *place, int64_t *first, int64_t *order);
+bool total_sums(const uint32_t *place, const uint16_t *event, const uint64_t *records, const uint64_t *value, int64_t n,
+		const int64_t *slot_of, int64_t events, int64_t slots, int64_t count, double *totals);
+
+/* Exclusive values of lines: those of line i are from begin[i] to end[i] of n amounts, which count as much as the
+ * scale of their event says, of so many events. */
+struct line_values {
+	const int64_t *begin, *end;
+	int64_t lines;
+	const uint32_t *node;
+	const uint16_t *event;
+	const uint64_t *amount;
+	int64_t n;
+	const double *scale;
+	int64_t events;
+};
+
+/* Of each node: the number of lines on which its value is not 0, the sum of squared distances to the mean, the least
+ * and the most, the lines of these, and the number of lines before the first of 0. */
+struct extremes {
+	int64_t *count;
+	double *squares, *least, *most;
+	int64_t *least_line, *most_line, *whole;
+};
+
+int64_t extremes_bytes(int64_t nodes);
+bool inclusive_extremes(const uint32_t *parent, int64_t nodes, const struct line_values *values, const double *mean,
+			uint8_t *room, int64_t *touched, const struct extremes *out);
+
+/* --- trees: trees.c, node_numbers.c --- */
+
+int64_t unite_trees(const uint32_t *parent, const uint64_t *frame, const int64_t *start, int64_t trees, uint64_t seed,
+		    uint32_t *table, int64_t size, uint32_t *parents, uint64_t *frames, uint32_t *ids);
+void translate_frames(const uint64_t *frame, int64_t n, const uint32_t *module_map, int64_t modules,
+		      uint64_t *translated);
+bool number_nodes(const int64_t *node, int64_t n, const int64_t *start, int64_t parts, uint32_t *counts, int64_t *keys,
+		  int64_t *spare, int64_t *seen, int64_t *bounds, uint32_t *number);
+int64_t bare_nodes(const uint32_t *parent, int64_t nodes, const uint32_t *seen, int64_t n, uint8_t *unmarked,
+		   uint32_t *bare);
+
+/* --- pictures: line_pictures.c, pixel_runs.c --- */
+
+/* A part in this process's memory. */
+struct part {
+	const uint8_t *body;
+	int64_t body_size;
+	/* Step, first, count and offset of the levels of each line, level by level. */
+	const int64_t *level;
+	int64_t levels, lines, framed;
+	const int64_t *wide;
+	/* Overviews of 16, 32 and 8 bits. */
+	const uint16_t *entries16;
+	int64_t size16;
+	const uint32_t *entries32;
+	int64_t size32;
+	const uint8_t *entries8;
+	int64_t size8;
+	const int64_t *word;
+	const uint32_t *words;
+	int64_t word_count;
+	const int64_t *block;
+	int64_t blocks;
+	const int64_t *base;
+	const uint32_t *node, *frame, *at, *least;
+	const uint16_t *width, *records;
+	int64_t frames;
+	const int64_t *offset;
+	const uint32_t *size, *content;
+	/* 1 more than the place in the ring of the content of each frame; 0 if it never was there. */
+	int64_t *held;
+	/* The database's number of each node, and what is added to times. */
+	const uint32_t *table;
+	int64_t table_size, shift;
+};
+
+/* A line drawn in row place, from column begin to before end. */
+struct row {
+	int64_t part, place, line, begin, end;
+};
+
+/* What is drawn of a row: count blocks or frames from first on, of which left more blocks are to be drawn later, or
+ * entries as they are stored, of the moments from moment on, step ns apart. */
+struct shown {
+	int64_t kind, step, moment, entries, first, count, width, left;
+};
+
+/* Times (ns) of columns, spacing ns apart. */
+struct pixels {
+	const int64_t *times;
+	int64_t columns;
+	double spacing;
+};
+
+/* Contents of frames, written round and round: those of the last size bytes are there. */
+struct ring {
+	uint8_t *at;
+	int64_t size, head;
+};
+
+/* A frame to decompress, and the place in the ring for its content. */
+struct frame {
+	int64_t part, offset, size, to, content;
+};
+
+void choose_rows(const struct part *parts, const struct row *rows, int64_t n, const struct pixels *pixels,
+		 struct shown *shown);
+int64_t find_room(const struct part *parts, const struct row *rows, struct shown *shown, int64_t n, struct ring *ring,
+		  int64_t most, struct frame *frames, int64_t most_frames, int64_t *next);
+bool gather_frames(const struct part *parts, const struct frame *frames, int64_t n, uint8_t *to);
+int64_t draw_words(int64_t columns);
+void draw_rows(const struct part *parts, struct row *rows, struct shown *shown, int64_t from, int64_t end,
+	       const struct ring *ring, const struct pixels *pixels, int64_t *room, uint32_t *nodes);
+int64_t count_runs(const uint32_t *nodes, int64_t rows, int64_t columns);
+void pixel_runs(const uint32_t *nodes, int64_t rows, int64_t columns, uint32_t *node, uint16_t *end);
+
+#pragma GCC visibility pop
+
+#endif

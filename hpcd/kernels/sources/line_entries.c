@@ -1,0 +1,199 @@
+/* Entries of records with the ends of intervals (hpcd/analysis/trace/intervals.py). */
+#include "common.h"
+
+/* As in hpcd/measurement/codec.py, hpcd/analysis/trace/intervals.py and blocks.py. */
+#define TIME_UNIT_NS ((uint64_t)TIME_UNIT)
+#define LONGEST_NS ((double)((uint64_t)1 << 60))
+#define BLOCK_RECORDS 1024
+#define MAX_STEP ((int64_t)UINT32_MAX)
+/* Records whose keys are kept until they are counted. */
+#define AT_ONCE 512
+
+/* What is added to the begin of what lasts so long; 0 of what does not. */
+static inline uint64_t lasting(double length)
+{
+	length = length < LONGEST_NS ? length : LONGEST_NS;
+	return (uint64_t)(int64_t)(length > 0 ? length : 0);
+}
+
+/* The number of entries of n records. length is that of each of the 65,536 events. */
+int64_t count_entries(const uint16_t *event, const uint64_t *value, int64_t n, const double *length)
+{
+	int64_t total = n;
+	for (int64_t at = 0; at < n; at++)
+		total += length[event[at]] * (double)value[at] > 0;
+	return total;
+}
+
+/* Fills in entries (start, times, nodes, events, values), of which there is room for count_entries, and where lines
+ * begin in them; whether all are of event 0 and value 1. */
+bool expand_records(const int64_t *start, int64_t lines, const uint64_t *time, const uint32_t *node,
+		    const uint16_t *event, const uint64_t *value, const double *length, const struct laid_out *out)
+{
+	int64_t *restrict starts = out->start, *restrict ticks = out->times;
+	uint32_t *restrict nodes = out->nodes;
+	uint16_t *restrict events = out->events;
+	uint64_t *restrict values = out->values;
+	int64_t to = 0;
+	uint64_t odd = 0;
+	for (int64_t line = 0; line < lines; line++) {
+		starts[line] = to;
+		for (int64_t at = start[line]; at < start[line + 1]; at++) {
+			uint16_t code = event[at];
+			uint64_t amount = value[at], when = time[at];
+			odd |= code | (amount ^ 1);
+			ticks[to] = (int64_t)(when / TIME_UNIT_NS);
+			nodes[to] = node[at];
+			events[to] = code;
+			values[to++] = amount;
+			double lasts = length[code] * (double)amount;
+			if (lasts > 0) {
+				uint64_t end = when + lasting(lasts);
+				if (at + 1 < start[line + 1]) {
+					uint64_t next = time[at + 1] > when ? time[at + 1] : when;
+					end = end < next ? end : next;
+				}
+				ticks[to] = (int64_t)(end / TIME_UNIT_NS);
+				nodes[to] = node[at];
+				events[to] = code;
+				values[to++] = 0;
+			}
+		}
+	}
+	starts[lines] = to;
+	return !odd;
+}
+
+/* The number of records of lines, -1 where those of a line are not in order or begin before the latest of it. Each
+ * event gets a slot of its own in slot_of; used is the number of events that have one. */
+int64_t examine_records(const struct line_records *records, const struct lines_so_far *so_far, int32_t *slot_of,
+			int32_t *used)
+{
+	const int64_t *rows = records->rows, *first = records->first, *begin = records->begin, *end = records->end;
+	const uint64_t *time = records->time;
+	const uint16_t *event = records->event;
+	int64_t lines = records->lines;
+	int64_t total = 0;
+	for (int64_t line = 0; line < lines; line++) {
+		int64_t row = rows[line];
+		uint64_t before = so_far->counts[row] > 0 ? (uint64_t)so_far->latest[row] * TIME_UNIT_NS : 0;
+		bool back = false;
+		for (int64_t stretch = first[line]; stretch < first[line + 1]; stretch++) {
+			total += end[stretch] - begin[stretch];
+			for (int64_t at = begin[stretch]; at < end[stretch]; at++) {
+				back |= time[at] < before;
+				before = time[at];
+				if (slot_of[event[at]] < 0)
+					slot_of[event[at]] = (*used)++;
+			}
+		}
+		if (back)
+			return -1;
+	}
+	return total;
+}
+
+/* Entries of records with the ends of intervals, where blocks of them begin, and their sums. Records are in order
+ * (examine_records), and numbering->table is 0, and so again at the end. There is room for two entries a record, and
+ * one more.
+ *
+ * Fills in sizes: the number of entries, of blocks and of sums, and whether all entries are of event 0 and value 1.
+ * False where there is a node that does not exist. */
+bool lay_out_records(const struct line_records *records, const struct numbering *numbering,
+		     const struct lines_so_far *so_far, const struct laid_out *out, int64_t *sizes)
+{
+	const int64_t *rows = records->rows, *first = records->first, *begin = records->begin, *end = records->end;
+	const uint64_t *time = records->time, *value = records->value;
+	const uint32_t *node = records->node, *number = numbering->number;
+	const uint16_t *event = records->event;
+	const double *length = numbering->length;
+	const int32_t *slot_of = numbering->slot_of;
+	int64_t lines = records->lines, most = numbering->nodes, slots = numbering->slots;
+	uint64_t (*table)[2] = (uint64_t (*)[2])numbering->table;
+	int64_t *restrict times = out->times, *restrict sum_key = out->sum_key;
+	int64_t *restrict sum_row = out->sum_row;
+	uint32_t *restrict nodes = out->nodes;
+	uint16_t *restrict events = out->events;
+	uint64_t *restrict values = out->values;
+	int64_t to = 0, cells = 0, blocks = 0, keys[AT_ONCE];
+	uint64_t odd = 0;
+	for (int64_t line = 0; line < lines; line++) {
+		int64_t row = rows[line], first_cell = cells, a = to;
+		out->start[line] = to;
+		/* Whether the record before is a wait is not foreseen by any processor: its end is written
+		 * in any case, and written over where there is none. */
+		int64_t waits = 0;
+		uint64_t until = 0;
+		uint32_t place = 0;
+		uint16_t code = 0;
+		for (int64_t stretch = first[line]; stretch < first[line + 1]; stretch++) {
+			int64_t stop, at;
+			for (int64_t piece = begin[stretch]; piece < end[stretch]; piece = stop) {
+				stop = at_most(piece + AT_ONCE, end[stretch]);
+				for (at = piece; at < stop; at++) {
+					uint64_t now = time[at], amount = value[at];
+					if (node[at] >= most)
+						return false;
+					times[to] = (int64_t)((until < now ? until : now) / TIME_UNIT_NS);
+					nodes[to] = place;
+					events[to] = code;
+					values[to] = 0;
+					to += waits;
+					code = event[at];
+					place = number[node[at]];
+					times[to] = (int64_t)(now / TIME_UNIT_NS);
+					nodes[to] = place;
+					events[to] = code;
+					values[to++] = amount;
+					odd |= code | (amount ^ 1);
+					keys[at - piece] = (int64_t)place * slots + slot_of[code];
+					double lasts = length[code] * (double)amount;
+					waits = lasts > 0;
+					until = now + lasting(lasts);
+				}
+				/* Apart, so that a sum waiting for the one before holds up nothing else. */
+				for (at = piece; at < stop; at++) {
+					int64_t key = keys[at - piece];
+					/* Written in any case, too: a new one every dozen records is not
+					 * foreseen either. */
+					sum_key[cells] = key;
+					cells += table[key][0] == 0;
+					table[key][0]++;
+					table[key][1] += value[at];
+				}
+			}
+		}
+		if (waits) {
+			times[to] = (int64_t)(until / TIME_UNIT_NS);
+			nodes[to] = place;
+			events[to] = code;
+			values[to++] = 0;
+		}
+		for (int64_t cell = first_cell; cell < cells; cell++) {
+			uint64_t *sums = table[sum_key[cell]];
+			sum_row[cell] = row;
+			out->sum_records[cell] = sums[0];
+			out->sum_value[cell] = sums[1];
+			sums[0] = sums[1] = 0;
+		}
+		if (to == a)
+			continue;
+		if (so_far->counts[row] == 0)
+			so_far->earliest[row] = times[a];
+		so_far->counts[row] += to - a;
+		so_far->latest[row] = times[to - 1];
+		int64_t regular = a;
+		for (int64_t at = a; at < to; at++) {
+			if (at == regular || times[at] - times[at - 1] > MAX_STEP)
+				out->cuts[blocks++] = at;
+			if (at == regular)
+				regular += BLOCK_RECORDS;
+		}
+	}
+	out->start[lines] = out->cuts[blocks] = to;
+	sizes[0] = to;
+	sizes[1] = blocks;
+	sizes[2] = cells;
+	sizes[3] = !odd;
+	return true;
+}
