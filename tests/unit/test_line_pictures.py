@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpcd.analysis
+from hpcd.analysis.arrays.packed_frames import decompress_into
 from hpcd.analysis.merge.stages import merge
+from hpcd.analysis.trace import frame_ring
 from hpcd.analysis.trace.pixel_runs import pixel_runs
 from hpcd.analysis.trace.pixel_samples import pixel_times
 from hpcd.errors import FormatError
@@ -137,3 +140,29 @@ def test_no_bytes_make_a_picture_fail_otherwise(
     except FormatError:
         pass
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "words", "waits"])
+@given(seed=st.integers(0, 1 << 30), flips=st.integers(1, 2000))
+@settings(deadline=None, max_examples=15)
+def test_no_contents_of_frames_make_a_picture_fail_otherwise(
+    kind: str, tmp_path_factory: pytest.TempPathFactory, seed: int, flips: int
+) -> None:
+    """Frames that decompress to as many bytes as they should, which are others."""
+    path = database(tmp_path_factory.getbasetemp() / f"mutants-{kind}", kind)
+    random = np.random.default_rng(seed)
+
+    def decompress(packed: Any, room: memoryview) -> bool:
+        whole = decompress_into(packed, room)
+        contents = np.frombuffer(room, np.uint8)
+        at = random.integers(0, len(contents), min(flips, len(contents)))
+        contents[at] = random.integers(0, 256, len(at))
+        return whole
+
+    with pytest.MonkeyPatch.context() as patch, hpcd.analysis.open(path) as db:
+        patch.setattr(frame_ring, "decompress_into", decompress)
+        for begin, end, width in random_windows(db.duration_ns, 12):
+            try:
+                db.sample_grid(None, begin, end, len(db.lines), width)
+            except FormatError:
+                continue
