@@ -23,8 +23,7 @@ NOT_YET_HELD = (
     "analysis/merge/", "analysis/messages/", "analysis/parallel/", "analysis/profile/",
     "analysis/stacks/", "analysis/trace/", "bpf/", "cli/", "daemon/", "hpcd/measurement/",
     "hpcd/model/cct", "hpcd/native/", "interchange/", "viewer/", "tests/unit/test_call_paths.py",
-    "tests/unit/test_merge_loops.py", "tests/unit/test_part.py",
-    "tests/unit/test_picture_loops.py", "tests/unit/test_report_loops.py",
+    "tests/unit/test_report_loops.py",
 )  # fmt: skip
 
 
