@@ -1,4 +1,4 @@
-"""The archive of a part: what is read whole or not at all, arrays and JSON by name.
+"""The archive of a part: what is read whole or not at all, bytes by name.
 
 u64 length, JSON of name to [begin, end], then a zstd frame for each.
 """
@@ -9,25 +9,21 @@ import json
 import struct
 from collections.abc import Mapping
 
-import numpy as np
-import numpy.typing as npt
 import zstandard
 
-from hpcd.array_types import Array
 from hpcd.errors import FormatError
-from hpcd.measurement.planes import from_planes, to_planes
 from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 # What one entry may come to; 2^26 nodes of a tree are half of it.
 _ENTRY_LIMIT = 1 << 30
 
 
-def pack_archive(entries: Mapping[str, Array | bytes], level: int = 3) -> bytes:
+def pack_archive(entries: Mapping[str, bytes], level: int = 3) -> bytes:
     """The archive of ``entries``, compressed at this ``level`` of zstd."""
     pack = compressor(level).compress
     index, parts, at = {}, [], 0
     for name, value in entries.items():
-        part = pack(value if isinstance(value, bytes) else to_planes(value))
+        part = pack(value)
         index[name] = [at, at + len(part)]
         parts.append(part)
         at += len(part)
@@ -54,15 +50,3 @@ def unpack_bytes(frame: memoryview) -> bytes:
         return decompressor().decompress(frame)
     except zstandard.ZstdError as error:
         raise FormatError(f"an entry of a part's archive does not decompress: {error}") from None
-
-
-def unpack_array(frame: memoryview, kind: npt.DTypeLike) -> Array:
-    """An array of the archive. Raises :class:`FormatError`."""
-    data = unpack_bytes(frame)
-    width = np.dtype(kind).itemsize
-    if len(data) % width:
-        raise FormatError("an array of a part's archive is of another type")
-    # As unsigned integers, then as what they are.
-    planes = np.frombuffer(data, np.uint8).reshape(width, -1)
-    values: Array = from_planes(planes, f"<u{width}").view(kind)
-    return values

@@ -5,11 +5,10 @@ rest. A chunk has the sums of some thousand lines that follow one another in the
 part, in each row by row), event by event, each context's together, its lines ascending: then what
 stands beside one another is alike, and a context that nobody asks for is passed over.
 
-For each chunk and event there are two frames of zstd. The first has the contexts: how many (u32),
-the widths of two columns (u8 each), and these: steps from one context to the next, and how many
-lines each has, less one. The second has the sums: the widths of three columns, and these: steps
-from one line of a context to the next (the first from 0), records less one, the sum of their values
-less records (two's complement). A column has as many byte planes as its largest entry needs.
+For each chunk and event there are two frames of zstd, of columns (:mod:`hpcd.measurement.columns`).
+The first has the contexts: their number (u32), steps from one context to the next, and the number
+of lines of each, less one. The second has the sums: steps from one line of a context to the next
+(the first from 0), records less one, the sum of their values less records (two's complement).
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ import zstandard
 
 from hpcd.analysis.arrays.column_files import open_bounds, open_column, release
 from hpcd.analysis.arrays.sparse_sums import Cells, join_cells
-from hpcd.array_types import I64, U8, U16, U32, U64
+from hpcd.array_types import I64, U8, U16, U32, U64, Array
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels, structure
-from hpcd.measurement.planes import from_planes, to_planes
-from hpcd.measurement.zstd_contexts import compressor
+from hpcd.measurement.columns import ColumnCursor, encode_column
+from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 CHUNK_CELLS = 1 << 20
 """Sums of a chunk, about: what is decoded at a time."""
@@ -112,16 +111,7 @@ def _pack_by_table(cells: Cells) -> PackedCells | None:
 
 
 def _pack(head: bytes, *columns: npt.NDArray[Any]) -> bytes:
-    widths, planes = bytearray(), []
-    for column in columns:
-        top = int(column.max(initial=0))
-        width = (top.bit_length() + 7) // 8
-        widths.append(width)
-        kind = next(size for size in (1, 2, 4, 8) if width <= size)
-        packed = to_planes(column.astype(f"<u{kind}"))
-        planes.append(packed[: width * len(column)])
-    content = b"".join([head, bytes(widths), *planes])
-    return compressor(_LEVEL).compress(content)
+    return compressor(_LEVEL).compress(b"".join([head, *map(encode_column, columns)]))
 
 
 def _order(event: U16, node: U32, line: U32) -> npt.NDArray[np.integer]:
@@ -208,13 +198,13 @@ class CellStore:
     def contexts(self, frame: int) -> Contexts:
         """The contexts of a frame. Raises :class:`FormatError`."""
         content = self._content(2 * frame)
-        count = int.from_bytes(content[:_HEAD].tobytes(), "little")
+        count = int.from_bytes(content[:_HEAD], "little")
         if not 0 < count <= self._nodes:
             raise self._damaged("contexts of sums")
-        steps, more = self._columns(content[_HEAD:], 2, count)
-        node = np.cumsum(_whole(steps), dtype=np.uint64)
+        steps, more = self._columns(content, min(_HEAD, len(content)), count, np.uint32, np.uint32)
+        node = np.cumsum(steps, dtype=np.uint64)
         start = np.zeros(count + 1, np.int64)
-        np.cumsum(_whole(more).astype(np.int64) + 1, out=start[1:])
+        np.cumsum(more.astype(np.int64) + 1, out=start[1:])
         if int(node.max()) >= self._nodes or int(start[-1]) != int(self._cells[frame]):
             raise self._damaged("contexts of sums")
         return Contexts(node.astype(np.uint32), start)
@@ -225,7 +215,9 @@ class CellStore:
         """The sums of a frame of ``chunk``; with ``chosen`` ``int64[j]``, ascending, of these of
         its contexts alone, one after the other. Raises :class:`FormatError`."""
         content = self._content(2 * frame + 1)
-        columns = self._columns(content, 3, int(self._cells[frame]))
+        columns = self._columns(
+            content, 0, int(self._cells[frame]), np.uint32, np.uint64, np.uint64
+        )
         count = np.diff(contexts.start)
         if chosen is not None:
             count = count[chosen]
@@ -233,14 +225,14 @@ class CellStore:
         if chosen is not None:
             within = np.arange(int(count.sum())) - np.repeat(first, count)
             places = np.repeat(contexts.start[:-1][chosen], count) + within
-            columns = [planes[:, places] for planes in columns]
-        steps, records, value = (_whole(planes) for planes in columns)
+            columns = [column[places] for column in columns]
+        steps, records, value = columns
         line = np.cumsum(steps, dtype=np.int64)
         line -= np.repeat(line[first] - steps[first].astype(np.int64), count)
         if len(line) and not 0 <= int(line.min()) <= int(line.max()) < self.lines(chunk):
             raise self._damaged("lines of sums")
-        records = records.astype(np.uint64) + np.uint64(1)
-        return EventSums(line, records, value.astype(np.uint64) + records)
+        records = records + np.uint64(1)
+        return EventSums(line, records, value + records)
 
     def chunk(self, chunk: int) -> Cells:
         """All sums of a chunk, by event, node and line. Raises :class:`FormatError`."""
@@ -265,37 +257,26 @@ class CellStore:
         """Give what has been read back to the kernel."""
         release(self._data)
 
-    def _content(self, number: int) -> U8:
+    def _content(self, number: int) -> bytes:
         low, high = self._offset[number : number + 2].tolist()
         frame = self._data[low:high].data
         try:
             if not 0 <= zstandard.frame_content_size(frame) <= _FRAME_LIMIT:
                 raise self._damaged("size of a frame")
-            return np.frombuffer(zstandard.ZstdDecompressor().decompress(frame), np.uint8)
+            return decompressor().decompress(frame)
         except zstandard.ZstdError:
             raise self._damaged("a frame does not decompress") from None
 
-    def _columns(self, content: U8, number: int, count: int) -> list[U8]:
-        """``number`` columns of ``count`` entries each, as planes."""
-        widths = content[:number].tolist()
-        if len(content) != number + sum(widths) * count or max(widths, default=9) > 8:
-            raise self._damaged("columns of a frame")
-        columns, at = [], number
-        for width in widths:
-            columns.append(content[at : at + width * count].reshape(width, count))
-            at += width * count
-        return columns
+    def _columns(self, content: bytes, at: int, count: int, *kinds: Any) -> list[Array]:
+        """The columns of ``count`` entries that are in ``content`` from ``at`` on."""
+        cursor = ColumnCursor(content, at)
+        try:
+            return [cursor.column(count, kind) for kind in kinds]
+        except FormatError:
+            raise self._damaged("columns of a frame") from None
 
     def _damaged(self, what: str) -> FormatError:
         return FormatError(f"{self._folder}: damaged ({what})")
-
-
-def _whole(planes: U8) -> npt.NDArray[np.unsignedinteger]:
-    """What ``planes`` hold, in the narrowest type that does."""
-    width = len(planes)
-    if width == 0:
-        return np.zeros(planes.shape[1], np.uint8)
-    return from_planes(planes, f"<u{next(size for size in (1, 2, 4, 8) if width <= size)}")
 
 
 def order_by_line(cells: Cells, lines: int, nodes: int) -> tuple[I64, I64]:

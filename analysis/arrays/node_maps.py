@@ -14,19 +14,19 @@ import zstandard
 from hpcd.analysis.arrays.column_files import open_bounds, open_column
 from hpcd.array_types import I64, U8, U32
 from hpcd.errors import FormatError
-from hpcd.measurement.planes import from_planes, to_planes
+from hpcd.measurement.columns import ColumnCursor, encode_column
 from hpcd.measurement.zstd_contexts import compressor, decompressor
 
 _LEVEL = 3
+# What a column has besides its values, at most.
+_COLUMN_HEAD = 16
 # Bytes of nodes that are kept: a picture has lines of many parts.
 _MOST_HELD = 32 << 20
 
 
 def pack_nodes(node: U32) -> bytes:
-    """The frame of ``node`` ``uint32[n]``: as many byte planes as the largest needs."""
-    width = (int(node.max(initial=0)).bit_length() + 7) // 8
-    planes = to_planes(node.astype("<u4"))[: width * len(node)]
-    return compressor(_LEVEL).compress(planes)
+    """The frame of ``node`` ``uint32[n]``: a column of :mod:`hpcd.measurement.columns`."""
+    return compressor(_LEVEL).compress(encode_column(node))
 
 
 class NodeMaps:
@@ -52,16 +52,11 @@ class NodeMaps:
         count = int(self._count[part])
         try:
             frame = self._data[low:high].data
-            size = zstandard.frame_content_size(frame)
-            if count and (not 0 <= size <= 4 * count or size % count):
-                raise FormatError(f"{self._folder}: damaged (nodes of a part)")
-            content = decompressor().decompress(frame)
-        except zstandard.ZstdError:
+            if not 0 <= zstandard.frame_content_size(frame) <= 4 * count + _COLUMN_HEAD:
+                raise FormatError("nodes of a part")
+            node = ColumnCursor(decompressor().decompress(frame)).column(count, np.uint32)
+        except (zstandard.ZstdError, FormatError):
             raise FormatError(f"{self._folder}: damaged (nodes of a part)") from None
-        node = np.zeros(count, np.uint32)
-        if content:
-            planes = np.frombuffer(content, np.uint8).reshape(-1, count)
-            node = from_planes(planes, np.uint32)
         if int(node.max(initial=0)) >= self._nodes:
             raise FormatError(f"{self._folder}: damaged (nodes that do not exist)")
         if self._held > _MOST_HELD:

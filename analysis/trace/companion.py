@@ -6,8 +6,7 @@ as much time as compressing a short measurement's. ``tree`` has the columns pare
 sums, ``symbols`` the payloads of SYMBOLS chunks with a zero byte between them, ``modules`` those
 they are of; with an entry ``alone`` the part numbers no nodes but those of ``order``.
 
-Columns: u32 how many entries each has; their widths, u8 each; of each its byte planes, lowest
-first.
+Arrays are columns of :mod:`hpcd.measurement.columns`.
 """
 
 from __future__ import annotations
@@ -22,15 +21,13 @@ import numpy as np
 from hpcd.analysis.arrays.archive import archive_index, pack_archive, unpack_bytes
 from hpcd.array_types import U32, U64, Array
 from hpcd.errors import FormatError
-from hpcd.measurement.planes import from_planes, to_planes
+from hpcd.measurement.columns import pack_columns, unpack_columns
 from hpcd.measurement.reader import read_symbols
 
 SymbolRow = tuple[int, int, str]
 _ADDRESSES = 1 << 63
 # zstd's level for what is read once, soon, and removed.
 _PASSING = 1
-_HEAD = 4
-_WIDTHS = (1, 2, 4, 8)
 _CELLS = (np.uint32, np.uint32, np.uint16, np.uint64, np.uint64)
 
 
@@ -44,10 +41,10 @@ def save_companion(
     modules: Sequence[int], symbols: Sequence[bytes], *, alone: bool,
 ) -> None:  # fmt: skip
     """Write the companion of ``part``. Raises :class:`OSError`."""
-    entries: dict[str, Array | bytes] = {
-        "tree": _pack(*tree),
-        "order": _pack(order),
-        "cells": _pack(*cells),
+    entries: dict[str, bytes] = {
+        "tree": pack_columns(*tree),
+        "order": pack_columns(order),
+        "cells": pack_columns(*cells),
     }
     if alone:
         entries["alone"] = b""
@@ -108,7 +105,7 @@ class Companion:
             raise FormatError("the load modules of a companion are damaged") from None
 
     def _columns(self, name: str, *kinds: Any) -> list[Array]:
-        return _unpack(unpack_bytes(self._entries[name]), kinds)
+        return unpack_columns(unpack_bytes(self._entries[name]), *kinds)
 
 
 def read_payloads(payloads: Sequence[bytes]) -> dict[int, list[SymbolRow]]:
@@ -149,29 +146,3 @@ def read_symbol_text(text: bytes) -> list[SymbolRow]:
         return [(int(a), int(b), str(name)) for a, b, name in zip(*columns, strict=True)]
     except (ValueError, TypeError, RecursionError):
         raise FormatError("symbols are damaged") from None
-
-
-def _pack(*columns: Array) -> bytes:
-    widths, planes = bytearray(), []
-    for column in columns:
-        width = (int(column.max(initial=0)).bit_length() + 7) // 8
-        kind = next(size for size in _WIDTHS if width <= size)
-        widths.append(width)
-        planes.append(to_planes(column.astype(f"<u{kind}"))[: width * len(column)])
-    return b"".join([len(columns[0]).to_bytes(_HEAD, "little"), bytes(widths), *planes])
-
-
-def _unpack(content: bytes, kinds: Sequence[Any]) -> list[Array]:
-    count = int.from_bytes(content[:_HEAD], "little")
-    at = _HEAD + len(kinds)
-    widths = content[_HEAD:at]
-    if len(widths) != len(kinds) or len(content) != at + sum(widths) * count:
-        raise FormatError("columns of a companion are damaged")
-    columns: list[Array] = []
-    for width, kind in zip(widths, kinds, strict=True):
-        if width > np.dtype(kind).itemsize:
-            raise FormatError("columns of a companion are damaged")
-        planes = np.frombuffer(content, np.uint8, width * count, at).reshape(width, count)
-        columns.append(from_planes(planes, kind) if width else np.zeros(count, kind))
-        at += width * count
-    return columns

@@ -75,7 +75,7 @@ class PartBatch:
             [np.ascontiguousarray(column, np.int64) for column in columns], begin, count, less
         )
 
-    def content(self, part: int, archive: Mapping[str, Array | bytes]) -> bytes | None:
+    def content(self, part: int, archive: Mapping[str, bytes]) -> bytes | None:
         """The file of a part; None where its tables are not packed, being too large."""
         tables = self._tables[part]
         if len(tables) > PACKED_TABLES:

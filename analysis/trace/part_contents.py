@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hpcd.analysis.arrays.archive import archive_index, unpack_array, unpack_bytes
+from hpcd.analysis.arrays.archive import archive_index, unpack_bytes
 from hpcd.analysis.arrays.sparse_sums import Cells
 from hpcd.analysis.trace.companion import (
     Companion,
@@ -28,10 +28,11 @@ from hpcd.analysis.trace.companion import (
 )
 from hpcd.analysis.trace.part import Part, read_archive
 from hpcd.analysis.trace.shared_companion import Member, open_shared
-from hpcd.array_types import I64, U32, Array
+from hpcd.array_types import I64, U32
 from hpcd.errors import FormatError
 from hpcd.measurement.call_codec import Calls, decode_calls
 from hpcd.measurement.codec import TIME_UNIT_NS
+from hpcd.measurement.columns import pack_columns, unpack_columns
 from hpcd.measurement.identity_columns import IdentityColumns, read_host, read_table, table_of
 from hpcd.model.calls import (
     CalledFunction,
@@ -134,7 +135,7 @@ _NO_TIMES = np.zeros(0, np.int64)
 def pack_contents(
     contents: PartContents, order: U32, calls: Sequence[bytes] = (),
     texts: Mapping[str, bytes] | None = None, events_used: frozenset[int] | None = None,
-) -> dict[str, Array | bytes]:  # fmt: skip
+) -> dict[str, bytes]:  # fmt: skip
     """What a part's archive holds of a measurement. ``order`` ``uint32[k]`` are the nodes that
     records number from 0 on (all others follow); ``calls`` are payloads of CALLS chunks, whose
     nodes are the measurement's: for these alone the order is kept. ``texts`` has tables as JSON
@@ -164,12 +165,12 @@ def pack_contents(
             identity[name] = [table_of(kind, getattr(contents, name).values())]
     text = json.dumps(identity, separators=(",", ":")).encode()
     rows = [b',"%s":%s' % (name.encode(), known[name]) for name in sorted(known)]
-    archive: dict[str, Array | bytes] = {
+    archive = {
         "identity": b"".join([text[:-1], *rows, b"}"]),
-        "clock": contents.clock_pairs.astype("<i8").ravel(),
+        "clock": pack_columns(contents.clock_pairs.ravel()),
     }
     if calls:
-        archive["order"] = order.astype("<u4")
+        archive["order"] = pack_columns(order)
     for number, payload in enumerate(calls):
         archive[f"calls-{number}"] = payload
     return archive
@@ -209,7 +210,7 @@ def read_contents(part: Part, member: Member | None = None) -> PartContents:
     archive = part.archive()
     try:
         identity = json.loads(unpack_bytes(archive["identity"]))
-        clock = unpack_array(archive["clock"], np.int64).reshape(-1, 2)
+        (clock,) = unpack_columns(unpack_bytes(archive["clock"]), np.uint64)
         return PartContents(
             path=Path(identity["path"]),
             part=part.path,
@@ -222,7 +223,7 @@ def read_contents(part: Part, member: Member | None = None) -> PartContents:
             threads=_read_tables(Thread, identity["threads"]),
             modules=_read_tables(Module, identity["modules"]),
             symbols=_symbols(part.path, member),
-            clock_pairs=clock,
+            clock_pairs=clock.view(np.int64).reshape(-1, 2),
             summary=identity["summary"],
             closed=bool(identity["closed"]),
             damage=tuple(identity["damage"]),
@@ -281,7 +282,7 @@ def load_order(part: Path, nodes: int) -> U32:
     archive = read_archive(part)
     first: U32 = np.zeros(0, np.uint32)
     if "order" in archive:
-        first = unpack_array(archive["order"], np.uint32)
+        (first,) = unpack_columns(unpack_bytes(archive["order"]), np.uint32)
     return _whole(part, first, nodes)
 
 

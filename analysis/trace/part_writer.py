@@ -133,7 +133,7 @@ class PartWriter:
 
     def finish(
         self, source: I64, records: I64, first: I64, last: I64, overview: OverviewSource,
-        archive: Mapping[str, Array | bytes], overview_line: int = 0,
+        archive: Mapping[str, bytes], overview_line: int = 0,
     ) -> None:  # fmt: skip
         """Write everything else; the arrays of lines are those of :class:`PartLineTable`, whose
         overviews are those of ``overview`` from ``overview_line`` on."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hpcd.array_types import I64, U16, U32, U64, Mask
 from hpcd.errors import FormatError
-from hpcd.measurement.codec import ColumnCursor, encode_column, encode_ranked
+from hpcd.measurement.columns import ColumnCursor, encode_column, encode_ranked
 from hpcd.model.calls import MAX_VALUES
 
 _HEAD = struct.Struct("<IIQI")

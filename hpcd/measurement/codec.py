@@ -1,7 +1,6 @@
-"""Columns of trace records and of the calling context tree, as bytes.
+"""Trace records and nodes of the calling context tree as columns (:mod:`.columns`).
 
-Records of one chunk are sorted by line, then time. Each column is split into byte planes, so that
-zstd sees the nearly constant high bytes apart from the busy low ones.
+Records of one chunk are sorted by line, then time.
 """
 
 from __future__ import annotations
@@ -10,24 +9,20 @@ import struct
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from hpcd.array_types import I64, U8, U16, U32, U64, Array
+from hpcd.array_types import I64, U16, U32, U64
 from hpcd.errors import FormatError
 from hpcd.kernels.library import kernels
+from hpcd.measurement.columns import ColumnCursor, encode_column
 from hpcd.measurement.record_columns import Columns, as_structure, scratch
 
 # Microseconds, as in the paper (ICS 2011, section 3): finer than sampling can place anything, and a
 # nanosecond's noise would cost 1.3 bytes a record.
 TIME_UNIT_NS = 1000
-_Kind = TypeVar("_Kind", np.uint16, np.uint32, np.uint64)
 _HEAD = struct.Struct("<IIQI")
-_COLUMN = struct.Struct("<BBHI")
-_DICTIONARY = struct.Struct("<IBB2x")
-_CONSTANT, _PLANES, _RANKED = 0, 1, 3
 _FAULTS = ("", "a time step exceeds 2^44 units", "a record lasts longer than 2^44 units",
            "an event is out of range")  # fmt: skip
 _CCT_HEAD = struct.Struct("<II")
@@ -62,98 +57,6 @@ def new_columns(records: int) -> tuple[U64, U32, U16, U64]:
     """Columns for ``records`` records: times, nodes, events, values."""
     return (np.empty(records, np.uint64), np.empty(records, np.uint32),
             np.empty(records, np.uint16), np.empty(records, np.uint64))  # fmt: skip
-
-
-def encode_column(values: Array) -> bytes:
-    """One column of unsigned integers: header (coding, width, padding, bytes), then its data."""
-    n = len(values)
-    out = scratch(kernels.column_bytes(n))
-    if values.itemsize == 8:
-        length = kernels.encode_column64(np.ascontiguousarray(values, np.uint64), n, out)
-    else:
-        length = kernels.encode_column32(np.ascontiguousarray(values, np.uint32), n, out)
-    return out[:length].tobytes()
-
-
-def encode_ranked(values: U32) -> bytes:
-    """A column of few distinct values, some of which occur much more than others: places in a
-    dictionary in which these come first, if that is smaller."""
-    n = len(values)
-    memory = scratch(kernels.encode_bytes(n) + kernels.column_bytes(n))
-    out = memory[-kernels.column_bytes(n) :]
-    length = kernels.encode_ranked(np.ascontiguousarray(values), n, memory, out)
-    return out[:length].tobytes()
-
-
-class ColumnCursor:
-    """Reads columns one after another, never past the end."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data = memoryview(data)
-        self._at = at
-
-    def column(self, count: int, kind: type[_Kind]) -> npt.NDArray[_Kind]:
-        """The next column, of ``count`` integers of type ``kind``. Raises :class:`FormatError`."""
-        if kind is np.uint16:
-            wide = self.column(count, np.uint32)
-            if int(wide.max(initial=0)) >> 16:
-                raise FormatError(f"column of {count} values: {int(wide.max())} exceeds 16 bits")
-            narrow: npt.NDArray[Any] = wide.astype(np.uint16)
-            return narrow
-        values = np.empty(count, kind)
-        self.fill(values)
-        return values
-
-    def fill(self, values: npt.NDArray[Any]) -> None:
-        """Fill ``values``, of 32 or 64 bits, with the next column. Raises :class:`FormatError`."""
-        planes, words = self._planes(len(values), values.dtype)
-        decode = kernels.decode_column32 if values.itemsize == 4 else kernels.decode_column64
-        if not decode(planes, len(planes), words, len(words), values, len(values)):
-            raise FormatError(f"column of {len(values)} values has an inconsistent dictionary")
-
-    def _planes(self, count: int, kind: np.dtype[Any]) -> tuple[U8, Array]:
-        """The next column as it is stored: its planes ``uint8[width, count]``, and the words of
-        type ``kind`` that these are places in, if any. A constant has one word and no planes."""
-        coding, width, _, size = _COLUMN.unpack(self._take(_COLUMN.size))
-        data = self._take(size)
-        most = (1 << 8 * kind.itemsize) - 1
-        if coding == _CONSTANT and size == 8:
-            (value,) = struct.unpack("<Q", data)
-            if value <= most:
-                return np.zeros((0, count), np.uint8), np.array([value], kind)
-        elif coding == _PLANES and width in (1, 2, 4, 8) and size == width * count:
-            if width <= kind.itemsize:
-                return np.frombuffer(data, np.uint8).reshape(width, count), np.zeros(0, kind)
-        elif coding == _RANKED and size >= _DICTIONARY.size:
-            entries, word_width, width = _DICTIONARY.unpack_from(data)
-            at = _DICTIONARY.size + word_width * entries
-            if (
-                word_width in (1, 2, 4)
-                and width in (1, 2, 4)
-                and 0 < entries <= count
-                and size == at + width * count
-            ):
-                words = np.empty(entries, kind)
-                stored = np.frombuffer(data[_DICTIONARY.size : at], np.uint8)
-                none = np.zeros(0, kind)
-                decode = kernels.decode_column32 if kind.itemsize == 4 else kernels.decode_column64
-                decode(stored, word_width, none, 0, words, entries)
-                planes = np.frombuffer(data, np.uint8, offset=at).reshape(width, count)
-                return planes, words
-        raise FormatError(
-            f"column of {count} values: coding {coding} of width {width} does not fit {size} bytes"
-        )
-
-    def _take(self, count: int) -> memoryview:
-        """The next ``count`` bytes."""
-        end = self._at + count
-        if end > len(self._data):
-            raise FormatError(
-                f"{count} bytes of a column at {self._at} exceed the chunk of {len(self._data)}"
-            )
-        part = self._data[self._at : end]
-        self._at = end
-        return part
 
 
 @lru_cache(8)
